@@ -1,0 +1,1 @@
+"""The three methods as LangChain parts."""

@@ -1,0 +1,1 @@
+"""The three methods as LlamaIndex parts."""

@@ -1,0 +1,20 @@
+"""Import a heavy dependency at the moment it is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from denoise_core.errors import MissingExtra
+
+
+def require(module: str, *, extra: str) -> Any:
+    """The module, or `MissingExtra` with the command that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        # A missing dependency *of* the module is the same problem for the user; anything else is a bug
+        # in it that must show as itself.
+        raise MissingExtra(
+            f"{error.name!r} is needed for this and is not installed; run: pip install 'rag-denoise[{extra}]'"
+        ) from error

@@ -1,0 +1,111 @@
+"""Cut a passage into spans that tile it: joined in order, their texts give the text back.
+
+Sentence boundaries come from `sentencex <https://github.com/wikimedia/sentencex>`_ (rules for some 300
+languages: abbreviations, decimals, ellipses, CJK and right-to-left scripts).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from denoise_core.errors import InputError
+from denoise_core.types import Passage, Span
+
+Chunker: TypeAlias = Callable[[Passage], Sequence[Span]]
+
+_BLOCK = 20_000  # characters given to the splitter at once: its time grows faster than the text
+
+
+def whole(passage: Passage) -> tuple[Span, ...]:
+    """The passage as one chunk; an empty passage is one empty chunk."""
+    return (Span(passage.id, 0, len(passage.text)),)
+
+
+def sentences(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
+    """Sentences with the white space that follows them; none for an empty text.
+
+    ``language`` is an ISO 639-1 code; it decides abbreviations. Sentence marks of all scripts count in
+    every language, and so does a line break.
+    """
+    cuts: list[int] = []
+    for block in _blocks(passage.text):
+        cuts += _sentence_ends(passage.text[block.start : block.end], block.start, language)
+    spans = _tile(passage.id, len(passage.text), cuts)
+    blank_joined = [s.end for s in spans if passage.text[s.start : s.end].strip()]
+    return _tile(passage.id, len(passage.text), blank_joined[:-1])  # blank lines go with what stands before
+
+
+def chunks(max_characters: int = 1000, *, language: str = "en") -> Chunker:
+    """A chunker that packs whole sentences into chunks of at most ``max_characters``.
+
+    A longer sentence is cut at white space, or where it must be when it has none.
+    Raises `InputError` for ``max_characters < 1``.
+    """
+    if max_characters < 1:
+        raise InputError(f"max_characters={max_characters}: expected 1 or more")
+
+    def cut(passage: Passage) -> tuple[Span, ...]:
+        ends: list[int] = []
+        start = end = 0
+        for sentence in sentences(passage, language=language):
+            if sentence.end - start > max_characters and end > start:
+                ends.append(end)
+                start = end
+            while sentence.end - start > max_characters:
+                start = _break(passage.text, start, start + max_characters)
+                ends.append(start)
+            end = sentence.end
+        return _tile(passage.id, len(passage.text), ends)
+
+    return cut
+
+
+def extract(passage: Passage, keep: Iterable[Span]) -> Passage | None:
+    """``passage`` with only the spans in ``keep``, in the text's order; None when nothing is left.
+
+    Neighbouring spans are merged. All of it kept gives the passage itself, with ``spans`` empty.
+    """
+    merged: list[Span] = []
+    for span in sorted(keep, key=lambda s: (s.start, s.end)):
+        if merged and span.start <= merged[-1].end:
+            merged[-1] = Span(passage.id, merged[-1].start, max(span.end, merged[-1].end))
+        else:
+            merged.append(Span(passage.id, span.start, span.end))
+    if not merged:
+        return None
+    if merged == [Span(passage.id, 0, len(passage.text))]:
+        return passage
+    return replace(passage, text="".join(passage.text[s.start : s.end] for s in merged), spans=tuple(merged))
+
+
+def _tile(passage_id: str, length: int, cuts: Iterable[int]) -> tuple[Span, ...]:
+    edges = sorted({0, length, *(c for c in cuts if 0 < c < length)})
+    return tuple(Span(passage_id, a, b) for a, b in itertools.pairwise(edges))
+
+
+def _blocks(text: str) -> Iterable[Span]:
+    start = 0
+    while start < len(text):
+        end = len(text) if len(text) - start <= _BLOCK else _break(text, start, start + _BLOCK)
+        yield Span("", start, end)
+        start = end
+
+
+def _break(text: str, start: int, limit: int) -> int:
+    """The last place in ``(start, limit]`` after white space, or ``limit`` if there is none."""
+    for mark in ("\n", " ", "\t"):
+        at = text.rfind(mark, start, limit)
+        if at >= start:
+            return at + 1
+    return limit
+
+
+def _sentence_ends(text: str, offset: int, language: str) -> list[int]:
+    from sentencex import get_sentence_boundaries
+
+    ends = [offset + b["end_index"] for b in get_sentence_boundaries(language, text)]
+    lines = [offset + i + 1 for i, c in enumerate(text) if c == "\n"]
+    return ends + lines

@@ -1,0 +1,1 @@
+"""Early Noise Dropping."""

@@ -1,0 +1,292 @@
+"""Logic yields what it needs; a driver does the I/O. One algorithm serves sync and async.
+
+A `Flow[T]` is a generator that yields effects and returns a ``T``::
+
+    def answer(question: str) -> Flow[str]:
+        passages = yield from retrieve(question)
+        reply = yield from complete(prompt(question, passages), tag="draft")
+        return reply.text
+
+`run` and `arun` carry the effects out, keep the budget and record every effect in the `Trace`. An effect
+that fails is raised inside the flow, where it asked; a flow that does not catch it ends with that
+exception, on which the trace travels (`trace_of`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from denoise_core.budget import Budget, Meter, current_meter, enter
+from denoise_core.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.errors import BudgetExceeded, InputError
+from denoise_core.protocols import LLM, Denoiser, Retriever
+from denoise_core.result import DenoiseResult, Event, Trace, attach_trace
+from denoise_core.types import Passage, Reply, Usage
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English, used only when a model does not report usage
+
+
+def run(
+    flow: Flow[T],
+    *,
+    llm: LLM | None = None,
+    retriever: Retriever | None = None,
+    denoiser: Denoiser | None = None,
+    budget: Budget | None = None,
+    max_concurrency: int = 10,
+) -> tuple[T, Trace]:
+    """Drive ``flow`` to its end; returns its value and the trace. Starts no event loop.
+
+    A `Batch` runs on at most ``max_concurrency`` threads. Without a ``budget`` the flow draws on that of
+    the run around it, if there is one. Raises `InputError` for ``max_concurrency < 1``, `TypeError` when
+    the flow asks for something nobody was given for, and whatever the outside raises.
+    """
+    drive = _Drive(flow, _Servers(llm, retriever, denoiser), budget, max_concurrency)
+    with drive.recording():
+        while not drive.done:
+            effect = drive.effect
+            if isinstance(effect, Batch):
+                drive.resume(_batch(drive, effect))
+            else:
+                drive.resume(_single(drive, effect))
+    return drive.value(), drive.trace()
+
+
+async def arun(
+    flow: Flow[T],
+    *,
+    llm: LLM | None = None,
+    retriever: Retriever | None = None,
+    denoiser: Denoiser | None = None,
+    budget: Budget | None = None,
+    max_concurrency: int = 10,
+) -> tuple[T, Trace]:
+    """`run` for async: the same flow, the same result; a `Batch` is at most ``max_concurrency`` tasks."""
+    drive = _Drive(flow, _Servers(llm, retriever, denoiser), budget, max_concurrency)
+    with drive.recording():
+        while not drive.done:
+            effect = drive.effect
+            if isinstance(effect, Batch):
+                drive.resume(await _abatch(drive, effect))
+            else:
+                drive.resume(await _asingle(drive, effect))
+    return drive.value(), drive.trace()
+
+
+@dataclass(frozen=True, slots=True)
+class _Servers:
+    """Who carries effects out when the effect itself names nobody."""
+
+    llm: LLM | None
+    retriever: Retriever | None
+    denoiser: Denoiser | None
+
+    def llm_for(self, effect: Complete) -> LLM:
+        return _given(effect.llm or self.llm, effect.tag, "llm")
+
+    def retriever_for(self, effect: Retrieve) -> Retriever:
+        return _given(effect.retriever or self.retriever, effect.tag, "retriever")
+
+    def denoiser_for(self, effect: Denoise) -> Denoiser:
+        return _given(effect.denoiser or self.denoiser, effect.tag, "denoiser")
+
+
+def _given(server: S | None, tag: str, what: str) -> S:
+    if server is None:
+        raise TypeError(f"this flow asked for {tag!r} but no {what}= was given to run()")
+    return server
+
+
+class _Drive(Generic[T]):
+    """The state both drivers share: where the flow stands, what has happened, what has been spent."""
+
+    def __init__(self, flow: Flow[T], servers: _Servers, budget: Budget | None, max_concurrency: int) -> None:
+        if max_concurrency < 1:
+            raise InputError(f"max_concurrency={max_concurrency}: expected 1 or more")
+        self.flow = flow
+        self.servers = servers
+        self.meter = enter(budget)
+        self.max_concurrency = max_concurrency
+        self.events: list[Event] = []
+        self.done = False
+        self.effect: Effect
+        self._value: T
+
+    def resume(self, outcome: Any) -> None:
+        """Give the flow what its effect brought, or raise inside it what went wrong."""
+        try:
+            if isinstance(outcome, Failed):
+                self.effect = self.flow.throw(outcome.error)
+            else:
+                self.effect = self.flow.send(outcome)
+        except StopIteration as stop:
+            self.done, self._value = True, stop.value
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        token = current_meter.set(self.meter)
+        try:
+            self.resume(None)
+            yield
+        except BaseException as error:
+            attach_trace(error, self.events)
+            raise
+        finally:
+            self.flow.close()
+            current_meter.reset(token)
+
+    def value(self) -> T:
+        return self._value
+
+    def trace(self) -> Trace:
+        return Trace(tuple(self.events))
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One effect under way: becomes an `Event`, whether it ends in a reply, an error or a cancellation."""
+
+    effect: Single
+    meter: Meter | None
+    started: float = field(default_factory=time.perf_counter)
+    event: Event | None = None
+
+    def begin(self) -> None:
+        if self.meter:
+            self.meter.take(0 if isinstance(self.effect, Denoise) else 1)
+
+    def succeed(self, reply: Any) -> Any:
+        checked, usage = _check(self.effect, reply)
+        if self.meter and usage and isinstance(self.effect, Complete):
+            self.meter.add_usage(usage)
+        self.event = Event(self.effect.tag, self.effect, checked, time.perf_counter() - self.started, usage)
+        return checked
+
+    def fail(self, error: BaseException) -> None:
+        seconds = time.perf_counter() - self.started
+        text = f"{type(error).__name__}: {error}"
+        self.event = Event(self.effect.tag, self.effect, None, seconds, error=text)
+
+
+def _check(effect: Single, reply: Any) -> tuple[Any, Usage | None]:
+    """The reply in the promised type, and the tokens it cost."""
+    if isinstance(effect, Complete):
+        if not isinstance(reply, Reply):
+            raise TypeError(f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}")
+        return reply, reply.usage or _estimate(effect, reply)
+    if isinstance(effect, Retrieve):
+        passages = tuple(reply)
+        for p in passages:
+            if not isinstance(p, Passage):
+                raise TypeError(f"Retriever.retrieve must return Passages, got a {type(p).__name__}")
+        return passages, None
+    if not isinstance(reply, DenoiseResult):
+        raise TypeError(f"Denoiser.denoise must return DenoiseResult, got {type(reply).__name__}")
+    return reply, reply.trace.usage if reply.trace.events else None
+
+
+def _estimate(effect: Complete, reply: Reply) -> Usage:
+    asked = sum(len(m.content) for m in effect.messages)
+    return Usage(-(-asked // CHARACTERS_PER_TOKEN), -(-len(reply.text) // CHARACTERS_PER_TOKEN), estimated=True)
+
+
+def _single(drive: _Drive[Any], effect: Single) -> Any:
+    attempt = _Attempt(effect, drive.meter)
+    try:
+        return _perform(drive.servers, attempt)
+    finally:
+        drive.events += [attempt.event] if attempt.event else []
+
+
+async def _asingle(drive: _Drive[Any], effect: Single) -> Any:
+    attempt = _Attempt(effect, drive.meter)
+    try:
+        return await _aperform(drive.servers, attempt)
+    finally:
+        drive.events += [attempt.event] if attempt.event else []
+
+
+def _batch(drive: _Drive[Any], effect: Batch) -> list[Any]:
+    attempts = [_Attempt(item, drive.meter) for item in effect.items]
+    workers = min(drive.max_concurrency, len(attempts))
+    try:
+        if workers <= 1:
+            return [_perform(drive.servers, a) for a in attempts]
+        with ThreadPoolExecutor(workers, thread_name_prefix="denoise") as pool:
+            # A copy of the context for each: the meter, and whatever the framework around us keeps there.
+            futures = [pool.submit(contextvars.copy_context().run, _perform, drive.servers, a) for a in attempts]
+            try:
+                return [f.result() for f in futures]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    finally:
+        drive.events += [a.event for a in attempts if a.event]
+
+
+async def _abatch(drive: _Drive[Any], effect: Batch) -> list[Any]:
+    attempts = [_Attempt(item, drive.meter) for item in effect.items]
+    bound = asyncio.Semaphore(drive.max_concurrency)
+
+    async def one(attempt: _Attempt) -> Any:
+        async with bound:
+            return await _aperform(drive.servers, attempt)
+
+    try:
+        return list(await asyncio.gather(*map(one, attempts)))
+    finally:
+        drive.events += [a.event for a in attempts if a.event]
+
+
+def _perform(servers: _Servers, attempt: _Attempt) -> Any:
+    attempt.started = time.perf_counter()
+    effect = attempt.effect
+    try:
+        attempt.begin()
+        if isinstance(effect, Complete):
+            return attempt.succeed(servers.llm_for(effect).complete(effect.messages))
+        if isinstance(effect, Retrieve):
+            return attempt.succeed(servers.retriever_for(effect).retrieve(effect.query))
+        return attempt.succeed(servers.denoiser_for(effect).denoise(effect.query, effect.passages))
+    except Exception as error:
+        attempt.fail(error)
+        return Failed(error)
+    except BaseException as error:
+        attempt.fail(error)
+        raise
+
+
+async def _aperform(servers: _Servers, attempt: _Attempt) -> Any:
+    attempt.started = time.perf_counter()
+    effect = attempt.effect
+    meter = attempt.meter
+    left = meter.remaining_seconds() if meter else None
+    try:
+        attempt.begin()
+        try:
+            async with asyncio.timeout(left) as deadline:
+                if isinstance(effect, Complete):
+                    return attempt.succeed(await servers.llm_for(effect).acomplete(effect.messages))
+                if isinstance(effect, Retrieve):
+                    return attempt.succeed(await servers.retriever_for(effect).aretrieve(effect.query))
+                return attempt.succeed(await servers.denoiser_for(effect).adenoise(effect.query, effect.passages))
+        except TimeoutError as error:
+            if meter is None or not deadline.expired():
+                raise  # the outside's own time-out, not ours
+            raise BudgetExceeded("seconds", meter.budget.seconds or left or 0.0, meter.seconds) from error
+    except Exception as error:
+        attempt.fail(error)
+        return Failed(error)
+    except BaseException as error:
+        attempt.fail(error)
+        raise

@@ -1,0 +1,52 @@
+"""The verbs: what a framework adapter or a user supplies. Structural: there is nothing to inherit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.result import DenoiseResult
+from denoise_core.types import Message, Passage, Reply
+
+
+@runtime_checkable
+class LLM(Protocol):
+    """A chat model. Both forms are safe to call from several threads or tasks at once."""
+
+    def complete(self, messages: Sequence[Message]) -> Reply: ...
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply: ...
+
+
+@runtime_checkable
+class Retriever(Protocol):
+    """Finds passages for a query, best first."""
+
+    def retrieve(self, query: str) -> Sequence[Passage]: ...
+
+    async def aretrieve(self, query: str) -> Sequence[Passage]: ...
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Relevance of texts to a query.
+
+    A score does not depend on how texts are batched, padded or ordered. A *listwise* scorer (BM25, whose
+    word weights come from the list itself) may depend on which texts are in the list, and says so.
+    """
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Relevance of each text, higher is better; float32 array of shape ``(len(texts),)``."""
+        ...
+
+
+@runtime_checkable
+class Denoiser(Protocol):
+    """Takes the noise out of passages; the laws it keeps are in `denoise_core.testing.check_denoiser`."""
+
+    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult: ...
+
+    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult: ...

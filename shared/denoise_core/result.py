@@ -1,0 +1,78 @@
+"""What a run hands back, and the record of how it got there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from denoise_core.types import Drop, Passage, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One effect: what was asked, what came back, wall-clock ``seconds``, tokens if any were used.
+
+    ``reply`` is None when the effect failed; then ``error`` says ``Type: message``.
+    """
+
+    tag: str
+    effect: Any
+    reply: Any
+    seconds: float
+    usage: Usage | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Every effect of one run, in the order it was asked for."""
+
+    events: tuple[Event, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Summed time of the effects; concurrent ones count each, so it can pass the wall clock."""
+        return sum(e.seconds for e in self.events)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens over all events that report any."""
+        used = [e.usage for e in self.events if e.usage is not None]
+        return Usage(
+            sum(u.input_tokens for u in used),
+            sum(u.output_tokens for u in used),
+            estimated=any(u.estimated for u in used),
+        )
+
+    def __add__(self, other: Trace) -> Trace:
+        return Trace(self.events + other.events)
+
+
+@dataclass(frozen=True, slots=True)
+class DenoiseResult:
+    """What was kept, what was dropped and why.
+
+    ``query`` differs from the asked one only when the method rewrites it (S2A). ``fallback`` is None when
+    the method did its work; otherwise it says what went wrong and what was done instead.
+    """
+
+    query: str
+    passages: tuple[Passage, ...]
+    dropped: tuple[Drop, ...] = ()
+    trace: Trace = Trace()
+    fallback: str | None = None
+
+
+def trace_of(error: BaseException) -> Trace:
+    """The trace that travelled on an exception out of `run` or `arun`; empty if it came from elsewhere."""
+    found = getattr(error, "__denoise_trace__", None)
+    return found if isinstance(found, Trace) else Trace()
+
+
+def attach_trace(error: BaseException, events: Iterable[Event]) -> None:
+    """Put the events on ``error``, before those that an outer run may have put there."""
+    try:
+        error.__denoise_trace__ = Trace(tuple(events)) + trace_of(error)  # type: ignore[attr-defined]
+    except AttributeError:  # an exception class with __slots__: nothing to hang it on
+        return

@@ -1,0 +1,133 @@
+"""For your tests and ours: fakes that are functions, and the laws every denoiser and scorer keeps.
+
+Nothing here needs a network, a model or a test framework; a broken law is an `AssertionError` that says
+which law and where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.protocols import Denoiser, Scorer
+from denoise_core.result import DenoiseResult
+from denoise_core.types import Message, Passage, Reply, Span
+
+
+class FunctionLLM:
+    """An LLM that is a function of the messages; ``seen`` keeps every call's messages, in order.
+
+    ``reply`` may return a string or a `Reply`, or raise. ``seconds`` is how long each call takes; the
+    async form waits without blocking.
+    """
+
+    def __init__(self, reply: Callable[[Sequence[Message]], str | Reply], *, seconds: float = 0.0) -> None:
+        self.reply = reply
+        self.seconds = seconds
+        self.seen: list[tuple[Message, ...]] = []
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        if self.seconds:
+            time.sleep(self.seconds)
+        return self._answer(messages)
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
+        return self._answer(messages)
+
+    def _answer(self, messages: Sequence[Message]) -> Reply:
+        self.seen.append(tuple(messages))
+        answer = self.reply(messages)
+        return Reply(answer) if isinstance(answer, str) else answer
+
+
+class ListRetriever:
+    """A retriever that always finds the same passages; ``queries`` keeps what it was asked."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = tuple(passages)
+        self.queries: list[str] = []
+
+    def retrieve(self, query: str) -> Sequence[Passage]:
+        self.queries.append(query)
+        return self.passages
+
+    async def aretrieve(self, query: str) -> Sequence[Passage]:
+        return self.retrieve(query)
+
+
+class FunctionScorer:
+    """A scorer that is a function of the query and one text."""
+
+    def __init__(self, score_one: Callable[[str, str], float]) -> None:
+        self.score_one = score_one
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.array([self.score_one(query, t) for t in texts], dtype=np.float32)
+
+
+def check_denoiser(
+    make: Callable[[], Denoiser], query: str, passages: Sequence[Passage], *, drops_listed: bool = True
+) -> DenoiseResult:
+    """Run a denoiser on the passages and check every law; returns the result for further checks.
+
+    Kept text is the source's own at its spans (unless marked ``rewritten``); kept and dropped spans tile
+    each input; order and ids are the input's; the input is unchanged; sync equals async; no passages
+    give none. ``make`` builds a fresh denoiser each time, so that scripted replies start anew.
+    ``drops_listed=False`` leaves out tiling, for denoisers that do not list what they drop.
+    """
+    before = [(p.text, p.id, p.score, dict(p.metadata), p.spans) for p in passages]
+    result = make().denoise(query, passages)
+    check_result(passages, result, drops_listed=drops_listed)
+    after = [(p.text, p.id, p.score, dict(p.metadata), p.spans) for p in passages]
+    assert before == after, "the input passages were changed"
+    other = asyncio.run(make().adenoise(query, passages))
+    same = (other.query, other.passages, other.dropped) == (result.query, result.passages, result.dropped)
+    assert same, f"sync and async differ:\n{result}\n{other}"
+    assert make().denoise(query, []).passages == (), "no passages in, some passages out"
+    return result
+
+
+def check_result(passages: Sequence[Passage], result: DenoiseResult, *, drops_listed: bool = True) -> None:
+    """The laws that can be read off one result: see `check_denoiser`."""
+    source = {p.id: p for p in passages}
+    order = [p.id for p in passages]
+    kept_ids = [p.id for p in result.passages]
+    if not any(p.rewritten for p in result.passages):
+        assert kept_ids == [i for i in order if i in set(kept_ids)], f"order changed: {order} became {kept_ids}"
+    for p in result.passages:
+        if not p.rewritten:
+            own = "".join(source[s.passage_id].text[s.start : s.end] for s in p.covered)
+            assert p.text == own, f"passage {p.id!r}: kept text {p.text!r} is not its source's {own!r}"
+    for p in passages if drops_listed else ():
+        kept = [s for out in result.passages for s in out.covered if s.passage_id == p.id]
+        check_tiling(p, kept + [d.span for d in result.dropped if d.span.passage_id == p.id])
+
+
+def check_tiling(passage: Passage, spans: Sequence[Span]) -> None:
+    """The spans cover every character of the passage once, without gap or overlap."""
+    at = 0
+    for span in sorted(spans, key=lambda s: (s.start, s.end)):
+        assert span.start == at, f"passage {passage.id!r}: gap or overlap at {at}, next span is {span}"
+        at = span.end
+    assert at == len(passage.text), f"passage {passage.id!r}: spans end at {at} of {len(passage.text)}"
+
+
+def check_scorer(
+    scorer: Scorer, query: str, texts: Sequence[str], *, tolerance: float = 1e-5, listwise: bool = False
+) -> NDArray[np.float32]:
+    """Shape and type are right, and scores do not depend on order or (unless listwise) on the neighbours."""
+    scores = scorer.score(query, texts)
+    assert scores.shape == (len(texts),), f"expected shape {(len(texts),)}, got {scores.shape}"
+    assert scores.dtype == np.float32, f"expected float32, got {scores.dtype}"
+    backwards = scorer.score(query, texts[::-1])[::-1]
+    assert np.allclose(scores, backwards, atol=tolerance), "scores depend on the order of the texts"
+    if not listwise:
+        alone = np.array([scorer.score(query, [t])[0] for t in texts], dtype=np.float32)
+        assert np.allclose(scores, alone, atol=tolerance), "scores depend on the other texts of the batch"
+    return scores

@@ -1,0 +1,126 @@
+"""The nouns: what flows in and out of every denoiser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from denoise_core.errors import InputError
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Half-open range ``[start, end)`` of characters (code points) of the input passage ``passage_id``."""
+
+    passage_id: str
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One piece of retrieved text.
+
+    ``spans`` names the characters of the *input* passage that this text stands for, in order; ``()``
+    means the input is untouched. For an extractive result the text is exactly those characters joined;
+    ``rewritten`` marks text that a model wrote, which stands for its spans without being equal to them.
+
+    Raises `InputError` when the text is not a string, so that a ``None`` from a loader is caught here and
+    not deep inside a tokenizer.
+    """
+
+    text: str
+    id: str
+    score: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    spans: tuple[Span, ...] = ()
+    rewritten: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InputError(
+                f"passage {self.id!r}: expected its text as a str, got {type(self.text).__name__}; "
+                "leave the passage out, or pass '' if it is really empty"
+            )
+
+    @property
+    def covered(self) -> tuple[Span, ...]:
+        """The input characters this passage stands for, written out also when it is untouched."""
+        return self.spans or (Span(self.id, 0, len(self.text)),)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """An input range that was left out, and why. ``score`` is in the scorer's own unit."""
+
+    span: Span
+    reason: str
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message to an LLM."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call. ``estimated`` when the model did not say and the length was used instead."""
+
+    input_tokens: int
+    output_tokens: int
+    estimated: bool = False
+
+    @property
+    def total(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an LLM answered. ``usage`` is None when the model does not report it."""
+
+    text: str
+    usage: Usage | None = None
+
+
+def check_passages(passages: Sequence[Passage]) -> tuple[Passage, ...]:
+    """The passages as a tuple. Raises `InputError` when two share an id: spans name passages by id."""
+    seen: dict[str, int] = {}
+    for position, passage in enumerate(passages):
+        if passage.id in seen:
+            raise InputError(
+                f"passages {seen[passage.id]} and {position} share the id {passage.id!r}; ids must differ, "
+                "because spans name passages by id: use denoise_core.unique_ids(...)"
+            )
+        seen[passage.id] = position
+    return tuple(passages)
+
+
+def unique_ids(ids: Sequence[str | None]) -> list[str]:
+    """Ids made different: None becomes ``passage-<position>``, a repeated ``x`` becomes ``x#2``, ``x#3`` ...
+
+    >>> unique_ids(["a", None, "a"])
+    ['a', 'passage-1', 'a#2']
+    """
+    taken = {i for i in ids if i is not None}
+    used: set[str] = set()
+    out: list[str] = []
+    for position, wanted in enumerate(ids):
+        base = f"passage-{position}" if wanted is None else wanted
+        name, n = base, 1
+        while name in used or (name in taken and name != wanted):
+            n += 1
+            name = f"{base}#{n}"
+        used.add(name)
+        out.append(name)
+    return out
