@@ -1,0 +1,71 @@
+# Each verb makes the private environment it needs (.venv) on its first run and reuses it afterwards.
+#
+#   make demo                      the main job: 40 real questions, denoised, with a table and a page
+#   make test                      the test suite
+#   make check                     ruff, mypy strict, pyright
+#   make bench ONLY=a,b DATA=dir   benchmarks (all without ONLY); results in benchmarks/results/
+#   make test-wheel                the suite once more, against the built wheel
+#   make constraints               write constraints.txt anew from the newest versions that resolve
+#   make clean                     remove the environments and caches
+
+PYTHON ?= python3
+VENV   := .venv
+WHEEL  := .venv-wheel
+PIP    := pip install --quiet --disable-pip-version-check --constraint constraints.txt
+TORCH  := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench test-wheel constraints clean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+$(VENV)/made: constraints.txt pyproject.toml
+	@echo "setting up $(VENV) (once; some minutes)"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/$(PIP) --upgrade pip
+	@$(VENV)/bin/$(PIP) "$(TORCH)"
+	@$(VENV)/bin/$(PIP) --editable '.[embedded]'
+	@touch $@
+
+$(VENV)/made-dev: $(VENV)/made
+	@echo "adding the test tools to $(VENV) (once)"
+	@$(VENV)/bin/$(PIP) --editable '.[all]' --group check
+	@touch $@
+
+demo: $(VENV)/made
+	@$(VENV)/bin/rag-denoise demo $(ARGS)
+
+test: $(VENV)/made-dev
+	@$(VENV)/bin/pytest $(ARGS)
+
+check: $(VENV)/made-dev
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: $(VENV)/bin/ruff format ."; exit 1; }
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/pyright
+
+bench: $(VENV)/made-dev
+	@$(VENV)/bin/python benchmarks/run.py --only "$(ONLY)" --data "$(DATA)" $(ARGS)
+
+test-wheel: constraints.txt
+	@rm -rf dist
+	@test -x $(WHEEL)/bin/python || { $(PYTHON) -m venv $(WHEEL) && $(WHEEL)/bin/$(PIP) --upgrade pip && $(WHEEL)/bin/$(PIP) "$(TORCH)"; }
+	@$(WHEEL)/bin/pip wheel --quiet --no-deps --wheel-dir dist .
+	@$(WHEEL)/bin/$(PIP) "$$(echo dist/*.whl)[all]" --group test
+	@$(WHEEL)/bin/pip install --quiet --no-deps --force-reinstall dist/*.whl
+	@$(WHEEL)/bin/pytest $(ARGS)
+
+constraints:
+	@rm -rf .venv-fresh && $(PYTHON) -m venv .venv-fresh
+	@.venv-fresh/bin/pip install --quiet --upgrade pip
+	@.venv-fresh/bin/pip install --quiet "$(TORCH)"
+	@.venv-fresh/bin/pip install --quiet '.[all]' --group check
+	@{ echo "# The exact versions the tests ran on. Made by: make constraints"; \
+	   .venv-fresh/bin/pip freeze --all --exclude rag-denoise | sed 's/+cpu$$//' | grep -v '^setuptools=='; } > constraints.part
+	@mv constraints.part constraints.txt && rm -rf .venv-fresh
+
+clean:
+	rm -rf $(VENV) $(WHEEL) .venv-fresh dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
