@@ -18,7 +18,7 @@ from denoise_core.flow import arun, run
 from denoise_core.guard import Guard
 from denoise_core.protocols import LLM, Denoiser, Retriever, Scorer
 from denoise_core.result import DenoiseResult, Event, Trace, trace_of
-from denoise_core.types import Drop, Message, Passage, Reply, Span, Usage, unique_ids
+from denoise_core.types import Drop, Keep, Message, Passage, Reply, Span, Usage, unique_ids
 
 __version__ = "0.1.0"
 
@@ -34,6 +34,7 @@ __all__ = [
     "Event",
     "Guard",
     "InputError",
+    "Keep",
     "Message",
     "MissingExtra",
     "Passage",

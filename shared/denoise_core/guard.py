@@ -69,4 +69,4 @@ def _instead(result: DenoiseResult, passages: Sequence[Passage], policy: Policy,
             result, passages=tuple(passages), dropped=(), fallback=f"{why}; the input was kept as it is"
         )
     dropped = tuple(Drop(span, why) for p in passages for span in p.covered)
-    return replace(result, passages=(), dropped=dropped, fallback=f"{why}; everything was dropped")
+    return replace(result, passages=(), dropped=dropped, kept=(), fallback=f"{why}; everything was dropped")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from denoise_core.types import Drop, Passage, Usage
+from denoise_core.types import Drop, Keep, Passage, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class DenoiseResult:
     """What was kept, what was dropped and why.
 
     ``query`` differs from the asked one only when the method rewrites it (S2A). ``fallback`` is None when
-    the method did its work; otherwise it says what went wrong and what was done instead.
+    the method did its work; otherwise it says what went wrong and what was done instead. ``kept`` lists the
+    chunks behind ``passages`` with their scores, when the method scores (END); it is empty otherwise.
     """
 
     query: str
@@ -62,6 +63,7 @@ class DenoiseResult:
     dropped: tuple[Drop, ...] = ()
     trace: Trace = Trace()
     fallback: str | None = None
+    kept: tuple[Keep, ...] = ()
 
 
 def trace_of(error: BaseException) -> Trace:

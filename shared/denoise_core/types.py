@@ -56,6 +56,14 @@ class Passage:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """An input range that was kept, with its ``score`` in the scorer's own unit."""
+
+    span: Span
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """An input range that was left out, and why. ``score`` is in the scorer's own unit."""
 
