@@ -23,9 +23,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from denoise_core.bound import bounded
 from denoise_core.budget import Budget, Meter, current_meter, enter
 from denoise_core.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
-from denoise_core.errors import BudgetExceeded, InputError
+from denoise_core.errors import BudgetExceeded
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult, Event, Trace, attach_trace
 from denoise_core.types import Passage, Reply, Usage
@@ -111,12 +112,11 @@ class _Drive(Generic[T]):
     """The state both drivers share: where the flow stands, what has happened, what has been spent."""
 
     def __init__(self, flow: Flow[T], servers: _Servers, budget: Budget | None, max_concurrency: int) -> None:
-        if max_concurrency < 1:
-            raise InputError(f"max_concurrency={max_concurrency}: expected 1 or more")
+        bound = bounded(max_concurrency)
         self.flow = flow
         self.servers = servers
         self.meter = enter(budget)
-        self.max_concurrency = max_concurrency
+        self.max_concurrency = bound or max_concurrency
         self.events: list[Event] = []
         self.done = False
         self.effect: Effect
