@@ -94,6 +94,13 @@ class Meter:
                 self.parent.take(calls)
             self.calls += calls
 
+    def give_back(self, calls: int) -> None:
+        """Undo `take` for calls that were refused after all by another limit."""
+        with self._lock:
+            self.calls -= calls
+        if self.parent:
+            self.parent.give_back(calls)
+
     def add_usage(self, usage: Usage) -> None:
         with self._lock:
             self.tokens += usage.total

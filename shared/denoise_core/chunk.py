@@ -34,8 +34,8 @@ def sentences(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     for block in _blocks(passage.text):
         cuts += _sentence_ends(passage.text[block.start : block.end], block.start, language)
     spans = _tile(passage.id, len(passage.text), cuts)
-    blank_joined = [s.end for s in spans if passage.text[s.start : s.end].strip()]
-    return _tile(passage.id, len(passage.text), blank_joined[:-1])  # blank lines go with what stands before
+    starts = [s.start for s in spans if passage.text[s.start : s.end].strip()]
+    return _tile(passage.id, len(passage.text), starts[1:])  # blank lines go with what stands before them
 
 
 def chunks(max_characters: int = 1000, *, language: str = "en") -> Chunker:

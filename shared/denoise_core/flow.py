@@ -160,10 +160,32 @@ class _Attempt:
     meter: Meter | None
     started: float = field(default_factory=time.perf_counter)
     event: Event | None = None
+    refusal: BudgetExceeded | None = None
+
+    def __post_init__(self) -> None:
+        # Calls are taken when the effect is asked for, so that of a batch the first ones are served, under
+        # both drivers; the other limits are looked at when its turn comes, for they move meanwhile.
+        try:
+            if self.meter:
+                self.meter.take(self.calls)
+        except BudgetExceeded as refusal:
+            self.refusal = refusal
+
+    @property
+    def calls(self) -> int:
+        return 0 if isinstance(self.effect, Denoise) else 1
 
     def begin(self) -> None:
-        if self.meter:
-            self.meter.take(0 if isinstance(self.effect, Denoise) else 1)
+        self.started = time.perf_counter()
+        if self.refusal:
+            raise self.refusal
+        try:
+            if self.meter:
+                self.meter.take(0)
+        except BudgetExceeded:
+            if self.meter:
+                self.meter.give_back(self.calls)
+            raise
 
     def succeed(self, reply: Any) -> Any:
         checked, usage = _check(self.effect, reply)
@@ -249,7 +271,6 @@ async def _abatch(drive: _Drive[Any], effect: Batch) -> list[Any]:
 
 
 def _perform(servers: _Servers, attempt: _Attempt) -> Any:
-    attempt.started = time.perf_counter()
     effect = attempt.effect
     try:
         attempt.begin()
@@ -267,7 +288,6 @@ def _perform(servers: _Servers, attempt: _Attempt) -> Any:
 
 
 async def _aperform(servers: _Servers, attempt: _Attempt) -> Any:
-    attempt.started = time.perf_counter()
     effect = attempt.effect
     meter = attempt.meter
     left = meter.remaining_seconds() if meter else None

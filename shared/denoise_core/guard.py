@@ -66,7 +66,7 @@ def _instead(result: DenoiseResult, passages: Sequence[Passage], policy: Policy,
         why = f"{result.fallback}; {why}"
     if policy == "keep":
         return replace(
-            result, passages=tuple(passages), dropped=(), fallback=f"{why}; the input was kept as it is"
+            result, passages=tuple(passages), dropped=(), kept=(), fallback=f"{why}; the input was kept as it is"
         )
     dropped = tuple(Drop(span, why) for p in passages for span in p.covered)
     return replace(result, passages=(), dropped=dropped, kept=(), fallback=f"{why}; everything was dropped")

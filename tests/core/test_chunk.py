@@ -1,0 +1,92 @@
+"""Spans tile the text, whatever the text; sentences are cut where a reader would cut them."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from denoise_core import InputError, Passage, Span
+from denoise_core.chunk import chunks, extract, sentences, whole
+from denoise_core.testing import check_tiling
+
+TEXTS = st.text(
+    alphabet=st.sampled_from("aZ9 .!?…。！？؟\n\t\"'()-–אب你😀\r\u200f\u00a0"), max_size=200
+) | st.text(max_size=80)
+
+
+def texts(passage, spans):
+    return [passage.text[s.start : s.end] for s in spans]
+
+
+@given(TEXTS)
+@example("")
+@example(" \n\n ")
+@example("a" * 45_000)
+def test_sentences_tile_any_text(text):
+    passage = Passage(text, "p")
+    spans = sentences(passage)
+    check_tiling(passage, spans)
+    assert all(len(s) for s in spans)
+    if text.strip():
+        assert all(t.strip() for t in texts(passage, spans)), "a sentence of white space only"
+
+
+@given(TEXTS, st.integers(1, 50))
+def test_chunks_tile_any_text_and_keep_their_size(text, size):
+    passage = Passage(text, "p")
+    spans = chunks(size)(passage)
+    check_tiling(passage, spans)
+    assert all(0 < len(s) <= size for s in spans)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Dr. Smith left. He ran.", ["Dr. Smith left. ", "He ran."]),
+        ("It cost 3.50 dollars. Yes!", ["It cost 3.50 dollars. ", "Yes!"]),
+        ("Well... he said, e.g. this. Done.", ["Well... he said, e.g. this. ", "Done."]),
+        ("你好。世界！", ["你好。", "世界！"]),
+        ("مرحبا؟ نعم.", ["مرحبا؟ ", "نعم."]),
+        ("One.\n\nTwo.", ["One.\n\n", "Two."]),
+        ("😀 Hi there. Bye.", ["😀 Hi there. ", "Bye."]),
+    ],
+)
+def test_sentences_in_several_scripts(text, expected):
+    passage = Passage(text, "p")
+    assert texts(passage, sentences(passage)) == expected
+
+
+def test_chunks_pack_whole_sentences():
+    passage = Passage("One two. Three four. Five six.", "p")
+    assert texts(passage, chunks(21)(passage)) == ["One two. Three four. ", "Five six."]
+
+
+def test_a_very_long_text_is_cut_in_bounded_pieces():
+    passage = Passage("The cat sat on the mat. " * 90_000, "p")  # 2 MB
+    spans = chunks(1000)(passage)
+    check_tiling(passage, spans)
+    assert len(spans) < 3000
+
+
+@given(TEXTS, st.data())
+def test_extract_is_the_source_at_its_spans(text, data):
+    passage = Passage(text, "p", score=0.5, metadata={"k": 1})
+    cut = sentences(passage)
+    keep = [s for s in cut if data.draw(st.booleans())]
+    out = extract(passage, keep)
+    if not keep:
+        assert out is None
+        return
+    assert out.text == "".join(texts(passage, keep)) == "".join(texts(passage, out.covered))
+    assert (out.id, out.score, out.metadata) == ("p", 0.5, {"k": 1})
+    assert len(keep) < len(cut) or out is passage
+    assert all(a.end < b.start for a, b in zip(out.spans, out.spans[1:]))
+
+
+def test_whole_is_one_chunk_also_of_nothing():
+    assert whole(Passage("", "p")) == (Span("p", 0, 0),)
+    assert extract(Passage("", "p"), [Span("p", 0, 0)]) == Passage("", "p")
+
+
+def test_a_size_that_makes_no_sense():
+    with pytest.raises(InputError, match="max_characters=0"):
+        chunks(0)

@@ -1,0 +1,75 @@
+"""What importing costs, what is exported, and that the folder `shared` is never a package."""
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("shared", "langchain_denoise", "llamaindex_denoise")
+HEAVY = {"torch", "transformers", "pydantic", "langchain_core", "llama_index", "sklearn", "typer", "rich"}
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    return {m.partition(".")[0] for m in done.stdout.split()}
+
+
+def sources_in(*folders: str) -> dict[str, str]:
+    paths = [p for folder in folders for p in sorted((ROOT / folder).rglob("*.py"))]
+    return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for p in paths}
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed"),
+    [
+        ("denoise_core", set()),
+        ("denoise_core.end", set()),
+        ("denoise_core.s2a", set()),
+        ("denoise_core.augmenter", set()),
+        ("langchain_denoise", {"langchain_core", "pydantic"}),
+        ("llamaindex_denoise", {"llama_index", "pydantic"}),
+    ],
+)
+def test_an_import_loads_nothing_heavy(module, allowed):
+    baseline = set()
+    for framework in sorted(allowed & {"langchain_core", "llama_index"}):
+        baseline |= modules_after(
+            f"import {framework}.core" if framework == "llama_index" else f"import {framework}.runnables"
+        )
+    assert not modules_after(f"import {module}") & HEAVY - allowed - baseline
+
+
+@pytest.mark.parametrize("name", ["denoise_core", "langchain_denoise", "llamaindex_denoise"])
+def test_all_is_what_is_there(name):
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == sorted(set(module.__all__))
+    for public in module.__all__:
+        assert getattr(module, public) is not None
+
+
+def test_the_folder_shared_is_no_package():
+    assert not (ROOT / "shared" / "__init__.py").exists()
+    sources = [
+        p
+        for folder in ("shared", "langchain_denoise", "llamaindex_denoise", "tests", "benchmarks")
+        for p in (ROOT / folder).rglob("*.py")
+    ]
+    assert len(sources) > 30
+    guilty = [p for p in sources if re.search(r"^\s*(from|import) shared\b", p.read_text(encoding="utf-8"), re.M)]
+    assert not guilty
+
+
+def test_no_file_is_long():
+    assert not {p: n for p, text in sources_in(*PACKAGES).items() if (n := text.count("\n")) > 400}
+
+
+UNSAFE = r"trust_remote_code\s*=\s*True|\bjoblib\.|torch\.load\(|allow_pickle\s*=\s*True|\bpickle\.loads?\("
+
+
+def test_nothing_unsafe_is_written():
+    assert not [p for p, text in sources_in(*PACKAGES).items() if re.search(UNSAFE, text)]
