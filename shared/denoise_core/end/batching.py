@@ -1,0 +1,46 @@
+"""Which prompts run together: sorted by length, capped by tokens; long texts cut to fit the window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from denoise_core.errors import InputError
+
+
+def batches(lengths: Sequence[int], max_tokens: int, extra: int = 0) -> list[list[int]]:
+    """Positions of ``lengths``, shortest first, in batches of at most ``max_tokens`` after padding.
+
+    ``extra`` is what each row costs besides its own length. A row longer than the cap is a batch alone.
+
+    >>> batches([5, 1, 4, 2], 8)
+    [[1, 3], [2], [0]]
+    """
+    out: list[list[int]] = []
+    for i in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
+        # The newest is the longest, so it decides the padded width of the batch it joins.
+        if out and (len(out[-1]) + 1) * (lengths[i] + extra) <= max_tokens:
+            out[-1].append(i)
+        else:
+            out.append([i])
+    return out
+
+
+def windows(ids: Sequence[int], room: int) -> list[list[int]]:
+    """``ids`` in parts of at most ``room`` tokens, as even as can be; one part when they fit.
+
+    >>> windows([1, 2, 3, 4, 5], 3)
+    [[1, 2, 3], [4, 5]]
+    """
+    if room < 1:
+        raise InputError(
+            f"the instruction and the question fill the model's window: {1 - room} tokens too many; "
+            "shorten the question, or take a model with a longer window"
+        )
+    count = max(1, -(-len(ids) // room))
+    size, more = divmod(len(ids), count)
+    out, start = [], 0
+    for n in range(count):
+        end = start + size + (n < more)
+        out.append(list(ids[start:end]))
+        start = end
+    return out
