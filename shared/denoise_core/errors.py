@@ -6,6 +6,7 @@
   - ProbeMismatch     (also ValueError)    a probe was fitted on another model, layer, layout or width
   - UnparsableReply   (also ValueError)    an LLM's reply did not follow the format it was asked for
   - BudgetExceeded    (also RuntimeError)  the next effect would pass a limit of the `Budget`
+  - NotRecorded       (also LookupError)   a replay came to a call that the recorded run did not make
   - EmptyResult       (also RuntimeError)  a denoiser kept nothing and the policy says that is an error
 
 Errors of the outside (an HTTP client, a model) are never wrapped: they reach the caller with their own
@@ -44,6 +45,10 @@ class BudgetExceeded(DenoiseError, RuntimeError):
 
     def __reduce__(self) -> tuple[type["BudgetExceeded"], tuple[str, float, float]]:
         return type(self), (self.what, self.limit, self.spent)
+
+
+class NotRecorded(DenoiseError, LookupError):
+    """A replay was asked for an effect that the recording does not hold; nothing was called."""
 
 
 class EmptyResult(DenoiseError, RuntimeError):

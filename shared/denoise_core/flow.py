@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from denoise_core.bound import bounded
@@ -45,14 +47,17 @@ def run(
     denoiser: Denoiser | None = None,
     budget: Budget | None = None,
     max_concurrency: int = 10,
+    call_seconds: float | None = None,
 ) -> tuple[T, Trace]:
     """Drive ``flow`` to its end; returns its value and the trace. Starts no event loop.
 
     A `Batch` runs on at most ``max_concurrency`` threads. Without a ``budget`` the flow draws on that of
-    the run around it, if there is one. Raises `InputError` for ``max_concurrency < 1``, `TypeError` when
+    the run around it, if there is one. ``call_seconds`` bounds one effect: `TimeoutError` is raised in the
+    flow when its time is up (sync code cannot be interrupted: its thread is left behind and its reply
+    thrown away). Raises `InputError` for ``max_concurrency < 1``, `TypeError` when
     the flow asks for something nobody was given for, and whatever the outside raises.
     """
-    drive = _Drive(flow, _Servers(llm, retriever, denoiser), budget, max_concurrency)
+    drive = _Drive(flow, _Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
     with drive.recording():
         while not drive.done:
             effect = drive.effect
@@ -71,9 +76,10 @@ async def arun(
     denoiser: Denoiser | None = None,
     budget: Budget | None = None,
     max_concurrency: int = 10,
+    call_seconds: float | None = None,
 ) -> tuple[T, Trace]:
     """`run` for async: the same flow, the same result; a `Batch` is at most ``max_concurrency`` tasks."""
-    drive = _Drive(flow, _Servers(llm, retriever, denoiser), budget, max_concurrency)
+    drive = _Drive(flow, _Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
     with drive.recording():
         while not drive.done:
             effect = drive.effect
@@ -91,6 +97,7 @@ class _Servers:
     llm: LLM | None
     retriever: Retriever | None
     denoiser: Denoiser | None
+    call_seconds: float | None = None
 
     def llm_for(self, effect: Complete) -> LLM:
         return _given(effect.llm or self.llm, effect.tag, "llm")
@@ -271,14 +278,14 @@ async def _abatch(drive: _Drive[Any], effect: Batch) -> list[Any]:
 
 
 def _perform(servers: _Servers, attempt: _Attempt) -> Any:
-    effect = attempt.effect
+    attempt.started = time.perf_counter()
     try:
         attempt.begin()
-        if isinstance(effect, Complete):
-            return attempt.succeed(servers.llm_for(effect).complete(effect.messages))
-        if isinstance(effect, Retrieve):
-            return attempt.succeed(servers.retriever_for(effect).retrieve(effect.query))
-        return attempt.succeed(servers.denoiser_for(effect).denoise(effect.query, effect.passages))
+        if servers.call_seconds is None:
+            return attempt.succeed(_call(servers, attempt.effect))
+        return attempt.succeed(
+            _within(servers.call_seconds, attempt.meter, partial(_call, servers, attempt.effect))
+        )
     except Exception as error:
         attempt.fail(error)
         return Failed(error)
@@ -287,23 +294,64 @@ def _perform(servers: _Servers, attempt: _Attempt) -> Any:
         raise
 
 
+def _call(servers: _Servers, effect: Single) -> Any:
+    if isinstance(effect, Complete):
+        return servers.llm_for(effect).complete(effect.messages)
+    if isinstance(effect, Retrieve):
+        return servers.retriever_for(effect).retrieve(effect.query)
+    return servers.denoiser_for(effect).denoise(effect.query, effect.passages)
+
+
+def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
+    """What ``call`` returns, if it does within its time and the budget's; on a thread of its own."""
+    limit = _limit(seconds, meter)
+    done: Future[S] = Future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            done.set_result(context.run(call))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=work, name="denoise-call", daemon=True).start()
+    try:
+        return done.result(limit)
+    except TimeoutError as error:
+        if done.done():
+            raise  # the outside's own time-out, not ours
+        raise _time_up(seconds, meter) from error
+
+
+def _limit(seconds: float | None, meter: Meter | None) -> float | None:
+    left = meter.remaining_seconds() if meter else None
+    return min((s for s in (seconds, left) if s is not None), default=None)
+
+
+def _time_up(seconds: float | None, meter: Meter | None) -> Exception:
+    """The budget's end if that has come, else the call's own."""
+    left = meter.remaining_seconds() if meter else None
+    if meter is not None and left is not None and (seconds is None or left <= 0):
+        return BudgetExceeded("seconds", meter.budget.seconds or left, meter.seconds)
+    return TimeoutError(f"no reply within {seconds:g} s")
+
+
 async def _aperform(servers: _Servers, attempt: _Attempt) -> Any:
     effect = attempt.effect
     meter = attempt.meter
-    left = meter.remaining_seconds() if meter else None
     try:
         attempt.begin()
         try:
-            async with asyncio.timeout(left) as deadline:
+            async with asyncio.timeout(_limit(servers.call_seconds, meter)) as deadline:
                 if isinstance(effect, Complete):
                     return attempt.succeed(await servers.llm_for(effect).acomplete(effect.messages))
                 if isinstance(effect, Retrieve):
                     return attempt.succeed(await servers.retriever_for(effect).aretrieve(effect.query))
                 return attempt.succeed(await servers.denoiser_for(effect).adenoise(effect.query, effect.passages))
         except TimeoutError as error:
-            if meter is None or not deadline.expired():
+            if not deadline.expired():
                 raise  # the outside's own time-out, not ours
-            raise BudgetExceeded("seconds", meter.budget.seconds or left or 0.0, meter.seconds) from error
+            raise _time_up(servers.call_seconds, meter) from error
     except Exception as error:
         attempt.fail(error)
         return Failed(error)

@@ -1,0 +1,74 @@
+"""Prompt engine: instruction, history, evidence with numbers, feedback (paper, section 2.3.2).
+
+Evidence is numbered from 1 in the order shown; a model cites ``[1]`` and never sees or needs our ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.prompts import DATA_NOTE, REVISE, SELF_ASK, Task
+from denoise_core.types import Message, Passage
+
+_TAG = re.compile(r"<(?=\s*/?\s*(?:evidence|history|draft)\b)", re.IGNORECASE)
+_CITATION = re.compile(r"\s?\[(\d{1,4}(?:\s*,\s*\d{1,4})*)\]")
+_DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
+
+
+def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
+    """The messages that ask for a candidate; after a failed one, with that draft and its feedback."""
+    parts = []
+    if memory.history:
+        turns = "\n".join(f"{m.role}: {m.content}" for m in memory.history)
+        parts.append(f"<history>\n{as_data(turns)}\n</history>")
+    parts.append(evidence_block(memory.evidence))
+    parts.append(f"Question: {memory.question}")
+    messages = [Message("system", f"{task.instruction}\n{DATA_NOTE}"), Message("user", "\n\n".join(parts))]
+    last = memory.last
+    if last and not last.verdict.passed and last.feedback:
+        draft = as_data(last.candidate[:_DRAFT_CHARACTERS])
+        revise = f"<draft>\n{draft}\n</draft>\n\n{REVISE}\n{last.feedback}"
+        messages.append(Message("user", revise))
+    return tuple(messages)
+
+
+def self_ask_prompt(memory: WorkingMemory) -> tuple[Message, ...]:
+    return (Message("system", SELF_ASK), Message("user", f"Question: {memory.question}"))
+
+
+def evidence_block(evidence: Sequence[Passage]) -> str:
+    if not evidence:
+        return "<evidence>\n(none)\n</evidence>"
+    return "\n".join(
+        f'<evidence number="{n}">\n{as_data(titled(p))}\n</evidence>' for n, p in enumerate(evidence, 1)
+    )
+
+
+def titled(passage: Passage) -> str:
+    """The text, after its title when the metadata has one that the text does not begin with."""
+    title = passage.metadata.get("title")
+    if not isinstance(title, str) or not title or passage.text.startswith(title):
+        return passage.text
+    return f"{title}\n{passage.text}"
+
+
+def as_data(text: str) -> str:
+    """The text with our own tags in it defused, so that it cannot close the block it stands in."""
+    return _TAG.sub("‹", text)
+
+
+def cited_numbers(candidate: str) -> tuple[int, ...]:
+    """The numbers in square brackets, each once, in order of first mention."""
+    found = (int(n) for group in _CITATION.findall(candidate) for n in group.split(","))
+    return tuple(dict.fromkeys(found))
+
+
+def citations(candidate: str, evidence: Sequence[Passage]) -> tuple[Passage, ...]:
+    """The passages a candidate names; numbers that name none are left out."""
+    return tuple(evidence[n - 1] for n in cited_numbers(candidate) if 1 <= n <= len(evidence))
+
+
+def without_citations(candidate: str) -> str:
+    return _CITATION.sub("", candidate)

@@ -1,0 +1,52 @@
+"""Feedback: turn a verdict into words a model can act on (paper, section 2.4).
+
+It goes into the drafting prompt only; the retrieval query never sees it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from denoise_core.augmenter.engine import as_data
+from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.utility import without_effects
+from denoise_core.effects import Flow
+
+_CLAIM_CHARACTERS = 300
+_MISSING_SHOWN = 8
+
+
+@runtime_checkable
+class Feedback(Protocol):
+    """Writes feedback on a candidate that did not pass; a flow, because a model may write it."""
+
+    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]: ...
+
+
+class TemplateFeedback:
+    """One line for each of the first ``most`` reasons: the claim, the evidence, what is missing there."""
+
+    def __init__(self, *, most: int = 6) -> None:
+        self.most = most
+
+    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
+        numbers = {p.id: n for n, p in enumerate(memory.evidence, 1)}
+        lines = [f"- {_line(reason, numbers)}" for reason in verdict.reasons[: self.most]]
+        left = len(verdict.reasons) - len(lines)
+        if left > 0:
+            lines.append(f"- and {left} more of the same kind")
+        return without_effects("\n".join(lines))
+
+
+def _line(reason: Reason, numbers: dict[str, int]) -> str:
+    said = as_data(reason.text)
+    if reason.claim:
+        claim = " ".join(reason.claim.split())
+        cut = claim if len(claim) <= _CLAIM_CHARACTERS else claim[:_CLAIM_CHARACTERS] + "…"
+        said = f'"{as_data(cut)}": {said}'
+    if reason.passage_id in numbers:
+        said += f" (nearest evidence: [{numbers[reason.passage_id]}])"
+    if reason.missing:
+        shown = ", ".join(as_data(m) for m in reason.missing[:_MISSING_SHOWN])
+        said += f"; not found there: {shown}"
+    return said

@@ -1,0 +1,97 @@
+"""Knowledge consolidator: ask the sources, merge what they find, take the noise out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.effects import Failed, Flow, Retrieve, batch, denoise
+from denoise_core.errors import BudgetExceeded
+from denoise_core.protocols import Denoiser, Retriever
+from denoise_core.types import Drop, Passage, unique_ids
+
+Queries: TypeAlias = Callable[[WorkingMemory, bool], Flow[tuple[str, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What one search adds: all that was found new, what of it is shown, what was left out, what failed."""
+
+    queries: tuple[str, ...]
+    retrieved: tuple[Passage, ...] = ()
+    evidence: tuple[Passage, ...] = ()
+    dropped: tuple[Drop, ...] = ()
+    failures: tuple[tuple[str, Exception], ...] = ()
+
+
+class Consolidator:
+    """Retrieval as the loop sees it.
+
+    ``sources`` are all asked with every query, concurrently; ``wide`` are asked as well in a wide search.
+    What is already in the memory is not found again. Passages of the same id but another text are renamed.
+    A source or denoiser that fails is noted and the rest goes on; when every source fails, the search does.
+    """
+
+    def __init__(
+        self,
+        sources: Retriever | Sequence[Retriever],
+        *,
+        wide: Sequence[Retriever] = (),
+        queries: Queries | None = None,
+        denoiser: Denoiser | None = None,
+    ) -> None:
+        self.sources = (sources,) if isinstance(sources, Retriever) else tuple(sources)
+        self.wide = tuple(wide)
+        self.queries = queries or question_queries
+        self.denoiser = denoiser
+
+    def gather(self, memory: WorkingMemory, *, wide: bool = False) -> Flow[Gathered]:
+        """Raises what the outside raised when nothing at all came back, `BudgetExceeded` included."""
+        queries = yield from self.queries(memory, wide)
+        queries = tuple(q for q in dict.fromkeys(queries) if q.strip() and (wide or q not in memory.queries))
+        sources = self.sources + (self.wide if wide else ())
+        asked = tuple(Retrieve(q, "search", s) for q in queries for s in sources)
+        replies = (yield from batch(asked)) if asked else []
+        failures = [("search", r.error) for r in replies if isinstance(r, Failed)]
+        if failures and len(failures) == len(replies):
+            raise _first(failures)
+        found = _merge(memory.retrieved, [r for r in replies if not isinstance(r, Failed)])
+        gathered = Gathered(queries, found, found, (), tuple(failures))
+        if self.denoiser is None or not found:
+            return gathered
+        try:
+            result = yield from denoise(memory.question, found, denoiser=self.denoiser)
+        except Exception as error:
+            return replace(gathered, failures=(*gathered.failures, ("denoise", error)))
+        return replace(gathered, evidence=result.passages, dropped=result.dropped)
+
+
+def _first(failures: list[tuple[str, Exception]]) -> Exception:
+    """The one to report; a spent budget before anything else, because it ends the loop."""
+    spent = next((e for _, e in failures if isinstance(e, BudgetExceeded)), None)
+    return spent or failures[0][1]
+
+
+def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
+    """The question; wide: also with the user's turn before it, for what a follow-up leaves unsaid."""
+    queries = [memory.question]
+    before = [m.content for m in memory.history if m.role == "user"]
+    if wide and before:
+        queries.append(f"{before[-1]} {memory.question}")
+    return tuple(queries)
+    yield
+
+
+def _merge(known: tuple[Passage, ...], found: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
+    """The lists dealt out rank by rank, best first, without repeats and with ids that differ."""
+    seen = {(p.id, p.text) for p in known}
+    fresh: list[Passage] = []
+    for rank in range(max(map(len, found), default=0)):
+        for passages in found:
+            if rank < len(passages) and (key := (passages[rank].id, passages[rank].text)) not in seen:
+                seen.add(key)
+                fresh.append(passages[rank])
+    ids = unique_ids([p.id for p in (*known, *fresh)])[len(known) :]
+    return tuple(p if p.id == i else replace(p, id=i) for p, i in zip(fresh, ids, strict=True))

@@ -1,0 +1,78 @@
+"""BM25 over passages in memory, by bm25s with Snowball stemming (extra ``knowledge``)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from denoise_core._optional import require
+from denoise_core.augmenter.text import words
+from denoise_core.errors import InputError
+from denoise_core.types import Passage, check_passages
+
+
+class BM25Retriever:
+    """The ``k`` best of ``passages`` by BM25, with the score in ``Passage.score``; none that shares no word.
+
+    The index is built at the first search. ``language`` is a Snowball name; None does not stem. A passage's
+    title (``metadata["title"]``) is indexed with its text. Ties keep the order of ``passages``.
+    Raises `InputError` for repeated ids, ``k < 1`` or an unknown language.
+    """
+
+    def __init__(self, passages: Sequence[Passage], *, k: int = 10, language: str | None = "english") -> None:
+        if k < 1:
+            raise InputError(f"k={k}: expected 1 or more")
+        self.passages = check_passages(passages)
+        self.k = k
+        self.language = language
+        self._lock = threading.Lock()
+        self._index: Any = None
+        self._stemmer: Any = None
+
+    def retrieve(self, query: str) -> tuple[Passage, ...]:
+        scores = self.scores(query)
+        order = sorted((i for i, s in enumerate(scores) if s > 0), key=lambda i: -scores[i])
+        return tuple(replace(self.passages[i], score=float(scores[i])) for i in order[: self.k])
+
+    async def aretrieve(self, query: str) -> tuple[Passage, ...]:
+        return self.retrieve(query)
+
+    def scores(self, query: str) -> Sequence[float]:
+        """One BM25 score for each passage, in their order; 0.0 where no word is shared."""
+        self._ready()
+        if self._index is None:
+            return [0.0] * len(self.passages)
+        tokens = [t for t in dict.fromkeys(self._tokens(query)) if t in self._index.vocab_dict]
+        if not tokens:
+            return [0.0] * len(self.passages)
+        scores: Sequence[float] = self._index.get_scores(tokens).tolist()
+        return scores
+
+    def _ready(self) -> None:
+        with self._lock:
+            if self._index is not None or not self.passages:
+                return
+            self._stemmer = _stemmer(self.language)
+            corpus = [self._tokens(f"{p.metadata.get('title') or ''} {p.text}") for p in self.passages]
+            if any(corpus):
+                # The Lucene form gives no negative weights, so that a score of 0 means no word in common.
+                index = require("bm25s", extra="knowledge").BM25(method="lucene")
+                index.index(corpus, show_progress=False)
+                self._index = index
+
+    def _tokens(self, text: str) -> list[str]:
+        found = words(text)
+        return self._stemmer.stemWords(found) if self._stemmer else found
+
+
+def _stemmer(language: str | None) -> Any:
+    if language is None:
+        return None
+    module = require("Stemmer", extra="knowledge")
+    if language not in module.algorithms():
+        raise InputError(
+            f"language={language!r}: expected None or one of {', '.join(sorted(module.algorithms()))}"
+        )
+    return module.Stemmer(language)

@@ -1,0 +1,179 @@
+"""Claims of a candidate, and how far one passage supports each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from denoise_core.augmenter.text import STOPWORDS, words
+from denoise_core.chunk import sentences
+from denoise_core.types import Passage
+
+_NEGATIONS = frozenset(
+    words(
+        """
+        not no never none nobody nothing neither nor without cannot isnt arent wasnt werent dont doesnt didnt wont
+        wouldnt cant couldnt shouldnt hasnt havent hadnt unable fail failed fails refuse refused
+        """
+    )
+)
+_NUMBER_WORDS = {
+    word: str(value)
+    for value, word in enumerate(
+        words(
+            """
+            zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+            seventeen eighteen nineteen twenty
+            """
+        )
+    )
+}
+_ASKED_WEIGHT = 0.4  # of a word that the question already says: repeating it proves little
+_PENALTY = 0.35
+_NAME = re.compile(r"(?<![\w.])[A-Z][\w’'-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One sentence of the candidate: its content words with their weights, numbers, names, negated or not."""
+
+    text: str
+    weights: dict[str, float]
+    numbers: frozenset[str]
+    names: tuple[str, ...]
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One passage, prepared to hold claims against."""
+
+    passage_id: str
+    tokens: tuple[str, ...]
+    stems: frozenset[str]
+    numbers: frozenset[str]
+    sentences: tuple[tuple[frozenset[str], bool], ...]
+
+    @staticmethod
+    def of(passage_id: str, text: str) -> Source:
+        return _source(passage_id, text)
+
+    def longest_run(self, said: Sequence[str]) -> int:
+        """Words of the longest stretch of ``said`` that stands here word for word; greedy, linear in use."""
+        starts: dict[str, list[int]] = {}
+        for i, w in enumerate(self.tokens):
+            starts.setdefault(w, []).append(i)
+        longest = at = 0
+        while at < len(said):
+            run = 0
+            for start in starts.get(said[at], ())[:50]:
+                n = 0
+                while (
+                    at + n < len(said) and start + n < len(self.tokens) and said[at + n] == self.tokens[start + n]
+                ):
+                    n += 1
+                run = max(run, n)
+            longest = max(longest, run)
+            at += max(run, 1)
+        return longest
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """How far ``source`` supports ``claim``: score in [0, 1]; ``broken`` names the rules it breaks."""
+
+    claim: Claim
+    source: Source
+    score: float
+    missing: tuple[str, ...]
+    broken: tuple[str, ...]
+
+
+def claims_of(text: str, question: str) -> list[Claim]:
+    """The sentences that say something; the whole text if none does."""
+    asked = {stem(w) for w in words(question)}
+    spans = [text[s.start : s.end].strip() for s in sentences(Passage(text, "candidate"))]
+    found = [_claim(s, asked) for s in spans]
+    return [c for c in found if c.weights] or [_claim(text, asked)]
+
+
+def support(claim: Claim, sources: Sequence[Source]) -> Support:
+    """The source that supports the claim best, and what is wrong even there."""
+    best = max(sources, key=lambda s: _precision(claim, s.stems))
+    precision = _precision(claim, best.stems)
+    everywhere: frozenset[str] = frozenset().union(*(s.stems for s in sources))
+    numbers = sorted(n for n in claim.numbers if not any(n in s.numbers for s in sources))
+    names = [n for n in claim.names if stem(n.casefold()) not in everywhere]
+    broken = []
+    if numbers:
+        broken.append("number")
+    if names:
+        broken.append("entity")
+    if precision >= 0.5 and _opposed(claim, best):
+        broken.append("negation")
+    missing = tuple(dict.fromkeys([*numbers, *names, *(w for w in claim.weights if w not in best.stems)]))
+    return Support(claim, best, max(0.0, precision - _PENALTY * len(broken)), missing, tuple(broken))
+
+
+@lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """A light English stem: enough for plural and tense, never across the whole word."""
+    for ending in ("ingly", "edly", "ing", "ied", "ies", "ed", "es", "ly", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word[: -len(ending)] + ("y" if ending in ("ied", "ies") else "")
+            break
+    return word[:-1] if len(word) > 3 and word.endswith("e") else word
+
+
+def _claim(text: str, asked: set[str]) -> Claim:
+    tokens = words(text)
+    weights: dict[str, float] = {}
+    for w in tokens:
+        if w not in STOPWORDS and not _is_number(w):
+            s = stem(w)
+            weights[s] = _ASKED_WEIGHT if s in asked else 1.0
+    names = tuple(dict.fromkeys(n for n in _names(text) if stem(n.casefold()) not in asked))
+    return Claim(text, weights, frozenset(_numbers(tokens)), names, _negated(text))
+
+
+@lru_cache(maxsize=512)
+def _source(passage_id: str, text: str) -> Source:
+    passage = Passage(text, passage_id)
+    tokens = tuple(words(text))
+    parts = [text[s.start : s.end] for s in sentences(passage)]
+    split = tuple((frozenset(stem(w) for w in words(p)), _negated(p)) for p in parts)
+    return Source(passage_id, tokens, frozenset(map(stem, tokens)), frozenset(_numbers(tokens)), split)
+
+
+def _precision(claim: Claim, stems: frozenset[str]) -> float:
+    total = sum(claim.weights.values())
+    if not total:
+        return 1.0 if claim.numbers else 0.0
+    return sum(w for s, w in claim.weights.items() if s in stems) / total
+
+
+def _opposed(claim: Claim, source: Source) -> bool:
+    """The sentence nearest to the claim is negated and the claim is not, or the other way round."""
+    if not source.sentences:
+        return False
+    nearest = max(source.sentences, key=lambda s: sum(w for t, w in claim.weights.items() if t in s[0]))
+    return nearest[1] != claim.negated
+
+
+def _negated(text: str) -> bool:
+    return not _NEGATIONS.isdisjoint(words(text.replace("n't", "nt").replace("n’t", "nt")))
+
+
+def _numbers(tokens: Sequence[str]) -> set[str]:
+    return {_NUMBER_WORDS.get(t, t.replace(",", "")) for t in tokens if _is_number(t)}
+
+
+def _is_number(word: str) -> bool:
+    return word[0].isdigit() or word in _NUMBER_WORDS
+
+
+def _names(text: str) -> list[str]:
+    """Capitalised words that do not merely begin the sentence."""
+    return [m.group() for m in _NAME.finditer(text) if m.start() and m.group().casefold() not in STOPWORDS]
