@@ -1,0 +1,81 @@
+"""The whole step: regenerate the context, then answer from what is left (paper, section 2, steps 1 and 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from denoise_core.budget import Budget
+from denoise_core.effects import Flow, complete
+from denoise_core.flow import arun, run
+from denoise_core.protocols import LLM
+from denoise_core.result import Trace
+from denoise_core.s2a.denoiser import S2ADenoiser
+from denoise_core.s2a.options import OnUnparsable, Options, Variant
+from denoise_core.s2a.prompts import Prompt
+from denoise_core.s2a.result import S2AResult
+from denoise_core.types import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class S2AAnswer:
+    """The answer, the question it answers, and what step 1 made of the passages."""
+
+    text: str
+    question: str
+    result: S2AResult
+    trace: Trace = field(default_factory=Trace)
+
+
+class S2A:
+    """Question answering that never shows the answering model what step 1 left out.
+
+    Settings as in `S2ADenoiser`; the same ``llm`` regenerates and answers, within one ``budget``.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        variant: Variant = "default",
+        on_unparsable: OnUnparsable = "keep",
+        max_concurrency: int = 10,
+        budget: Budget | None = None,
+        language: str = "en",
+        options: Options | None = None,
+    ) -> None:
+        self.llm = llm
+        self.budget = budget
+        self.denoiser = S2ADenoiser(
+            llm,
+            variant=variant,
+            on_unparsable=on_unparsable,
+            max_concurrency=max_concurrency,
+            language=language,
+            options=options,
+        )
+
+    def answer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
+        """Raises what the answering call raises; a failed call of step 1 follows ``on_unparsable``."""
+        flow = self.flow(question, passages)
+        answer, trace = run(flow, budget=self.budget, max_concurrency=self.denoiser.max_concurrency)
+        return replace(answer, trace=trace)
+
+    async def aanswer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
+        """`answer` for async; the same result."""
+        flow = self.flow(question, passages)
+        answer, trace = await arun(flow, budget=self.budget, max_concurrency=self.denoiser.max_concurrency)
+        return replace(answer, trace=trace)
+
+    def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
+        result = yield from self.denoiser.flow(question, passages)
+        prompt = self.denoiser.options.prompts.answer_fairly
+        text = yield from reply_from(self.llm, prompt, result.query, result.passages)
+        return S2AAnswer(text, result.query, result)
+
+
+def reply_from(llm: LLM | None, prompt: Prompt, question: str, passages: Sequence[Passage]) -> Flow[str]:
+    """Step 2: an answer from the passages alone; ``llm`` None is the driver's."""
+    context = "\n\n".join(p.text.strip() for p in passages)
+    reply = yield from complete(prompt.render(context=context, question=question), tag="s2a.answer", llm=llm)
+    return reply.text.strip()

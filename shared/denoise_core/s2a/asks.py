@@ -1,0 +1,105 @@
+"""Which calls to make: passages cut into pieces, pieces packed into calls, calls written as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from denoise_core.s2a.delimit import new_marker
+from denoise_core.s2a.options import Options
+from denoise_core.s2a.prompts import Prompt
+from denoise_core.types import Message, Passage, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A run of neighbouring pieces of one passage: all of it, unless it is longer than a call may be."""
+
+    passage: Passage
+    spans: tuple[Span, ...]
+
+    @property
+    def span(self) -> Span:
+        return Span(self.passage.id, self.spans[0].start, self.spans[-1].end)
+
+    @property
+    def text(self) -> str:
+        return self.passage.text[self.span.start : self.span.end]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One call. ``pieces`` are the numbered spans of an extractive call, number 1 first."""
+
+    parts: tuple[Part, ...]
+    marker: str
+    messages: tuple[Message, ...]
+
+    @property
+    def pieces(self) -> tuple[Span, ...]:
+        return tuple(span for part in self.parts for span in part.spans)
+
+    @property
+    def size(self) -> int:
+        """Characters of source text."""
+        return sum(len(part.text) for part in self.parts)
+
+
+def parts(passage: Passage, spans: Sequence[Span], window: int) -> Iterator[Part]:
+    """Runs of pieces of at most ``window`` characters; a longer piece is a run of its own."""
+    run: list[Span] = []
+    for span in spans:
+        if run and span.end - run[0].start > window:
+            yield Part(passage, tuple(run))
+            run = []
+        run.append(span)
+    if run:
+        yield Part(passage, tuple(run))
+
+
+def groups(all_parts: Sequence[Part], *, joint: bool, window: int) -> Iterator[tuple[Part, ...]]:
+    """The parts of each call: one, or when ``joint`` as many as fit into ``window`` characters."""
+    group: list[Part] = []
+    size = 0
+    for part in all_parts:
+        if group and (not joint or size + len(part.text) > window):
+            yield tuple(group)
+            group, size = [], 0
+        group.append(part)
+        size += len(part.text)
+    if group:
+        yield tuple(group)
+
+
+def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Options, *, numbered: bool) -> Ask:
+    """The call over ``group``. Titles and the like stand inside the delimiters: they are untrusted too."""
+    number = 0
+    lines: list[str] = []
+    for position, part in enumerate(group, 1):
+        if len(group) > 1:
+            lines.append(f"[document {position}]" if not numbered else f"(document {position})")
+        lines += [f"({key}: {part.passage.metadata[key]})" for key in options.show if key in part.passage.metadata]
+        if numbered:
+            for span in part.spans:
+                number += 1
+                lines.append(f"[{number}] {_shown(part.passage.text[span.start : span.end], options.window)}")
+        else:
+            lines.append(part.text.strip())
+        lines.append("")
+    document = "\n".join(lines).rstrip()
+    marker = new_marker((document, question))
+    return Ask(group, marker, prompt.render(**_values(prompt, question, document, marker)))
+
+
+def _values(prompt: Prompt, question: str, document: str, marker: str) -> dict[str, str]:
+    values = {"question": question, "document": document, "marker": marker}
+    return {name: values[name] for name in prompt.fields}
+
+
+def _shown(text: str, window: int) -> str:
+    """A piece as the model sees it: one that is longer than a whole call shows its two ends."""
+    text = text.rstrip()
+    if len(text) <= window:
+        return text
+    half = max(1, window // 2)
+    return f"{text[:half]} (... {len(text) - 2 * half} characters ...) {text[-half:]}"

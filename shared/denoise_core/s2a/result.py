@@ -1,0 +1,63 @@
+"""What S2A reports beyond kept and dropped text: how each passage fared, sentence by sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from denoise_core.result import DenoiseResult
+from denoise_core.types import Span
+
+Kind = Literal["copied", "edited", "added", "question"]
+Action = Literal["kept", "repaired", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence that a model wrote, against the source.
+
+    ``start`` and ``end`` are characters of the model's own text (half-open); ``spans`` the source text it
+    stands for. ``similarity`` lies in 0..1. ``reasons`` say what differs; ``action`` what was done with it.
+    """
+
+    text: str
+    start: int
+    end: int
+    kind: Kind
+    spans: tuple[Span, ...] = ()
+    similarity: float = 0.0
+    reasons: tuple[str, ...] = ()
+    action: Action = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How one passage fared.
+
+    ``calls`` is the number of calls it took part in: 0 when it was skipped, more than 1 when it was too long
+    for one and was split. ``notes`` name everything unusual that did not lose the reply; ``problem`` is why
+    the passage fell back to the policy, None when it did not.
+    """
+
+    passage_id: str
+    calls: int
+    notes: tuple[str, ...] = ()
+    problem: str | None = None
+    written: str | None = None
+    sentences: tuple[Sentence, ...] = ()
+
+    @property
+    def added(self) -> tuple[Sentence, ...]:
+        """The sentences that the source does not bear out."""
+        return tuple(s for s in self.sentences if s.kind == "added")
+
+
+@dataclass(frozen=True, slots=True)
+class S2AResult(DenoiseResult):
+    """A `DenoiseResult` with a `Report` for each input passage, in the input's order.
+
+    ``question_note`` says why the user's own question was kept where the model's was refused.
+    """
+
+    reports: tuple[Report, ...] = ()
+    question_note: str | None = None

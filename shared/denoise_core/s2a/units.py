@@ -1,0 +1,110 @@
+"""Cut a passage into the pieces a model may keep or leave: spans that tile it.
+
+A piece is a sentence, a table row, a list item, a code block or a dialogue turn, with the white space after
+it. Nothing is cut inside one, so that a kept piece can be read on its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from dataclasses import replace
+
+from denoise_core.chunk import sentences
+from denoise_core.types import Passage, Span
+
+_FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
+_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$|[^\t\n]*\t[^\n]*$")
+_ITEM = re.compile(r"[ \t]*(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+\S")
+_TURN = re.compile(r"[ \t]*(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]+\S")
+_ENDS_SENTENCE = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
+
+
+def units(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
+    """The pieces of ``passage`` in order; none for an empty text. ``language`` as in `chunk.sentences`."""
+    text = passage.text
+    cuts: list[int] = []
+    prose_from: int | None = None
+    for start, end, is_prose in _blocks(text):
+        if is_prose:
+            prose_from = start if prose_from is None else prose_from
+            prose_to = end
+            continue
+        if prose_from is not None:
+            cuts += _prose(text, prose_from, prose_to, language)
+            prose_from = None
+        cuts.append(end)
+    if prose_from is not None:
+        cuts += _prose(text, prose_from, prose_to, language)
+    edges = sorted({0, *cuts, len(text)})
+    spans = [Span(passage.id, a, b) for a, b in itertools.pairwise(edges)]
+    return _with_blanks(text, spans)
+
+
+def _with_blanks(text: str, spans: list[Span]) -> tuple[Span, ...]:
+    """White space alone goes with what stands before it, or after it at the very beginning."""
+    out: list[Span] = []
+    for span in spans:
+        if out and (not text[span.start : span.end].strip() or not text[out[-1].start : out[-1].end].strip()):
+            out[-1] = replace(out[-1], end=span.end)
+        else:
+            out.append(span)
+    return tuple(out)
+
+
+def _blocks(text: str) -> list[tuple[int, int, bool]]:
+    """``(start, end, is_prose)`` line by line, lines of one code block, item or turn joined."""
+    lines = text.splitlines(keepends=True)
+    speakers = [m[1].strip() for line in lines if (m := _TURN.match(line))]
+    dialogue = frozenset(s for s, n in Counter(speakers).items() if n > 1)
+    if len(speakers) >= 2 and len(speakers) >= sum(bool(line.strip()) for line in lines) / 2:
+        dialogue = frozenset(speakers)
+    out: list[tuple[int, int, bool]] = []
+    fence: str | None = None
+    goes_on = False  # the last block takes further lines: an item or a turn until a blank line or the next one
+    at = 0
+    for line in lines:
+        start, at = at, at + len(line)
+        opening = _FENCE.match(line)
+        if fence is not None:
+            out[-1] = (out[-1][0], at, False)
+            if opening and opening[1].startswith(fence) and not line[opening.end() :].strip():
+                fence = None
+            continue
+        turn = _TURN.match(line)
+        if opening:
+            fence, goes_on = opening[1], False
+            out.append((start, at, False))
+        elif _ROW.match(line.rstrip("\r\n")):
+            goes_on = False
+            out.append((start, at, False))
+        elif _ITEM.match(line) or (turn and turn[1].strip() in dialogue):
+            goes_on = True
+            out.append((start, at, False))
+        elif not line.strip():
+            goes_on = False
+            out.append((start, at, True))
+        elif goes_on:
+            out[-1] = (out[-1][0], at, False)
+        else:
+            out.append((start, at, True))
+    return out
+
+
+def _prose(text: str, start: int, end: int, language: str) -> list[int]:
+    """Ends of the sentences in ``text[start:end]``; a sentence that a line break cuts in two is joined."""
+    spans = sentences(Passage(text[start:end], id=""), language=language)
+    cuts: list[int] = []
+    for here, following in itertools.pairwise(spans):
+        before = text[start + here.start : start + here.end]
+        after = text[start + following.start : start + following.end]
+        wrapped = (
+            before.endswith("\n")
+            and not before.rstrip(" \t").endswith("\n\n")
+            and not _ENDS_SENTENCE.search(before.rstrip())
+            and after[:1].islower()
+        )
+        if not wrapped:
+            cuts.append(start + here.end)
+    return [*cuts, end]

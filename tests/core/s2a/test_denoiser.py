@@ -1,0 +1,152 @@
+"""S2A as a denoiser keeps the laws, whatever the model does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from denoise_core import Budget, BudgetExceeded, InputError, Passage, UnparsableReply
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.testing import FunctionLLM, check_denoiser, check_result
+
+from .fakes import copies, document, keeps, says
+
+PASSAGES = (
+    Passage("The tower is 330 m tall. I love it! It was built in 1889.", "tower", score=0.5, metadata={"a": 1}),
+    Passage("Bananas are yellow. They grow in bunches.", "fruit"),
+    Passage("الجملة الأولى. الجملة الثانية؟", "arabic"),
+)
+QUERY = "How tall is the tower?"
+
+
+@pytest.mark.parametrize("variant", ["select", "default"])
+def test_laws(variant):
+    llm = keeps(lambda t: "tall" in t or "ثانية" in t) if variant == "select" else copies()
+    check_denoiser(lambda: S2ADenoiser(llm, variant=variant), QUERY, PASSAGES)
+
+
+def test_select_keeps_the_named_sentences_and_lists_the_others():
+    result = S2ADenoiser(keeps(lambda t: "tall" in t), variant="select").denoise(QUERY, PASSAGES)
+    (kept,) = result.passages
+    assert kept.text == "The tower is 330 m tall. "
+    assert (kept.id, kept.score, kept.metadata, kept.rewritten) == ("tower", 0.5, {"a": 1}, False)
+    assert [PASSAGES[0].text[d.span.start : d.span.end] for d in result.dropped[:2]] == [
+        "I love it! ",
+        "It was built in 1889.",
+    ]
+    assert result.fallback is None
+    assert result.query == QUERY
+
+
+def test_remove_names_what_goes():
+    result = S2ADenoiser(keeps(lambda t: "love" in t), variant="remove").denoise(QUERY, PASSAGES[:1])
+    assert result.passages[0].text == "The tower is 330 m tall. It was built in 1889."
+
+
+@pytest.mark.parametrize(("reply", "left"), [("KEEP 1", 1), ("DROP 1", 2), ("KEEP ALL", 3), ("DROP ALL", 0)])
+def test_auto_takes_either_list(reply, left):
+    result = S2ADenoiser(says(reply), variant="auto").denoise(QUERY, PASSAGES[:1])
+    assert len(result.dropped) == 3 - left
+    assert result.fallback is None
+
+
+def test_auto_without_a_verb_is_not_guessed():
+    result = S2ADenoiser(says("1, 2"), variant="auto").denoise(QUERY, PASSAGES[:1])
+    assert result.passages == PASSAGES[:1]
+    assert "KEEP or DROP" in (result.fallback or "")
+
+
+def test_default_gives_the_question_back_and_marks_what_it_rewrote():
+    llm = FunctionLLM(lambda _: "Context: The tower is 330 m tall.\nQuestion: How tall is the tower?")
+    result = S2ADenoiser(llm).denoise("How tall is the tower? I think 200 m.", PASSAGES[:1])
+    assert result.passages[0].text.strip() == "The tower is 330 m tall."
+    assert result.query == "How tall is the tower?"
+
+
+def test_one_bad_reply_does_not_lose_the_others():
+    def reply(messages):
+        if "Bananas" in document(messages):
+            raise TimeoutError("too slow")
+        return "1" if "tower" in document(messages) else "As a language model I saw 3 things in 1984."
+
+    result = S2ADenoiser(FunctionLLM(reply), variant="select").denoise(QUERY, PASSAGES)
+    assert [p.id for p in result.passages] == ["tower", "fruit", "arabic"]
+    assert result.passages[1:] == PASSAGES[1:]
+    assert "'fruit' kept as they were: TimeoutError: too slow" in result.fallback
+    assert "'arabic'" in result.fallback
+    check_result(PASSAGES, result)
+
+
+def test_on_unparsable_drop_lists_why():
+    result = S2ADenoiser(says("?!"), variant="select", on_unparsable="drop").denoise(QUERY, PASSAGES[:1])
+    assert result.passages == ()
+    assert all("expected numbers" in d.reason for d in result.dropped)
+    assert "'tower' dropped" in result.fallback
+    check_result(PASSAGES[:1], result)
+
+
+def test_on_unparsable_raise():
+    with pytest.raises(UnparsableReply, match="reply is empty"):
+        S2ADenoiser(says(""), on_unparsable="raise").denoise(QUERY, PASSAGES)
+
+    def refuse(_):
+        raise ConnectionError("down")
+
+    with pytest.raises(ConnectionError, match="down"):
+        S2ADenoiser(FunctionLLM(refuse), on_unparsable="raise").denoise(QUERY, PASSAGES)
+
+
+def test_no_passages_and_blank_ones_need_no_call():
+    llm = says("unused")
+    assert S2ADenoiser(llm).denoise(QUERY, []).passages == ()
+    blank = (Passage("", "a"), Passage(" \n", "b"))
+    result = check_denoiser(lambda: S2ADenoiser(llm, variant="select"), QUERY, blank)
+    assert [d.reason for d in result.dropped] == ["blank", "blank"]
+    assert llm.seen == []
+
+
+def test_budget_that_runs_out_keeps_the_rest_and_says_so():
+    llm = keeps(lambda t: True)
+    result = S2ADenoiser(llm, variant="select", budget=Budget(calls=1), max_concurrency=1).denoise(QUERY, PASSAGES)
+    assert len(llm.seen) == 1
+    assert BudgetExceeded.__name__ in result.fallback
+    assert [p.id for p in result.passages] == [p.id for p in PASSAGES]
+
+
+@pytest.mark.parametrize("setting", [{"variant": "best"}, {"on_unparsable": "ignore"}, {"max_concurrency": 0}])
+def test_unknown_settings_are_refused(setting):
+    with pytest.raises(InputError, match="expected"):
+        S2ADenoiser(says(""), **setting)
+
+
+def test_duplicate_ids_are_refused():
+    with pytest.raises(InputError, match="share the id"):
+        S2ADenoiser(says("")).denoise(QUERY, [PASSAGES[0], PASSAGES[0]])
+
+
+def test_calls_run_at_once_within_the_bound():
+    """Twenty calls at ten at a time never overlap more than ten, and do overlap."""
+    running, most = 0, 0
+
+    class Counting:
+        async def acomplete(self, messages):
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+            return await copies().acomplete(messages)
+
+        def complete(self, messages):
+            raise AssertionError("the async form must not call this")
+
+    passages = [Passage(f"Text {i}.", str(i)) for i in range(20)]
+    asyncio.run(S2ADenoiser(Counting()).adenoise(QUERY, passages))
+    assert most == 10
+
+
+def test_result_does_not_depend_on_concurrency():
+    llm = keeps(lambda t: len(t) % 2 == 0)
+    one, many = (S2ADenoiser(llm, variant="select", max_concurrency=n).denoise(QUERY, PASSAGES) for n in (1, 10))
+    assert (one.passages, one.dropped, one.reports) == (many.passages, many.dropped, many.reports)
