@@ -1,1 +1,44 @@
-"""The three methods as LangChain parts."""
+"""The three methods as LangChain parts.
+
+`DenoiseCompressor` takes any denoiser of `denoise_core` into a retriever, a compressor pipeline or a chain;
+`AugmentedRunnable` is the whole verify-and-retry loop. `ChatModelLLM` and `RetrieverAdapter` let the core use
+your chat model and your retriever.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from denoise_core import MissingExtra
+
+if TYPE_CHECKING:
+    from langchain_denoise._convert import ChatModelLLM, RetrieverAdapter
+    from langchain_denoise.augmenter import AugmentedRunnable
+    from langchain_denoise.compressor import DenoiseCompressor
+
+__all__ = ["AugmentedRunnable", "ChatModelLLM", "DenoiseCompressor", "RetrieverAdapter"]
+
+_WHERE = {
+    "AugmentedRunnable": "augmenter",
+    "ChatModelLLM": "_convert",
+    "DenoiseCompressor": "compressor",
+    "RetrieverAdapter": "_convert",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a name at its first use: a compressor need not pay for what the loop imports."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = importlib.import_module(f"{__name__}.{_WHERE[name]}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != "langchain_core":
+            raise
+        raise MissingExtra("langchain_core is not installed; run: pip install 'rag-denoise[langchain]'") from error
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

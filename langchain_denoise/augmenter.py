@@ -1,0 +1,112 @@
+"""`AugmentedRunnable`: a question in, a checked answer out; the whole LLM-Augmenter loop as one runnable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncParentRunManager,
+    ParentRunManager,
+    adispatch_custom_event,
+    dispatch_custom_event,
+)
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from pydantic import ConfigDict, Field
+from typing_extensions import NotRequired, TypedDict, override
+
+from denoise_core import InputError, Message
+from denoise_core.augmenter import Answer, Augmenter
+from denoise_core.bound import at_most
+from langchain_denoise._convert import evidence_documents, from_messages
+from langchain_denoise._records import answer_record
+
+
+class AugmentedInput(TypedDict):
+    """A question, and the messages before it if there are any."""
+
+    question: str
+    history: NotRequired[Sequence[BaseMessage]]
+
+
+class AugmentedOutput(TypedDict):
+    """``answer`` and how far to trust it.
+
+    ``outcome`` is verified, unverified, abstained or refused; ``context`` the evidence the answer was judged
+    against; ``denoise`` the record of the run in plain JSON: why it stopped, every attempt with its score,
+    reasons and feedback, searches, failures, calls and tokens.
+    """
+
+    question: str
+    answer: str
+    outcome: str
+    context: list[Document]
+    denoise: dict[str, Any]
+
+
+class AugmentedRunnable(RunnableSerializable[str | AugmentedInput, AugmentedOutput]):
+    """Runs a `denoise_core.augmenter.Augmenter` as a step of a chain.
+
+    Build it from ``Augmenter(ChatModelLLM(model), RetrieverAdapter(retriever), ...)``. Searches, drafts and
+    judgements are children of this run in a trace; drafts never reach a user's token stream, so ``stream``
+    yields one value: the answer, once it is known how far it holds.
+    """
+
+    augmenter: Augmenter
+    """The loop, with its utility, policy, limits and budget."""
+
+    max_concurrency: int | None = Field(default=None, ge=1)
+    """At most this many calls of the loop at once; None leaves it to the loop."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @override
+    def invoke(
+        self, input: str | AugmentedInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AugmentedOutput:
+        return self._call_with_config(self._answer, input, config)
+
+    @override
+    async def ainvoke(
+        self, input: str | AugmentedInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AugmentedOutput:
+        return await self._acall_with_config(self._aanswer, input, config)
+
+    def _answer(
+        self, input: str | AugmentedInput, run_manager: ParentRunManager, config: RunnableConfig
+    ) -> AugmentedOutput:
+        question, history = _read(input)
+        with at_most(self.max_concurrency), at_most(config.get("max_concurrency")):
+            output = _output(self.augmenter.answer(question, history))
+        dispatch_custom_event("denoise", output["denoise"])
+        return output
+
+    async def _aanswer(
+        self, input: str | AugmentedInput, run_manager: AsyncParentRunManager, config: RunnableConfig
+    ) -> AugmentedOutput:
+        question, history = _read(input)
+        with at_most(self.max_concurrency), at_most(config.get("max_concurrency")):
+            output = _output(await self.augmenter.aanswer(question, history))
+        await adispatch_custom_event("denoise", output["denoise"])
+        return output
+
+
+def _read(input: str | AugmentedInput) -> tuple[str, tuple[Message, ...]]:
+    if isinstance(input, str):
+        return input, ()
+    if not isinstance(input, dict) or "question" not in input:
+        got = f"a dict with the keys {sorted(input)}" if isinstance(input, dict) else f"a {type(input).__name__}"
+        raise InputError(f"expected a question as a str, or {{'question': ..., 'history': [...]}}, got {got}")
+    return input["question"], from_messages(input.get("history", ()))
+
+
+def _output(answer: Answer) -> AugmentedOutput:
+    return {
+        "question": answer.memory.question,
+        "answer": answer.text,
+        "outcome": str(answer.outcome),
+        "context": evidence_documents(answer.memory.evidence),
+        "denoise": answer_record(answer),
+    }

@@ -1,0 +1,301 @@
+"""For your tests and ours: a chat model that is a function, a recorder of runs, the compressor's contract.
+
+Nothing here needs a network or a test framework; a broken rule is an `AssertionError` that says which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForLLMRun,
+    BaseCallbackHandler,
+    CallbackManagerForLLMRun,
+)
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from pydantic import PrivateAttr
+from typing_extensions import override
+
+from denoise_core.record import KEY
+from langchain_denoise.compressor import DenoiseCompressor
+
+
+class FunctionChatModel(BaseChatModel):
+    """A chat model that is a function of the messages; it streams word by word and reports usage.
+
+    ``reply`` returns a string or an `AIMessage`, or raises. ``seconds`` is how long each call takes.
+    ``seen`` keeps every call's messages, ``peak`` the largest number of calls that were under way at once.
+    A word counts as a token. ``bind_tools`` gives the model itself, so that it serves in agents.
+    """
+
+    reply: Callable[[Sequence[BaseMessage]], str | AIMessage]
+    seconds: float = 0.0
+    _seen: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+    _now: int = PrivateAttr(default=0)
+    _peak: int = PrivateAttr(default=0)
+
+    @property
+    def seen(self) -> list[list[BaseMessage]]:
+        return self._seen
+
+    @property
+    def peak(self) -> int:
+        return self._peak
+
+    @property
+    @override
+    def _llm_type(self) -> str:
+        return "function"
+
+    @override
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+        return self
+
+    @override
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with self._under_way():
+            if self.seconds:
+                time.sleep(self.seconds)
+            return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
+
+    @override
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        with self._under_way():
+            if self.seconds:
+                await asyncio.sleep(self.seconds)
+            return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
+
+    @override
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        with self._under_way():
+            if self.seconds:
+                time.sleep(self.seconds)
+            for chunk in _pieces(self._answer(messages)):
+                if run_manager:
+                    run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
+                yield chunk
+
+    @override
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        with self._under_way():
+            if self.seconds:
+                await asyncio.sleep(self.seconds)
+            for chunk in _pieces(self._answer(messages)):
+                if run_manager:
+                    await run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
+                yield chunk
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        with self._lock:
+            self._now += 1
+            self._peak = max(self._peak, self._now)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._now -= 1
+
+    def _answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        self._seen.append(list(messages))
+        answer = self.reply(messages)
+        if isinstance(answer, AIMessage):
+            return answer
+        asked = sum(len(str(m.text).split()) for m in messages)
+        said = len(answer.split())
+        usage = UsageMetadata(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
+        return AIMessage(answer, usage_metadata=usage)
+
+
+def _pieces(message: AIMessage) -> Iterator[ChatGenerationChunk]:
+    words = str(message.text).split(" ")
+    for i, word in enumerate(words):
+        last = i == len(words) - 1
+        yield ChatGenerationChunk(
+            message=AIMessageChunk(
+                content=word if last else word + " ",
+                usage_metadata=message.usage_metadata if last else None,
+                tool_calls=message.tool_calls if last else [],
+            )
+        )
+
+
+@dataclass
+class RecordedRun:
+    """One run as a callback handler sees it. ``kind`` is chain, llm, retriever or tool."""
+
+    name: str
+    kind: str
+    parent: UUID | None
+    tags: list[str]
+    metadata: dict[str, Any]
+    ended: bool = False
+    error: str | None = None
+
+
+class RunRecorder(BaseCallbackHandler):
+    """Keeps every run and custom event it is told of, so that a test can ask who is under whom."""
+
+    def __init__(self) -> None:
+        self.runs: dict[UUID, RecordedRun] = {}
+        self.events: list[tuple[str, Any, UUID]] = []
+
+    def paths(self, kind: str) -> list[str]:
+        """For each run of a kind, in order of start: the names from the outermost run to it, as ``a/b/c``."""
+        return [self._path(i) for i, run in self.runs.items() if run.kind == kind]
+
+    def of_kind(self, kind: str) -> list[RecordedRun]:
+        return [run for run in self.runs.values() if run.kind == kind]
+
+    def _path(self, run_id: UUID) -> str:
+        run = self.runs[run_id]
+        if run.parent is None or run.parent not in self.runs:
+            return run.name
+        return f"{self._path(run.parent)}/{run.name}"
+
+    def _start(self, kind: str, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]) -> None:
+        name = about.get("name") or kind
+        tags, metadata = about.get("tags") or [], about.get("metadata") or {}
+        self.runs[run_id] = RecordedRun(name, kind, parent_run_id, list(tags), dict(metadata))
+
+    @override
+    def on_chain_start(
+        self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        self._start("chain", run_id, parent_run_id, kwargs)
+
+    @override
+    def on_chat_model_start(
+        self, serialized: Any, messages: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        self._start("llm", run_id, parent_run_id, kwargs)
+
+    @override
+    def on_retriever_start(
+        self, serialized: Any, query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        self._start("retriever", run_id, parent_run_id, kwargs)
+
+    @override
+    def on_tool_start(
+        self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        self._start("tool", run_id, parent_run_id, {"name": (serialized or {}).get("name"), **kwargs})
+
+    def _end(self, run_id: UUID, error: BaseException | None = None) -> None:
+        self.runs[run_id].ended = True
+        self.runs[run_id].error = None if error is None else f"{type(error).__name__}: {error}"
+
+    @override
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id)
+
+    @override
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id, error)
+
+    @override
+    def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id)
+
+    @override
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id, error)
+
+    @override
+    def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id)
+
+    @override
+    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id, error)
+
+    @override
+    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id)
+
+    @override
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        self._end(run_id, error)
+
+    @override
+    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        self.events.append((name, data, run_id))
+
+
+def check_compressor(
+    make: Callable[[], DenoiseCompressor], documents: Sequence[Document], query: str
+) -> list[Document]:
+    """Run a compressor and check its contract; returns the documents for further checks.
+
+    Documents keep id, type, order and every metadata key; extractive text is the original's at its spans;
+    the record is plain JSON; inputs are unchanged; sync equals async; no documents give none.
+    ``make`` builds a fresh compressor each time, so that scripted replies start anew.
+    """
+    before = copy.deepcopy(list(documents))
+    out = make().compress_documents(documents, query)
+    assert list(documents) == before, "the input documents were changed"
+    again = asyncio.run(make().acompress_documents(documents, query))
+    assert again == out, f"sync and async differ:\n{out}\n{again}"
+    assert make().compress_documents([], query) == [], "no documents in, some documents out"
+
+    at = -1
+    for document in out:
+        record = document.metadata[KEY]
+        assert json.loads(json.dumps(record, allow_nan=False)) == record, f"not plain JSON: {record}"
+        found = next((i for i, d in enumerate(documents) if i > at and _copy_of(d, document)), None)
+        if found is None:
+            assert not record["extractive"], f"order, id or metadata lost: {document}"
+            continue
+        at = found
+        if record["extractive"]:
+            spans = record["spans"][record["origin"]]
+            own = "".join(documents[at].page_content[start:end] for start, end in spans)
+            assert document.page_content == own, f"text {document.page_content!r} is not its spans' {own!r}"
+    return out
+
+
+def _copy_of(original: Document, document: Document) -> bool:
+    ours = (KEY, "relevance_score")
+    kept = {k: v for k, v in document.metadata.items() if k not in ours}
+    given = {k: v for k, v in original.metadata.items() if k not in ours}
+    return document.id == original.id and type(document) is type(original) and kept == given
