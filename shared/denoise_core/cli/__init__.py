@@ -1,0 +1,29 @@
+"""The command ``rag-denoise``."""
+
+from __future__ import annotations
+
+import sys
+
+from denoise_core.errors import DenoiseError
+
+
+def main() -> None:
+    """Run the command. An error on purpose ends in one line that names the fix, and exit status 2."""
+    try:
+        from denoise_core.cli.app import app
+
+        app()
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich", "jinja2"):
+            raise
+        _end(f"the command needs {error.name!r}; run: pip install 'rag-denoise[embedded]'")
+    except DenoiseError as error:
+        _end(str(error))
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; nothing was left half-written\n")
+        sys.exit(130)
+
+
+def _end(message: str) -> None:
+    sys.stderr.write(f"rag-denoise: {' '.join(message.split())}\n")
+    sys.exit(2)

@@ -1,0 +1,118 @@
+"""The verbs of ``rag-denoise`` and their options; each does its work in a module of its own."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Takes the noise out of passages before a language model reads them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Method(StrEnum):
+    """How passages are scored or selected."""
+
+    end = "end"
+    s2a_select = "s2a-select"
+    bm25 = "bm25"
+    embedding = "embedding"
+
+
+@app.command()
+def demo(
+    html: Annotated[Path, typer.Option(help="Where the page with kept and dropped text is written.")] = Path(
+        "denoise-demo.html"
+    ),
+    keep: Annotated[float, typer.Option(help="Share of the passages to keep in what is printed and drawn.")] = 0.3,
+    questions: Annotated[int, typer.Option(min=1, help="How many of the 40 questions to run.")] = 40,
+) -> None:
+    """Denoise 40 real questions with 20 passages each, and compare with BM25 and embedding cosine.
+
+    Prints for every question what was kept and whether the passage with the answer survived, then a table;
+    writes a page that shows dropped text struck through, with scores on hover. Runs offline.
+    """
+    from denoise_core.cli.demo import run_demo
+
+    run_demo(html, keep=keep, questions=questions)
+
+
+@app.command()
+def run(
+    question: Annotated[str, typer.Option("--question", "-q", help="The question the passages are to answer.")],
+    passages: Annotated[
+        str,
+        typer.Option(
+            "--passages",
+            "-p",
+            help="A .jsonl file (a 'text' a line, optionally 'id' and 'title'), a .txt or .md file, a folder of "
+            "them, or - for standard input.",
+        ),
+    ],
+    method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,
+    keep: Annotated[
+        float, typer.Option(help="Below 1: the share of the chunks to keep. 1 or more: their number.", min=0.0)
+    ] = 0.3,
+    model: Annotated[
+        str | None, typer.Option(help="For s2a-select: a Hugging Face chat model, by name or folder.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out lines and files that cannot be read, and say so.")
+    ] = False,
+) -> None:
+    """Denoise your own text: print what is kept for the question, and what is dropped.
+
+    [bold]Examples[/bold]
+
+    rag-denoise run -q "who wrote it?" -p notes.md
+
+    cat passages.jsonl | rag-denoise run -q "who wrote it?" -p - --keep 5 --json
+    """
+    from denoise_core.cli.run import run_own
+
+    run_own(question, passages, method.value, keep=keep, model=model, as_json=as_json, skip_bad=skip_bad)
+
+
+@app.command()
+def fit(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="JSON lines, each {'question': ..., 'passages': [...], 'labels': [...]}; a passage is a text or "
+            "an object with 'text', a label is true or 1 for a passage that helps to answer."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the probe: weights, settings, card.")],
+    model: Annotated[
+        str | None, typer.Option(help="Hugging Face model by name or folder; the embedded MiniLM without it.")
+    ] = None,
+    layer: Annotated[
+        int | None,
+        typer.Option(min=0, help="Index into hidden_states, 0 = embeddings; chosen if left out."),
+    ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out bad lines, and say so.")] = False,
+) -> None:
+    """Fit a probe of your own on labelled passages, and save it with its card."""
+    from denoise_core.cli.fit import fit_own
+
+    fit_own(data, out, model=model, layer=layer, skip_bad=skip_bad)
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        from denoise_core import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit

@@ -1,0 +1,104 @@
+"""``rag-denoise run``: the user's own question over the user's own text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from denoise_core.cli.read import cut, read_passages
+from denoise_core.errors import InputError
+from denoise_core.protocols import Denoiser
+from denoise_core.result import DenoiseResult
+from denoise_core.types import Passage, Span
+from denoise_core.view import pieces
+
+
+def run_own(
+    question: str, source: str, method: str, *, keep: float, model: str | None, as_json: bool, skip_bad: bool
+) -> None:
+    """Read, denoise, print. Warnings go to standard error, so that ``--json`` stays one object."""
+    if not question.strip():
+        raise InputError("--question is empty; what are the passages to answer?")
+    reading = read_passages(source, skip_bad=skip_bad)
+    aside = Console(stderr=True)
+    for warning in reading.warnings:
+        aside.print(Text(warning, style="yellow"), soft_wrap=True)
+    with aside.status("reading and scoring ..."):
+        result = denoiser_for(method, keep, model).denoise(question, reading.passages)
+    if as_json:
+        typer.echo(json.dumps(as_record(result), ensure_ascii=False))
+    else:
+        show(Console(highlight=False), reading.passages, result)
+
+
+def denoiser_for(method: str, keep: float, model: str | None) -> Denoiser:
+    """The denoiser behind a ``--method``; ``keep`` below 1 is a share, else a number of chunks."""
+    if method == "s2a-select":
+        if model is None:
+            raise InputError("--method s2a-select asks a chat model: add --model NAME_OR_FOLDER")
+        from denoise_core.local import LocalLLM
+        from denoise_core.s2a import S2ADenoiser
+
+        return S2ADenoiser(LocalLLM(model), variant="select", max_concurrency=1)
+    if model is not None:
+        raise InputError(f"--model is for --method s2a-select; --method {method} has a model of its own or none")
+    from denoise_core.embedded import bm25, default_scorer, embedding
+    from denoise_core.end import ENDDenoiser
+
+    scorer = {"end": default_scorer, "bm25": bm25, "embedding": embedding}[method]()
+    return ENDDenoiser(scorer, keep=_kept(keep), chunker=cut)
+
+
+def _kept(keep: float) -> float | int:
+    if keep < 1:
+        return keep
+    if keep != int(keep):
+        raise InputError(f"--keep {keep}: a share is below 1, a number of chunks is whole")
+    return int(keep)
+
+
+def as_record(result: DenoiseResult) -> dict[str, Any]:
+    """The result as JSON values: every kept text with its spans, every chunk with its score and fate."""
+    return {
+        "question": result.query,
+        "kept": [
+            {
+                "id": p.id,
+                "text": p.text,
+                "rewritten": p.rewritten,
+                "spans": [_range(s) for s in p.covered],
+                "metadata": dict(p.metadata),
+            }
+            for p in result.passages
+        ],
+        "chunks_kept": [{**_range(k.span), "score": k.score} for k in result.kept],
+        "chunks_dropped": [{**_range(d.span), "score": d.score, "reason": d.reason} for d in result.dropped],
+        "fallback": result.fallback,
+    }
+
+
+def _range(span: Span) -> dict[str, Any]:
+    return {"id": span.passage_id, "start": span.start, "end": span.end}
+
+
+def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult) -> None:
+    """Kept text plain, dropped text struck through and dim, under each passage's id."""
+    if not passages:
+        console.print("no passages")
+    for passage in passages:
+        title = passage.metadata.get("title")
+        console.print(Text(f"{passage.id}  {title}" if title else passage.id, style="bold"))
+        for piece in pieces(passage, result):
+            line = Text(f"  {'+' if piece.kept else '-'} ")
+            line.append(piece.text.strip(), style="" if piece.kept else "dim strike")
+            console.print(line)
+            console.print(Text(f"    {piece.note}", style="green" if piece.kept else "dim"))
+    before = sum(len(p.text) for p in passages)
+    after = sum(len(p.text) for p in result.passages)
+    console.print(f"kept {len(result.passages)} of {len(passages)} passages, {after} of {before} characters")
+    if result.fallback:
+        console.print(Text(f"fallback: {result.fallback}", style="yellow"))

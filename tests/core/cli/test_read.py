@@ -1,0 +1,97 @@
+"""Reading passages: every kind of file, and every kind of file that is not one."""
+
+import io
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from denoise_core import InputError
+from denoise_core.cli.read import cut, read_passages
+from denoise_core.testing import check_tiling
+
+
+def write(folder, name, *lines):
+    path = folder / name
+    text = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
+    path.write_text("\n".join(text) + "\n", encoding="utf-8", newline="\n")
+    return str(path)
+
+
+def test_json_lines_keep_id_title_score_and_the_rest(tmp_path):
+    full = {"text": "one", "id": 7, "title": "T", "score": 0.5, "url": "u"}
+    source = write(tmp_path, "a.jsonl", full, "", {"text": ""})
+    one, empty = read_passages(source).passages
+    assert (one.text, one.id, one.score, one.metadata) == ("one", "7", 0.5, {"title": "T", "url": "u"})
+    assert (empty.text, empty.id) == ("", "passage-1")
+
+
+def test_a_folder_gives_all_its_files_in_order_and_spans_point_into_them(tmp_path):
+    (tmp_path / "sub").mkdir()
+    write(tmp_path, "b.md", "# Head", "A sentence. " * 300)
+    write(tmp_path, "sub/c.txt", "Text.")
+    write(tmp_path, "a.jsonl", {"text": "x " * 2000})
+    write(tmp_path, "ignored.csv", "1,2")
+    passages = read_passages(str(tmp_path)).passages
+    assert [p.id for p in passages] == ["passage-0", "b.md", "c.txt"]
+    for passage in passages:
+        check_tiling(passage, cut(passage))
+    assert [len(cut(p)) > 1 for p in passages] == [False, True, False]
+
+
+def test_standard_input_is_json_lines_or_text(monkeypatch):
+    for text, expected in (
+        ('{"text": "one"}\n{"text": "two"}', ["one", "two"]),
+        ("Just words.", ["Just words."]),
+        ("", []),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        assert [p.text for p in read_passages("-").passages] == expected
+
+
+BAD_LINES = {
+    "{oops": "line 2: not JSON",
+    "[1]": "line 2: expected a JSON object, got list",
+    '{"txt": "x"}': "line 2: expected a field 'text', found 'txt'",
+    '{"text": null, "id": "n"}': "line 2: passage 'n': expected its text as a str, got NoneType",
+    '{"text": "x", "score": "high"}': "line 2: expected 'score' as a number",
+}
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_LINES.items())
+def test_a_malformed_line_is_named_and_can_be_left_out(tmp_path, line, message):
+    source = write(tmp_path, "a.jsonl", {"text": "one"}, line, {"text": "three"})
+    with pytest.raises(InputError, match="--skip-bad") as caught:
+        read_passages(source)
+    assert message in str(caught.value)
+    reading = read_passages(source, skip_bad=True)
+    assert [p.text for p in reading.passages] == ["one", "three"]
+    assert message in reading.warnings[0]
+
+
+def test_duplicate_ids_are_numbered_and_said(tmp_path):
+    reading = read_passages(write(tmp_path, "a.jsonl", {"text": "1", "id": "a"}, {"text": "2", "id": "a"}))
+    assert [p.id for p in reading.passages] == ["a", "a#2"]
+    assert "'a'" in reading.warnings[0] or " a" in reading.warnings[0]
+
+
+def test_what_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(InputError, match="no such file or folder"):
+        read_passages(str(tmp_path / "missing.txt"))
+    with pytest.raises(InputError, match=r"no \.jsonl, \.txt, \.md files"):
+        read_passages(str(tmp_path))
+    (tmp_path / "latin.txt").write_bytes("é".encode("latin-1"))
+    with pytest.raises(InputError, match="as UTF-8"):
+        read_passages(str(tmp_path))
+    assert read_passages(str(tmp_path), skip_bad=True).passages == ()
+
+
+@example(["line\u2028separator", "next\x85line", "\r\n"])
+@given(st.lists(st.text(max_size=30), max_size=6))
+@example(["line\u2028separator", "next\x85line", "\r\n"])
+@settings(max_examples=25, deadline=None)
+def test_any_text_survives_json_lines(tmp_path_factory, texts):
+    folder = tmp_path_factory.mktemp("read")
+    source = write(folder, "a.jsonl", *({"text": t} for t in texts))
+    assert [p.text for p in read_passages(source).passages] == texts
