@@ -1,1 +1,13 @@
-"""Early Noise Dropping."""
+"""Early Noise Dropping: drop chunks by what the first layers of a model already know about them.
+
+Entered at `ENDDenoiser`: chunks -> hidden state of layer L -> linear probe -> keep the best. Importing this
+package loads neither torch nor a framework.
+"""
+
+from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.fingerprint import ModelFingerprint
+from denoise_core.end.fit import fit
+from denoise_core.end.probe import Probe, Reading
+from denoise_core.end.selection import Tokens
+
+__all__ = ["ENDDenoiser", "ModelFingerprint", "Probe", "Reading", "Tokens", "fit"]

@@ -1,0 +1,122 @@
+"""END as a denoiser: chunks, one score each, keep the best, in the order they came."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.chunk import Chunker, extract, whole
+from denoise_core.end.selection import Keep, rule_for, select
+from denoise_core.errors import InputError
+from denoise_core.protocols import Scorer
+from denoise_core.result import DenoiseResult, Event, Trace
+from denoise_core.types import Drop, Passage, Span, check_passages
+
+DEFAULT_KEEP = 0.3  # the paper's share
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What the trace says was asked of the scorer; the event's reply is one float for each span."""
+
+    query: str
+    spans: tuple[Span, ...]
+
+
+class ENDDenoiser:
+    """Scores every chunk and keeps the best; works with any `Scorer`.
+
+    ``keep``: a float keeps that share of the chunks (rounded up, over all passages together), an int that
+    many, a rule of `denoise_core.end.selection` (``Tokens(2000)``) what it chooses; None is 0.3, the
+    paper's share. ``threshold`` keeps every chunk with ``score >= threshold`` instead. Whatever they say,
+    at least ``min_keep`` chunks stay (0 allows none) and at most ``max_keep``. Chunks without text go
+    first and are not scored.
+
+    Kept text comes in the input's order, with exact spans; a kept passage's ``score`` is that of its best
+    kept chunk. Dropped spans carry their score and the reason. `adenoise` is a thread around the scorer:
+    scoring is bound by compute.
+
+    Raises `InputError` for settings that make no sense, for passages that share an id, and for a scorer
+    that gives NaN or another number of scores than texts.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        *,
+        keep: Keep | None = None,
+        threshold: float | None = None,
+        min_keep: int = 1,
+        max_keep: int | None = None,
+        chunker: Chunker = whole,
+    ) -> None:
+        if min_keep < 0:
+            raise InputError(f"min_keep={min_keep}: expected 0 or more")
+        if max_keep is not None and max_keep < max(1, min_keep):
+            raise InputError(f"max_keep={max_keep}: expected at least 1 and at least min_keep={min_keep}")
+        self.scorer = scorer
+        self.rule = rule_for(DEFAULT_KEEP if keep is None and threshold is None else keep, threshold)
+        self.min_keep = min_keep
+        self.max_keep = max_keep
+        self.chunker = chunker
+
+    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        checked = check_passages(passages)
+        spans = [span for p in checked for span in self.chunker(p)]
+        if not spans:
+            return DenoiseResult(query, ())
+        source = {p.id: p.text for p in checked}
+        texts = [source[s.passage_id][s.start : s.end] for s in spans]
+        started = time.perf_counter()
+        scores = self._score(query, texts)
+        seconds = time.perf_counter() - started
+        kept, reasons = select(self.rule, scores, texts, min_keep=self.min_keep, max_keep=self.max_keep)
+        known = [None if s == -np.inf else float(s) for s in scores]
+        event = Event("score", Scoring(query, tuple(spans)), tuple(known), seconds)
+        return DenoiseResult(
+            query,
+            tuple(_kept(checked, spans, kept, known)),
+            tuple(
+                Drop(span, reason if texts[i].strip() else "no text", known[i])
+                for i, (span, reason) in enumerate(zip(spans, reasons))
+                if not kept[i]
+            ),
+            Trace((event,)),
+        )
+
+    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        return await asyncio.to_thread(self.denoise, query, passages)
+
+    def _score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """A score for each text, minus infinity for one without text."""
+        worth = [i for i, t in enumerate(texts) if t.strip()]
+        scores = np.full(len(texts), -np.inf, dtype=np.float32)
+        if worth:
+            given = np.asarray(self.scorer.score(query, [texts[i] for i in worth]), dtype=np.float32)
+            if given.shape != (len(worth),):
+                raise InputError(
+                    f"{type(self.scorer).__name__}.score must return one score for each of {len(worth)} texts, "
+                    f"got an array of shape {given.shape}"
+                )
+            scores[worth] = given
+        return scores
+
+
+def _kept(
+    passages: Sequence[Passage], spans: Sequence[Span], kept: NDArray[np.bool_], scores: Sequence[float | None]
+) -> list[Passage]:
+    chosen: dict[str, list[int]] = {}
+    for i in np.flatnonzero(kept).tolist():
+        chosen.setdefault(spans[i].passage_id, []).append(i)
+    out = []
+    for p in passages:
+        part = extract(p, [spans[i] for i in chosen.get(p.id, [])])
+        if part is not None:
+            known = [s for i in chosen[p.id] if (s := scores[i]) is not None]
+            out.append(replace(part, score=max(known)) if known else part)
+    return out

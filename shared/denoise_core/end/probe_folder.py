@@ -1,0 +1,149 @@
+"""A probe on disk: ``probe.safetensors`` (numbers), ``probe.json`` (everything else), ``README.md`` (card).
+
+No pickle anywhere. A folder is written beside its place and moved there whole, so that an interrupted
+`save` leaves the old probe, or none, and never half of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from denoise_core._optional import require
+from denoise_core.errors import InputError
+
+if TYPE_CHECKING:
+    from denoise_core.end.probe import Probe
+
+FORMAT = "rag-denoise probe"
+VERSION = 1
+TENSORS, MANIFEST, CARD = "probe.safetensors", "probe.json", "README.md"
+OURS = frozenset({TENSORS, MANIFEST, CARD})
+
+
+def save(probe: Probe, folder: str | Path) -> Path:
+    """Write ``probe`` as ``folder``; returns the folder.
+
+    An older probe there is replaced whole. Raises `InputError` when the folder holds anything else.
+    """
+    from denoise_core.end.card import render
+
+    tensors = require("safetensors.numpy", extra="end").save(
+        {"weight": np.array(probe.weight), "bias": np.array([probe.bias], dtype=np.float32)}
+    )
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "sha256": hashlib.sha256(tensors).hexdigest(),
+        "reading": probe.reading.to_dict(),
+        "threshold": probe.threshold,
+        "card": dict(probe.card),
+    }
+    try:
+        text = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the probe's card must hold plain, finite JSON values: {error}") from error
+    with replacing(Path(folder), ours=OURS) as stage:
+        (stage / TENSORS).write_bytes(tensors)
+        (stage / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        (stage / CARD).write_text(render(probe), encoding="utf-8")
+    return Path(folder)
+
+
+def load(folder: str | Path) -> Probe:
+    """The probe in ``folder``. Raises `InputError` for a missing, foreign, newer or damaged one."""
+    from denoise_core.end.probe import Probe, Reading
+
+    folder = Path(folder)
+    manifest = _manifest(folder)
+    blob = read_file(folder / TENSORS)
+    if hashlib.sha256(blob).hexdigest() != manifest.get("sha256"):
+        raise InputError(f"{folder / TENSORS} is damaged or not from this probe: its sha256 is not the manifest's")
+    try:
+        arrays = require("safetensors.numpy", extra="end").load(blob)
+    except Exception as error:  # safetensors raises its own class, which is no ValueError
+        raise InputError(f"{folder / TENSORS} is not a safetensors file: {error}") from error
+    if set(arrays) < {"weight", "bias"} or arrays["bias"].shape != (1,):
+        raise InputError(
+            f"{folder / TENSORS}: expected tensors 'weight' (d,) and 'bias' (1,), got {sorted(arrays)}"
+        )
+    card = manifest.get("card")
+    threshold = manifest.get("threshold")
+    if not isinstance(card, dict) or not isinstance(threshold, int | float):
+        raise InputError(f"{folder / MANIFEST}: expected 'card' as an object and 'threshold' as a number")
+    try:
+        reading = Reading.from_dict(manifest.get("reading") or {})
+        return Probe(arrays["weight"], float(arrays["bias"][0]), reading, float(threshold), card)
+    except InputError as error:
+        raise InputError(f"{folder / MANIFEST}: {error}") from error
+
+
+def read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read ({error.strerror or error}); a probe folder holds {TENSORS}, {MANIFEST} "
+            f"and {CARD}, as Probe.save writes them"
+        ) from error
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    blob = read_file(folder / MANIFEST)
+    try:
+        manifest = json.loads(blob.decode("utf-8"))
+    except ValueError as error:
+        raise InputError(f"{folder / MANIFEST} is not JSON: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise InputError(f'{folder / MANIFEST} is not a probe: expected "format": {FORMAT!r}')
+    if manifest.get("version") != VERSION:
+        raise InputError(
+            f"{folder / MANIFEST} is of version {manifest.get('version')!r}, this release reads {VERSION}: "
+            "pip install --upgrade rag-denoise, or fit the probe again"
+        )
+    return manifest
+
+
+@contextlib.contextmanager
+def replacing(folder: Path, *, ours: frozenset[str]) -> Iterator[Path]:
+    """A fresh folder to fill, which becomes ``folder`` when the block ends well and vanishes when it does not.
+
+    ``ours`` are the only names an existing folder may hold; else `InputError`, and nothing is touched.
+    """
+    if folder.exists():
+        others = (
+            sorted(p.name for p in folder.iterdir() if p.name not in ours) if folder.is_dir() else [folder.name]
+        )
+        if others:
+            raise InputError(f"{folder} exists and holds {others[:3]}: choose another folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+    try:
+        stage.chmod(0o755)
+        yield stage
+        _swap(stage, folder)
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _swap(stage: Path, folder: Path) -> None:
+    if not folder.exists():
+        os.rename(stage, folder)
+        return
+    old = stage.with_suffix(".old")
+    os.rename(folder, old)
+    try:
+        os.rename(stage, folder)
+    except BaseException:
+        os.rename(old, folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

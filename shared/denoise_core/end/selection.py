@@ -1,0 +1,180 @@
+"""From scores to kept or dropped: one small rule each, then the limits that hold for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.errors import InputError
+
+Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+CHARACTERS_PER_TOKEN = 4  # rule of thumb for English, used when no tokenizer is given
+
+
+class Rule(Protocol):
+    """Decides by score which chunks stay; ``reason`` is what stands on those that do not."""
+
+    def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
+        """True for each chunk to keep; ``scores`` has shape ``(n,)`` and holds no NaN."""
+        ...
+
+    def reason(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TopShare:
+    """The best ``share`` of the chunks, rounded up; the paper keeps 0.3."""
+
+    share: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise InputError(
+                f"keep={self.share}: a share is above 0 and at most 1; a whole number keeps that many"
+            )
+
+    def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
+        return best(scores, count_of_share(self.share, len(scores)))
+
+    def reason(self) -> str:
+        return f"not among the best {100 * self.share:g} %"
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """The best ``k`` chunks."""
+
+    k: int
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise InputError(f"keep={self.k}: expected 1 chunk or more")
+
+    def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
+        return best(scores, self.k)
+
+    def reason(self) -> str:
+        return f"not among the best {self.k}"
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """Every chunk with ``score >= threshold``, in the scorer's own unit."""
+
+    threshold: float
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.threshold):
+            raise InputError("threshold is NaN: expected a number in the scorer's unit")
+
+    def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
+        # Compared as Python floats are: a float32 score against the threshold at full precision.
+        return np.asarray(scores.astype(np.float64) >= self.threshold, dtype=np.bool_)
+
+    def reason(self) -> str:
+        return f"score below {self.threshold:g}"
+
+
+def estimate_tokens(text: str) -> int:
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """As many of the best chunks as fit into ``limit`` tokens; one that does not fit is passed over.
+
+    ``count`` gives the tokens of a text; without it four characters count as one token.
+    """
+
+    limit: int
+    count: Callable[[str], int] = estimate_tokens
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise InputError(f"Tokens({self.limit}): expected a budget of 1 token or more")
+
+    def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
+        kept = np.zeros(len(scores), dtype=np.bool_)
+        left = self.limit
+        for i in ranking(scores):
+            needed = self.count(texts[i])
+            if needed <= left:
+                kept[i], left = True, left - needed
+        return kept
+
+    def reason(self) -> str:
+        return f"over the budget of {self.limit} tokens"
+
+
+Keep: TypeAlias = float | int | str | Rule
+
+
+def rule_for(keep: Keep | None, threshold: float | None) -> Rule:
+    """The rule behind the short forms: a float is a share, an int a number of chunks.
+
+    Raises `InputError` for anything else, and when both a share and a threshold are given.
+    """
+    if threshold is not None:
+        if keep is not None:
+            raise InputError(f"keep={keep!r} and threshold={threshold!r}: give one of the two")
+        return Above(float(threshold))
+    if isinstance(keep, bool) or keep is None or isinstance(keep, str):
+        raise InputError(f"keep={keep!r}: expected a share like 0.3, a number like 5, 'calibrated', or a rule")
+    if isinstance(keep, int | np.integer):
+        return TopK(int(keep))
+    if isinstance(keep, float | np.floating):
+        return TopShare(float(keep))
+    return keep
+
+
+def select(
+    rule: Rule, scores: Floats, texts: Sequence[str], *, min_keep: int = 1, max_keep: int | None = None
+) -> tuple[Mask, list[str]]:
+    """Which chunks stay, shape ``(n,)``, and for each the reason why it would be dropped.
+
+    ``min_keep`` fills up with the next best, ``max_keep`` cuts the worst; of equal scores the earlier
+    chunk ranks higher. Raises `InputError` when a score is NaN.
+    """
+    scores = np.asarray(scores, dtype=np.float32)
+    if np.isnan(scores).any():
+        raise InputError(
+            f"the scorer gave NaN for chunks {np.flatnonzero(np.isnan(scores)).tolist()[:5]}: "
+            "nothing can be ranked by that; check its model's dtype"
+        )
+    reasons = [rule.reason()] * len(scores)
+    kept = np.array(rule.choose(scores, texts), dtype=np.bool_)
+    if kept.sum() < min_keep:
+        for i in ranking(scores):
+            if kept.sum() >= min_keep:
+                break
+            kept[i] = True
+    if max_keep is not None and kept.sum() > max_keep:
+        for i in ranking(scores)[::-1]:
+            if kept.sum() <= max_keep:
+                break
+            if kept[i]:
+                kept[i], reasons[i] = False, f"more than {max_keep} chunks"
+    return kept, reasons
+
+
+def ranking(scores: Floats) -> NDArray[np.intp]:
+    """Positions from best to worst; equal scores stay in the order they came."""
+    return np.argsort(-scores, kind="stable")
+
+
+def best(scores: Floats, k: int) -> Mask:
+    kept = np.zeros(len(scores), dtype=np.bool_)
+    kept[ranking(scores)[:k]] = True
+    return kept
+
+
+def count_of_share(share: float, n: int) -> int:
+    """``ceil(share * n)``, not led astray by a product such as 0.1 * 30 = 3.0000000000000004."""
+    return min(n, math.ceil(share * n - 1e-9 * max(1.0, share * n)))

@@ -1,0 +1,60 @@
+"""BM25: relevance by shared words (Robertson and Zaragoza; the variant of Lucene, through ``bm25s``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core._optional import require
+
+WORD = r"(?u)\b\w+\b"  # single letters and CJK characters count too
+CJK = r"[぀-ヿ㐀-鿿가-힯豈-﫿]"
+
+
+class BM25Scorer:
+    """Scores texts by the query's words in them; listwise: word weights come from the texts given.
+
+    ``language`` is the name of a Snowball stemmer (``english``, ``german``, ...), or None for none.
+    The scale depends on the list: use shares, not thresholds. Needs the extra ``knowledge``.
+    """
+
+    listwise = True
+
+    def __init__(self, *, language: str | None = "english", k1: float = 1.5, b: float = 0.75) -> None:
+        self.language = language
+        self.k1 = k1
+        self.b = b
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """BM25 of each text, 0 or more, shape ``(len(texts),)``; all 0 when no word is shared."""
+        bm25s = require("bm25s", extra="knowledge")
+        asked = self.words([query])[0]
+        words = self.words(texts)
+        known = {w for text in words for w in text}
+        asked = [w for w in asked if w in known]
+        if not asked:
+            return np.zeros(len(texts), dtype=np.float32)
+        index = bm25s.BM25(method="lucene", k1=self.k1, b=self.b)
+        index.index(words, show_progress=False)
+        return np.asarray(index.get_scores(asked), dtype=np.float32)
+
+    def words(self, texts: Sequence[str]) -> list[list[str]]:
+        """Lower-case word stems of each text, stop words left out if the stemmer's language is English."""
+        bm25s: Any = require("bm25s", extra="knowledge")
+        found: list[list[str]] = bm25s.tokenize(
+            list(texts),
+            token_pattern=f"{CJK}|[^\\W぀-ヿ㐀-鿿가-힯豈-﫿]+",
+            stopwords="en" if self.language == "english" else [],
+            stemmer=self._stemmer(),
+            return_ids=False,
+            show_progress=False,
+        )
+        return found
+
+    def _stemmer(self) -> Any:
+        if self.language is None:
+            return None
+        return require("Stemmer", extra="knowledge").Stemmer(self.language)

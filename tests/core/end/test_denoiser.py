@@ -1,0 +1,151 @@
+"""ENDDenoiser keeps every law of a denoiser, with any scorer, on any input."""
+
+import asyncio
+import math
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import InputError, Passage, Span
+from denoise_core.chunk import chunks, sentences
+from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.testing import FunctionScorer, check_denoiser
+
+BY_LENGTH = FunctionScorer(lambda query, text: len(text))
+BY_QUERY = FunctionScorer(lambda query, text: text.count(query))
+
+
+def some(*texts):
+    return [Passage(t, f"p{i}", metadata={"n": i}) for i, t in enumerate(texts)]
+
+
+words = st.text(alphabet=st.sampled_from("ab .!?\n🙂مש東。"), max_size=60)
+
+
+@given(
+    st.lists(words, max_size=12),
+    st.sampled_from([0.3, 1, 0.999, 5]),
+    st.sampled_from([sentences, chunks(10), None]),
+    st.integers(0, 2),
+)
+def test_laws_hold_for_any_text(texts, keep, chunker, min_keep):
+    cut = {} if chunker is None else {"chunker": chunker}
+    check_denoiser(lambda: ENDDenoiser(BY_LENGTH, keep=keep, min_keep=min_keep, **cut), "a", some(*texts))
+
+
+@given(st.lists(words, max_size=12))
+def test_a_threshold_of_minus_infinity_keeps_every_character(texts):
+    passages = some(*texts)
+    result = ENDDenoiser(BY_LENGTH, threshold=-math.inf).denoise("a", passages)
+    assert [(p.id, p.text) for p in result.passages] == [(p.id, p.text) for p in passages]
+    assert result.dropped == ()
+
+
+def test_thirty_percent_of_the_chunks_stay_by_default_in_the_inputs_order():
+    passages = some(*("x" * n for n in (1, 9, 2, 8, 3, 7, 4, 6, 5, 10)))
+    result = ENDDenoiser(BY_LENGTH).denoise("q", passages)
+    assert [p.id for p in result.passages] == ["p1", "p3", "p9"]
+    assert [p.score for p in result.passages] == [9, 8, 10]
+    assert next((d.span, d.reason, d.score) for d in result.dropped) == (
+        Span("p0", 0, 1),
+        "not among the best 30 %",
+        1.0,
+    )
+    assert len(result.dropped) == 7
+
+
+def test_the_share_is_of_all_chunks_together():
+    passages = some("hit hit. hit. no.", "no. no. no.", "no. no. no. no.")
+    result = ENDDenoiser(BY_QUERY, keep=2, chunker=sentences).denoise("hit", passages)
+    assert [(p.text, p.spans, p.score) for p in result.passages] == [("hit hit. hit. ", (Span("p0", 0, 14),), 2.0)]
+
+
+def test_no_passages_and_only_empty_ones():
+    assert ENDDenoiser(BY_LENGTH).denoise("q", []).passages == ()
+    result = ENDDenoiser(BY_LENGTH).denoise("q", some("", "  ", ""))
+    assert [p.id for p in result.passages] == ["p0"], "min_keep holds; nothing was there to rank"
+    assert [d.reason for d in result.dropped] == ["no text", "no text"]
+    assert ENDDenoiser(BY_LENGTH, keep=1, min_keep=0).denoise("q", some("")).passages[0].text == ""
+
+
+def test_chunks_without_text_never_reach_the_scorer_nor_displace_text():
+    seen = []
+    scorer = FunctionScorer(lambda q, t: seen.append(t) or -5.0)
+    result = ENDDenoiser(scorer, keep=1).denoise("q", some("", "\n", "text"))
+    assert seen == ["text"]
+    assert [p.text for p in result.passages] == ["text"]
+
+
+def test_one_passage_stays():
+    assert ENDDenoiser(BY_LENGTH).denoise("q", some("only")).passages[0].text == "only"
+    assert ENDDenoiser(BY_LENGTH, threshold=99, min_keep=0).denoise("q", some("only")).passages == ()
+
+
+def test_a_passage_of_two_megabytes():
+    text = "A sentence that says little. " * 70_000
+    long = Passage(text + "Here it is: needle.", "long")
+    result = check_denoiser(lambda: ENDDenoiser(BY_QUERY, keep=1, chunker=chunks(1000)), "needle", [long])
+    assert "needle" in result.passages[0].text
+    assert len(result.passages[0].text) <= 1000
+
+
+def test_ten_thousand_passages():
+    passages = [Passage(f"text {i}", str(i)) for i in range(10_000)]
+    kept = ENDDenoiser(FunctionScorer(lambda q, t: int(t[5:]) % 100), keep=0.01).denoise("q", passages).passages
+    assert [int(p.id) % 100 for p in kept] == [99] * 100
+
+
+def test_duplicate_ids_are_refused():
+    with pytest.raises(InputError, match="unique_ids"):
+        ENDDenoiser(BY_LENGTH).denoise("q", [Passage("a", "x"), Passage("b", "x")])
+
+
+def test_nan_and_a_wrong_number_of_scores_are_refused():
+    with pytest.raises(InputError, match="NaN"):
+        ENDDenoiser(FunctionScorer(lambda q, t: float("nan"))).denoise("q", some("a"))
+
+    class Short:
+        def score(self, query, texts):
+            return np.zeros(1, dtype=np.float32)
+
+    with pytest.raises(InputError, match=r"Short\.score must return one score for each of 2"):
+        ENDDenoiser(Short()).denoise("q", some("a", "b"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"keep": 0},
+        {"keep": 1.2},
+        {"keep": "most"},
+        {"min_keep": -1},
+        {"max_keep": 0},
+        {"min_keep": 3, "max_keep": 2},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_at_once(settings):
+    with pytest.raises(InputError):
+        ENDDenoiser(BY_LENGTH, **settings)
+
+
+def test_the_trace_has_the_scores_and_their_time():
+    (event,) = ENDDenoiser(BY_LENGTH).denoise("q", some("a", "", "ccc")).trace.events
+    assert (event.tag, event.reply) == ("score", (1.0, None, 3.0))
+    assert [s.passage_id for s in event.effect.spans] == ["p0", "p1", "p2"]
+    assert event.seconds >= 0
+
+
+async def test_the_event_loop_goes_on_while_chunks_are_scored():
+    go = threading.Event()
+
+    def wait_for_the_loop(query, text):
+        assert go.wait(10), "the loop never ran: adenoise blocked it"
+        return 1.0
+
+    task = asyncio.create_task(ENDDenoiser(FunctionScorer(wait_for_the_loop)).adenoise("q", some("a")))
+    await asyncio.sleep(0)
+    go.set()
+    assert len((await task).passages) == 1

@@ -1,0 +1,138 @@
+"""Fitting finds the line scikit-learn finds, on the penalty that serves unseen questions."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.preprocessing import StandardScaler
+
+from denoise_core import InputError
+from denoise_core.end.fingerprint import ModelFingerprint
+from denoise_core.end.fit import fit, fit_line, folds_of, outranking
+from denoise_core.end.logistic import Task, solve
+from denoise_core.end.probe import Reading
+
+READING = Reading(ModelFingerprint("m", "llama", 6, "float32"), 1, "layout")
+
+
+def some_states(questions=40, d=6, noise=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = np.tile([True] + [False] * 4, questions)
+    states = rng.normal(0, noise, (len(labels), d)) * (1 + np.arange(d)) + 3
+    states[labels, 0] += 2.0
+    return states, labels, np.repeat(np.arange(questions), 5).tolist()
+
+
+@pytest.mark.parametrize("C", [1e-4, 1e-2, 1.0])
+def test_the_solver_agrees_with_scikit_learn(C):
+    states, labels, _ = some_states()
+    x = StandardScaler().fit_transform(states).astype(np.float32)
+    theirs = LogisticRegression(C=C, class_weight="balanced", tol=1e-8, max_iter=5000).fit(x, labels)
+    half = np.arange(len(labels)) % 2 == 0
+    weight, bias = solve(x, labels, [Task(C, half), Task(C, np.ones_like(labels))], tolerance=1e-6, iterations=500)
+    assert np.allclose(weight[:, 1], theirs.coef_[0], atol=1e-3)
+    assert bias[1] == pytest.approx(theirs.intercept_[0], abs=1e-3)
+    theirs_half = LogisticRegression(C=C, class_weight="balanced", tol=1e-8, max_iter=5000).fit(
+        x[half], labels[half]
+    )
+    assert np.allclose(weight[:, 0], theirs_half.coef_[0], atol=1e-3)
+
+
+def test_the_scaling_is_folded_into_the_line():
+    states, labels, groups = some_states()
+    found = fit_line(states, labels, groups)
+    x = StandardScaler().fit_transform(states)
+    theirs = LogisticRegression(C=found.C, class_weight="balanced", tol=1e-8, max_iter=5000).fit(x, labels)
+    assert np.allclose(states @ found.weight + found.bias, theirs.decision_function(x), atol=2e-3)
+
+
+def test_a_constant_feature_and_a_huge_one_do_no_harm():
+    states, labels, groups = some_states()
+    plain = fit_line(states, labels, groups)
+    odd = np.column_stack([states, np.full(len(states), 7.0), 1e6 * np.ones(len(states)) + states[:, 1]])
+    found = fit_line(odd, labels, groups)
+    assert found.weight[6] == 0
+    assert np.isfinite(found.weight).all()
+    assert found.quality[found.C] > plain.quality[plain.C] - 0.05
+
+
+def test_held_out_scores_come_from_models_that_did_not_see_the_question():
+    # Labels at random: whatever is learnt of them is learnt by heart, and must not show on held-out questions.
+    rng = np.random.default_rng(1)
+    states = rng.normal(size=(2000, 100))
+    labels = np.tile([True] + [False] * 3, 500)
+    found = fit_line(states, labels, np.repeat(np.arange(500), 4).tolist(), penalties=[0.01])
+    assert roc_auc_score(labels, states @ found.weight) > 0.6
+    assert abs(roc_auc_score(labels, found.held_out) - 0.5) < 0.08
+
+
+def test_noise_in_many_dimensions_calls_for_a_small_penalty():
+    rng = np.random.default_rng(2)
+    labels = np.tile([True] + [False] * 4, 80)
+    states = rng.normal(size=(400, 300))
+    states[labels] += 0.12
+    found = fit_line(states, labels, np.repeat(np.arange(80), 5).tolist())
+    assert found.C < 0.03
+    assert found.quality[found.C] >= max(found.quality.values()) - 1e-6
+
+
+def test_folds_keep_questions_whole_and_all_hold_golds():
+    question = np.repeat(np.arange(23), 7)
+    labels = (np.arange(161) % 7 == 0) & (question % 3 == 0)
+    fold = folds_of(question, labels, 5)
+    assert all(len(set(fold[question == q])) == 1 for q in range(23))
+    assert all(labels[fold == f].any() for f in range(5))
+
+
+def test_few_questions_make_fewer_folds():
+    states, labels, groups = some_states(questions=3)
+    assert fit(states, labels, groups, READING).card["fit"]["folds (by question)"] == 3
+
+
+def test_outranking_is_the_area_under_the_curve_within_each_question():
+    rng = np.random.default_rng(3)
+    scores = rng.integers(0, 5, 60).astype(np.float32)  # with ties
+    labels = rng.random(60) < 0.3
+    question = np.repeat(np.arange(6), 10)
+    theirs = [
+        roc_auc_score(labels[question == q], scores[question == q])
+        for q in range(6)
+        if 0 < labels[question == q].sum() < 10
+    ]
+    assert outranking(scores, labels, question) == pytest.approx(np.mean(theirs))
+    assert outranking(scores, labels, np.arange(60)) == pytest.approx(roc_auc_score(labels, scores))
+
+
+def test_the_threshold_keeps_most_golds_of_held_out_questions():
+    states, labels, groups = some_states(questions=200)
+    probe = fit(states, labels, groups, READING, card={"data": "made up"})
+    kept = probe.score(states)[labels] >= probe.threshold
+    assert 0.9 <= kept.mean() <= 1.0
+    assert (probe.score(states)[~labels] >= probe.threshold).mean() < kept.mean()
+    assert probe.card["data"] == "made up"
+
+
+BAD = {
+    "no gold": (np.ones((4, 2)), [0, 0, 0, 0], [1, 1, 2, 2], "both kinds"),
+    "only golds": (np.ones((4, 2)), [1, 1, 1, 1], [1, 1, 2, 2], "both kinds"),
+    "one question": (np.ones((4, 2)), [1, 0, 0, 0], [1, 1, 1, 1], "at least 2"),
+    "NaN": (np.full((4, 2), np.nan), [1, 0, 1, 0], [1, 1, 2, 2], "not finite"),
+    "sizes": (np.ones((4, 2)), [1, 0, 1], [1, 1, 2, 2], "expected states"),
+    "grades": (np.ones((4, 2)), [2, 0, 1, 0], [1, 1, 2, 2], "True or False"),
+    "empty": (np.ones((0, 2)), [], [], "both kinds"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_input_that_cannot_be_fitted_is_refused_with_the_reason(case):
+    states, labels, groups, said = BAD[case]
+    with pytest.raises(InputError, match=said):
+        fit(states, labels, groups, READING)
+
+
+def test_states_are_not_changed():
+    states, labels, groups = some_states()
+    states = states.astype(np.float32)
+    before = states.copy()
+    fit(states, labels, groups, READING)
+    assert np.array_equal(states, before)

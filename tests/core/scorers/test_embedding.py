@@ -1,0 +1,54 @@
+"""The embedding scorer is the cosine of what any embedder gives."""
+
+import numpy as np
+import pytest
+
+from denoise_core import InputError
+from denoise_core.scorers.embedding import EmbeddingScorer
+from denoise_core.testing import check_scorer
+
+LETTERS = "abcdefgh"
+
+
+def counts(texts):
+    return np.array([[t.count(c) for c in LETTERS] for t in texts], dtype=np.float64)
+
+
+class Model:
+    def encode(self, sentences, **settings):
+        assert isinstance(sentences, list)
+        return counts(sentences)
+
+
+@pytest.mark.parametrize("embed", [counts, Model(), lambda texts: counts(texts).tolist()])
+def test_scores_are_cosines(embed):
+    scores = check_scorer(EmbeddingScorer(embed), "ab", ["ab", "aabb", "cd", "ac", "zz"])
+    assert np.allclose(scores, [1, 1, 0, 0.5, 0], atol=1e-6)
+
+
+def test_the_query_may_have_its_own_embedder():
+    scorer = EmbeddingScorer(counts, query_embed=lambda texts: counts(["c"] * len(texts)))
+    assert scorer.score("ab", ["ab", "c"]).tolist() == [0, 1]
+
+
+def test_no_texts():
+    assert EmbeddingScorer(counts).score("a", []).shape == (0,)
+
+
+BAD = {
+    "too few vectors": (lambda texts: np.ones((1, 3)), "one vector for each of 2"),
+    "NaN": (lambda texts: np.full((len(texts), 3), np.nan), "not finite"),
+    "no embedder": (7, "expected a callable"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_embedder_is_named(case):
+    embed, said = BAD[case]
+    with pytest.raises(InputError, match=said):
+        EmbeddingScorer(embed).score("q", ["a", "b"])
+
+
+def test_query_and_texts_must_live_in_one_space():
+    with pytest.raises(InputError, match="has 2 values"):
+        EmbeddingScorer(counts, query_embed=lambda texts: np.ones((1, 2))).score("q", ["a"])
