@@ -1,0 +1,32 @@
+"""What the adapters tell LlamaIndex's instrumentation, beside the rerank events that handlers know already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.instrumentation.events import BaseEvent
+
+from denoise_core import DenoiseResult, Passage
+from denoise_core.record import summary_of
+
+
+class DenoiseEvent(BaseEvent):
+    """One denoising: which ranges of which nodes were kept and dropped, why, and what it cost. No node text.
+
+    ``summary`` is `denoise_core.record.summary_of`: ids, half-open character ranges, scores, reasons, calls,
+    tokens and the fallback; plain JSON. ``passed_through`` lists the ids of nodes that hold no text.
+    """
+
+    by: str
+    summary: dict[str, Any]
+    passed_through: list[str]
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "DenoiseEvent"
+
+
+def denoise_event(
+    by: str, passages: tuple[Passage, ...], result: DenoiseResult, untouched: list[str]
+) -> DenoiseEvent:
+    return DenoiseEvent(by=by, summary=summary_of(passages, result), passed_through=untouched)
