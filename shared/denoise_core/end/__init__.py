@@ -6,8 +6,8 @@ package loads neither torch nor a framework.
 
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fingerprint import ModelFingerprint
-from denoise_core.end.fit import fit
+from denoise_core.end.fit import fit_probe
 from denoise_core.end.probe import Probe, Reading
 from denoise_core.end.selection import Tokens
 
-__all__ = ["ENDDenoiser", "ModelFingerprint", "Probe", "Reading", "Tokens", "fit"]
+__all__ = ["ENDDenoiser", "ModelFingerprint", "Probe", "Reading", "Tokens", "fit_probe"]
