@@ -56,20 +56,11 @@ def to_documents(
     return [_to_document(kept, original, given, result) for kept in result.passages]
 
 
-def evidence_documents(passages: Sequence[Passage]) -> list[Document]:
-    """Passages that came from several retrievals, as documents; the spans they stand for in the record."""
-    return [
-        Document(
-            page_content=p.text,
-            id=p.id,
-            metadata={
-                **p.metadata,
-                **_score_entry(p.score),
-                KEY: record_of(p, {}, DenoiseResult("", ())),
-            },
-        )
-        for p in passages
-    ]
+def evidence_documents(evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str) -> list[Document]:
+    """What a loop ended with as evidence, as documents; ``retrieved`` is what it was cut from."""
+    given = {p.id: p for p in retrieved}
+    result = DenoiseResult(question, tuple(evidence))
+    return [_new_document(p, p.metadata, record_of(p, given, result)) for p in evidence]
 
 
 def _to_document(
@@ -79,16 +70,18 @@ def _to_document(
     document = original.get(kept.id)
     if document is None:  # a joint rewrite: it has several originals, and keeps the metadata they agree on
         sources = [original[i] for i in record["spans"] if i in original]
-        metadata = _agreed([d.metadata for d in sources])
-        return Document(
-            page_content=kept.text, id=kept.id, metadata={**metadata, **_score_entry(kept.score), KEY: record}
-        )
+        return _new_document(kept, _agreed([d.metadata for d in sources]), record)
     if KEY in document.metadata:
         record["previous"] = document.metadata[KEY]
     score = _score_entry(kept.score) if kept.score != given[kept.id].score else {}
     return document.model_copy(
         update={"page_content": kept.text, "metadata": {**document.metadata, **score, KEY: record}}
     )
+
+
+def _new_document(kept: Passage, metadata: Mapping[str, Any], record: dict[str, Any]) -> Document:
+    metadata = {**metadata, **_score_entry(kept.score), KEY: record}
+    return Document(page_content=kept.text, id=kept.id, metadata=metadata)
 
 
 def _agreed(all_metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

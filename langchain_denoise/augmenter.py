@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NotRequired
 
 from langchain_core.callbacks import (
     AsyncParentRunManager,
@@ -15,7 +15,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, Field
-from typing_extensions import NotRequired, TypedDict, override
+from typing_extensions import TypedDict, override
 
 from denoise_core import InputError, Message
 from denoise_core.augmenter import Answer, Augmenter
@@ -103,10 +103,11 @@ def _read(input: str | AugmentedInput) -> tuple[str, tuple[Message, ...]]:
 
 
 def _output(answer: Answer) -> AugmentedOutput:
+    memory = answer.memory
     return {
-        "question": answer.memory.question,
+        "question": memory.question,
         "answer": answer.text,
         "outcome": str(answer.outcome),
-        "context": evidence_documents(answer.memory.evidence),
+        "context": evidence_documents(memory.evidence, memory.retrieved, memory.question),
         "denoise": answer_record(answer),
     }

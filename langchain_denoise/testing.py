@@ -192,8 +192,10 @@ class RunRecorder(BaseCallbackHandler):
             return run.name
         return f"{self._path(run.parent)}/{run.name}"
 
-    def _start(self, kind: str, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]) -> None:
-        name = about.get("name") or kind
+    def _start(
+        self, kind: str, serialized: Any, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]
+    ) -> None:
+        name = about.get("name") or (serialized or {}).get("name") or kind
         tags, metadata = about.get("tags") or [], about.get("metadata") or {}
         self.runs[run_id] = RecordedRun(name, kind, parent_run_id, list(tags), dict(metadata))
 
@@ -201,25 +203,25 @@ class RunRecorder(BaseCallbackHandler):
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        self._start("chain", run_id, parent_run_id, kwargs)
+        self._start("chain", serialized, run_id, parent_run_id, kwargs)
 
     @override
     def on_chat_model_start(
         self, serialized: Any, messages: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        self._start("llm", run_id, parent_run_id, kwargs)
+        self._start("llm", serialized, run_id, parent_run_id, kwargs)
 
     @override
     def on_retriever_start(
         self, serialized: Any, query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        self._start("retriever", run_id, parent_run_id, kwargs)
+        self._start("retriever", serialized, run_id, parent_run_id, kwargs)
 
     @override
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        self._start("tool", run_id, parent_run_id, {"name": (serialized or {}).get("name"), **kwargs})
+        self._start("tool", serialized, run_id, parent_run_id, kwargs)
 
     def _end(self, run_id: UUID, error: BaseException | None = None) -> None:
         self.runs[run_id].ended = True

@@ -1,0 +1,141 @@
+"""What every test of the LangChain adapters shares: documents, denoisers, and a watch on the event loop."""
+
+from types import SimpleNamespace
+
+import pytest
+from blockbuster import blockbuster_ctx
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+
+from denoise_core import DenoiseResult, Drop, Guard, Passage
+from denoise_core.chunk import sentences
+from denoise_core.end import ENDDenoiser
+from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.testing import FunctionScorer
+from langchain_denoise import ChatModelLLM
+from langchain_denoise.testing import FunctionChatModel
+
+QUESTION = "What is the capital of France?"
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls():
+    """A blocking call on the event loop fails the test that makes it."""
+    with blockbuster_ctx() as watch:
+        yield watch
+
+
+@pytest.fixture
+def documents():
+    return [
+        Document(page_content="Paris is the capital of France. It rains.", id="a", metadata={"source": "x.md"}),
+        Document(page_content="Bananas are yellow.", id="b", metadata={"source": "y.md", "page": 3}),
+        Document(page_content="France lies in Europe. Paris has two million people.", metadata={"tags": ["geo"]}),
+        Document(page_content="Paris again.", id="a", metadata={}),
+        Document(page_content="", id="empty", metadata={"source": "z.md"}),
+        Document(page_content="باريس هي عاصمة فرنسا. 🗼🇫🇷", id="ar", metadata={"relevance_score": 0.5}),
+    ]
+
+
+class ListRetriever(BaseRetriever):
+    """Finds the same documents whatever is asked; ``k`` of them if that is given."""
+
+    found: list[Document]
+
+    def _get_relevant_documents(self, query, *, run_manager, k=None):
+        return [d.model_copy(deep=True) for d in self.found[:k]]
+
+    async def _aget_relevant_documents(self, query, *, run_manager, k=None):
+        return [d.model_copy(deep=True) for d in self.found[:k]]
+
+
+def overlap(query, text):
+    return float(len(set(query.lower().split()) & set(text.lower().split())))
+
+
+def keep_first(messages):
+    """A reply to the select prompt: the first sentence is needed."""
+    return "1"
+
+
+class Answers:
+    """A denoiser that is a function of the query and the passages."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def denoise(self, query, passages):
+        return self.answer(query, tuple(passages))
+
+    async def adenoise(self, query, passages):
+        return self.denoise(query, passages)
+
+
+def merge(query, passages):
+    """A joint rewrite: one text that stands for all passages."""
+    if not passages:
+        return DenoiseResult(query, ())
+    spans = tuple(s for p in passages for s in p.covered)
+    return DenoiseResult("rewritten " + query, (Passage("All in one.", "joint", spans=spans, rewritten=True),))
+
+
+def drop_all(query, passages):
+    return DenoiseResult(query, (), tuple(Drop(s, "useless", -1.0) for p in passages for s in p.covered))
+
+
+def fail(query, passages):
+    raise ConnectionError("no route to the model")
+
+
+def chat(reply=keep_first, seconds=0.0):
+    return FunctionChatModel(reply=reply, seconds=seconds)
+
+
+def s2a_with(model, *, variant="select", **settings):
+    return S2ADenoiser(ChatModelLLM(model), variant=variant, **settings)
+
+
+def s2a(reply=keep_first, **settings):
+    return s2a_with(chat(reply), **settings)
+
+
+DENOISERS = {
+    "end": lambda: ENDDenoiser(FunctionScorer(overlap), keep=0.5),
+    "end-threshold": lambda: ENDDenoiser(FunctionScorer(overlap), threshold=2.0, chunker=sentences),
+    "s2a-select": s2a,
+    "s2a-remove": lambda: s2a(lambda m: "1", variant="remove"),
+    "s2a-default": lambda: s2a(
+        lambda m: "Context: Paris is in France.\nQuestion: Which capital?", variant="default"
+    ),
+    "s2a-joint": lambda: s2a(options=Options(joint=True)),
+    "s2a-nonsense": lambda: s2a(lambda m: "🤷"),
+    "guard": lambda: Guard(ENDDenoiser(FunctionScorer(overlap), keep=2)),
+    "joint-rewrite": lambda: Answers(merge),
+    "keeps-all": lambda: Answers(lambda q, ps: DenoiseResult(q, ps)),
+    "drops-all": lambda: Answers(drop_all),
+    "fails": lambda: Answers(fail),
+}
+
+
+@pytest.fixture(params=DENOISERS)
+def make_denoiser(request):
+    return DENOISERS[request.param]
+
+
+@pytest.fixture
+def kit():
+    """The helpers of this file, for tests that cannot import it."""
+    return SimpleNamespace(
+        Answers=Answers,
+        ListRetriever=ListRetriever,
+        chat=chat,
+        denoisers=DENOISERS,
+        drop_all=drop_all,
+        fail=fail,
+        keep_first=keep_first,
+        merge=merge,
+        overlap=overlap,
+        question=QUESTION,
+        s2a=s2a,
+        s2a_with=s2a_with,
+    )

@@ -1,0 +1,293 @@
+"""What every adapter keeps, whatever denoiser it is given."""
+
+import asyncio
+import copy
+import json
+
+import pytest
+from langchain_classic.retrievers import ContextualCompressionRetriever
+from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_text_splitters import CharacterTextSplitter
+
+from langchain_denoise import DenoiseCompressor
+from langchain_denoise.testing import RunRecorder, check_compressor
+
+
+def in_retriever(compressor, kit, documents):
+    return ContextualCompressionRetriever(
+        base_compressor=compressor, base_retriever=kit.ListRetriever(found=documents)
+    )
+
+
+def in_pipeline(compressor, kit, documents):
+    return in_retriever(DocumentCompressorPipeline(transformers=[compressor]), kit, documents)
+
+
+def in_chain(compressor, kit, documents):
+    found = {"documents": kit.ListRetriever(found=documents), "query": RunnablePassthrough()}
+    return found | compressor
+
+
+def in_a_step(compressor, kit, documents):
+    """Called by hand inside another runnable, without passing a config on."""
+
+    def sync(query):
+        return compressor.compress_documents(documents, query)
+
+    async def native(query):
+        return await compressor.acompress_documents(documents, query)
+
+    return RunnableLambda(sync, native, name="step")
+
+
+class SyncOnly(BaseRetriever):
+    """A retriever as many write it: no async of its own, so LangChain calls the sync one with async callbacks."""
+
+    compressor: DenoiseCompressor
+    found: list[Document]
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        return self.compressor.compress_documents(self.found, query, callbacks=run_manager.get_child())
+
+
+def in_a_sync_retriever(compressor, kit, documents):
+    return SyncOnly(compressor=compressor, found=documents)
+
+
+def retriever_in_chain(compressor, kit, documents):
+    return RunnablePassthrough() | in_retriever(compressor, kit, documents)
+
+
+WAYS = {
+    "retriever": (in_retriever, "ContextualCompressionRetriever/DenoiseCompressor"),
+    "pipeline": (in_pipeline, "ContextualCompressionRetriever/DenoiseCompressor"),
+    "chain": (in_chain, "RunnableSequence/DenoiseCompressor"),
+    "step": (in_a_step, "step/DenoiseCompressor"),
+    "sync retriever": (in_a_sync_retriever, "SyncOnly/DenoiseCompressor"),
+    "retriever in a chain": (
+        retriever_in_chain,
+        "RunnableSequence/ContextualCompressionRetriever/DenoiseCompressor",
+    ),
+}
+
+
+@pytest.fixture(params=[pytest.param(w, id=i) for i, w in WAYS.items()])
+def way(request):
+    return request.param
+
+
+def test_documents_ids_metadata_order_and_inputs(make_denoiser, documents, kit):
+    check_compressor(lambda: DenoiseCompressor(denoiser=make_denoiser()), documents, kit.question)
+
+
+async def test_every_way_of_calling_gives_the_same(make_denoiser, way, documents, kit):
+    expected = await DenoiseCompressor(denoiser=make_denoiser()).acompress_documents(documents, kit.question)
+    before = copy.deepcopy(documents)
+    build, _ = way
+    runnable = build(DenoiseCompressor(denoiser=make_denoiser()), kit, documents)
+    assert await runnable.ainvoke(kit.question) == expected
+    assert await asyncio.to_thread(runnable.invoke, kit.question) == expected
+    assert documents == before
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_spans_hang_under_the_right_parent(way, sync, documents, kit):
+    build, path = way
+    runnable = build(DenoiseCompressor(denoiser=kit.s2a()), kit, documents)
+    seen = RunRecorder()
+    config = {"callbacks": [seen], "tags": ["mine"], "metadata": {"tenant": "t1"}}
+    if sync:
+        await asyncio.to_thread(runnable.invoke, kit.question, config)
+    else:
+        await runnable.ainvoke(kit.question, config)
+    assert seen.paths("llm") == [f"{path}/FunctionChatModel"] * 5
+    for run in seen.of_kind("llm"):
+        assert {"mine", "nostream"} <= set(run.tags)
+        assert run.metadata["tenant"] == "t1"
+        assert run.metadata["lc_source"] == "denoise"
+    assert all(run.ended and run.error is None for run in seen.runs.values())
+    [(name, data, run_id)] = seen.events
+    assert (name, seen.runs[run_id].name) == ("denoise", "DenoiseCompressor")
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+
+
+def test_callbacks_given_to_compress_documents(documents, kit):
+    seen = RunRecorder()
+    DenoiseCompressor(denoiser=kit.s2a()).compress_documents(documents, kit.question, callbacks=[seen])
+    assert seen.paths("llm") == ["DenoiseCompressor/FunctionChatModel"] * 5
+
+
+def test_a_run_name_a_person_gave(documents, kit):
+    seen = RunRecorder()
+    step = DenoiseCompressor(denoiser=kit.s2a()).with_config(run_name="clear the noise")
+    step.invoke({"documents": documents, "query": kit.question}, {"callbacks": [seen]})
+    assert seen.paths("chain") == ["clear the noise"]
+
+
+@pytest.mark.parametrize("own", [3, None])
+@pytest.mark.parametrize("around", [2, None])
+async def test_model_calls_are_concurrent_and_bounded(own, around, kit):
+    documents = [Document(page_content=f"Sentence {i}.", id=str(i)) for i in range(12)]
+    expected = min(b for b in (own, around, 5) if b)
+    for sync in (True, False):
+        model = kit.chat(seconds=0.02)
+        denoiser = kit.s2a_with(model, max_concurrency=5)
+        compressor = DenoiseCompressor(denoiser=denoiser, max_concurrency=own)
+        given = ({"documents": documents, "query": "q"}, {"max_concurrency": around})
+        if sync:
+            await asyncio.to_thread(compressor.invoke, *given)
+        else:
+            await compressor.ainvoke(*given)
+        assert model.peak == expected
+        assert len(model.seen) == 12
+
+
+@pytest.mark.parametrize(
+    ("answer", "policy", "kept", "why"),
+    [
+        ("fail", {}, 2, "ConnectionError: no route to the model; the input was kept as it is"),
+        ("fail", {"on_error": "drop"}, 0, None),
+        ("fail", {"on_error": "raise"}, ConnectionError, None),
+        ("drop_all", {}, 2, "nothing was kept; the input was kept as it is"),
+        ("drop_all", {"on_empty": "drop"}, 0, None),
+        ("drop_all", {"on_empty": "raise"}, RuntimeError, None),
+    ],
+)
+def test_what_a_failure_or_an_empty_result_gives(answer, policy, kept, why, kit):
+    documents = [Document(page_content="one", id="a", metadata={"k": 1}), Document(page_content="two")]
+    compressor = DenoiseCompressor(denoiser=kit.Answers(getattr(kit, answer)), **policy)
+    seen = RunRecorder()
+
+    def both():
+        sync = compressor.compress_documents(documents, "q", callbacks=[seen])
+        assert asyncio.run(compressor.acompress_documents(documents, "q")) == sync
+        return sync
+
+    if isinstance(kept, type):
+        with pytest.raises(kept):
+            both()
+        assert seen.of_kind("chain")[0].error.startswith(("ConnectionError", "EmptyResult"))
+        return
+    out = both()
+    assert [d.page_content for d in out] == ["one", "two"][:kept]
+    assert [d.metadata["denoise"]["fallback"] for d in out] == [why] * kept
+    assert seen.events[0][1]["fallback"] is not None
+
+
+def test_one_bad_reply_does_not_lose_the_batch(kit):
+    def reply(messages):
+        if "bad" in messages[-1].text:
+            raise TimeoutError("model is slow today")
+        return "1"
+
+    documents = [Document(page_content=t, id=t) for t in ("good", "bad", "fine")]
+    out = DenoiseCompressor(denoiser=kit.s2a(reply)).compress_documents(documents, "q")
+    assert [d.id for d in out] == ["good", "bad", "fine"]
+    assert "TimeoutError" in out[0].metadata["denoise"]["fallback"]
+
+
+def test_the_record_of_one_document(kit):
+    documents = [Document(page_content="Yes. No.", id="a", metadata={"relevance_score": 0.25})]
+    [out] = DenoiseCompressor(denoiser=kit.s2a()).compress_documents(documents, "q")
+    assert out.page_content == "Yes. "
+    assert out.metadata == {
+        "relevance_score": 0.25,
+        "denoise": {
+            "v": 1,
+            "origin": "a",
+            "spans": {"a": [[0, 5]]},
+            "extractive": True,
+            "coverage": 0.625,
+            "score": 0.25,
+            "score_before": 0.25,
+            "kept": [],
+            "dropped": [{"start": 5, "end": 8, "score": None, "reason": "not needed for the question"}],
+            "query": "q",
+            "fallback": None,
+        },
+    }
+
+
+def test_scores_go_where_rerankers_put_them(kit):
+    documents = [Document(page_content="a b", metadata={"relevance_score": 9.0}), Document(page_content="c d")]
+    [out] = DenoiseCompressor(denoiser=kit.denoisers["end"]()).compress_documents(documents, "a b")
+    assert out.metadata["relevance_score"] == 2.0
+    assert (out.metadata["denoise"]["score_before"], out.metadata["denoise"]["score"]) == (9.0, 2.0)
+    assert type(out.metadata["relevance_score"]) is float
+
+
+def test_a_joint_rewrite_keeps_what_its_sources_agree_on(kit):
+    documents = [
+        Document(page_content="one", id="a", metadata={"source": "x", "page": 1}),
+        Document(page_content="two", id="b", metadata={"source": "x", "page": 2}),
+    ]
+    [out] = DenoiseCompressor(denoiser=kit.Answers(kit.merge)).compress_documents(documents, "q")
+    record = out.metadata.pop("denoise")
+    assert (out.id, out.metadata) == ("joint", {"source": "x"})
+    assert record["spans"] == {"a": [[0, 3]], "b": [[0, 3]]}
+    assert (record["extractive"], record["query"]) == (False, "rewritten q")
+
+
+def test_an_earlier_record_is_kept(kit):
+    documents = [Document(page_content="Yes. No. Maybe.", id="a")]
+    compressor = DenoiseCompressor(denoiser=kit.s2a(lambda m: "1, 2" if "Maybe" in m[-1].text else "1"))
+    [once] = compressor.compress_documents(documents, "q")
+    [twice] = compressor.compress_documents([once], "q")
+    assert twice.page_content == "Yes. "
+    assert twice.metadata["denoise"]["previous"] == once.metadata["denoise"]
+
+
+def test_the_pipeline_with_a_splitter_before(kit):
+    splitter = CharacterTextSplitter(separator="\n\n", chunk_size=30, chunk_overlap=0)
+    compressor = DenoiseCompressor(denoiser=kit.denoisers["end"]())
+    pipeline = DocumentCompressorPipeline(transformers=[splitter, compressor])
+    text = "Paris is the capital.\n\nBananas are yellow.\n\nThe capital is Paris.\n\nIt rains."
+    out = pipeline.compress_documents([Document(page_content=text, metadata={"source": "x"})], "the capital is")
+    assert [d.page_content for d in out] == ["Paris is the capital.", "The capital is Paris."]
+    assert all(d.metadata["source"] == "x" for d in out)
+
+
+def test_subclasses_and_extra_fields_survive(kit):
+    class Page(Document):
+        page: int = 0
+
+    [out] = DenoiseCompressor(denoiser=kit.s2a()).compress_documents([Page(page_content="A. B.", page=7)], "q")
+    assert (type(out), out.page) == (Page, 7)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("text", "got a str"),
+        ({"question": "q"}, r"a dict with the keys \['question'\]"),
+        ({"documents": [], "query": None}, "query: expected a str, got NoneType"),
+        ({"documents": ["text"], "query": "q"}, r"documents\[0\]: expected a langchain_core Document, got str"),
+        ({"documents": [Document.model_construct(page_content=None, id="x", metadata={})], "query": "q"}, "'x'"),
+    ],
+)
+def test_bad_input_names_what_came(given, message, kit):
+    with pytest.raises(ValueError, match=message):
+        DenoiseCompressor(denoiser=kit.s2a()).invoke(given)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"on_eror": "keep"}, {"on_error": "ignore"}, {"max_concurrency": 0}, {"denoiser": "end"}]
+)
+def test_unknown_or_wrong_arguments_are_errors(arguments, kit):
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        DenoiseCompressor(**{"denoiser": kit.s2a(), **arguments})
+
+
+def test_batch_stream_retry_and_fallback(documents, kit):
+    given = {"documents": documents[:2], "query": kit.question}
+    compressor = DenoiseCompressor(denoiser=kit.s2a(), on_error="raise")
+    expected = compressor.invoke(given)
+    assert compressor.batch([given, given]) == [expected, expected]
+    assert list(compressor.stream(given)) == [expected]
+    failing = DenoiseCompressor(denoiser=kit.Answers(kit.fail), on_error="raise")
+    assert failing.with_fallbacks([compressor]).invoke(given) == expected
+    with pytest.raises(ConnectionError):
+        failing.with_retry(stop_after_attempt=2, wait_exponential_jitter=False).invoke(given)

@@ -1,0 +1,82 @@
+"""Model calls of ours never show up as tokens of the answer a user is reading."""
+
+import asyncio
+from typing import Annotated
+
+import pytest
+from langchain_classic.retrievers import ContextualCompressionRetriever
+from langchain_core.documents import Document
+from langchain_core.messages import AnyMessage, HumanMessage
+from langgraph.graph import START, StateGraph, add_messages
+from typing_extensions import TypedDict
+
+from langchain_denoise import DenoiseCompressor
+
+SECRET = "3 (internal)"  # what our own model call says
+
+
+class State(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+@pytest.fixture
+def graph(kit):
+    """Retrieve with a compressor, then answer: both in one node, as users write it."""
+    compressor = DenoiseCompressor(denoiser=kit.s2a(lambda m: SECRET))
+    retriever = ContextualCompressionRetriever(
+        base_compressor=compressor,
+        base_retriever=kit.ListRetriever(found=[Document(page_content="A. B. C.")]),
+    )
+    model = kit.chat(lambda m: "the public answer")
+
+    def sync(state):
+        retriever.invoke(state["messages"][-1].text)
+        return {"messages": [model.invoke(state["messages"])]}
+
+    async def native(state):
+        await retriever.ainvoke(state["messages"][-1].text)
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    def build(function):
+        built = StateGraph(State)
+        built.add_node("answer", function)
+        built.add_edge(START, "answer")
+        return built.compile()
+
+    return build(sync), build(native)
+
+
+QUESTION = {"messages": [HumanMessage("what?")]}
+
+
+async def test_messages_mode_streams_only_the_answer(graph):
+    sync, native = graph
+    tokens = [m.text async for m, _ in native.astream(QUESTION, stream_mode="messages")]
+    assert "".join(tokens) == "the public answer"
+    streamed = await asyncio.to_thread(lambda: list(sync.stream(QUESTION, stream_mode="messages")))
+    assert [m.text for m, _ in streamed] == tokens
+
+
+@pytest.mark.parametrize("mode", ["values", "updates", "custom", "checkpoints", "tasks", "debug"])
+async def test_no_other_mode_shows_our_calls(graph, mode):
+    seen = [str(part) async for part in graph[1].astream(QUESTION, stream_mode=mode)]
+    assert SECRET not in "".join(seen)
+
+
+async def test_astream_events_marks_our_calls(graph):
+    """There every model call shows, by design; ours carry the tag to leave them out by."""
+    ours, others = [], []
+    async for event in graph[1].astream_events(QUESTION, version="v2"):
+        if event["event"] == "on_chat_model_stream":
+            (ours if "nostream" in event["tags"] else others).append(event["data"]["chunk"].text)
+    assert "".join(others) == "the public answer"
+    assert "".join(ours) == SECRET
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol:langchain_core._api.LangChainBetaWarning")
+async def test_typed_event_stream_shows_only_the_answer(graph):
+    texts = []
+    run = await graph[1].astream_events(QUESTION, version="v3")
+    async for message in run.messages:
+        texts.append(str(await message.text))
+    assert texts == ["the public answer"]
