@@ -7,7 +7,29 @@ package loads neither torch nor a framework.
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fingerprint import ModelFingerprint
 from denoise_core.end.fit import fit_probe
+from denoise_core.end.layout import DISTINGUISH, PAIR, PASSAGE, QSC, QUESTION, SC, SCQ, SQC, Layout
 from denoise_core.end.probe import Probe, Reading
+from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import Tokens
 
-__all__ = ["ENDDenoiser", "ModelFingerprint", "Probe", "Reading", "Tokens", "fit_probe"]
+__all__ = [
+    "DISTINGUISH",
+    "PAIR",
+    "PASSAGE",
+    "QSC",
+    "QUESTION",
+    "SC",
+    "SCQ",
+    "SQC",
+    "ENDDenoiser",
+    "HiddenReader",
+    "Layout",
+    "ModelFingerprint",
+    "Probe",
+    "ProbeScorer",
+    "Reading",
+    "Settings",
+    "Tokens",
+    "fit_probe",
+]

@@ -165,7 +165,7 @@ class BoundLayout:
         spans = {PASSAGE: (0, 0), QUESTION: (0, 0)}
         shared: int | None = None
         for n, part in enumerate(self.parts):
-            new = passage if part is PASSAGE else question if part is QUESTION else part
+            new = part if isinstance(part, tuple) else passage if part is PASSAGE else question
             if isinstance(part, Slot):
                 spans[part] = (len(ids), len(ids) + len(new))
                 if part is QUESTION:

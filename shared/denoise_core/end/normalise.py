@@ -12,7 +12,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from denoise_core.errors import InputError
+
 Kind = Literal["none", "rms", "layer"]
+
+
+def kind_of(name: str) -> Kind:
+    """``name`` as a kind. Raises `InputError` for another word."""
+    kinds: tuple[Kind, ...] = ("none", "rms", "layer")
+    for kind in kinds:
+        if kind == name:
+            return kind
+    raise InputError(f"normalisation={name!r}: expected 'none', 'rms' or 'layer'")
 
 
 @dataclass(frozen=True, slots=True)

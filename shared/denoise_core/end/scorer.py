@@ -1,0 +1,104 @@
+"""The probe on a model: relevance of texts to a question, from the model's first layers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.end.layout import LAYOUTS
+from denoise_core.end.probe import Probe
+from denoise_core.end.reader import HiddenReader, Settings
+
+if TYPE_CHECKING:
+    from denoise_core.end.loading import Load
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Scores of one call, and what they cost.
+
+    ``scores`` is float32 ``(n,)``; ``parts[i]`` is in how many windows text i was read, because it did not
+    fit the model's window: its score is the best part's.
+    """
+
+    scores: NDArray[np.float32]
+    parts: tuple[int, ...]
+
+    @property
+    def split(self) -> tuple[int, ...]:
+        """Positions of the texts that had to be cut."""
+        return tuple(i for i, n in enumerate(self.parts) if n > 1)
+
+
+class ProbeScorer:
+    """Early Noise Dropping's scorer: ``probe`` applied to a model's state after ``probe.layer`` blocks.
+
+    ``model`` is a name, a path, a loaded object or a `HiddenReader`. By name only the blocks that the probe
+    needs are loaded. ``settings.layout`` is needed only for a layout of your own; pooling and normalisation
+    come from the probe. The first use raises `ProbeMismatch` when the model is not the one the probe was
+    fitted on, naming each difference.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        probe: Probe,
+        *,
+        tokenizer: Any = None,
+        settings: Settings | None = None,
+        load: Load | None = None,
+    ) -> None:
+        self.probe = probe
+        if isinstance(model, HiddenReader):
+            self.reader = model
+        else:
+            self.reader = HiddenReader(
+                model,
+                tokenizer=tokenizer,
+                settings=_settings(probe, settings or Settings()),
+                load=load,
+                first_layers=max(1, probe.layer),
+            )
+        self._checked = False
+        self._checking = threading.Lock()
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Logits, higher is more relevant; float32 ``(len(texts),)``."""
+        return self.scored(query, texts).scores
+
+    def scored(self, query: str, texts: Sequence[str]) -> Scored:
+        """`score`, with what it cost."""
+        if not texts:
+            return Scored(np.zeros(0, dtype=np.float32), ())
+        self._check()
+        layer = self.probe.layer
+        found = self.reader.read([(query, t) for t in texts], [layer])
+        logits = self.probe.score(found.by_layer[layer])
+        best = np.full(len(texts), -np.inf, dtype=np.float32)
+        np.maximum.at(best, found.owner, logits)
+        return Scored(best, tuple(found.parts(len(texts)).tolist()))
+
+    def states(self, query: str, texts: Sequence[str], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+        """See `HiddenReader.states`."""
+        return self.reader.states(query, texts, layers)
+
+    def _check(self) -> None:
+        with self._checking:
+            if not self._checked:
+                self.probe.check(self.reader.reading(self.probe.layer))
+                self._checked = True
+
+
+def _settings(probe: Probe, given: Settings) -> Settings:
+    """The probe's own reading, where the settings do not say otherwise."""
+    return replace(
+        given,
+        layout=given.layout or LAYOUTS.get(probe.layout.partition(":")[0]),
+        pooling=given.pooling or probe.pooling,
+        normalisation=given.normalisation or probe.normalisation,
+    )
