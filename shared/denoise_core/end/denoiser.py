@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.chunk import Chunker, extract, whole
-from denoise_core.end.selection import Keep, rule_for, select
+from denoise_core.end.selection import Keep as KeepRule
+from denoise_core.end.selection import rule_for, select
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.result import DenoiseResult, Event, Trace
-from denoise_core.types import Drop, Passage, Span, check_passages
+from denoise_core.types import Drop, Keep, Passage, Span, check_passages
 
 DEFAULT_KEEP = 0.3  # the paper's share
 
@@ -49,7 +50,7 @@ class ENDDenoiser:
         self,
         scorer: Scorer,
         *,
-        keep: Keep | None = None,
+        keep: KeepRule | None = None,
         threshold: float | None = None,
         min_keep: int = 1,
         max_keep: int | None = None,
@@ -87,6 +88,9 @@ class ENDDenoiser:
                 if not kept[i]
             ),
             Trace((event,)),
+            kept=tuple(
+                Keep(span, float(scores[i])) for i, span in enumerate(spans) if kept[i] and known[i] is not None
+            ),
         )
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:

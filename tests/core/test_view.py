@@ -1,0 +1,88 @@
+"""The page shows every character once, escapes all of it, and marks what happened to it."""
+
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import DenoiseResult, Drop, Keep, Passage, Span
+from denoise_core.chunk import extract, sentences
+from denoise_core.end import ENDDenoiser
+from denoise_core.testing import FunctionScorer
+from denoise_core.view import Shown, fragment, page, pieces
+
+
+class Reader(HTMLParser):
+    """Collects the text of kept and dropped pieces, and every tag that opens."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.state, self.found, self.tags = None, {"kept": "", "dropped": ""}, []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag == "span":
+            self.state = dict(attrs).get("class")
+
+    def handle_endtag(self, tag):
+        self.state = None if tag == "span" else self.state
+
+    def handle_data(self, data):
+        if self.state in self.found:
+            self.found[self.state] += data
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=60)
+
+
+@given(st.lists(TEXT, max_size=4), st.data())
+def test_pieces_tile_every_passage(texts, data):
+    passages = [Passage(t, str(i)) for i, t in enumerate(texts)]
+    kept, dropped = [], []
+    for p in passages:
+        spans = sentences(p)
+        keep = [s for s in spans if data.draw(st.booleans())]
+        kept += [part] if (part := extract(p, keep)) else []
+        dropped += [Drop(s, "noise", 0.25) for s in spans if s not in keep]
+    result = DenoiseResult("q", tuple(kept), tuple(dropped))
+    for p in passages:
+        assert "".join(piece.text for piece in pieces(p, result)) == p.text
+    assert fragment(passages, result)
+
+
+def test_scores_and_reasons_are_shown_and_text_is_escaped():
+    passages = [
+        Passage("<script>alert(1)</script>", "<b>", metadata={"title": "<i>"}),
+        Passage("שלום עולם", "rtl"),
+    ]
+    scorer = FunctionScorer(lambda q, t: float(len(t)))
+    result = ENDDenoiser(scorer, keep=1).denoise("<q>", passages)
+    html = page(
+        [Shown(tuple(passages), result, frozenset({"<b>"}), ("<fact>",))], title="<t>", table=[["<th>"], ["<td>"]]
+    )
+    read = Reader(html)
+    assert "script" not in read.tags
+    assert read.found == {"kept": "<script>alert(1)</script>", "dropped": "שלום עולם"}
+    assert "score 25.000" in html
+    assert "holds the answer" in html
+    assert 'dir="auto"' in html
+
+
+def test_rewritten_text_and_fallback_are_shown():
+    source = Passage("A long text.", "a")
+    result = DenoiseResult(
+        "q", (Passage("Short.", "a", spans=source.covered, rewritten=True),), fallback="said no"
+    )
+    html = fragment([source], result)
+    assert "Short." in html
+    assert "said no" in html
+
+
+@pytest.mark.parametrize("score", [None, 0.5])
+def test_kept_chunks_show_their_own_score(score):
+    span = Span("a", 0, 3)
+    kept = () if score is None else (Keep(span, score),)
+    result = DenoiseResult("q", (Passage("abc", "a"),), kept=kept)
+    assert pieces(Passage("abc", "a"), result)[0].note == ("kept" if score is None else "kept, score 0.500")
