@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,7 +38,7 @@ class BM25Retriever:
         return tuple(replace(self.passages[i], score=float(scores[i])) for i in order[: self.k])
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return self.retrieve(query)
+        return await asyncio.to_thread(self.retrieve, query)
 
     def scores(self, query: str) -> Sequence[float]:
         """One BM25 score for each passage, in their order; 0.0 where no word is shared."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,16 +32,20 @@ _NUMBER_WORDS = {
     )
 }
 _ASKED_WEIGHT = 0.4  # of a word that the question already says: repeating it proves little
-_PENALTY = 0.35
+_PENALTY = 0.35  # for each rule broken
+_SAME = 0.7  # share of a claim's words that makes a sentence say the same, negation aside
+_ORDER = 0.25  # weight of word order against words
 _NAME = re.compile(r"(?<![\w.])[A-Z][\w’'-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One sentence of the candidate: its content words with their weights, numbers, names, negated or not."""
+    """One sentence of the candidate: its content stems with their weights, its neighbouring stems, numbers,
+    names, negated or not."""
 
     text: str
     weights: dict[str, float]
+    pairs: frozenset[tuple[str, str]]
     numbers: frozenset[str]
     names: tuple[str, ...]
     negated: bool
@@ -53,6 +58,7 @@ class Source:
     passage_id: str
     tokens: tuple[str, ...]
     stems: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
     numbers: frozenset[str]
     sentences: tuple[tuple[frozenset[str], bool], ...]
 
@@ -101,8 +107,7 @@ def claims_of(text: str, question: str) -> list[Claim]:
 
 def support(claim: Claim, sources: Sequence[Source]) -> Support:
     """The source that supports the claim best, and what is wrong even there."""
-    best = max(sources, key=lambda s: _precision(claim, s.stems))
-    precision = _precision(claim, best.stems)
+    best = max(sources, key=lambda s: _grip(claim, s))
     everywhere: frozenset[str] = frozenset().union(*(s.stems for s in sources))
     numbers = sorted(n for n in claim.numbers if not any(n in s.numbers for s in sources))
     names = [n for n in claim.names if stem(n.casefold()) not in everywhere]
@@ -111,10 +116,10 @@ def support(claim: Claim, sources: Sequence[Source]) -> Support:
         broken.append("number")
     if names:
         broken.append("entity")
-    if precision >= 0.5 and _opposed(claim, best):
+    if _opposed(claim, best):
         broken.append("negation")
     missing = tuple(dict.fromkeys([*numbers, *names, *(w for w in claim.weights if w not in best.stems)]))
-    return Support(claim, best, max(0.0, precision - _PENALTY * len(broken)), missing, tuple(broken))
+    return Support(claim, best, max(0.0, _grip(claim, best) - _PENALTY * len(broken)), missing, tuple(broken))
 
 
 @lru_cache(maxsize=65536)
@@ -135,7 +140,8 @@ def _claim(text: str, asked: set[str]) -> Claim:
             s = stem(w)
             weights[s] = _ASKED_WEIGHT if s in asked else 1.0
     names = tuple(dict.fromkeys(n for n in _names(text) if stem(n.casefold()) not in asked))
-    return Claim(text, weights, frozenset(_numbers(tokens)), names, _negated(text))
+    pairs = frozenset(itertools.pairwise(map(stem, tokens)))
+    return Claim(text, weights, pairs, frozenset(_numbers(tokens)), names, _negated(text))
 
 
 @lru_cache(maxsize=512)
@@ -144,7 +150,17 @@ def _source(passage_id: str, text: str) -> Source:
     tokens = tuple(words(text))
     parts = [text[s.start : s.end] for s in sentences(passage)]
     split = tuple((frozenset(stem(w) for w in words(p)), _negated(p)) for p in parts)
-    return Source(passage_id, tokens, frozenset(map(stem, tokens)), frozenset(_numbers(tokens)), split)
+    stems = [stem(t) for t in tokens]
+    pairs = frozenset(itertools.pairwise(stems))
+    return Source(passage_id, tokens, frozenset(stems), pairs, frozenset(_numbers(tokens)), split)
+
+
+def _grip(claim: Claim, source: Source) -> float:
+    """Share of the claim's words that the source has, and of its neighbouring pairs: the same words in
+    another order say something else."""
+    precision = _precision(claim, source.stems)
+    order = len(claim.pairs & source.pairs) / len(claim.pairs) if claim.pairs else precision
+    return (1 - _ORDER) * precision + _ORDER * order
 
 
 def _precision(claim: Claim, stems: frozenset[str]) -> float:
@@ -155,11 +171,13 @@ def _precision(claim: Claim, stems: frozenset[str]) -> float:
 
 
 def _opposed(claim: Claim, source: Source) -> bool:
-    """The sentence nearest to the claim is negated and the claim is not, or the other way round."""
-    if not source.sentences:
+    """The sentence nearest to the claim says nearly the same, but one of the two is negated."""
+    total = sum(claim.weights.values())
+    if not source.sentences or not total:
         return False
-    nearest = max(source.sentences, key=lambda s: sum(w for t, w in claim.weights.items() if t in s[0]))
-    return nearest[1] != claim.negated
+    shared = [sum(w for t, w in claim.weights.items() if t in stems) for stems, _ in source.sentences]
+    nearest = max(range(len(shared)), key=shared.__getitem__)
+    return shared[nearest] >= _SAME * total and source.sentences[nearest][1] != claim.negated
 
 
 def _negated(text: str) -> bool:

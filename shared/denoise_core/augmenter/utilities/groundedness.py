@@ -14,23 +14,29 @@ from denoise_core.augmenter.engine import cited_numbers, titled, without_citatio
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.text import words
 from denoise_core.augmenter.utilities.abstention import abstains
-from denoise_core.augmenter.utilities.claims import Claim, Source, Support, claims_of, support
+from denoise_core.augmenter.utilities.claims import Source, Support, claims_of, support
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.effects import Flow
 from denoise_core.errors import InputError
 
 _COPY_WORDS = 40  # a shorter quotation is a fine answer
+_FLOOR = 0.25  # no single claim may have less support, however good the others are
+_STRICT = frozenset(("number", "negation"))  # rules whose breach fails a claim whatever its words
+_BARE = frozenset(("yes", "no", "true", "false"))
 
 
 @dataclass(frozen=True, slots=True)
 class Groundedness:
-    """Passes when every claim is supported and the mean support reaches ``threshold``.
+    """Passes when the mean support of the claims reaches ``threshold``, no claim is without any, and none
+    has a number no passage holds or says the opposite of the passage it was held against.
+
+    A bare yes or no is unknown: words cannot be held against evidence there.
 
     ``copy_cap``: the share of a passage that a candidate of more than 40 words may repeat word for word; a
     copy is grounded, but it is no answer. Raises `InputError` for values outside [0, 1].
     """
 
-    threshold: float = 0.6
+    threshold: float = 0.55
     copy_cap: float = 0.9
 
     def __post_init__(self) -> None:
@@ -47,22 +53,27 @@ class Groundedness:
             return Verdict("fail", 0.0, (Reason("the answer is empty", "empty"),))
         if abstains(candidate):
             return Verdict("unknown", 0.0, (Reason("the answer says that it does not know", "abstention"),))
+        if set(words(text)) <= _BARE:
+            return Verdict("unknown", 0.0, (Reason("a bare yes or no cannot be checked by its words", "bare"),))
         sources = [Source.of(p.id, titled(p)) for p in memory.evidence if p.text.strip()]
         if not sources:
             return Verdict("unknown", 0.0, (Reason("there is no evidence to hold it against", "empty_evidence"),))
         found = [support(claim, sources) for claim in claims_of(text, memory.question)]
         score = sum(s.score for s in found) / len(found)
-        reasons = [self._reason(s) for s in found if s.score < self.threshold or s.broken]
+        least = self.threshold if score < self.threshold else _FLOOR
+        reasons = [_reason(s) for s in found if s.score < least or not _STRICT.isdisjoint(s.broken)]
         reasons += _bad_citations(candidate, len(memory.evidence))
-        reasons += _copying(text, sources, self.copy_cap)
-        if any(r.kind == "copy" for r in reasons):
+        copied = _copying(text, sources, self.copy_cap)
+        if copied:
             score = min(score, self.threshold / 2)
+        reasons += copied
         passed = not reasons and score >= self.threshold
         return Verdict("pass" if passed else "fail", round(score, 6), tuple(reasons))
 
-    def _reason(self, found: Support) -> Reason:
-        kind = found.broken[0] if found.broken else "unsupported"
-        return Reason(_SAYINGS[kind], kind, found.claim.text, found.source.passage_id, found.missing)
+
+def _reason(found: Support) -> Reason:
+    kind = found.broken[0] if found.broken else "unsupported"
+    return Reason(_SAYINGS[kind], kind, found.claim.text, found.source.passage_id, found.missing)
 
 
 _SAYINGS = {
@@ -91,6 +102,3 @@ def _copying(text: str, sources: list[Source], cap: float) -> list[Reason]:
             why = "repeats the evidence word for word instead of answering"
             return [Reason(why, "copy", passage_id=source.passage_id)]
     return []
-
-
-__all__ = ["Claim", "Groundedness"]

@@ -1,0 +1,95 @@
+"""Self-criticism: a model judges the candidate and says what to put right (paper, section 3.2).
+
+Strict parsing: "No - not since yesterday" holds the letters of "yes" and must not pass. A reply that is not
+exactly the JSON object asked for gives the verdict unknown, with the reply's beginning as the cause.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from denoise_core.augmenter.engine import as_data, evidence_block
+from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.prompts import CRITICISE
+from denoise_core.augmenter.utilities.abstention import abstains
+from denoise_core.effects import Flow, complete
+from denoise_core.errors import InputError, UnparsableReply
+from denoise_core.protocols import LLM
+from denoise_core.types import Message
+
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
+_VERDICTS = {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}
+
+
+class SelfCriticism:
+    """The verdict of ``llm``, or of the model that drafts when it is None.
+
+    Passes when the model says ``supported``, lists no problem, and its score is at least ``threshold``.
+    """
+
+    def __init__(self, llm: LLM | None = None, *, threshold: float = 0.5) -> None:
+        if not 0.0 <= threshold <= 1.0:
+            raise InputError(f"threshold={threshold}: expected 0 to 1")
+        self.llm = llm
+        self.threshold = threshold
+
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
+        if not candidate.strip():
+            return Verdict("fail", 0.0, (Reason("the answer is empty", "empty"),))
+        if abstains(candidate):
+            return Verdict("unknown", 0.0, (Reason("the answer says that it does not know", "abstention"),))
+        if not memory.evidence:
+            return Verdict("unknown", 0.0, (Reason("there is no evidence to hold it against", "empty_evidence"),))
+        reply = yield from complete(criticism_prompt(memory, candidate), tag="judge", llm=self.llm)
+        try:
+            return read_criticism(reply.text, self.threshold)
+        except UnparsableReply as error:
+            return Verdict("unknown", 0.0, (Reason(str(error), "unparsable"),))
+
+
+def criticism_prompt(memory: WorkingMemory, candidate: str) -> tuple[Message, ...]:
+    parts = (
+        evidence_block(memory.evidence),
+        f"Question: {memory.question}",
+        f"<draft>\n{as_data(candidate)}\n</draft>",
+    )
+    return (Message("system", CRITICISE), Message("user", "\n\n".join(parts)))
+
+
+def read_criticism(reply: str, threshold: float) -> Verdict:
+    """The verdict in a reply. Raises `UnparsableReply` unless it is the object that was asked for."""
+    said = _object(reply)
+    verdict, score, problems = said.get("verdict"), said.get("score"), said.get("problems", [])
+    if not isinstance(verdict, str) or verdict not in _VERDICTS:
+        raise UnparsableReply(f"the judge's verdict is {verdict!r}; expected one of {', '.join(_VERDICTS)}")
+    if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 10:
+        raise UnparsableReply(f"the judge's score is {score!r}; expected a number from 0 to 10")
+    if not isinstance(problems, list) or not all(map(_is_problem, problems)):
+        raise UnparsableReply("the judge's problems are not a list of objects with the texts claim and problem")
+    reasons = tuple(Reason(p["problem"], "criticism", p["claim"]) for p in problems)
+    outcome = _VERDICTS[verdict]
+    if outcome == "unknown":
+        return Verdict("unknown", score / 10, reasons or (Reason("the judge could not tell", "judge_unsure"),))
+    if outcome == "pass" and not reasons and score / 10 >= threshold:
+        return Verdict("pass", score / 10)
+    low = Reason(f"the judge gives it {score:g} of 10", "criticism")
+    return Verdict("fail", score / 10, reasons or (low,))
+
+
+def _object(reply: str) -> dict[str, Any]:
+    text = _THOUGHT.sub("", reply).strip()
+    fenced = _FENCE.fullmatch(text)
+    try:
+        said = json.loads(fenced.group(1) if fenced else text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UnparsableReply(f"expected one JSON object from the judge, got {reply[:80]!r}") from error
+    if not isinstance(said, dict):
+        raise UnparsableReply(f"expected one JSON object from the judge, got {reply[:80]!r}")
+    return said
+
+
+def _is_problem(item: object) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("claim"), str) and isinstance(item.get("problem"), str)

@@ -1,0 +1,110 @@
+"""Judges by model name, as score functions for `FunctionUtility`. Nothing is loaded before the first call.
+
+Each splits a long evidence over its passages and takes the best of them, because such models read a few
+hundred tokens and cut the rest silently.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from denoise_core._optional import require
+from denoise_core.augmenter.engine import as_data
+from denoise_core.augmenter.utilities.function import Score
+from denoise_core.errors import InputError
+
+GROUNDED = "Is every statement of the answer said by the evidence? Judge by the evidence alone."
+
+
+def nli(model: str, *, entailment: str | None = None, device: str = "cpu") -> Score:
+    """Probability that the best passage entails the answer, by a sequence classification model.
+
+    ``entailment`` is the label to read; by default the one of that name, in any case. Raises `InputError` at
+    the first call when there is no such label.
+    """
+
+    def load() -> Callable[[list[tuple[str, str]]], list[float]]:
+        torch = require("torch", extra="end")
+        transformers = require("transformers", extra="end")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+        network = transformers.AutoModelForSequenceClassification.from_pretrained(model).to(device).eval()
+        index = _label(dict(network.config.id2label), entailment)
+
+        def probabilities(pairs: list[tuple[str, str]]) -> list[float]:
+            inputs = tokenizer(pairs, padding=True, truncation="only_first", return_tensors="pt").to(device)
+            with torch.inference_mode():
+                found: list[float] = network(**inputs).logits.softmax(-1)[:, index].tolist()
+            return found
+
+        return probabilities
+
+    return _best_passage(_lazily(load))
+
+
+def cross_encoder(model: str, *, device: str = "cpu") -> Score:
+    """Score of the best passage for "question answer" by a sentence-transformers cross-encoder, as a
+    probability (a sigmoid where the model gives logits)."""
+
+    def load() -> Callable[[list[tuple[str, str]]], list[float]]:
+        torch = require("torch", extra="end")
+        network = require("sentence_transformers", extra="knowledge").CrossEncoder(model, device=device)
+
+        def probabilities(pairs: list[tuple[str, str]]) -> list[float]:
+            found: list[float] = network.predict(pairs, activation_fn=torch.nn.Sigmoid()).tolist()
+            return found
+
+        return probabilities
+
+    return _best_passage(_lazily(load))
+
+
+def decision(decide: Any) -> Score:
+    """The probability of yes to "is every statement said by the evidence?", from one forward pass.
+
+    ``decide`` is a model name for the ``decision`` pipeline of transformers, such a pipeline, or any callable
+    that takes ``{"state": text, "questions": {name: {"type": "noul", "instructions": text}}}`` and returns
+    ``{name: {"noul": probability}}``.
+    """
+    get = _lazily(lambda: require("transformers", extra="end").pipeline("decision", model=decide))
+
+    def score(question: str, evidence: Sequence[str], candidate: str) -> float:
+        shown = "\n".join(f"<evidence>\n{as_data(e)}\n</evidence>" for e in evidence)
+        state = f"{shown}\nQuestion: {question}\n<draft>\n{as_data(candidate)}\n</draft>"
+        asked = {"state": state, "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}}}
+        found = (get() if isinstance(decide, str) else decide)(asked)
+        return float(found["grounded"]["noul"])
+
+    return score
+
+
+def _best_passage(get: Callable[[], Callable[[list[tuple[str, str]]], list[float]]]) -> Score:
+    def score(question: str, evidence: Sequence[str], candidate: str) -> float:
+        return max(get()([(text, f"{question} {candidate}".strip()) for text in evidence]))
+
+    return score
+
+
+def _lazily(load: Callable[[], Any]) -> Callable[[], Any]:
+    """``load`` once, at the first call, also when several threads come at the same time."""
+    lock = threading.Lock()
+    loaded: list[Any] = []
+
+    def get() -> Any:
+        with lock:
+            if not loaded:
+                loaded.append(load())
+        return loaded[0]
+
+    return get
+
+
+def _label(names: dict[int, str], wanted: str | None) -> int:
+    sought = (wanted or "entailment").casefold()
+    for index, name in names.items():
+        if str(name).casefold() == sought:
+            return int(index)
+    raise InputError(
+        f"the model has no label {sought!r}; pass entailment= one of {', '.join(map(str, names.values()))}"
+    )
