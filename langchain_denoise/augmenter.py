@@ -34,9 +34,9 @@ class AugmentedInput(TypedDict):
 class AugmentedOutput(TypedDict):
     """``answer`` and how far to trust it.
 
-    ``outcome`` is verified, unverified, abstained or refused; ``context`` the evidence the answer was judged
-    against; ``denoise`` the record of the run in plain JSON: why it stopped, every attempt with its score,
-    reasons and feedback, searches, failures, calls and tokens.
+    ``outcome`` is verified, unverified, abstained or refused; ``context`` the evidence the answer was written
+    from, in the order of its citations (``[1]`` is the first); ``denoise`` the record of the run in plain
+    JSON: why it stopped, every attempt with its score, reasons and feedback, searches, failures, calls, tokens.
     """
 
     question: str
@@ -104,10 +104,12 @@ def _read(input: str | AugmentedInput) -> tuple[str, tuple[Message, ...]]:
 
 def _output(answer: Answer) -> AugmentedOutput:
     memory = answer.memory
+    best = memory.best
+    evidence = best.evidence if best else memory.evidence
     return {
         "question": memory.question,
         "answer": answer.text,
         "outcome": str(answer.outcome),
-        "context": evidence_documents(memory.evidence, memory.retrieved, memory.question),
+        "context": evidence_documents(evidence, memory.retrieved, memory.question),
         "denoise": answer_record(answer),
     }

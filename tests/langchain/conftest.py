@@ -87,6 +87,10 @@ def fail(query, passages):
     raise ConnectionError("no route to the model")
 
 
+def fail_chat(messages):
+    raise ConnectionError("no route to the model")
+
+
 def chat(reply=keep_first, seconds=0.0):
     return FunctionChatModel(reply=reply, seconds=seconds)
 
@@ -132,6 +136,7 @@ def kit():
         denoisers=DENOISERS,
         drop_all=drop_all,
         fail=fail,
+        fail_chat=fail_chat,
         keep_first=keep_first,
         merge=merge,
         overlap=overlap,

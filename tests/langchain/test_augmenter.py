@@ -1,0 +1,125 @@
+"""The whole loop as a runnable: checked answers, a record in plain JSON, children in the trace."""
+
+import asyncio
+import json
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+
+from denoise_core import Budget
+from denoise_core.augmenter import Augmenter
+from denoise_core.end import ENDDenoiser
+from denoise_core.testing import FunctionScorer
+from langchain_denoise import AugmentedRunnable, ChatModelLLM, RetrieverAdapter
+from langchain_denoise.testing import RunRecorder
+
+PARIS = "Paris is the capital of France."
+FOUND = [
+    Document(page_content=PARIS, metadata={"source": "atlas.md"}),
+    Document(page_content="Bananas are yellow.", id="fruit"),
+]
+
+
+def second_time_right(messages):
+    """Wrong at first; right when there is feedback in the prompt."""
+    return f"{PARIS} [1]" if len(messages) > 2 else "Lyon has been the capital since 1789."
+
+
+@pytest.fixture
+def build(kit):
+    def build(reply=second_time_right, **settings):
+        model = kit.chat(reply)
+        loop = Augmenter(ChatModelLLM(model), RetrieverAdapter(kit.ListRetriever(found=FOUND)), **settings)
+        return AugmentedRunnable(augmenter=loop), model
+
+    return build
+
+
+def test_a_checked_answer_with_its_evidence_and_record(build, kit):
+    runnable, model = build()
+    out = runnable.invoke(kit.question)
+    assert (out["question"], out["answer"], out["outcome"]) == (kit.question, f"{PARIS} [1]", "verified")
+    assert [d.page_content for d in out["context"]] == [d.page_content for d in FOUND]
+    assert out["context"][0].metadata["source"] == "atlas.md"
+    record = out["denoise"]
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
+    assert record["attempts"][0]["feedback"]
+    assert record["stopped_because"] == "passed"
+    assert record["calls"] == len(model.seen) == 2
+    assert record["citations"] == [out["context"][0].id]
+    assert not record["tokens_estimated"]
+    assert record["input_tokens"] == sum(len(m.text.split()) for call in model.seen for m in call)
+
+
+def test_sync_equals_async_and_batch_and_stream(build, kit):
+    first = build()[0].invoke(kit.question)
+    assert asyncio.run(build()[0].ainvoke(kit.question)) == first
+    assert build()[0].batch([kit.question, {"question": kit.question}]) == [first, first]
+    assert list(build()[0].stream(kit.question)) == [first]
+    chain = build()[0] | (lambda out: out["answer"])
+    assert chain.invoke(kit.question) == first["answer"]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_searches_and_drafts_are_children_of_the_run(build, kit, sync):
+    seen = RunRecorder()
+    call = build()[0]
+    if sync:
+        await asyncio.to_thread(call.invoke, kit.question, {"callbacks": [seen]})
+    else:
+        await call.ainvoke(kit.question, {"callbacks": [seen]})
+    assert seen.paths("retriever") == ["AugmentedRunnable/ListRetriever"] * len(seen.of_kind("retriever"))
+    assert seen.paths("llm") == ["AugmentedRunnable/FunctionChatModel"] * 2
+    assert all("nostream" in r.tags for r in seen.of_kind("llm"))
+    assert [name for name, _, _ in seen.events] == ["denoise"]
+
+
+def test_history_reaches_the_model_as_text(build):
+    runnable, model = build()
+    history = [SystemMessage("be kind"), HumanMessage("I like maps."), AIMessage("So do I.")]
+    runnable.invoke({"question": "And the capital?", "history": history})
+    assert "I like maps." in model.seen[0][-1].text
+    assert "So do I." in model.seen[0][-1].text
+
+
+def test_evidence_cut_by_a_denoiser_says_what_it_stands_for(build, kit):
+    denoiser = ENDDenoiser(FunctionScorer(kit.overlap), keep=1)
+    out = build(denoiser=denoiser, reply=lambda m: f"{PARIS} [1]")[0].invoke(kit.question)
+    [document] = out["context"]
+    record = document.metadata["denoise"]
+    assert record["spans"] == {document.id: [[0, len(PARIS)]]}
+    assert document.metadata["relevance_score"] == record["score"] > 0
+
+
+def test_the_same_passage_found_twice_has_one_id(kit):
+    adapter = RetrieverAdapter(kit.ListRetriever(found=FOUND))
+    once, again = adapter.retrieve("a"), asyncio.run(adapter.aretrieve("b"))
+    assert [p.id for p in once] == [p.id for p in again]
+    assert len({p.id for p in once}) == 2
+
+
+def test_a_spent_budget_is_said_not_raised(build, kit):
+    out = build(budget=Budget(calls=2))[0].invoke(kit.question)
+    assert (out["outcome"], out["denoise"]["stopped_because"]) == ("unverified", "budget")
+
+
+def test_no_passages_found(kit):
+    loop = Augmenter(ChatModelLLM(kit.chat()), RetrieverAdapter(kit.ListRetriever(found=[])))
+    out = AugmentedRunnable(augmenter=loop).invoke("q")
+    assert (out["outcome"], out["context"]) == ("abstained", [])
+
+
+@pytest.mark.parametrize("given", [3, {"query": "q"}, {"question": None}, {"question": " "}, ""])
+def test_bad_input_names_what_came(build, given):
+    with pytest.raises(ValueError, match="expected"):
+        build()[0].invoke(given)
+
+
+def test_unknown_arguments_are_errors(build):
+    loop = build()[0].augmenter
+    with pytest.raises(ValueError, match="attemps"):
+        AugmentedRunnable(augmenter=loop, attemps=3)
+    with pytest.raises(ValueError, match="Augmenter"):
+        AugmentedRunnable(augmenter="loop")
