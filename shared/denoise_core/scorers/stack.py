@@ -1,0 +1,141 @@
+"""A stack: several signals of relevance, standardised and added by one linear model.
+
+A probe, an embedding and words each see what the others miss. The stack is fitted on lists of labelled
+passages so that relevant ones come first (softmax over each question's list), and saved as plain JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from denoise_core._optional import require
+from denoise_core.errors import InputError
+from denoise_core.protocols import Scorer
+
+Floats = NDArray[np.float32]
+
+RIDGE = 1e-3  # keeps the weights of signals that say the same from running apart
+
+
+@runtime_checkable
+class Signals(Protocol):
+    """Something that gives several scores from one reading of the texts."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    def signals(self, query: str, texts: Sequence[str]) -> Floats:
+        """float32 of shape ``(len(texts), len(names))``, higher is better in each column."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """``score = sum(weight * (signal - mean) / deviation)`` over the signals in ``names``.
+
+    ``mean`` and ``deviation`` are those of the fitting data, so a passage's score does not change with the
+    passages beside it, as far as its signals do not.
+    """
+
+    names: tuple[str, ...]
+    weight: tuple[float, ...]
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        sizes = {len(self.names), len(self.weight), len(self.mean), len(self.deviation)}
+        if len(sizes) != 1:
+            raise InputError(f"a stack needs one weight, mean and deviation for each of {list(self.names)}")
+        if not all(np.isfinite([*self.weight, *self.mean, *self.deviation])) or min(self.deviation) <= 0:
+            raise InputError("a stack's numbers must be finite and its deviations above 0")
+
+    def combine(self, signals: ArrayLike) -> Floats:
+        """Signals ``(n, k)`` to scores ``(n,)``."""
+        x = np.asarray(signals, dtype=np.float64)
+        if x.ndim != 2 or x.shape[1] != len(self.names):
+            raise InputError(f"expected signals of shape (n, {len(self.names)}) for {self.names}, got {x.shape}")
+        return ((x - self.mean) / self.deviation @ np.array(self.weight)).astype(np.float32)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {n: list(getattr(self, n)) for n in self.__slots__}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Stack:
+        """Raises `InputError` for missing fields or values that are no numbers."""
+        try:
+            numbers = [tuple(float(v) for v in data[n]) for n in ("weight", "mean", "deviation")]
+            return cls(tuple(str(n) for n in data["names"]), *numbers)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"not a stack: {error!r}; expected names, weight, mean and deviation") from error
+
+
+class StackedScorer:
+    """Scores by a `Stack` over any mix of scorers and `Signals`, in the order of ``stack.names``."""
+
+    listwise = True  # as soon as one of its parts is
+
+    def __init__(self, parts: Sequence[Scorer | Signals], stack: Stack) -> None:
+        wanted = sum(len(p.names) if isinstance(p, Signals) else 1 for p in parts)
+        if wanted != len(stack.names):
+            raise InputError(
+                f"these parts give {wanted} signals, the stack takes {len(stack.names)}: {stack.names}"
+            )
+        self.parts = tuple(parts)
+        self.stack = stack
+
+    def score(self, query: str, texts: Sequence[str]) -> Floats:
+        """Sums of standardised signals, float32 ``(len(texts),)``; about 0 for an average passage."""
+        return self.stack.combine(collect(self.parts, query, texts))
+
+
+def collect(parts: Sequence[Scorer | Signals], query: str, texts: Sequence[str]) -> Floats:
+    """All signals of the parts side by side, ``(len(texts), k)``."""
+    columns = [
+        part.signals(query, texts) if isinstance(part, Signals) else part.score(query, texts)[:, None]
+        for part in parts
+    ]
+    return np.concatenate(columns, axis=1).astype(np.float32)
+
+
+def fit_stack(names: Sequence[str], signals: ArrayLike, labels: ArrayLike, groups: Sequence[Hashable]) -> Stack:
+    """A stack from signals ``(n, k)``, labels ``(n,)`` (True: relevant) and the question of each row.
+
+    Scores of a fitted part (a probe) must come from folds that did not see the row's question, else the
+    stack trusts it too much. Questions without a relevant and an irrelevant row teach nothing and are left
+    out. Raises `InputError` for sizes that disagree, signals that are not finite, or nothing to learn from.
+    """
+    optimize = require("scipy.optimize", extra="end")
+    x, y = np.asarray(signals, dtype=np.float64), np.asarray(labels, dtype=np.bool_)
+    if x.ndim != 2 or x.shape != (len(y), len(names)) or len(groups) != len(y):
+        raise InputError(
+            f"expected signals of shape (n, {len(names)}) with n labels and n groups, got {x.shape}, {len(y)} "
+            f"labels and {len(groups)} groups"
+        )
+    if not np.isfinite(x).all():
+        raise InputError("signals must be finite")
+    mean, deviation = x.mean(0), np.maximum(x.std(0), 1e-9)
+    z = (x - mean) / deviation
+    rows: dict[Hashable, list[int]] = {}
+    for i, group in enumerate(groups):
+        rows.setdefault(group, []).append(i)
+    lists = [(z[i], y[i]) for i in rows.values() if 0 < y[i].sum() < len(i)]
+    if not lists:
+        raise InputError("no question has both a relevant and an irrelevant passage")
+
+    def loss(weight: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, slope = RIDGE * float(weight @ weight), 2 * RIDGE * weight
+        for signals_of_one, relevant in lists:
+            logits = signals_of_one @ weight
+            chance = np.exp(logits - logits.max())
+            chance /= chance.sum()
+            value -= float(np.log(chance[relevant]).mean()) / len(lists)
+            slope = slope + (chance @ signals_of_one - signals_of_one[relevant].mean(0)) / len(lists)
+        return value, slope
+
+    found = optimize.minimize(loss, np.zeros(len(names)), jac=True, method="L-BFGS-B")
+    return Stack(tuple(names), tuple(map(float, found.x)), tuple(map(float, mean)), tuple(map(float, deviation)))
