@@ -1,8 +1,8 @@
 """The three methods as LangChain parts.
 
 `DenoiseCompressor` takes any denoiser of `denoise_core` into a retriever, a compressor pipeline or a chain;
-`AugmentedRunnable` is the whole verify-and-retry loop. `ChatModelLLM` and `RetrieverAdapter` let the core use
-your chat model and your retriever.
+`DenoisingRetriever` is a retriever of its own; `AugmentedRunnable` is the whole verify-and-retry loop.
+`ChatModelLLM` and `RetrieverAdapter` let the core use your chat model and your retriever.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from langchain_denoise._convert import ChatModelLLM, RetrieverAdapter
     from langchain_denoise.augmenter import AugmentedRunnable
     from langchain_denoise.compressor import DenoiseCompressor
+    from langchain_denoise.retriever import DenoisingRetriever
 
-__all__ = ["AugmentedRunnable", "ChatModelLLM", "DenoiseCompressor", "RetrieverAdapter"]
+__all__ = ["AugmentedRunnable", "ChatModelLLM", "DenoiseCompressor", "DenoisingRetriever", "RetrieverAdapter"]
 
 _WHERE = {
     "AugmentedRunnable": "augmenter",
     "ChatModelLLM": "_convert",
     "DenoiseCompressor": "compressor",
+    "DenoisingRetriever": "retriever",
     "RetrieverAdapter": "_convert",
 }
 
