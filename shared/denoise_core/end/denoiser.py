@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.chunk import Chunker, extract, whole
+from denoise_core.end.calibrate import Calibrated, Calibration
 from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import rule_for, select
 from denoise_core.errors import InputError
@@ -23,10 +25,14 @@ DEFAULT_KEEP = 0.3  # the paper's share
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """What the trace says was asked of the scorer; the event's reply is one float for each span."""
+    """What the trace says was asked of the scorer; the event's reply is one float for each span.
+
+    ``guarantee`` is what a calibrated rule promises, and when it is void; None for other rules.
+    """
 
     query: str
     spans: tuple[Span, ...]
+    guarantee: str | None = None
 
 
 class ENDDenoiser:
@@ -37,6 +43,12 @@ class ENDDenoiser:
     paper's share. ``threshold`` keeps every chunk with ``score >= threshold`` instead. Whatever they say,
     at least ``min_keep`` chunks stay (0 allows none) and at most ``max_keep``. Chunks without text go
     first and are not scored.
+
+    ``keep="calibrated"`` keeps what the scorer's own calibration asks for, so that a relevant chunk is
+    dropped in at most ``risk`` of the questions, on average over calibration sets. This holds for questions
+    drawn like those it was calibrated on, and is void for another corpus, retriever, chunking or model. For
+    your own data, or the stronger forms: ``keep=calibrate(scorer, questions).rule(0.05, confidence=0.95)``
+    (`denoise_core.end.calibrate`). The trace's event says what was promised.
 
     Kept text comes in the input's order, with exact spans; a kept passage's ``score`` is that of its best
     kept chunk. Dropped spans carry their score and the reason. `adenoise` is a thread around the scorer:
@@ -52,6 +64,7 @@ class ENDDenoiser:
         *,
         keep: KeepRule | None = None,
         threshold: float | None = None,
+        risk: float = 0.05,
         min_keep: int = 1,
         max_keep: int | None = None,
         chunker: Chunker = whole,
@@ -61,7 +74,13 @@ class ENDDenoiser:
         if max_keep is not None and max_keep < max(1, min_keep):
             raise InputError(f"max_keep={max_keep}: expected at least 1 and at least min_keep={min_keep}")
         self.scorer = scorer
+        if keep == "calibrated" and threshold is None:
+            keep = _calibration_of(scorer).rule(risk)
         self.rule = rule_for(DEFAULT_KEEP if keep is None and threshold is None else keep, threshold)
+        if max_keep is not None and isinstance(self.rule, Calibrated):
+            raise InputError(
+                f"max_keep={max_keep} would void the calibrated guarantee: leave it out, or give a share"
+            )
         self.min_keep = min_keep
         self.max_keep = max_keep
         self.chunker = chunker
@@ -78,7 +97,8 @@ class ENDDenoiser:
         seconds = time.perf_counter() - started
         kept, reasons = select(self.rule, scores, texts, min_keep=self.min_keep, max_keep=self.max_keep)
         known = [None if s == -np.inf else float(s) for s in scores]
-        event = Event("score", Scoring(query, tuple(spans)), tuple(known), seconds)
+        promised = self.rule.guarantee if isinstance(self.rule, Calibrated) else None
+        event = Event("score", Scoring(query, tuple(spans), promised), tuple(known), seconds)
         return DenoiseResult(
             query,
             tuple(_kept(checked, spans, kept, known)),
@@ -109,6 +129,24 @@ class ENDDenoiser:
                 )
             scores[worth] = given
         return scores
+
+
+@runtime_checkable
+class CarriesCalibration(Protocol):
+    """A scorer that was calibrated when it was fitted, such as a probe's."""
+
+    @property
+    def calibration(self) -> Calibration | None: ...
+
+
+def _calibration_of(scorer: Scorer) -> Calibration:
+    found = scorer.calibration if isinstance(scorer, CarriesCalibration) else None
+    if found is None:
+        raise InputError(
+            f"keep='calibrated': this {type(scorer).__name__} carries no calibration; pass "
+            "keep=calibrate(scorer, questions).rule(risk) with questions of your own, or a share such as 0.3"
+        )
+    return found
 
 
 def _kept(

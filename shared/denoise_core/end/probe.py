@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from denoise_core.end.calibrate import Calibration
 from denoise_core.end.fingerprint import ModelFingerprint
 from denoise_core.errors import InputError, ProbeMismatch
 
@@ -93,6 +94,7 @@ class Probe:
     reading: Reading
     threshold: float = 0.0
     card: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
         weight = np.array(self.weight, dtype=np.float32)

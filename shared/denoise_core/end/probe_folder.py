@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from denoise_core._optional import require
+from denoise_core.end.calibrate import Calibration
 from denoise_core.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 FORMAT = "rag-denoise probe"
 VERSION = 1
 TENSORS, MANIFEST, CARD = "probe.safetensors", "probe.json", "README.md"
+PREFIX = "calibration."
 OURS = frozenset({TENSORS, MANIFEST, CARD})
 
 
@@ -37,9 +39,10 @@ def save(probe: Probe, folder: str | Path) -> Path:
     """
     from denoise_core.end.card import render
 
-    tensors = require("safetensors.numpy", extra="end").save(
-        {"weight": np.array(probe.weight), "bias": np.array([probe.bias], dtype=np.float32)}
-    )
+    arrays = {"weight": np.array(probe.weight), "bias": np.array([probe.bias])}
+    if probe.calibration is not None:
+        arrays |= {PREFIX + k: np.array(v) for k, v in probe.calibration.to_arrays().items()}
+    tensors = require("safetensors.numpy", extra="end").save(arrays)
     manifest = {
         "format": FORMAT,
         "version": VERSION,
@@ -82,7 +85,9 @@ def load(folder: str | Path) -> Probe:
         raise InputError(f"{folder / MANIFEST}: expected 'card' as an object and 'threshold' as a number")
     try:
         reading = Reading.from_dict(manifest.get("reading") or {})
-        return Probe(arrays["weight"], float(arrays["bias"][0]), reading, float(threshold), card)
+        own = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
+        calibration = Calibration.from_arrays(own) if own else None
+        return Probe(arrays["weight"], float(arrays["bias"][0]), reading, float(threshold), card, calibration)
     except InputError as error:
         raise InputError(f"{folder / MANIFEST}: {error}") from error
 

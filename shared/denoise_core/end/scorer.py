@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from denoise_core.end.calibrate import Calibration
 from denoise_core.end.layout import LAYOUTS
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, Settings
@@ -66,6 +67,11 @@ class ProbeScorer:
             )
         self._checked = False
         self._checking = threading.Lock()
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The probe's, for ``keep="calibrated"``."""
+        return self.probe.calibration
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Logits, higher is more relevant; float32 ``(len(texts),)``."""

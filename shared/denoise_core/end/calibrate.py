@@ -1,0 +1,246 @@
+"""Calibration: keep as much as a stated risk of losing relevant text asks for, instead of a blind 30 %.
+
+Split-conformal prediction, with the question as the unit. From questions *not* used for fitting or for
+choosing the layer, one number each is kept: how deep in the ranking their relevant chunks lie.
+
+What is guaranteed, for a new question drawn like the calibration questions:
+
+* ``loss="any"``: a relevant chunk is dropped with probability at most ``risk``;
+* ``loss="share"`` (conformal risk control, for several relevant chunks): the expected share of relevant
+  chunks that is dropped is at most ``risk``.
+
+Both hold on average over calibration sets. With ``confidence=0.95`` they hold for this very calibration
+set, except that one in twenty such sets would not be good enough; that takes more questions and keeps more.
+
+The guarantee is void when new questions are not like the calibration questions: another corpus, retriever,
+number or length of chunks, prompt layout, model, dtype or scorer; when calibration questions were used for
+fitting; and when `max_keep` cuts what the rule keeps. Then calibrate again.
+
+Sources: Vovk et al., split conformal; Angelopoulos et al., Conformal Risk Control (arXiv 2208.02814) and
+Learn then Test (arXiv 2110.01052) for the bound used with ``loss="share"`` and a confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core._optional import require
+from denoise_core.end.selection import Floats, Mask, ranking
+from denoise_core.errors import InputError
+from denoise_core.protocols import Scorer
+from denoise_core.question import Question
+
+By = Literal["rank", "score"]
+Loss = Literal["any", "share"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calibration:
+    """The relevant chunks of ``n`` calibration questions: where they stand and what they score.
+
+    Three arrays of one entry for each relevant chunk: ``question`` counts 0 to n - 1, ``depth`` is the share
+    of the question's chunks that rank above the chunk (0 for the best), ``score`` its score.
+    """
+
+    question: NDArray[np.int32]
+    depth: NDArray[np.float64]
+    score: Floats
+
+    def __post_init__(self) -> None:
+        for name, kind in (("question", np.int32), ("depth", np.float64), ("score", np.float32)):
+            values = np.array(getattr(self, name), dtype=kind)
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+        sizes = {self.question.shape, self.depth.shape, self.score.shape}
+        if len(sizes) != 1 or self.question.ndim != 1:
+            raise InputError(f"a calibration is three arrays of one length, got shapes {sorted(map(str, sizes))}")
+        if self.question.size and set(self.question.tolist()) != set(range(self.n)):
+            raise InputError("a calibration counts its questions 0, 1, 2, ... without a gap")
+        if np.isnan(self.score).any() or not ((self.depth >= 0) & (self.depth < 1)).all():
+            raise InputError("a calibration's scores are numbers and its depths lie in [0, 1)")
+
+    @property
+    def n(self) -> int:
+        """Calibration questions."""
+        return int(self.question.max()) + 1 if self.question.size else 0
+
+    def rule(
+        self, risk: float = 0.05, *, loss: Loss = "any", by: By = "rank", confidence: float | None = None
+    ) -> Calibrated:
+        """The rule that keeps least at this risk; see the module's docstring for what it guarantees.
+
+        ``by="rank"`` keeps a fixed share of each question's chunks, ``by="score"`` all above a fixed score.
+        Ranks keep less when some questions score higher throughout; scores keep less when questions differ
+        in how much relevant text they have.
+
+        Raises `InputError` when there are too few questions to promise this; it names how many are needed.
+        """
+        if not 0 < risk < 1:
+            raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
+        if confidence is not None and not 0 < confidence < 1:
+            raise InputError(f"confidence={confidence}: expected a share between 0 and 1, such as 0.95, or None")
+        if loss not in ("any", "share") or by not in ("rank", "score"):
+            raise InputError(f"loss={loss!r}, by={by!r}: expected loss 'any' or 'share', by 'rank' or 'score'")
+        needed = questions_needed(risk, confidence)
+        if self.n < needed:
+            sure = "" if confidence is None else f" with {100 * confidence:g} % confidence"
+            raise InputError(
+                f"a risk of {100 * risk:g} %{sure} needs {needed} calibration questions with a relevant chunk, "
+                f"here are {self.n}: calibrate on more, or accept a higher risk"
+            )
+        # Cost is what must be paid to keep a chunk: a deeper cut, or a lower score.
+        cost = self.depth if by == "rank" else -self.score.astype(np.float64)
+        if loss == "any":
+            limit = _indicator_limit(self._worst(cost), risk, confidence)
+        else:
+            limit = _share_limit(cost, self.question, self.n, risk, confidence)
+        return Calibrated(by, float(limit), risk, loss, confidence, self.n)
+
+    def _worst(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
+        worst = np.full(self.n, -np.inf)
+        np.maximum.at(worst, self.question, cost)
+        return worst
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        return {"question": self.question, "depth": self.depth, "score": self.score}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Calibration:
+        """Raises `InputError` when an array is missing or has another length."""
+        missing = sorted({"question", "depth", "score"} - set(arrays))
+        if missing:
+            raise InputError(f"a calibration lacks its arrays {missing}")
+        return cls(arrays["question"], arrays["depth"], arrays["score"])
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A selection rule with a guarantee. ``limit`` bounds a kept chunk's depth, or its negated score."""
+
+    by: By
+    limit: float
+    risk: float
+    loss: Loss
+    confidence: float | None
+    questions: int
+
+    @property
+    def guarantee(self) -> str:
+        """What holds, for whom, in one sentence."""
+        what = (
+            f"a relevant chunk is dropped in at most {100 * self.risk:g} % of questions"
+            if self.loss == "any"
+            else f"on average at most {100 * self.risk:g} % of a question's relevant chunks are dropped"
+        )
+        sure = (
+            "on average over calibration sets"
+            if self.confidence is None
+            else f"with {100 * self.confidence:g} % confidence in this calibration set"
+        )
+        return (
+            f"{what}, {sure}, for questions drawn like the {self.questions} calibration questions "
+            "(same corpus, retriever, chunks, scorer); void for others"
+        )
+
+    def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
+        if self.by == "score":
+            return np.asarray(-scores.astype(np.float64) <= self.limit, dtype=np.bool_)
+        return np.asarray(depths(scores) <= self.limit, dtype=np.bool_)
+
+    def reason(self) -> str:
+        cut = f"deeper than {100 * self.limit:.3g} %" if self.by == "rank" else f"score below {-self.limit:.4g}"
+        return f"{cut}, calibrated for a risk of {100 * self.risk:g} %"
+
+
+def calibrate(scorer: Scorer, questions: Iterable[Question]) -> Calibration:
+    """Score the questions' passages and note where the relevant ones stand.
+
+    Use questions that were not used for fitting the scorer or choosing its layer. Questions without a
+    relevant passage say nothing about losing one and are left out. Raises `InputError` for NaN scores.
+    """
+    return calibration_of(
+        (scorer.score(q.text, [p.text for p in q.passages]), q.labels) for q in questions if q.gold
+    )
+
+
+def calibration_of(scored: Iterable[tuple[Floats, Sequence[bool]]]) -> Calibration:
+    """`calibrate` from scores at hand: for each question its scores ``(m,)`` and labels ``(m,)``."""
+    question: list[int] = []
+    depth: list[float] = []
+    score: list[float] = []
+    n = 0
+    for scores, labels in scored:
+        gold = np.flatnonzero(np.asarray(labels, dtype=np.bool_))
+        if not gold.size:
+            continue
+        if np.isnan(scores).any():
+            raise InputError("the scorer gave NaN for a calibration question; check its model's dtype")
+        question += [n] * len(gold)
+        depth += depths(scores)[gold].tolist()
+        score += np.asarray(scores, dtype=np.float32)[gold].tolist()
+        n += 1
+    return Calibration(np.array(question), np.array(depth), np.array(score))
+
+
+def depths(scores: Floats) -> NDArray[np.float64]:
+    """For each chunk the share of chunks that rank above it, in [0, 1); ties rank in their order."""
+    above = np.empty(len(scores))
+    above[ranking(scores)] = np.arange(len(scores))
+    return above / max(1, len(scores))
+
+
+def questions_needed(risk: float, confidence: float | None = None) -> int:
+    """The fewest calibration questions with which a risk can be promised at all.
+
+    >>> questions_needed(0.05), questions_needed(0.05, 0.95)
+    (19, 59)
+    """
+    if confidence is None:
+        return math.ceil(1 / risk - 1 - 1e-9)
+    return math.ceil(math.log(1 - confidence) / math.log(1 - risk) - 1e-9)
+
+
+def _indicator_limit(worst: NDArray[np.float64], risk: float, confidence: float | None) -> float:
+    """The limit that the k-th costliest question still passes: k questions may lose a chunk, no more."""
+    n = len(worst)
+    k = math.floor(risk * (n + 1) + 1e-9)
+    if confidence is not None:
+        beta = require("scipy.stats", extra="end").beta
+        # Given the calibration set, the true risk of this limit is at most Beta(k, n + 1 - k).
+        while k > 0 and beta.ppf(confidence, k, n + 1 - k) > risk:
+            k -= 1
+    # Keeping is `cost <= limit`, so with limit = the k-th largest cost, k - 1 calibration questions lose one.
+    return float(np.sort(worst)[::-1][k - 1])
+
+
+def _share_limit(
+    cost: NDArray[np.float64], question: NDArray[np.int32], n: int, risk: float, confidence: float | None
+) -> float:
+    """The smallest limit whose bounded mean loss is within the risk; loss falls as the limit rises."""
+    weight = 1 / np.bincount(question, minlength=n)[question] / n  # of each chunk in the mean loss
+    order = np.argsort(cost)
+    # With the limit at the i-th cheapest cost, what is dearer is lost (ties are kept together).
+    costs, kept = cost[order], np.cumsum(weight[order])
+    last_of_ties = np.searchsorted(costs, costs, side="right") - 1
+    losses = np.clip(1 - kept[last_of_ties], 0, 1)
+    if confidence is None:
+        fine = n / (n + 1) * losses + 1 / (n + 1) <= risk + 1e-12
+    else:
+        fine = np.array([_p_value(float(loss), n, risk) <= 1 - confidence for loss in losses])
+    return float(costs[np.argmax(fine)])  # monotone: the first that is fine; the last always is
+
+
+def _p_value(loss: float, n: int, risk: float) -> float:
+    """Hoeffding-Bentkus: chance of a mean loss this low among ``n`` if the true one were above ``risk``."""
+    if loss >= risk:
+        return 1.0
+    binom = require("scipy.stats", extra="end").binom
+    kept = 1 - loss
+    entropy = kept * math.log(kept / (1 - risk)) + (loss * math.log(loss / risk) if loss > 0 else 0.0)
+    return min(math.exp(-n * entropy), math.e * float(binom.cdf(math.ceil(n * loss - 1e-9), n, risk)))

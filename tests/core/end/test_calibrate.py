@@ -1,0 +1,156 @@
+"""What a calibrated rule promises is what happens, and nothing is promised on too little data."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import InputError, Passage
+from denoise_core.end.calibrate import Calibration, calibrate, calibration_of, depths, questions_needed
+from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.probe import Probe
+from denoise_core.question import Question
+from denoise_core.testing import FunctionScorer
+
+
+def drawn(n, seed, golds=1, m=12):
+    """Scored questions: relevant chunks score higher by 1.5 deviations, and every question has its own level."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(m) < golds
+    levels = rng.normal(size=n)
+    return [((rng.normal(size=m) + 1.5 * labels + level).astype(np.float32), labels) for level in levels]
+
+
+def losses(rule, new):
+    """Share of questions that lose a relevant chunk, mean share of relevant chunks lost, from the depths alone."""
+    cost = new.depth if rule.by == "rank" else -new.score.astype(np.float64)
+    lost = np.bincount(new.question, cost > rule.limit)
+    return (lost > 0).mean(), (lost / np.bincount(new.question)).mean()
+
+
+@pytest.mark.parametrize("by", ["rank", "score"])
+@pytest.mark.parametrize("risk", [0.05, 0.1])
+def test_on_average_over_calibration_sets_the_risk_is_kept_and_not_undershot(by, risk):
+    new = calibration_of(drawn(4000, seed=99))
+    lost = [losses(calibration_of(drawn(100, seed=s)).rule(risk, by=by), new)[0] for s in range(60)]
+    # k = floor(risk * 101) questions of 101: the mean loss lies at k / 101, a little less by ties of depths.
+    assert np.mean(lost) <= risk + 0.008
+    assert np.mean(lost) >= 0.4 * risk, "keeps far more than it must"
+
+
+@pytest.mark.parametrize("loss", ["any", "share"])
+def test_with_confidence_few_calibration_sets_fail(loss):
+    new = calibration_of(drawn(3000, seed=98, golds=3))
+    which = 0 if loss == "any" else 1
+    calibrations = [calibration_of(drawn(100, s, golds=3)) for s in range(80)]
+    sure = [c.rule(0.1, loss=loss, confidence=0.9) for c in calibrations]
+    plain = [c.rule(0.1, loss=loss) for c in calibrations]
+    fails = np.mean([losses(rule, new)[which] > 0.1 for rule in sure])
+    assert fails <= 0.1 + 0.1
+    assert np.mean([losses(rule, new)[which] > 0.1 for rule in plain]) > fails
+    assert np.mean([r.limit for r in sure]) > np.mean([r.limit for r in plain]), "confidence must cost something"
+
+
+def test_risk_control_keeps_less_than_losing_none_of_several():
+    calibration = calibration_of(drawn(300, seed=1, golds=4))
+    new = calibration_of(drawn(3000, seed=97, golds=4))
+    none_lost, some_lost = calibration.rule(0.1, loss="any"), calibration.rule(0.1, loss="share")
+    assert losses(none_lost, new)[0] < 0.14
+    assert 0.06 < losses(some_lost, new)[1] < 0.13
+    assert some_lost.limit < none_lost.limit
+
+
+@given(st.integers(19, 60), st.sampled_from([0.05, 0.2, 0.5]), st.sampled_from(["rank", "score"]))
+def test_exactly_the_allowed_number_of_calibration_questions_is_lost(n, risk, by):
+    scored = drawn(n, seed=n)
+    rule = calibration_of(scored).rule(risk, by=by)
+    lost = sum(bool((~rule.choose(s, [""] * len(s)) & y).any()) for s, y in scored)
+    assert lost <= int(risk * (n + 1) + 1e-9) - 1
+
+
+@pytest.mark.parametrize(("risk", "confidence", "needed"), [(0.05, None, 19), (0.1, None, 9), (0.05, 0.95, 59)])
+@pytest.mark.parametrize("loss", ["any", "share"])
+def test_too_few_questions_are_an_error_that_names_how_many(risk, confidence, needed, loss):
+    assert questions_needed(risk, confidence) == needed
+    calibration_of(drawn(needed, seed=0)).rule(risk, loss=loss, confidence=confidence)
+    with pytest.raises(InputError, match=f"needs {needed} calibration questions .* here are {needed - 1}"):
+        calibration_of(drawn(needed - 1, seed=0)).rule(risk, loss=loss, confidence=confidence)
+    with pytest.raises(InputError, match="here are 0"):
+        calibration_of([]).rule(risk, loss=loss, confidence=confidence)
+
+
+def test_depth_is_the_share_ranked_above():
+    assert depths(np.float32([1, 3, 2, 3])).tolist() == [0.75, 0, 0.5, 0.25]
+    assert depths(np.float32([])).tolist() == []
+
+
+@pytest.mark.parametrize("bad", [{"risk": 0}, {"risk": 1}, {"confidence": 1.0}, {"loss": "all"}, {"by": "depth"}])
+def test_settings_outside_their_range_are_refused(bad):
+    with pytest.raises(InputError):
+        calibration_of(drawn(100, seed=0)).rule(**bad)
+
+
+def test_a_calibration_refuses_arrays_that_do_not_belong_together():
+    for arrays in (([0, 2], [0, 0], [1, 1]), ([0], [0, 0], [1, 1]), ([0], [1.0], [1]), ([0], [0.0], [np.nan])):
+        with pytest.raises(InputError):
+            Calibration(*map(np.array, arrays))
+    with pytest.raises(InputError, match="depth"):
+        Calibration.from_arrays({"question": np.zeros(1), "score": np.zeros(1)})
+
+
+LENGTH = FunctionScorer(lambda query, text: len(text))
+
+
+def asked(n, gold_length):
+    texts = ["x" * (i + 1) for i in range(10)]
+    passages = tuple(Passage(t, f"p{i}") for i, t in enumerate(texts))
+    return Question(f"question {n}", passages, frozenset({f"p{gold_length - 1}"}))
+
+
+def test_calibrating_a_scorer_leaves_out_questions_without_gold():
+    questions = [asked(n, 10 - n % 4) for n in range(40)]
+    calibration = calibrate(LENGTH, [*questions, Question("none", questions[0].passages, frozenset())])
+    assert calibration.n == 40
+    assert sorted(set(calibration.depth.tolist())) == [0, 0.1, 0.2, 0.3]
+    assert calibration.rule(0.05).limit == 0.3
+
+
+def test_the_denoiser_keeps_by_its_scorers_calibration_and_says_what_that_promises():
+    class Calibrated:
+        calibration = calibrate(LENGTH, [asked(n, 10 - n % 4) for n in range(40)])
+
+        def score(self, query, texts):
+            return LENGTH.score(query, texts)
+
+    result = ENDDenoiser(Calibrated(), keep="calibrated", risk=0.05).denoise("q", asked(0, 1).passages)
+    assert [p.id for p in result.passages] == ["p6", "p7", "p8", "p9"]
+    assert "risk of 5 %" in result.dropped[0].reason
+    promised = result.trace.events[0].effect.guarantee
+    assert "at most 5 % of questions" in promised
+    assert "40 calibration questions" in promised
+    assert "void" in promised
+    with pytest.raises(InputError, match="needs 99"):
+        ENDDenoiser(Calibrated(), keep="calibrated", risk=0.01)
+    with pytest.raises(InputError, match="max_keep"):
+        ENDDenoiser(Calibrated(), keep="calibrated", max_keep=5)
+    with pytest.raises(InputError, match="one of the two"):
+        ENDDenoiser(Calibrated(), keep="calibrated", threshold=0.0)
+
+
+def test_a_scorer_without_calibration_cannot_keep_by_it():
+    with pytest.raises(InputError, match="calibrate"):
+        ENDDenoiser(LENGTH, keep="calibrated")
+
+
+def test_a_probe_takes_its_calibration_along(tmp_path):
+    from denoise_core.end.fingerprint import ModelFingerprint
+    from denoise_core.end.probe import Reading
+
+    calibration = calibration_of(drawn(30, seed=5, golds=2))
+    reading = Reading(ModelFingerprint("m", "bert", 3, "float32"), 1, "pair")
+    Probe(np.ones(3), 0.0, reading, calibration=calibration).save(tmp_path / "p")
+    again = Probe.load(tmp_path / "p").calibration
+    assert again is not None
+    for name, values in calibration.to_arrays().items():
+        assert again.to_arrays()[name].tobytes() == values.tobytes()
+    assert again.rule(0.1, confidence=0.9) == calibration.rule(0.1, confidence=0.9)
