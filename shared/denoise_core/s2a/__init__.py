@@ -1,13 +1,35 @@
 """System 2 Attention: a model decides what of the context deserves attention, then answers from that alone.
 
 Read in this order: `prompts` (what is asked), `units` (what is numbered), `asks` (which calls are made),
-`parse` and `read` (what a reply means), `denoiser` (the way through), `answer` (the whole step with step 2).
+`parse` and `read` (what a reply means), `gate` (what of it the source bears out), `assemble` (what is kept),
+`denoiser` (the way through), `answer` (the whole step with step 2).
 """
 
 from denoise_core.s2a.answer import S2A, S2AAnswer
+from denoise_core.s2a.cache import Cache, MemoryStore, SqliteStore, Store
 from denoise_core.s2a.denoiser import S2ADenoiser
+from denoise_core.s2a.gate import Gate
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt, Prompts
 from denoise_core.s2a.result import Report, S2AResult, Sentence
+from denoise_core.s2a.skip import Skip
+from denoise_core.s2a.structured import StructuredLLM
 
-__all__ = ["S2A", "Options", "Prompt", "Prompts", "Report", "S2AAnswer", "S2ADenoiser", "S2AResult", "Sentence"]
+__all__ = [
+    "S2A",
+    "Cache",
+    "Gate",
+    "MemoryStore",
+    "Options",
+    "Prompt",
+    "Prompts",
+    "Report",
+    "S2AAnswer",
+    "S2ADenoiser",
+    "S2AResult",
+    "Sentence",
+    "Skip",
+    "SqliteStore",
+    "Store",
+    "StructuredLLM",
+]

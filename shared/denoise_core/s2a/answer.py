@@ -68,14 +68,34 @@ class S2A:
         return replace(answer, trace=trace)
 
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
-        result = yield from self.denoiser.flow(question, passages)
-        prompt = self.denoiser.options.prompts.answer_fairly
-        text = yield from reply_from(self.llm, prompt, result.query, result.passages)
+        """Both steps, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
+        d = self.denoiser
+        result = yield from d.flow(question, passages)
+        text = yield from reply_from(
+            self.llm, d.options.step_2(d.variant), result.query, result.passages, original=(question, passages)
+        )
         return S2AAnswer(text, result.query, result)
 
 
-def reply_from(llm: LLM | None, prompt: Prompt, question: str, passages: Sequence[Passage]) -> Flow[str]:
-    """Step 2: an answer from the passages alone; ``llm`` None is the driver's."""
-    context = "\n\n".join(p.text.strip() for p in passages)
-    reply = yield from complete(prompt.render(context=context, question=question), tag="s2a.answer", llm=llm)
+def reply_from(
+    llm: LLM | None,
+    prompt: Prompt,
+    question: str,
+    passages: Sequence[Passage],
+    *,
+    original: tuple[str, Sequence[Passage]] | None = None,
+) -> Flow[str]:
+    """Step 2: an answer from the passages alone; ``llm`` None is the driver's.
+
+    ``original`` is the question and the passages as they came, for a prompt that has the field for it.
+    """
+    values = {"context": _joined(passages), "question": question}
+    if "original" in prompt.fields:
+        asked, came = original or (question, passages)
+        values["original"] = f"{_joined(came)}\n\n{asked}".strip()
+    reply = yield from complete(prompt.render(**values), tag="s2a.answer", llm=llm)
     return reply.text.strip()
+
+
+def _joined(passages: Sequence[Passage]) -> str:
+    return "\n\n".join(p.text.strip() for p in passages)

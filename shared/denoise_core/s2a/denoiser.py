@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast, get_args
+from typing import get_args
 
 from denoise_core.budget import Budget
-from denoise_core.chunk import extract
-from denoise_core.effects import Complete, Failed, Flow, batch
+from denoise_core.effects import Complete, Failed, Flow, batch, denoise
 from denoise_core.errors import InputError, UnparsableReply
-from denoise_core.flow import arun, run
+from denoise_core.flow import CHARACTERS_PER_TOKEN, arun, run
 from denoise_core.protocols import LLM
-from denoise_core.s2a import asks, read
+from denoise_core.s2a import asks, assemble, read
 from denoise_core.s2a.asks import Ask, Part
+from denoise_core.s2a.assemble import Assembled
+from denoise_core.s2a.gate import question_problem
 from denoise_core.s2a.options import EXTRACTIVE, OnUnparsable, Options, Variant
 from denoise_core.s2a.parse import Verb
 from denoise_core.s2a.read import Outcome
 from denoise_core.s2a.result import Report, S2AResult
+from denoise_core.s2a.skip import SureByScore
+from denoise_core.s2a.structured import held_to_schema
 from denoise_core.s2a.units import units
-from denoise_core.types import Drop, Passage, Reply, Span, check_passages
+from denoise_core.types import Drop, Passage, Reply, Usage, check_passages
 
 _BARE_NUMBERS_MEAN: dict[str, Verb | None] = {"select": "keep", "remove": "drop", "auto": None}
 
@@ -29,8 +32,10 @@ class S2ADenoiser:
 
     The extractive variants (``select``, ``remove``, ``auto``) have the model name numbered pieces: what is kept
     is the source's own characters, at exact spans, and the reply is a few numbers. The rewriting ones
-    (``default``, ``relevance``) have it write the text again, and give the question back cleared of opinion
-    as ``result.query``; their passages are marked ``rewritten``.
+    (``default``, ``single``, ``relevance``; ``keep_original`` and ``not_instructed`` differ from ``default``
+    only in how `S2A` answers) have it write the text again, and give the question back cleared of opinion as
+    ``result.query``; what it writes goes through the fidelity gate, and is marked ``rewritten`` unless it
+    is the source's own text throughout.
 
     Passages are asked about one by one, ``max_concurrency`` calls at a time, all within ``budget``. A passage of
     which nothing helps is dropped. ``on_unparsable`` is what an unreadable reply or a failed call gives for
@@ -57,8 +62,8 @@ class S2ADenoiser:
         if max_concurrency < 1:
             raise InputError(f"max_concurrency={max_concurrency}: expected 1 or more")
         self.llm = llm
-        self.variant = variant
-        self.on_unparsable = on_unparsable
+        self.variant: Variant = variant
+        self.on_unparsable: OnUnparsable = on_unparsable
         self.max_concurrency = max_concurrency
         self.budget = budget
         self.language = language
@@ -76,31 +81,79 @@ class S2ADenoiser:
         result, trace = await arun(flow, budget=self.budget, max_concurrency=self.max_concurrency)
         return replace(result, trace=trace)
 
+    def estimate(self, query: str, passages: Sequence[Passage]) -> tuple[int, Usage]:
+        """Calls and tokens that `denoise` would take at most, before the cache; the scorer in front is not run.
+
+        Output is the text itself for the rewriting variants, three tokens a piece for the others.
+        """
+        calls = self._asks(query, check_passages(passages))
+        asked = sum(len(m.content) for c in calls for m in c.messages)
+        if self.variant in EXTRACTIVE:
+            written = sum(3 * len(c.pieces) for c in calls)
+        else:
+            written = sum(c.size + len(query) for c in calls) // CHARACTERS_PER_TOKEN
+        return len(calls), Usage(asked // CHARACTERS_PER_TOKEN, written, estimated=True)
+
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
         """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
         passages = check_passages(passages)
-        calls = self._asks(query, passages)
-        effects = tuple(Complete(c.messages, f"s2a.{self.variant}", self.llm) for c in calls)
-        replies = (yield from batch(effects)) if effects else []
-        outcomes: dict[str, list[Outcome]] = {p.id: [] for p in passages}
+        settled = yield from self._settled(query, passages)
+        calls = self._asks(query, [p for p in passages if p.id not in settled])
+        replies: list[Reply | Failed] = []
+        if calls:
+            replies = yield from batch(tuple(self._effect(c) for c in calls))
+        outcomes: dict[str, list[Outcome]] = {}
         questions: list[str] = []
         for call, reply in zip(calls, replies):
-            read_outcomes, question = self._read(call, reply)
+            found, question = self._read(call, reply)
             questions += [question] if question else []
-            for outcome in read_outcomes:
-                outcomes[outcome.part.passage.id].append(outcome)
-        return self._result(query, passages, outcomes, questions)
+            for outcome in found:
+                outcomes.setdefault(outcome.part.passage.id, []).append(outcome)
+        done: list[Assembled] = []
+        for p in passages:
+            done.append(settled.get(p.id) or self._assemble(query, p, outcomes[p.id]))
+            questions += done[-1].questions
+        return self._result(query, done, questions)
+
+    def _settled(self, query: str, passages: tuple[Passage, ...]) -> Flow[dict[str, Assembled]]:
+        """The passages that need no call."""
+        skip = self.options.skip
+        settled = {p.id: assemble.blank(p) for p in passages if not p.text.strip()}
+        rest = tuple(p for p in passages if p.id not in settled)
+        total = sum(len(p.text) for p in rest)
+        if total < skip.shorter_than:
+            note = f"not asked: {total} characters in all, fewer than {skip.shorter_than}"
+            settled |= {p.id: assemble.untouched(p, note) for p in rest}
+        elif skip.scorer is not None and rest:
+            judge = SureByScore(skip, skip.scorer, self.language)
+            sure = yield from denoise(query, rest, tag="s2a.skip", denoiser=judge)
+            kept = {p.id: p for p in sure.passages}
+            drops: dict[str, list[Drop]] = {}
+            for drop in sure.dropped:
+                drops.setdefault(drop.span.passage_id, []).append(drop)
+            for name in kept.keys() | drops.keys():
+                report = Report(name, 0, ("not asked: the scorer is sure of every piece",))
+                settled[name] = Assembled(kept.get(name), tuple(drops.get(name, ())), report)
+        return settled
 
     def _asks(self, query: str, passages: Sequence[Passage]) -> list[Ask]:
         o = self.options
-        numbered = self.variant in EXTRACTIVE
-        prompt = getattr(o.prompts, self.variant)
         all_parts: list[Part] = []
         for p in passages:
             if p.text.strip():
                 all_parts += asks.parts(p, units(p, language=self.language), o.window)
         groups = asks.groups(all_parts, joint=o.joint, window=o.window)
-        return [asks.write(query, g, prompt, o, numbered=numbered) for g in groups]
+        prompt = o.step_1(self.variant)
+        return [asks.write(query, g, prompt, o, numbered=self.variant in EXTRACTIVE) for g in groups]
+
+    def _effect(self, call: Ask) -> Complete:
+        llm = held_to_schema(self.llm, self.variant) if self.options.structured else self.llm
+        if self.options.cache is not None:
+            llm = self.options.cache.bind(llm, call.marker, lambda reply: self._readable(call, reply))
+        return Complete(call.messages, f"s2a.{self.variant}", llm)
+
+    def _readable(self, call: Ask, reply: Reply) -> bool:
+        return not any(o.problem for o in self._read(call, reply)[0])
 
     def _read(self, call: Ask, reply: Reply | Failed) -> tuple[list[Outcome], str | None]:
         if isinstance(reply, Failed):
@@ -108,76 +161,37 @@ class S2ADenoiser:
         try:
             if self.variant in EXTRACTIVE:
                 return read.selection(call, reply.text, verb=_BARE_NUMBERS_MEAN[self.variant]), None
-            return read.rewriting(call, reply.text)
+            return read.rewriting(call, reply.text, single=self.variant == "single")
         except UnparsableReply as error:
             return read.failed(call, error), None
 
-    def _result(
-        self,
-        query: str,
-        passages: tuple[Passage, ...],
-        outcomes: dict[str, list[Outcome]],
-        questions: list[str],
-    ) -> S2AResult:
-        kept: list[Passage] = []
-        dropped: list[Drop] = []
-        reports: list[Report] = []
-        for p in passages:
-            own = outcomes[p.id]
-            problems = [o for o in own if o.problem is not None]
-            if problems and self.on_unparsable == "raise":
-                raise cast(Exception, problems[0].error)
-            if not own:
-                dropped.append(Drop(Span(p.id, 0, len(p.text)), "blank"))
-            elif self.variant in EXTRACTIVE:
-                passage, drops = self._extracted(p, own)
-                kept += [passage] if passage else []
-                dropped += drops
-            else:
-                passage, drops = self._rewritten(p, own)
-                kept += [passage] if passage else []
-                dropped += drops
-            notes = dict.fromkeys(n for o in own for n in o.notes)
-            reports.append(Report(p.id, len(own), tuple(notes), problems[0].problem if problems else None))
+    def _assemble(self, query: str, p: Passage, outcomes: list[Outcome]) -> Assembled:
+        if self.variant in EXTRACTIVE:
+            done = assemble.extracted(p, outcomes, self.on_unparsable)
+        else:
+            gate, question = self.options.gate, query if self.variant == "single" else ""
+            done = assemble.rewritten(
+                p, outcomes, self.on_unparsable, gate, question=question, language=self.language
+            )
+        if done.report.problem is not None and self.on_unparsable == "raise":
+            errors = [o.error for o in outcomes if o.error is not None]
+            raise (errors[0] if errors else UnparsableReply(f"passage {p.id!r}: {done.report.problem}"))
+        return done
+
+    def _result(self, query: str, done: list[Assembled], questions: list[str]) -> S2AResult:
+        problems = [question_problem(query, q) if self.options.gate else None for q in questions]
+        good = [q for q, problem in zip(questions, problems) if problem is None]
+        note = None
+        if questions and not good:
+            note = f"the user's question was kept, the model's was refused: {problems[0]}"
         return S2AResult(
-            questions[0] if questions else query,
-            tuple(kept),
-            tuple(dropped),
-            fallback=_fallback(reports, self.on_unparsable),
-            reports=tuple(reports),
+            good[0] if good else query,
+            tuple(d.passage for d in done if d.passage is not None),
+            tuple(drop for d in done for drop in d.drops),
+            fallback=_fallback([d.report for d in done], self.on_unparsable),
+            reports=tuple(d.report for d in done),
+            question_note=note,
         )
-
-    def _extracted(self, p: Passage, outcomes: list[Outcome]) -> tuple[Passage | None, list[Drop]]:
-        keep: list[Span] = []
-        drops: list[Drop] = []
-        for o in outcomes:
-            if o.problem is not None and self.on_unparsable == "keep":
-                keep += o.part.spans
-                continue
-            chosen = set(o.kept or ())
-            reason = o.problem or "not needed for the question"
-            keep += chosen
-            drops += [Drop(s, reason) for s in o.part.spans if s not in chosen]
-        return extract(p, keep), drops
-
-    def _rewritten(self, p: Passage, outcomes: list[Outcome]) -> tuple[Passage | None, list[Drop]]:
-        texts: list[str] = []
-        spans: list[Span] = []
-        drops: list[Drop] = []
-        for o in outcomes:
-            if o.problem is not None and self.on_unparsable == "keep":
-                texts.append(o.part.text)
-                spans.append(o.part.span)
-            elif o.written:
-                texts.append(o.written)
-                spans.append(o.part.span)
-            else:
-                drops.append(Drop(o.part.span, o.problem or "nothing in it helps to answer the question"))
-        if not texts:
-            return None, drops
-        if all(o.problem is not None for o in outcomes):
-            return p, drops
-        return replace(p, text="\n".join(texts), spans=tuple(spans), rewritten=True), drops
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -60,16 +60,20 @@ def selection(ask: Ask, reply: str, *, verb: parse.Verb | None) -> list[Outcome]
     return outcomes
 
 
-def rewriting(ask: Ask, reply: str) -> tuple[list[Outcome], str | None]:
-    """The outcomes of a two-field reply, and the question it gave. Raises `UnparsableReply`."""
+def rewriting(ask: Ask, reply: str, *, single: bool = False) -> tuple[list[Outcome], str | None]:
+    """The outcomes of a written reply, and the question it gave; ``single`` is one without fields.
+
+    Raises `UnparsableReply`, also for a reply far longer than what it was to shorten.
+    """
     longest = 4 * ask.size + 2000
     if len(reply) > longest:
         raise UnparsableReply(f"a reply of {len(reply)} characters for a text of {ask.size}")
-    found = parse.fields(reply.replace(ask.marker, ""))
+    cleared = reply.replace(ask.marker, "")
+    found = parse.Fields(parse.message(cleared), None) if single else parse.fields(cleared)
     texts, notes = _by_document(found.context, len(ask.parts))
     if ask.marker in reply:
         notes.append("the reply held the marker of its call")
-    if found.question is None:
+    if found.question is None and not single:
         notes.append("the reply gave no question")
     return [Outcome(p, written=t, notes=tuple(notes)) for p, t in zip(ask.parts, texts)], found.question
 

@@ -1,0 +1,242 @@
+"""Find the source text that a written sentence stands for, and say what differs.
+
+Exact first, then equal after normalisation, then the most similar sentence or pair of sentences (rapidfuzz).
+A sentence is *copied* (the source's own words, whole sentences), *edited* (shortened, joined or lightly
+reworded) or *added*: the source does not bear it out. A number, date, name or negation that differs makes it
+*added* whatever its similarity.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from rapidfuzz import fuzz
+from rapidfuzz.distance import Indel, LCSseq
+
+from denoise_core.s2a.result import Kind
+from denoise_core.s2a.tokens import Token, is_content, tokens
+from denoise_core.s2a.words import NEGATING_PREFIXES
+from denoise_core.types import Span
+
+_CANDIDATES = 8  # sentences compared closely; the rest share too few words to be meant
+_PAIRED = 4  # of these, so many are also tried two by two
+_SAME_WORD = 80.0  # rapidfuzz ratio from which a word is another form of the same word
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a written sentence stands for. ``similarity`` in 0..1 by common words in order."""
+
+    kind: Kind
+    spans: tuple[Span, ...]
+    similarity: float
+    reasons: tuple[str, ...] = ()
+
+
+class Source:
+    """A text cut into sentences, ready to have written sentences aligned to it."""
+
+    def __init__(self, text: str, spans: Sequence[Span], *, max_new_words: float = 0.25) -> None:
+        self.text = text
+        self.spans = tuple(spans)
+        self.max_new_words = max_new_words
+        self.sentences = [tokens(text[s.start : s.end]) for s in self.spans]
+        self._having: dict[str, list[int]] = defaultdict(list)
+        for n, sentence in enumerate(self.sentences):
+            for norm in {t.norm for t in sentence}:
+                self._having[norm].append(n)
+        self._joined, self._ends, self._begins = _joined(self.sentences)
+
+    def align(self, written: str) -> Match:
+        """The match of one written sentence; one without any word counts as copied from nowhere."""
+        own = tokens(written)
+        if not own:
+            return Match("copied", (), 1.0)
+        run = self._verbatim(own)
+        if run is not None:
+            return Match("copied", self.spans[run[0] : run[1]], 1.0)
+        close = self._closest(own)
+        choices: list[tuple[int, ...]] = [(n,) for n in close]
+        choices += [pair for a, b in combinations(close[:_PAIRED], 2) for pair in ((a, b), (b, a))]
+        best: Match | None = None
+        for chosen in choices:
+            match = self._compare(own, written, chosen)
+            if best is None or _rank(match) > _rank(best):
+                best = match
+        return best or Match("added", (), 0.0, ("no sentence of the text is like it",))
+
+    def _verbatim(self, own: Sequence[Token]) -> tuple[int, int] | None:
+        """The run of whole sentences whose words these are, as ``(first, last + 1)``."""
+        wanted = "\0" + "\0".join(t.norm for t in own) + "\0"
+        at = self._joined.find(wanted)
+        while at >= 0:
+            first, last = self._begins.get(at), self._ends.get(at + len(wanted) - 1)
+            if first is not None and last is not None:
+                return first, last
+            at = self._joined.find(wanted, at + 1)
+        return None
+
+    def _closest(self, own: Sequence[Token]) -> list[int]:
+        shared: Counter[int] = Counter()
+        total = len(self.sentences)
+        for norm in {t.norm for t in own}:
+            where = self._having.get(norm, ())
+            if len(where) <= max(50, total // 4):  # a word that is everywhere tells nothing
+                for n in where:
+                    shared[n] += 1000 // len(where) + 1
+        return [n for n, _ in shared.most_common(_CANDIDATES)]
+
+    def _compare(self, own: Sequence[Token], written: str, chosen: tuple[int, ...]) -> Match:
+        source = [t for n in chosen for t in self.sentences[n]]
+        spans = tuple(self.spans[n] for n in sorted(chosen))
+        diff = _Diff(source, own)
+        reasons = diff.changed_facts() + self._lost_negation(diff, chosen)
+        content = [t for t in own if is_content(t)] or list(own)
+        new = [t for t in diff.new_words() if is_content(t)]
+        if len(new) > self.max_new_words * len(content):
+            reasons.append(f"new words: {', '.join(t.norm for t in new[:5])}")
+        if len(chosen) > 1 and not diff.covers_each([len(self.sentences[n]) for n in chosen]):
+            reasons.append("parts of two sentences were joined into one claim")
+        return Match("added" if reasons else "edited", spans, diff.similarity, tuple(reasons))
+
+    def _lost_negation(self, diff: _Diff, chosen: tuple[int, ...]) -> list[str]:
+        """Negations left out while what they negate stays."""
+        bounds: list[tuple[int, int]] = []  # of each source token: its sentence's number, its place in there
+        for n in chosen:
+            bounds += [(n, k) for k in range(len(self.sentences[n]))]
+        lost: list[str] = []
+        for start, end, replaced in diff.deleted:
+            for i in range(start, end):
+                if diff.source[i].kind != "negation":
+                    continue
+                if replaced or not self._clause_ends(bounds, i, end):
+                    lost.append(f"negation left out: {diff.source[i].norm}")
+        return lost
+
+    def _clause_ends(self, bounds: list[tuple[int, int]], negation: int, end: int) -> bool:
+        """Whether the deleted words go on, after the negation and what it negates, to the end of its clause."""
+        n, k = bounds[negation]
+        sentence = self.sentences[n]
+        last = k + end - negation  # the first word that stays, if it belongs to the same sentence
+        if not any(is_content(t) for t in sentence[k + 1 : last]):
+            return False
+        if last >= len(sentence):
+            return True
+        base = self.spans[n].start
+        between = self.text[base + sentence[k].end : base + sentence[last].start]
+        return any(c in ",;:.()—–、，；。،؛" for c in between)
+
+
+class _Diff:
+    """Word by word: what of ``source`` is gone and what of ``own`` is new."""
+
+    def __init__(self, source: Sequence[Token], own: Sequence[Token]) -> None:
+        self.source = source
+        self.own = own
+        self.deleted: list[tuple[int, int, bool]] = []
+        self.inserted: list[int] = []
+        self._kept: set[int] = set()
+        a, b = [t.norm for t in source], [t.norm for t in own]
+        self.similarity = float(LCSseq.normalized_similarity(a, b))
+        codes = list(Indel.opcodes(a, b))
+        for i, code in enumerate(codes):
+            if code.tag == "equal":
+                self._kept.update(range(code.src_start, code.src_end))
+            elif code.tag == "delete":
+                beside = codes[i + 1 : i + 2] + codes[max(0, i - 1) : i]
+                replaced = any(c.tag == "insert" and c.dest_end > c.dest_start for c in beside)
+                self.deleted.append((code.src_start, code.src_end, replaced))
+            else:
+                self.inserted += range(code.dest_start, code.dest_end)
+                if code.tag == "replace":
+                    self.deleted.append((code.src_start, code.src_end, True))
+
+    def changed_facts(self) -> list[str]:
+        """Numbers, dates, names and negations that the source does not have, or has in another order."""
+        had = Counter(t.norm for t in self.source)
+        has = Counter(t.norm for t in self.own)
+        reasons: list[str] = []
+        for i in self.inserted:
+            token = self.own[i]
+            new = has[token.norm] > had[token.norm]
+            if token.kind in ("number", "negation") and new:
+                reasons.append(f"{token.kind} not in the text: {token.norm}")
+            elif token.kind == "negation":
+                reasons.append(f"negation moved: {token.norm}")
+            elif token.kind == "name" and new and not self._opens_with_known_form(i):
+                reasons.append(f"name not in the text: {token.norm}")
+            elif new and self._negates_a_lost_word(token.norm):
+                reasons.append(f"negation by prefix: {token.norm}")
+            elif new and i and self.own[i - 1].kind == "number" and is_content(token):
+                reasons.append(f"number of something else: {self.own[i - 1].norm} {token.norm}")
+        for kind in ("name", "number"):
+            order = [t.norm for t in self.own if t.kind == kind]
+            if not _in_order(order, [t.norm for t in self.source]):
+                reasons.append(f"{kind}s in another order")
+        return list(dict.fromkeys(reasons))
+
+    def new_words(self) -> list[Token]:
+        """Words of ``own`` that are no form of a word of the source."""
+        known = {t.norm for t in self.source}
+        new: list[Token] = []
+        for i in self.inserted:
+            norm = self.own[i].norm
+            if norm not in known and not any(fuzz.ratio(norm, k) >= _SAME_WORD for k in known):
+                new.append(self.own[i])
+        return new
+
+    def covers_each(self, lengths: Sequence[int], share: float = 0.7) -> bool:
+        """Whether each of the joined source sentences is there with most of its words."""
+        at = 0
+        for length in lengths:
+            words = [i for i in range(at, at + length) if is_content(self.source[i])]
+            if sum(i in self._kept for i in words) < share * len(words) or not words:
+                return False
+            at += length
+        return True
+
+    def _opens_with_known_form(self, i: int) -> bool:
+        """The first word of a sentence is capitalised in any case; another form of a source word is no name."""
+        if i:
+            return False
+        return any(t.kind == "word" and fuzz.ratio(self.own[i].norm, t.norm) >= _SAME_WORD for t in self.source)
+
+    def _negates_a_lost_word(self, norm: str) -> bool:
+        lost = {self.source[i].norm for a, b, _ in self.deleted for i in range(a, b)}
+        negated = {prefix + word for prefix in NEGATING_PREFIXES for word in lost}
+        stripped = {norm.removeprefix(p) for p in NEGATING_PREFIXES if norm.startswith(p)}
+        return norm in negated or bool(stripped & lost) or any(p + norm in lost for p in NEGATING_PREFIXES)
+
+
+def _joined(sentences: Sequence[Sequence[Token]]) -> tuple[str, dict[int, int], dict[int, int]]:
+    """All words joined, with where each sentence begins (-> its number) and ends (-> the next number).
+
+    >>> from denoise_core.s2a.tokens import tokens
+    >>> _joined([tokens("ab c"), tokens("d")])[0].replace(chr(0), "|")
+    '|ab|c|d|'
+    """
+    out: list[str] = ["\0"]
+    length = 1
+    begins: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for n, sentence in enumerate(sentences):
+        begins.setdefault(length - 1, n)
+        for token in sentence:
+            out.append(token.norm + "\0")
+            length += len(token.norm) + 1
+        ends[length - 1] = n + 1
+    return "".join(out), ends, begins
+
+
+def _in_order(wanted: Sequence[str], source: Sequence[str]) -> bool:
+    """Whether ``wanted``, without what the source lacks, is a subsequence of ``source``."""
+    known = set(source)
+    rest = iter(source)
+    return all(any(s == w for s in rest) for w in wanted if w in known)
+
+
+def _rank(match: Match) -> tuple[bool, bool, float]:
+    return match.kind == "edited", len(match.reasons) < 2, match.similarity
