@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.effects import Failed, Flow, Retrieve, batch, denoise
 from denoise_core.errors import BudgetExceeded
@@ -30,7 +31,7 @@ class Consolidator:
     """Retrieval as the loop sees it.
 
     ``sources`` are all asked with every query, concurrently; ``wide`` are asked as well in a wide search.
-    What is already in the memory is not found again. Passages of the same id but another text are renamed.
+    A text that is in the memory already is not found again; passages of one id but different texts are renamed.
     A source or denoiser that fails is noted and the rest goes on; when every source fails, the search does.
     """
 
@@ -85,12 +86,12 @@ def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]
 
 
 def _merge(known: tuple[Passage, ...], found: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
-    """The lists dealt out rank by rank, best first, without repeats and with ids that differ."""
-    seen = {(p.id, p.text) for p in known}
+    """The lists dealt out rank by rank, best first, each text once, with ids that differ."""
+    seen = {titled(p) for p in known}
     fresh: list[Passage] = []
     for rank in range(max(map(len, found), default=0)):
         for passages in found:
-            if rank < len(passages) and (key := (passages[rank].id, passages[rank].text)) not in seen:
+            if rank < len(passages) and (key := titled(passages[rank])) not in seen:
                 seen.add(key)
                 fresh.append(passages[rank])
     ids = unique_ids([p.id for p in (*known, *fresh)])[len(known) :]

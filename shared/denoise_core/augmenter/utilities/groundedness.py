@@ -22,6 +22,7 @@ from denoise_core.errors import InputError
 _COPY_WORDS = 40  # a shorter quotation is a fine answer
 _FLOOR = 0.25  # no single claim may have less support, however good the others are
 _STRICT = frozenset(("number", "negation"))  # rules whose breach fails a claim whatever its words
+_LONGEST = 20_000  # characters of a candidate that are checked; beyond it nothing can be vouched for
 _BARE = frozenset(("yes", "no", "true", "false"))
 
 
@@ -30,7 +31,7 @@ class Groundedness:
     """Passes when the mean support of the claims reaches ``threshold``, no claim is without any, and none
     has a number no passage holds or says the opposite of the passage it was held against.
 
-    A bare yes or no is unknown: words cannot be held against evidence there.
+    A text of more than 20,000 characters fails unread. A bare yes or no is unknown: words cannot be held against evidence there.
 
     ``copy_cap``: the share of a passage that a candidate of more than 40 words may repeat word for word; a
     copy is grounded, but it is no answer. Raises `InputError` for values outside [0, 1].
@@ -48,6 +49,9 @@ class Groundedness:
         return without_effects(self.judge(memory, candidate))
 
     def judge(self, memory: WorkingMemory, candidate: str) -> Verdict:
+        if len(candidate) > _LONGEST:
+            too_long = f"the answer has {len(candidate)} characters; write at most {_LONGEST}"
+            return Verdict("fail", 0.0, (Reason(too_long, "length"),))
         text = without_citations(candidate).strip()
         if not words(text):
             return Verdict("fail", 0.0, (Reason("the answer is empty", "empty"),))

@@ -1,0 +1,66 @@
+"""For your tests and ours: scripted models, and the laws that every run of the loop keeps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from denoise_core.augmenter.answer import Answer, Outcome, StopReason
+from denoise_core.augmenter.loop import Augmenter
+from denoise_core.augmenter.memory import Attempt
+from denoise_core.testing import FunctionLLM
+from denoise_core.types import Message, Reply
+
+
+def scripted(*replies: str | Reply | Exception) -> FunctionLLM:
+    """A model that says these in turn, and the last one for ever; an exception among them is raised."""
+    left = list(replies)
+
+    def reply(messages: Sequence[Message]) -> str | Reply:
+        said = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    return FunctionLLM(reply)
+
+
+def check_loop(make: Callable[[], Augmenter], question: str, history: Sequence[Message] = ()) -> Answer:
+    """Run a fresh loop sync and async, check the laws of `check_answer` and that both are the same."""
+    answer = make().answer(question, history)
+    check_answer(answer)
+    other = asyncio.run(make().aanswer(question, history))
+    check_answer(other)
+    for what in ("text", "outcome", "stopped_because", "memory", "citations"):
+        ours, theirs = getattr(answer, what), getattr(other, what)
+        assert ours == theirs, f"sync and async differ in {what}:\n{ours}\n{theirs}"
+    tags = [[e.tag for e in a.trace.events] for a in (answer, other)]
+    assert tags[0] == tags[1], f"sync and async made different calls:\n{tags[0]}\n{tags[1]}"
+    return answer
+
+
+def check_answer(answer: Answer) -> None:
+    """The laws that can be read off one answer.
+
+    Verified is what passed and nothing else; what is sent is the best attempt, the earliest of equals; every
+    draft that came back is an attempt or a failure in the trace.
+    """
+    memory = answer.memory
+    best = memory.best
+    verified = answer.outcome is Outcome.VERIFIED
+    assert verified == (best is not None and best.verdict.passed), f"{answer.outcome} but best is {best}"
+    assert verified == (answer.stopped_because is StopReason.PASSED), f"{answer.outcome}, {answer.stopped_because}"
+    if best is not None:
+        better = [a for a in memory.attempts if _rank(a) > _rank(best)]
+        assert not better, f"a better attempt than the one chosen: {better[0]}"
+        earliest = next(a for a in memory.attempts if _rank(a) == _rank(best))
+        assert earliest is best, "an earlier attempt is as good as the one chosen"
+    if answer.outcome in (Outcome.VERIFIED, Outcome.UNVERIFIED):
+        assert best is not None, "an answer was sent that no attempt holds"
+        assert answer.text == best.candidate, "the text sent is not the best attempt's"
+    drafts = [e for e in answer.trace.events if e.tag == "draft" and e.error is None]
+    assert len(drafts) == len(memory.attempts), f"{len(drafts)} drafts came back, {len(memory.attempts)} are kept"
+
+
+def _rank(attempt: Attempt) -> tuple[bool, float]:
+    return attempt.verdict.passed, attempt.verdict.score
