@@ -1,8 +1,19 @@
 """The three methods as LlamaIndex parts."""
 
 from llamaindex_denoise._convert import record
+from llamaindex_denoise.augmenter import AugmentedQueryEngine
 from llamaindex_denoise.clients import LlamaLLM, RetrieverAdapter
-from llamaindex_denoise.events import DenoiseEvent
+from llamaindex_denoise.events import AnswerEvent, DenoiseEvent
 from llamaindex_denoise.postprocessor import DenoisePostprocessor
+from llamaindex_denoise.s2a import S2AQueryEngine
 
-__all__ = ["DenoiseEvent", "DenoisePostprocessor", "LlamaLLM", "RetrieverAdapter", "record"]
+__all__ = [
+    "AnswerEvent",
+    "AugmentedQueryEngine",
+    "DenoiseEvent",
+    "DenoisePostprocessor",
+    "LlamaLLM",
+    "RetrieverAdapter",
+    "S2AQueryEngine",
+    "record",
+]

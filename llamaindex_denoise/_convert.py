@@ -126,13 +126,13 @@ def _to_node(
     kept: Passage, given: Mapping[str, Passage], result: DenoiseResult, by: str, scores: ScorePolicy
 ) -> NodeWithScore:
     note = {**record_of(kept, given, result), "op": by}
-    origin = given.get(kept.id)
+    origin = _origin(kept, given)
     source = source_of(origin) if origin else None
     node: BaseNode
-    if source is None:
+    if origin is None or source is None:
         node, score = _joint(kept, given, note)
     else:
-        note.update(_whole_way(source.node, text_of(source.node), note))
+        note.update(_whole_way(source.node, origin, note))
         earlier = record(source.node)
         score = _float(source.score)
         note["score_before"] = earlier["score_before"] if earlier else score
@@ -148,18 +148,25 @@ def _to_node(
     return NodeWithScore(node=node, score=own if scores == "replace" and own is not None else score)
 
 
+def _origin(kept: Passage, given: Mapping[str, Passage]) -> Passage | None:
+    """The one input passage a text belongs to: its namesake, or the only one it stands for."""
+    behind = {s.passage_id for s in kept.covered}
+    return given.get(kept.id) or (given.get(behind.pop()) if len(behind) == 1 else None)
+
+
 def _own_score(kept: Passage, origin: Passage | None, result: DenoiseResult) -> float | None:
     """The method's score of a passage: the one it set, or its best chunk's."""
     if result.fallback:
         return None
     if kept.score is not None and (origin is None or kept.score != origin.score):
         return float(kept.score)
-    return max((float(k.score) for k in result.kept if k.span.passage_id == kept.id), default=None)
+    return max((float(k.score) for k in result.kept if origin and k.span.passage_id == origin.id), default=None)
 
 
-def _whole_way(node: BaseNode, text: str, note: Mapping[str, Any]) -> dict[str, Any]:
+def _whole_way(node: BaseNode, origin: Passage, note: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a record that speaks of the user's node: this step's spans carried through earlier ones."""
-    spans: Ranges = note["spans"].get(note["origin"], [])
+    text = origin.text
+    spans: Ranges = note["spans"].get(origin.id, [])
     extractive = bool(note["extractive"]) and len(note["spans"]) == 1
     earlier = record(node)
     if earlier is None or earlier["origin_id"] is None:

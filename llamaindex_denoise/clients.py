@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import InputError, Message, Passage, Reply, Usage
 from llamaindex_denoise._convert import to_passages
@@ -77,7 +78,7 @@ class LlamaLLM:
             return _reply(self.model.chat(_chat(messages)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        if _owner(self.model, "achat") is not CustomLLM:
+        if owner(self.model, "achat") is not CustomLLM:
             return _reply(await self.model.achat(_chat(messages)))
         return await self._threads.run(lambda: self.complete(messages))
 
@@ -102,12 +103,17 @@ class RetrieverAdapter:
         return to_passages(self.retriever.retrieve(query))
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
-        if _owner(self.retriever, "_aretrieve") is BaseRetriever:
-            return await self._threads.run(lambda: self.retrieve(query))
-        return to_passages(await self.retriever.aretrieve(query))
+        return to_passages(await retrieve_nodes(self.retriever, QueryBundle(query), self._threads))
 
 
-def _owner(instance: object, method: str) -> type | None:
+async def retrieve_nodes(retriever: BaseRetriever, query: QueryBundle, threads: Threads) -> list[NodeWithScore]:
+    """The retriever's own async form; a thread when it has none (the base class would run it on the loop)."""
+    if owner(retriever, "_aretrieve") is BaseRetriever:
+        return await threads.run(lambda: retriever.retrieve(query))
+    return await retriever.aretrieve(query)
+
+
+def owner(instance: object, method: str) -> type | None:
     """The class that defines ``method`` for this object (methods are wrapped, so identity says nothing)."""
     return next((c for c in type(instance).__mro__ if method in vars(c)), None)
 

@@ -30,3 +30,16 @@ def denoise_event(
     by: str, passages: tuple[Passage, ...], result: DenoiseResult, untouched: list[str]
 ) -> DenoiseEvent:
     return DenoiseEvent(by=by, summary=summary_of(passages, result), passed_through=untouched)
+
+
+class AnswerEvent(BaseEvent):
+    """The loop ended: outcome, stop reason, every attempt with its verdict and feedback, cost; plain JSON.
+
+    ``record`` is `denoise_core.augmenter.record.answer_record`; it holds the drafts' text, no node text.
+    """
+
+    record: dict[str, Any]
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "AnswerEvent"

@@ -11,7 +11,7 @@ from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.prompts.mixin import PromptMixin
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
@@ -19,6 +19,7 @@ from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
 from denoise_core.bound import at_most
 from denoise_core.guard import Policy
 from llamaindex_denoise._convert import ScorePolicy, is_text, to_nodes, to_passages, weave
+from llamaindex_denoise._prompts import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import denoise_event
 
 dispatcher = get_dispatcher(__name__)
@@ -35,7 +36,7 @@ class _Run:
     out: list[NodeWithScore] = field(default_factory=list)
 
 
-class DenoisePostprocessor(BaseNodePostprocessor, PromptMixin):
+class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     """Denoises retrieved nodes: query engines, chat engines and retriever tools take it as it is.
 
     Each node that stays is a copy of the original with its id, metadata, relationships and retrieval score;
@@ -45,7 +46,8 @@ class DenoisePostprocessor(BaseNodePostprocessor, PromptMixin):
     "raise", see `denoise_core.Guard`).
 
     Put it after rerankers and metadata replacement, before reordering. Raises `InputError` when no query is
-    given; an unknown argument is a pydantic ValidationError. A copy shares the denoiser.
+    given; an unknown argument is a pydantic ValidationError. A copy shares the denoiser. ``get_prompts`` and
+    ``update_prompts`` reach the prompts of S2A.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -110,6 +112,15 @@ class DenoisePostprocessor(BaseNodePostprocessor, PromptMixin):
         run.out = weave(run.nodes, to_nodes(run.passages, result, by=self._method, scores=self.scores))
         untouched = [n.node.node_id for n in run.nodes if not is_text(n.node)]
         dispatcher.event(denoise_event(self._method, run.passages, result, untouched))
+
+    def _get_prompts(self) -> PromptDictType:
+        return prompts_of(self.denoiser)
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        self.denoiser = with_prompts(self.denoiser, prompts)
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
 
     @property
     def _method(self) -> str:

@@ -1,0 +1,94 @@
+"""A method's prompts as LlamaIndex templates and back, for ``get_prompts`` and ``update_prompts``."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixin
+
+from denoise_core import Denoiser, Guard, InputError
+from denoise_core.s2a import Prompt, S2ADenoiser
+
+D = TypeVar("D", bound=Denoiser)
+
+
+class NestedPrompts(PromptMixin):
+    """A `PromptMixin` whose ``update_prompts`` also takes keys with more than one colon.
+
+    LlamaIndex's own raises ValueError for a prompt two levels down, such as
+    ``query_engine:response_synthesizer:text_qa_template``, although ``get_prompts`` lists it so.
+    """
+
+    def update_prompts(self, prompts_dict: dict[str, BasePromptTemplate]) -> None:
+        """Raises `InputError` for a key that ``get_prompts`` does not list."""
+        known = self.get_prompts()
+        unknown = sorted(set(prompts_dict) - set(known))
+        if unknown:
+            raise InputError(f"no prompt named {', '.join(map(repr, unknown))}; there are {sorted(known)}")
+        modules = self._get_prompt_modules()
+        own = {k: v for k, v in prompts_dict.items() if ":" not in k}
+        nested: dict[str, PromptDictType] = {}
+        for key, prompt in prompts_dict.items():
+            if ":" in key:
+                module, rest = key.split(":", 1)
+                nested.setdefault(module, {})[rest] = prompt
+        self._update_prompts(own)
+        for module, prompts in nested.items():
+            modules[module].update_prompts(prompts)
+
+
+def prompts_of(denoiser: Denoiser) -> PromptDictType:
+    """The prompts a denoiser uses; empty for one that asks no model."""
+    if isinstance(denoiser, Guard):
+        return prompts_of(denoiser.denoiser)
+    if isinstance(denoiser, S2ADenoiser):
+        prompt: Prompt = getattr(denoiser.options.prompts, denoiser.variant)
+        return {f"s2a_{denoiser.variant}": to_template(prompt)}
+    return {}
+
+
+def with_prompts(denoiser: D, prompts: Mapping[str, BasePromptTemplate]) -> D:
+    """A copy of ``denoiser`` that uses ``prompts``; the denoiser itself, which others may share, stays."""
+    changed = copy.copy(denoiser)
+    if isinstance(changed, Guard):
+        changed.denoiser = with_prompts(changed.denoiser, prompts)
+    if isinstance(changed, S2ADenoiser):
+        wanted = prompts.get(f"s2a_{changed.variant}")
+        if wanted is not None:
+            old: Prompt = getattr(changed.options.prompts, changed.variant)
+            new = replace(changed.options.prompts, **{changed.variant: to_prompt(wanted, old)})
+            changed.options = replace(changed.options, prompts=new)
+    return changed
+
+
+def to_template(prompt: Prompt) -> ChatPromptTemplate:
+    messages = [ChatMessage(role="user", content=prompt.user)]
+    if prompt.system:
+        messages.insert(0, ChatMessage(role="system", content=prompt.system))
+    return ChatPromptTemplate(message_templates=messages)
+
+
+def to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
+    """The core's prompt. A plain `PromptTemplate` replaces the user's part and leaves the system's as it was.
+
+    Raises `InputError` for other kinds of template, and for one that lost a field the step fills.
+    """
+    if isinstance(template, PromptTemplate):
+        system, user = old.system, template.template
+    elif isinstance(template, ChatPromptTemplate):
+        messages = template.message_templates
+        system = "\n\n".join(m.content or "" for m in messages if m.role == "system")
+        user = "\n\n".join(m.content or "" for m in messages if m.role != "system")
+    else:
+        raise InputError(
+            f"prompt {old.name!r}: expected a PromptTemplate or ChatPromptTemplate with fields in single braces, "
+            f"got {type(template).__name__}"
+        )
+    wording = hashlib.sha256(f"{system}\0{user}".encode()).hexdigest()[:12]
+    return Prompt(old.name, f"custom-{wording}", system, user)

@@ -1,0 +1,158 @@
+"""One question's way through somebody else's query engine, so that the loop can search and draft with it.
+
+The loop asks a retriever and a model; a session answers for both. Feedback reaches the engine's synthesizer
+only: what is embedded and searched for is the question, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import RESPONSE_TYPE
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from denoise_core import InputError, Message, Passage, Reply
+from denoise_core.augmenter import Augmenter, Utility, Verdict, WorkingMemory
+from denoise_core.augmenter.actions import Action
+from denoise_core.augmenter.engine import draft_prompt
+from denoise_core.effects import Flow
+from llamaindex_denoise._convert import is_text, source_of, to_passages
+from llamaindex_denoise._engine import atext_of_response, text_of_response
+from llamaindex_denoise.clients import Threads, owner
+
+
+class EngineSession:
+    """Retriever, model, policy and utility of one run over ``engine``; holds that run's state.
+
+    An engine that can retrieve and synthesize separately retrieves once and synthesizes each draft. Any
+    other is queried whole: the sources of its first answer are the evidence, and each draft is judged
+    against the sources of its own answer.
+    """
+
+    def __init__(
+        self, engine: BaseQueryEngine, settings: Augmenter, nodes: Sequence[NodeWithScore] | None = None
+    ) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.nodes = None if nodes is None else list(nodes)
+        self.split = can_retrieve(engine)
+        self.memory: WorkingMemory | None = None
+        self.responses: dict[str, RESPONSE_TYPE] = {}
+        self._waiting: tuple[str, RESPONSE_TYPE] | None = None
+        self._threads = Threads(1)
+
+    def augmenter(self) -> Augmenter:
+        s = self.settings
+        return Augmenter(
+            self,
+            self,
+            utility=s.utility if self.split else _OwnSources(self, s.utility),
+            policy=self,
+            feedback=s.feedback,
+            budget=s.budget,
+            limits=s.limits,
+            task=s.task,
+        )
+
+    def choose(self, memory: WorkingMemory) -> Action:
+        self.memory = memory
+        return self.settings.policy.choose(memory)
+
+    def retrieve(self, query: str) -> Sequence[Passage]:
+        if self.nodes is None:
+            if self.split:
+                self.nodes = self.engine.retrieve(QueryBundle(query))
+            else:
+                response = self.engine.query(query)
+                self._waiting = (text_of_response(response), response)
+                self.nodes = list(response.source_nodes)
+        return to_passages(self.nodes)
+
+    async def aretrieve(self, query: str) -> Sequence[Passage]:
+        if self.nodes is None:
+            if self.split:
+                self.nodes = await aretrieve(self.engine, QueryBundle(query), self._threads)
+            else:
+                response = await self.engine.aquery(query)
+                self._waiting = (await atext_of_response(response), response)
+                self.nodes = list(response.source_nodes)
+        return to_passages(self.nodes)
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        query = self._query_for(messages)
+        if self._waiting is not None:
+            text, response = self._take()
+        else:
+            response = self.engine.synthesize(query, self._evidence()) if self.split else self.engine.query(query)
+            text = text_of_response(response)
+        return self._drafted(text, response)
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        query = self._query_for(messages)
+        if self._waiting is not None:
+            text, response = self._take()
+        else:
+            asked = self.engine.asynthesize(query, self._evidence()) if self.split else self.engine.aquery(query)
+            response = await asked
+            text = await atext_of_response(response)
+        return self._drafted(text, response)
+
+    def _query_for(self, messages: Sequence[Message]) -> QueryBundle:
+        """The question, with the feedback on the last draft if there is any, for the engine's synthesizer."""
+        memory = self.memory
+        if memory is None or tuple(messages) != draft_prompt(memory, self.settings.task):
+            raise InputError(
+                "a utility, policy or feedback asked the wrapped query engine as if it were a model; give it a "
+                "model of its own, such as llm=LlamaLLM(...)"
+            )
+        feedback = messages[2:]
+        if not feedback:
+            return QueryBundle(memory.question)
+        text = "\n\n".join([memory.question, *(m.content for m in feedback)])
+        return QueryBundle(text, custom_embedding_strs=[memory.question])
+
+    def _evidence(self) -> list[NodeWithScore]:
+        """The nodes behind the evidence, and those without text, which no passage stands for."""
+        shown = self.memory.evidence if self.memory else ()
+        nodes = [n for p in shown if (n := source_of(p)) is not None]
+        return nodes + [n for n in self.nodes or () if not is_text(n.node)]
+
+    def _take(self) -> tuple[str, RESPONSE_TYPE]:
+        assert self._waiting is not None
+        waiting, self._waiting = self._waiting, None
+        return waiting
+
+    def _drafted(self, text: str, response: RESPONSE_TYPE) -> Reply:
+        self.responses.setdefault(text.strip(), response)
+        return Reply(text)
+
+
+class _OwnSources:
+    """Judges a candidate against the sources of the answer that brought it."""
+
+    def __init__(self, session: EngineSession, utility: Utility) -> None:
+        self.session = session
+        self.utility = utility
+
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
+        response = self.session.responses.get(candidate)
+        if response is not None:
+            memory = replace(memory, evidence=to_passages(response.source_nodes))
+        verdict = yield from self.utility.assess(memory, candidate)
+        return verdict
+
+
+def can_retrieve(engine: BaseQueryEngine) -> bool:
+    """Whether the engine brings its own ``retrieve`` and ``synthesize``."""
+    return all(owner(engine, m) not in (None, BaseQueryEngine) for m in ("retrieve", "synthesize", "asynthesize"))
+
+
+async def aretrieve(engine: BaseQueryEngine, query: QueryBundle, threads: Threads) -> list[NodeWithScore]:
+    """``engine.aretrieve`` where it has one (it is not part of the base class), else a thread."""
+    own = getattr(engine, "aretrieve", None)
+    if own is None:
+        return await threads.run(lambda: engine.retrieve(query))
+    found: list[NodeWithScore] = await own(query)
+    return found
