@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, cast
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -110,27 +111,61 @@ def internal_config() -> RunnableConfig:
     return config
 
 
+class _Structuring(Protocol):
+    """What of a chat model `ChatModelLLM` needs to ask for JSON."""
+
+    def with_structured_output(self, schema: dict[str, Any], *, include_raw: bool) -> Runnable[Any, Any]: ...
+
+
 class ChatModelLLM:
     """A chat model as the core's `LLM`.
 
     ``model`` is a chat model or any runnable that takes messages and gives one, so settings go in as usual:
-    ``ChatModelLLM(model.bind(stop=["\\n\\n"], temperature=0, seed=1))``, ``model.with_retry()``. A call is
+    ``ChatModelLLM(model.bind(stop=["\n\n"], temperature=0, seed=1))``, ``model.with_retry()``. A call is
     traced under the run it is made in, is tagged ``nostream`` and never appears in a user's token stream.
+
+    ``structured``: whether a reply that has a JSON schema is asked for through ``with_structured_output``;
+    None does so when the model's profile says that it can. Otherwise, and when the model does not keep to
+    the schema after all, the reply's text is handed on for the caller to parse.
     """
 
-    def __init__(self, model: Runnable[Any, Any]) -> None:
+    def __init__(self, model: Runnable[Any, Any], *, structured: bool | None = None) -> None:
         if not isinstance(model, Runnable):
             raise InputError(
                 f"expected a LangChain chat model, got {type(model).__name__}; "
                 "a denoise_core LLM needs no ChatModelLLM around it"
             )
+        if structured and not hasattr(model, "with_structured_output"):
+            raise InputError(f"structured=True: {type(model).__name__} has no with_structured_output")
         self.model = model
+        self.structured = _can_structure(model) if structured is None else structured
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         return _to_reply(self.model.invoke(to_messages(messages), internal_config()))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return _to_reply(await self.model.ainvoke(to_messages(messages), internal_config()))
+
+    def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+        """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
+        if not self.structured:
+            return self.complete(messages)
+        return _to_json_reply(self._held_to(schema).invoke(to_messages(messages), internal_config()))
+
+    async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+        """`complete_json` for async."""
+        if not self.structured:
+            return await self.acomplete(messages)
+        return _to_json_reply(await self._held_to(schema).ainvoke(to_messages(messages), internal_config()))
+
+    def _held_to(self, schema: Mapping[str, Any]) -> Runnable[Any, Any]:
+        titled = {"title": "reply", "description": "The reply.", **schema}  # LangChain needs a name for it
+        return cast(_Structuring, self.model).with_structured_output(titled, include_raw=True)
+
+
+def _can_structure(model: Runnable[Any, Any]) -> bool:
+    profile = getattr(model, "profile", None)
+    return bool(profile and profile.get("structured_output"))
 
 
 class RetrieverAdapter:
@@ -177,3 +212,9 @@ def _to_reply(message: Any) -> Reply:
     usage = getattr(message, "usage_metadata", None)
     tokens = Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None
     return Reply(str(message.text), tokens)
+
+
+def _to_json_reply(answer: Mapping[str, Any]) -> Reply:
+    """The reply in LangChain's ``include_raw`` form: the parsed object as JSON, else the raw text."""
+    raw = _to_reply(answer["raw"])
+    return raw if answer["parsed"] is None else Reply(json.dumps(answer["parsed"], ensure_ascii=False), raw.usage)

@@ -1,6 +1,7 @@
 """Any chat model as the core's LLM."""
 
 import asyncio
+import json
 
 import pytest
 from langchain_core.language_models.fake import FakeListLLM
@@ -83,3 +84,44 @@ def test_a_chain_that_does_not_answer_with_text():
 
 def test_messages_there_and_back():
     assert from_messages(to_messages(ASKED)) == ASKED
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"keep": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["keep"],
+}
+
+
+def both_json(llm):
+    reply = llm.complete_json(ASKED, SCHEMA)
+    assert asyncio.run(llm.acomplete_json(ASKED, SCHEMA)) == reply
+    return reply
+
+
+def by_tool(messages):
+    return AIMessage("", tool_calls=[{"name": "reply", "args": {"keep": [1, 3]}, "id": "1"}])
+
+
+def test_a_model_that_can_is_held_to_the_schema(kit):
+    assert json.loads(both_json(ChatModelLLM(kit.chat(by_tool), structured=True)).text) == {"keep": [1, 3]}
+
+
+def test_the_models_profile_decides_by_default(kit):
+    able = kit.chat(by_tool).model_copy(update={"profile": {"structured_output": True}})
+    assert ChatModelLLM(able).structured
+    assert not ChatModelLLM(kit.chat()).structured
+    assert not ChatModelLLM(RunnableLambda(lambda m: "x")).structured
+
+
+def test_a_model_that_does_not_keep_to_the_schema_after_all(kit):
+    assert both_json(ChatModelLLM(kit.chat(lambda m: "1, 3"), structured=True)).text == "1, 3"
+
+
+def test_without_structured_output_the_text_is_handed_on(kit):
+    assert both_json(ChatModelLLM(kit.chat(lambda m: "1, 3"))).text == "1, 3"
+
+
+def test_what_cannot_be_held_to_a_schema_is_refused():
+    with pytest.raises(ValueError, match="with_structured_output"):
+        ChatModelLLM(RunnableLambda(lambda m: "x"), structured=True)
