@@ -28,7 +28,9 @@ from pydantic import ValidationError
 from denoise_core import DenoiseResult, Drop, EmptyResult, InputError, Keep, Passage, Span, arun, run
 from denoise_core.chunk import extract, sentences
 from denoise_core.effects import Batch, Complete, Failed
-from denoise_core.testing import FunctionLLM
+from denoise_core.end import ENDDenoiser
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.testing import FunctionLLM, FunctionScorer
 from denoise_core.types import Message
 from llamaindex_denoise import DenoiseEvent, DenoisePostprocessor, record
 
@@ -113,7 +115,31 @@ class Fails:
         raise ConnectionError("model is down")
 
 
+def s2a_model(variant):
+    """Answers each variant's prompt in its own form, keeping what says red."""
+    if variant in ("select", "remove", "auto"):
+        keep = {"select": "1", "remove": "NONE", "auto": "KEEP 1"}[variant]
+        drop = {"select": "NONE", "remove": "ALL", "auto": "DROP ALL"}[variant]
+    else:
+        keep, drop = "Context: A red thing.\nQuestion: Where?", "Context: NONE\nQuestion: Where?"
+
+    def reply(messages):
+        document = messages[-1].content.split("BEGIN ", 1)[1].split("END ", 1)[0]
+        return keep if "red" in document else drop
+
+    return FunctionLLM(reply)
+
+
 DENOISERS = {
+    "end": lambda: ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5),
+    "end_sentences": lambda: ENDDenoiser(
+        FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentences
+    ),
+    "s2a_default": lambda: S2ADenoiser(s2a_model("default")),
+    "s2a_relevance": lambda: S2ADenoiser(s2a_model("relevance"), variant="relevance"),
+    "s2a_select": lambda: S2ADenoiser(s2a_model("select"), variant="select"),
+    "s2a_remove": lambda: S2ADenoiser(s2a_model("remove"), variant="remove"),
+    "s2a_auto": lambda: S2ADenoiser(s2a_model("auto"), variant="auto"),
     "untouched": Untouched,
     "extractive": RedSentences,
     "generative": Shouts,
@@ -549,3 +575,10 @@ def test_a_denoiser_that_invents_a_passage_is_shown_as_such():
     assert record(out.node)["origin_id"] is None
     assert record(out.node)["origin_extractive"] is False
     assert out.score == 0.4
+
+
+@pytest.mark.parametrize("name", [n for n in DENOISERS if n.startswith(("end", "s2a"))])
+def test_our_methods_do_their_work_rather_than_fall_back(name):
+    out = both(DenoisePostprocessor(denoiser=DENOISERS[name](), on_error="raise", on_empty="raise"), nodes_of())
+    assert [n.node.node_id for n in out] == ["n0", "n2", "n4"]
+    assert all(record(n.node)["fallback"] is None for n in out)
