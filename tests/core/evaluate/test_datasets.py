@@ -1,0 +1,156 @@
+"""Every usual shape of a question set becomes the same thing, and a bad record is named by its place."""
+
+import gzip
+import json
+
+import pytest
+
+from denoise_core import InputError
+from denoise_core.evaluate.answers import holds_answer
+from denoise_core.evaluate.datasets import from_records, question_of, read_questions
+
+OURS = {
+    "id": "q1",
+    "question": "who?",
+    "answers": ["Ann"],
+    "passages": [
+        {"id": "a", "title": "T", "text": "Ann did.", "is_gold": True},
+        {"id": "b", "title": "", "text": "Bob.", "is_gold": False},
+    ],
+}
+BY_HAND = {"question": "who?", "passages": ["T\nAnn did.", "Bob."], "labels": [1, 0]}
+DPR = {
+    "question": "who?",
+    "answers": ["Ann"],
+    "positive_ctxs": [{"title": "T", "text": "Ann did.", "passage_id": "a"}],
+    "hard_negative_ctxs": [{"title": "", "text": "Bob."}, {"title": "", "text": "Ann did."}],
+    "negative_ctxs": [],
+}
+RETRIEVED = {
+    "question": "who?",
+    "answers": ["Ann"],
+    "ctxs": [{"id": "7", "title": "T", "text": "Ann did.", "score": "81.2"}, {"title": "", "text": "Bob."}],
+}
+HOTPOT = {
+    "_id": "h",
+    "question": "who?",
+    "answer": "Ann",
+    "supporting_facts": [["T", 0]],
+    "context": [["T", ["Ann ", "did."]], ["", ["Bob."]]],
+}
+HOTPOT_HUB = {
+    "id": "h",
+    "question": "who?",
+    "answer": "Ann",
+    "supporting_facts": {"title": ["T"], "sent_id": [0]},
+    "context": {"title": ["T", ""], "sentences": [["Ann did."], ["Bob."]]},
+}
+MUSIQUE = {
+    "id": "m",
+    "question": "who?",
+    "answer": "Ann",
+    "answer_aliases": ["Anna"],
+    "paragraphs": [
+        {"idx": 0, "title": "T", "paragraph_text": "Ann did.", "is_supporting": True},
+        {"idx": 1, "title": "", "paragraph_text": "Bob.", "is_supporting": False},
+    ],
+}
+
+
+@pytest.mark.parametrize("record", [OURS, BY_HAND, DPR, RETRIEVED, HOTPOT, HOTPOT_HUB, MUSIQUE])
+def test_every_shape_gives_the_same_passages_and_gold(record):
+    question = question_of(record)
+    assert question.text == "who?"
+    assert [p.text for p in question.passages] == ["T\nAnn did.", "Bob."]
+    assert question.labels == (True, False)
+
+
+def test_ids_and_answers_are_kept():
+    assert (question_of(OURS).id, [p.id for p in question_of(OURS).passages]) == ("q1", ["a", "b"])
+    assert question_of(MUSIQUE).answers == ("Ann", "Anna")
+    assert [p.id for p in question_of(RETRIEVED).passages] == ["7", "passage-1"]
+
+
+def test_pairs_of_one_question_are_joined_in_the_place_of_the_first():
+    records = [
+        {"question": "one", "passage": "a", "label": 1},
+        BY_HAND,
+        {"question": "two", "passage": "c", "label": 0},
+        {"question": "one", "passage": "b", "label": 0},
+        MUSIQUE,
+    ]
+    read = from_records(records).questions
+    assert [(q.text, len(q.passages)) for q in read] == [("one", 2), ("who?", 2), ("two", 1), ("who?", 2)]
+    assert read[0].labels == (True, False)
+
+
+@pytest.mark.parametrize("name", ["q.jsonl", "q.jsonl.gz", "q.json", "q.json.gz"])
+def test_files_lines_or_array_packed_or_not(tmp_path, name):
+    text = (
+        json.dumps([OURS, MUSIQUE])
+        if ".jsonl" not in name
+        else f"\ufeff{json.dumps(OURS)}\n\n{json.dumps(MUSIQUE)}\n"
+    )
+    blob = text.encode("utf-8")
+    (tmp_path / name).write_bytes(gzip.compress(blob) if name.endswith("gz") else blob)
+    assert [q.id for q in read_questions(tmp_path / name).questions] == ["q1", "m"]
+
+
+def test_a_malformed_line_is_named_by_number_and_can_be_passed_over(tmp_path):
+    path = tmp_path / "q.jsonl"
+    path.write_text(f"{json.dumps(OURS)}\n\n{{oops\n[1]\n{json.dumps({'question': 'x'})}\n{json.dumps(MUSIQUE)}\n")
+    with pytest.raises(InputError, match="record 3: not JSON"):
+        read_questions(path)
+    read = read_questions(path, skip_bad=True)
+    assert [q.id for q in read.questions] == ["q1", "m"]
+    assert [b.place for b in read.bad] == [3, 4, 5]
+
+
+WITHOUT = {
+    "no question": ({"passages": []}, "'question'"),
+    "no passages": ({"question": "q"}, "'passages'"),
+    "texts without labels": ({"question": "q", "passages": ["a"]}, "add 'labels'"),
+    "labels too few": ({"question": "q", "passages": ["a", "b"], "labels": [1]}, "one for each of 2"),
+    "label of two": ({"question": "q", "passages": ["a"], "labels": [2]}, "true or false"),
+    "no label": ({"question": "q", "passages": [{"text": "a"}]}, "is_gold"),
+    "text is none": ({"question": "q", "passages": [{"text": None, "is_gold": 1}]}, "'text'"),
+    "passages is a text": ({"question": "q", "passages": "abc"}, "expected a list"),
+    "nothing tells": ({"question": "q", "ctxs": [{"text": "a"}]}, "has_answer"),
+    "odd hotpot": ({"question": "q", "supporting_facts": [["a", 0]], "context": [1]}, "HotpotQA"),
+    "odd pair": ({"question": "q", "passage": "a", "label": "yes"}, "true or false"),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT)
+def test_what_a_record_lacks_is_said(case):
+    record, said = WITHOUT[case]
+    with pytest.raises(InputError, match=said):
+        from_records([record])
+    assert len(from_records([record, OURS], skip_bad=True).questions) == 1
+
+
+def test_an_unreadable_file(tmp_path):
+    for name, blob in {"a.jsonl": b"\xff\xfe", "b.jsonl.gz": b"no gzip", "c.json": b"[1,"}.items():
+        (tmp_path / name).write_bytes(blob)
+        with pytest.raises(InputError, match=name):
+            read_questions(tmp_path / name)
+    with pytest.raises(InputError, match=r"none\.jsonl"):
+        read_questions(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "found"),
+    [
+        ("It was ANN, then.", ["ann"], True),
+        ("Joanne did.", ["Ann"], False),
+        ("the U.S. army", ["U.S."], True),
+        ("the US army", ["U.S."], False),
+        ("in 1984 it", ["984", "19"], False),
+        ("Cafe\u0301 de Flore", ["caf\u00e9 de flore"], True),
+        ("anything", ["", "  "], False),
+        ("anything", [], False),
+        ("住在東京", ["住在東京"], True),
+    ],
+)
+def test_an_answer_is_found_as_whole_words(text, answers, found):
+    assert holds_answer(text, answers) is found
