@@ -117,15 +117,18 @@ class Fails:
 
 def s2a_model(variant):
     """Answers each variant's prompt in its own form, keeping what says red."""
-    if variant in ("select", "remove", "auto"):
-        keep = {"select": "1", "remove": "NONE", "auto": "KEEP 1"}[variant]
-        drop = {"select": "NONE", "remove": "ALL", "auto": "DROP ALL"}[variant]
-    else:
-        keep, drop = "Context: A red thing.\nQuestion: Where?", "Context: NONE\nQuestion: Where?"
+    numbers = {
+        "select": ("1", "NONE"),
+        "remove": ("NONE", "ALL"),
+        "auto": ("KEEP 1", "DROP ALL"),
+    }
 
     def reply(messages):
-        document = messages[-1].content.split("BEGIN ", 1)[1].split("END ", 1)[0]
-        return keep if "red" in document else drop
+        document = messages[-1].content.split("BEGIN ", 1)[1].split("\n", 1)[1].split("\nEND ", 1)[0]
+        red = [s for s in document.split(". ") if "red" in s]
+        if variant in numbers:
+            return numbers[variant][0 if red else 1]
+        return f"Context: {'. '.join(red) or 'NONE'}\nQuestion: {QUESTION}"
 
     return FunctionLLM(reply)
 
