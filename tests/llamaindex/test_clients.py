@@ -1,0 +1,193 @@
+"""LlamaIndex models and retrievers as the core's: roles, tokens, budget, and an event loop that stays free."""
+
+import asyncio
+import copy
+import pickle
+import threading
+from types import SimpleNamespace
+
+import pytest
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.instrumentation.events.llm import LLMChatEndEvent
+from llama_index.core.llms import MockLLM
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
+
+from denoise_core import Budget, BudgetExceeded, InputError, Message, Usage, run
+from denoise_core.effects import complete
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.testing import check_denoiser
+from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, RetrieverAdapter
+from llamaindex_denoise.clients import usage_of
+
+ASKED = (Message("system", "be brief"), Message("user", "where?"))
+
+
+def test_roles_and_text_go_through(scripted):
+    model = scripted(lambda m: " / ".join(f"{x.role.value}: {x.content}" for x in m))
+    reply = LlamaLLM(model).complete(ASKED)
+    assert reply.text == "system: be brief / user: where?"
+    assert asyncio.run(LlamaLLM(model).acomplete(ASKED)) == reply
+
+
+def test_llamaindexs_own_doubles_work():
+    assert "where?" in LlamaLLM(MockLLM()).complete(ASKED).text
+    double = MockFunctionCallingLLM(response_generator=lambda messages: messages[-1], is_chat_model=True)
+    assert LlamaLLM(double).complete(ASKED).text == "where?"
+
+
+def test_an_empty_reply_is_empty_text(scripted):
+    assert LlamaLLM(scripted(lambda m: None)).complete(ASKED).text == ""
+
+
+USED = Usage(5, 2)
+
+
+@pytest.mark.parametrize(
+    ("raw", "extra", "expected"),
+    [
+        ({"usage": {"prompt_tokens": 5, "completion_tokens": 2}}, {}, USED),
+        (SimpleNamespace(usage=SimpleNamespace(input_tokens=5, output_tokens=2)), {}, USED),
+        ({"usage_metadata": {"prompt_token_count": 5, "candidates_token_count": 2}}, {}, USED),
+        ({"prompt_eval_count": 5, "eval_count": 2}, {}, USED),
+        (None, {"prompt_tokens": 5, "completion_tokens": 2}, USED),
+        ({"usage": None}, {"prompt_tokens": 5, "completion_tokens": 2}, USED),
+        ({"usage": {"prompt_tokens": 5}}, {}, Usage(5, 0)),
+        ({"usage": {"prompt_tokens": "5"}}, {}, None),
+        (None, {}, None),
+        ("text", {}, None),
+    ],
+)
+def test_tokens_are_read_in_every_shape(raw, extra, expected):
+    message = ChatMessage(role="assistant", content="x")
+    assert usage_of(ChatResponse(message=message, raw=raw, additional_kwargs=extra)) == expected
+
+
+def test_the_budget_counts_reported_tokens(scripted):
+    llm = LlamaLLM(scripted(lambda m: "x", {"prompt_tokens": 60, "completion_tokens": 50}))
+
+    def twice():
+        yield from complete(ASKED, tag="a", llm=llm)
+        yield from complete(ASKED, tag="b", llm=llm)
+
+    with pytest.raises(BudgetExceeded, match="100 tokens"):
+        run(twice(), budget=Budget(tokens=100))
+
+
+class Inside:
+    """A blocking reply that waits until ``expected`` calls are inside at once."""
+
+    def __init__(self, expected):
+        self.expected, self.inside, self.most, self.threads = expected, 0, 0, set()
+        self.lock = threading.Condition()
+
+    def __call__(self, prompt):
+        with self.lock:
+            self.threads.add(threading.get_ident())
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            self.lock.notify_all()
+            assert self.lock.wait_for(lambda: self.most >= self.expected, timeout=20)
+            self.inside -= 1
+        return "1"
+
+
+def twenty():
+    return [NodeWithScore(node=TextNode(text=f"Fact {i}. More.", id_=str(i))) for i in range(20)]
+
+
+async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
+    reply = Inside(4)
+    denoiser = S2ADenoiser(LlamaLLM(local(reply), max_threads=4), variant="select", max_concurrency=10)
+    ticks = 0
+
+    async def tick():
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    ticking = asyncio.create_task(tick())
+    out = await DenoisePostprocessor(denoiser=denoiser, on_error="raise").apostprocess_nodes(
+        twenty(), query_str="q"
+    )
+    ticking.cancel()
+    assert [n.node.text for n in out] == [f"Fact {i}. " for i in range(20)]
+    assert reply.most == 4
+    assert threading.get_ident() not in reply.threads
+    assert ticks > 20
+
+
+def test_a_model_that_must_be_called_alone_is(local):
+    reply = Inside(1)
+    denoiser = S2ADenoiser(LlamaLLM(local(reply), max_threads=1), variant="select", max_concurrency=10)
+    DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(twenty(), query_str="q")
+    assert reply.most == 1
+
+
+def test_spans_of_calls_in_threads_hang_under_the_postprocessor(local, watched):
+    denoiser = S2ADenoiser(LlamaLLM(local(lambda p: "1")), variant="select")
+    postprocessor = DenoisePostprocessor(denoiser=denoiser)
+    postprocessor.postprocess_nodes(twenty()[:3], query_str="q")
+    asyncio.run(postprocessor.apostprocess_nodes(twenty()[:3], query_str="q"))
+    events, spans = watched
+    by_id = {s.id_: s for s in spans.completed_spans}
+
+    def top(span):
+        while span.parent_id in by_id:
+            span = by_id[span.parent_id]
+        return span.id_.split("-")[0]
+
+    chats = [s for s in spans.completed_spans if s.id_.startswith("Local.chat")]
+    assert len(chats) == 6
+    assert {top(s) for s in chats} == {
+        "DenoisePostprocessor._postprocess_nodes",
+        "DenoisePostprocessor._apostprocess_nodes",
+    }
+    assert any(isinstance(e, LLMChatEndEvent) for e in events)
+
+
+def test_adapters_keep_the_laws_of_a_denoiser(scripted):
+    from denoise_core import Passage
+
+    llm = LlamaLLM(scripted(lambda m: "1"))
+    passages = [Passage("One fact. Another.", "a"), Passage("", "b"), Passage("🙂 third. fourth.", "c")]
+    check_denoiser(lambda: S2ADenoiser(llm, variant="select"), "q", passages)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])  # noqa: S301
+def test_adapters_copy_also_after_use(copied):
+    llm = LlamaLLM(MockLLM(), max_threads=3)
+    asyncio.run(llm.acomplete(ASKED))
+    twin = copied(llm)
+    assert asyncio.run(twin.acomplete(ASKED)) == llm.complete(ASKED)
+
+
+class Found(BaseRetriever):
+    def _retrieve(self, query_bundle):
+        text = TextNode(text=f"on {query_bundle.query_str}", id_="t", metadata={"page": 3})
+        return [NodeWithScore(node=ImageNode(id_="i"), score=1.0), NodeWithScore(node=text, score=0.5)]
+
+
+class FoundNatively(Found):
+    async def _aretrieve(self, query_bundle):
+        await asyncio.sleep(0)
+        return self._retrieve(query_bundle)
+
+
+@pytest.mark.parametrize("kind", [Found, FoundNatively])
+def test_a_retriever_gives_passages_that_remember_their_nodes(kind):
+    adapter = RetrieverAdapter(kind())
+    (passage,) = adapter.retrieve("towers")
+    assert (passage.text, passage.id, passage.score) == ("on towers", "t", 0.5)
+    assert passage.metadata == {"page": 3}
+    (again,) = asyncio.run(adapter.aretrieve("towers"))
+    assert again == passage
+    assert adapter.retriever.retrieve(QueryBundle("towers"))[1].node.metadata == {"page": 3}
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_a_pool_without_threads_is_refused(threads):
+    with pytest.raises(InputError, match="max_threads"):
+        LlamaLLM(MockLLM(), max_threads=threads)
