@@ -58,11 +58,11 @@ def self_ask(memory: WorkingMemory) -> Flow[WorkingMemory]:
     """Ask whether knowledge is needed; anything but a clear "yes, I can answer" means that it is."""
     try:
         reply = yield from complete(self_ask_prompt(memory), tag="self_ask")
+        knows = re.fullmatch(r"\W*yes\W*", reply.text, re.IGNORECASE) is not None
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
         return replace(memory.failed("self_ask", error), needs_knowledge=True)
-    knows = re.fullmatch(r"\W*yes\W*", reply.text, re.IGNORECASE) is not None
     return replace(memory, needs_knowledge=not knows)
 
 
@@ -70,11 +70,11 @@ def draft(memory: WorkingMemory, task: Task, utility: Utility, feedback: Feedbac
     """The memory with one more attempt: a candidate, its verdict, feedback if it did not pass."""
     try:
         reply = yield from complete(draft_prompt(memory, task), tag="draft")
+        candidate = reply.text.strip()
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
         return memory.failed("draft", error)
-    candidate = reply.text.strip()
     attempt = Attempt(candidate, _unjudged("the budget was spent before it could be judged"), "", memory.evidence)
     try:
         verdict = yield from utility.assess(memory, candidate)

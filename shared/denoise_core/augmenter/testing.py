@@ -58,7 +58,9 @@ def check_answer(answer: Answer) -> None:
     if answer.outcome in (Outcome.VERIFIED, Outcome.UNVERIFIED):
         assert best is not None, "an answer was sent that no attempt holds"
         assert answer.text == best.candidate, "the text sent is not the best attempt's"
-    drafts = [e for e in answer.trace.events if e.tag == "draft" and e.error is None]
+    drafts = [
+        e for e in answer.trace.events if e.tag == "draft" and isinstance(getattr(e.reply, "text", None), str)
+    ]
     assert len(drafts) == len(memory.attempts), f"{len(drafts)} drafts came back, {len(memory.attempts)} are kept"
 
 

@@ -34,6 +34,7 @@ _NUMBER_WORDS = {
 _ASKED_WEIGHT = 0.4  # of a word that the question already says: repeating it proves little
 _PENALTY = 0.35  # for each rule broken
 _SAME = 0.7  # share of a claim's words that makes a sentence say the same, negation aside
+_REACH = 3  # content words that a negation reaches
 _ORDER = 0.25  # weight of word order against words
 _NAME = re.compile(r"(?<![\w.])[A-Z][\w’'-]+")
 
@@ -41,26 +42,26 @@ _NAME = re.compile(r"(?<![\w.])[A-Z][\w’'-]+")
 @dataclass(frozen=True, slots=True)
 class Claim:
     """One sentence of the candidate: its content stems with their weights, its neighbouring stems, numbers,
-    names, negated or not."""
+    names, and the stems that stand under a negation."""
 
     text: str
     weights: dict[str, float]
     pairs: frozenset[tuple[str, str]]
     numbers: frozenset[str]
     names: tuple[str, ...]
-    negated: bool
+    negated: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One passage, prepared to hold claims against."""
+    """One passage, prepared to hold claims against; ``sentences`` are (stems, stems under a negation)."""
 
     passage_id: str
     tokens: tuple[str, ...]
     stems: frozenset[str]
     pairs: frozenset[tuple[str, str]]
     numbers: frozenset[str]
-    sentences: tuple[tuple[frozenset[str], bool], ...]
+    sentences: tuple[tuple[frozenset[str], frozenset[str]], ...]
 
     @staticmethod
     def of(passage_id: str, text: str) -> Source:
@@ -99,7 +100,7 @@ class Support:
 
 def claims_of(text: str, question: str) -> list[Claim]:
     """The sentences that say something; the whole text if none does."""
-    asked = {stem(w) for w in words(question)}
+    asked = {stem(w) for w in tokens_of(question)}
     spans = [text[s.start : s.end].strip() for s in sentences(Passage(text, "candidate"))]
     found = [_claim(s, asked) for s in spans]
     return [c for c in found if c.weights] or [_claim(text, asked)]
@@ -133,23 +134,23 @@ def stem(word: str) -> str:
 
 
 def _claim(text: str, asked: set[str]) -> Claim:
-    tokens = words(text)
+    tokens = tokens_of(text)
     weights: dict[str, float] = {}
     for w in tokens:
-        if w not in STOPWORDS and not _is_number(w):
+        if w not in STOPWORDS and not w[0].isdigit():
             s = stem(w)
             weights[s] = _ASKED_WEIGHT if s in asked else 1.0
     names = tuple(dict.fromkeys(n for n in _names(text) if stem(n.casefold()) not in asked))
     pairs = frozenset(itertools.pairwise(map(stem, tokens)))
-    return Claim(text, weights, pairs, frozenset(_numbers(tokens)), names, _negated(text))
+    return Claim(text, weights, pairs, frozenset(_numbers(tokens)), names, _under_negation(tokens))
 
 
 @lru_cache(maxsize=512)
 def _source(passage_id: str, text: str) -> Source:
     passage = Passage(text, passage_id)
-    tokens = tuple(words(text))
-    parts = [text[s.start : s.end] for s in sentences(passage)]
-    split = tuple((frozenset(stem(w) for w in words(p)), _negated(p)) for p in parts)
+    tokens = tuple(tokens_of(text))
+    parts = [tokens_of(text[s.start : s.end]) for s in sentences(passage)]
+    split = tuple((frozenset(map(stem, part)), _under_negation(part)) for part in parts)
     stems = [stem(t) for t in tokens]
     pairs = frozenset(itertools.pairwise(stems))
     return Source(passage_id, tokens, frozenset(stems), pairs, frozenset(_numbers(tokens)), split)
@@ -171,25 +172,38 @@ def _precision(claim: Claim, stems: frozenset[str]) -> float:
 
 
 def _opposed(claim: Claim, source: Source) -> bool:
-    """The sentence nearest to the claim says nearly the same, but one of the two is negated."""
+    """The sentence nearest to the claim says nearly the same, but a word both share is negated in one only."""
     total = sum(claim.weights.values())
     if not source.sentences or not total:
         return False
     shared = [sum(w for t, w in claim.weights.items() if t in stems) for stems, _ in source.sentences]
     nearest = max(range(len(shared)), key=shared.__getitem__)
-    return shared[nearest] >= _SAME * total and source.sentences[nearest][1] != claim.negated
+    stems, negated = source.sentences[nearest]
+    differ = (negated ^ claim.negated) & stems & claim.weights.keys()
+    return bool(differ) and shared[nearest] >= _SAME * total
 
 
-def _negated(text: str) -> bool:
-    return not _NEGATIONS.isdisjoint(words(text.replace("n't", "nt").replace("n’t", "nt")))
+def _under_negation(tokens: Sequence[str]) -> frozenset[str]:
+    """Stems of the few content words after each "not", "never" and the like."""
+    found = set()
+    left = 0
+    for token in tokens:
+        if token in _NEGATIONS:
+            left = _REACH
+        elif left and token not in STOPWORDS:
+            found.add(stem(token))
+            left -= 1
+    return frozenset(found)
+
+
+def tokens_of(text: str) -> list[str]:
+    """Words with "n't" kept in one piece and numbers in one form: "5,300" and "five" are "5300" and "5"."""
+    joined = text.replace("n't", "nt").replace("n’t", "nt")
+    return [_NUMBER_WORDS.get(w, w.replace(",", "")) for w in words(joined)]
 
 
 def _numbers(tokens: Sequence[str]) -> set[str]:
-    return {_NUMBER_WORDS.get(t, t.replace(",", "")) for t in tokens if _is_number(t)}
-
-
-def _is_number(word: str) -> bool:
-    return word[0].isdigit() or word in _NUMBER_WORDS
+    return {t for t in tokens if t[0].isdigit()}
 
 
 def _names(text: str) -> list[str]:

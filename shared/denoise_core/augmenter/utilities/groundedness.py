@@ -14,7 +14,7 @@ from denoise_core.augmenter.engine import cited_numbers, titled, without_citatio
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.text import words
 from denoise_core.augmenter.utilities.abstention import abstains
-from denoise_core.augmenter.utilities.claims import Source, Support, claims_of, support
+from denoise_core.augmenter.utilities.claims import Source, Support, claims_of, support, tokens_of
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.effects import Flow
 from denoise_core.errors import InputError
@@ -31,10 +31,9 @@ class Groundedness:
     """Passes when the mean support of the claims reaches ``threshold``, no claim is without any, and none
     has a number no passage holds or says the opposite of the passage it was held against.
 
-    A text of more than 20,000 characters fails unread. A bare yes or no is unknown: words cannot be held against evidence there.
-
-    ``copy_cap``: the share of a passage that a candidate of more than 40 words may repeat word for word; a
-    copy is grounded, but it is no answer. Raises `InputError` for values outside [0, 1].
+    A bare yes or no is unknown: words cannot be held against evidence there. A text of more than 20,000
+    characters fails unread. ``copy_cap``: the share of a candidate of more than 40 words that may be one
+    unbroken quotation; a copy is grounded, but it is no answer. Raises `InputError` for values outside [0, 1].
     """
 
     threshold: float = 0.55
@@ -97,7 +96,7 @@ def _bad_citations(candidate: str, shown: int) -> list[Reason]:
 
 
 def _copying(text: str, sources: list[Source], cap: float) -> list[Reason]:
-    said = words(text)
+    said = tokens_of(text)
     if len(said) <= _COPY_WORDS or cap >= 1.0:
         return []
     for source in sources:

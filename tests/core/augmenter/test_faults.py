@@ -1,0 +1,144 @@
+"""Fault injection: any effect may fail or return nonsense at any point; the result is always an answer."""
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from denoise_core import Budget, BudgetExceeded, DenoiseResult, Drop, Passage, Reply, Span, Usage
+from denoise_core.augmenter import Augmenter, Consolidator, Limits, Outcome, Rules
+from denoise_core.augmenter.testing import check_answer, check_loop
+from denoise_core.augmenter.utilities import FunctionUtility, Groundedness, SelfCriticism
+
+EVIDENCE = (Passage("The tower was completed in 1889.", "a"), Passage("Rome is in Italy.", "b"))
+
+FAULTS = st.sampled_from(
+    [
+        OSError("gone"),
+        TimeoutError(),
+        MemoryError("full"),
+        BudgetExceeded("money", 1, 2),
+        KeyError("x"),
+        RecursionError(),
+        StopAsyncIteration(),
+    ]
+)
+NONSENSE = st.sampled_from(
+    [None, 7, b"bytes", "text", [None], {"a": 1}, object, float("nan"), Reply(None), Reply(None, Usage(1, 1))]
+)
+TEXT = st.sampled_from(["1889", "Completed in 1889 [1].", "1925 [9]", "unknown", "", "\x00", "yes", "[1]" * 50])
+CRITICISM = st.sampled_from(
+    [
+        '{"verdict": "supported", "score": 9, "problems": []}',
+        '{"verdict": "unsupported", "score": 2, "problems": [{"claim": "a", "problem": "b"}]}',
+        '{"verdict": "yes"}',
+        "No - not since yesterday",
+        "```json\n[]\n```",
+    ]
+)
+SERVED = st.one_of(FAULTS, NONSENSE, TEXT.map(Reply), CRITICISM.map(lambda t: Reply(t, Usage(5, 5))))
+FOUND = st.one_of(FAULTS, NONSENSE, st.just(EVIDENCE), st.just(()), st.just(EVIDENCE[:1] * 3))
+DENOISED = st.one_of(
+    FAULTS,
+    NONSENSE,
+    st.just(DenoiseResult("q", EVIDENCE[:1], (Drop(Span("b", 0, 17), "low", 0.1),))),
+    st.just(DenoiseResult("q", (), (Drop(Span("nobody", 0, 1), "low"), Drop(Span("a", 0, 500), "low")))),
+    st.just(DenoiseResult("q", (Passage("Rewritten.", "a", rewritten=True),))),
+)
+SCORED = st.one_of(FAULTS, st.sampled_from([0.0, 0.4, 1.0, None, float("nan"), 7.0, "high"]))
+
+
+class Outside:
+    """Plays a list of outcomes, the last for ever, to whoever asks: model, retriever, denoiser, function."""
+
+    def __init__(self, outcomes):
+        self.left = list(outcomes)
+
+    def next(self, *_):
+        outcome = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def anext(self, *_):
+        return self.next()
+
+    complete = retrieve = denoise = next
+    acomplete = aretrieve = adenoise = anext
+
+
+def outcomes(kind):
+    return st.lists(kind, min_size=1, max_size=6)
+
+
+UTILITIES = st.sampled_from(["groundedness", "criticism", "function"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    outcomes(SERVED),
+    outcomes(FOUND),
+    outcomes(DENOISED),
+    outcomes(SCORED),
+    UTILITIES,
+    st.one_of(st.none(), st.integers(0, 8)),
+    st.sampled_from(["always", "never", "self_ask"]),
+    st.integers(1, 4),
+)
+def test_whatever_the_outside_does_the_result_is_an_answer(
+    said, found, cleaned, scored, judge, calls, consult, failures
+):
+    def make():
+        utility = {
+            "groundedness": Groundedness,
+            "criticism": SelfCriticism,
+            "function": lambda: FunctionUtility(Outside(scored).next),
+        }[judge]()
+        return Augmenter(
+            Outside(said),
+            Consolidator(Outside(found), wide=(Outside(found),), denoiser=Outside(cleaned)),
+            utility=utility,
+            policy=Rules(consult=consult, without_evidence="draft"),
+            budget=Budget(calls=calls),
+            limits=Limits(failures=failures),
+        )
+
+    answer = check_loop(make, "When was the tower completed?")
+    assert answer.outcome in Outcome
+    used = sum(
+        e.tag != "denoise" and "BudgetExceeded: budget of" not in (e.error or "") for e in answer.trace.events
+    )
+    assert calls is None or used <= calls
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=4), st.lists(st.booleans(), min_size=1, max_size=3))
+def test_calls_that_never_end_are_ended(drafts_hang, searches_hang):
+    class Hangs:
+        def __init__(self, hangs, value):
+            self.left, self.value = list(hangs), value
+
+        async def answer(self, *_):
+            hang = self.left.pop(0) if self.left else False
+            if hang:
+                await asyncio.Event().wait()
+            return self.value
+
+        acomplete = aretrieve = answer
+
+        def complete(self, messages):
+            raise AssertionError("sync is not used")
+
+        def retrieve(self, query):
+            raise AssertionError("sync is not used")
+
+    loop = Augmenter(
+        Hangs(drafts_hang, Reply("Completed in 1889 [1].")),
+        Hangs(searches_hang, EVIDENCE),
+        limits=Limits(call_seconds=0.005),
+    )
+    answer = asyncio.run(loop.aanswer("When was the tower completed?"))
+    check_answer(answer)
+    hung = sum("TimeoutError" in (e.error or "") for e in answer.trace.events)
+    assert hung == len(answer.memory.failures)
+    assert (answer.outcome is Outcome.VERIFIED) == (hung < Limits().failures)

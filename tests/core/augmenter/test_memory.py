@@ -1,0 +1,125 @@
+"""Working memory: best attempt, repeats, and JSON there and back."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import Drop, InputError, Message, Passage, Span
+from denoise_core.augmenter import Attempt, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.actions import Abstain, Draft, Readmit, Search, SelfAsk, Send
+from denoise_core.augmenter.knowledge.readmit import readmit
+from denoise_core.augmenter.plain import memory_from_json, memory_to_json, plain
+
+text = st.text(max_size=20)
+unit = st.floats(0, 1)
+spans = st.builds(Span, text, st.integers(0, 9), st.integers(10, 99))
+metadata = st.dictionaries(
+    text, st.one_of(text, st.integers(), st.booleans(), st.none(), st.lists(text)), max_size=2
+)
+passages = st.builds(
+    Passage,
+    text,
+    text,
+    st.one_of(st.none(), unit),
+    metadata,
+    st.lists(spans, max_size=2).map(tuple),
+    st.booleans(),
+)
+reasons = st.builds(Reason, text, text, text, st.one_of(st.none(), text), st.lists(text, max_size=2).map(tuple))
+verdicts = st.builds(
+    Verdict, st.sampled_from(["pass", "fail", "unknown"]), unit, st.lists(reasons, max_size=2).map(tuple)
+)
+some = st.lists(passages, max_size=3).map(tuple)
+attempts = st.builds(Attempt, text, verdicts, text, some)
+acts = st.one_of(
+    st.builds(Search, st.booleans(), unit),
+    st.builds(Readmit, st.integers(1, 5), unit),
+    *(st.builds(kind, unit) for kind in (SelfAsk, Draft, Send, Abstain)),
+)
+memories = st.builds(
+    WorkingMemory,
+    text,
+    some,
+    st.lists(attempts, max_size=4).map(tuple),
+    st.lists(st.builds(Message, st.sampled_from(["user", "assistant"]), text), max_size=2).map(tuple),
+    some,
+    st.lists(st.builds(Drop, spans, text, st.one_of(st.none(), unit)), max_size=3).map(tuple),
+    st.lists(text, max_size=2).map(tuple),
+    st.lists(acts, max_size=4).map(tuple),
+    st.lists(st.tuples(text, text), max_size=2).map(tuple),
+    st.one_of(st.none(), st.booleans()),
+)
+
+
+@given(memories)
+def test_a_memory_survives_json(memory):
+    there = json.loads(json.dumps(memory_to_json(memory), allow_nan=False))
+    assert memory_from_json(there) == memory
+
+
+@given(memories)
+def test_the_best_attempt_is_the_earliest_of_the_best(memory):
+    best = memory.best
+    if best is None:
+        assert memory.attempts == ()
+        return
+    rank = [(a.verdict.passed, a.verdict.score) for a in memory.attempts]
+    assert memory.attempts[rank.index(max(rank))] is best
+
+
+def test_passages_stand_once_in_json():
+    p = Passage("x" * 1000, "a")
+    memory = WorkingMemory(
+        "q", (p,), tuple(Attempt(str(n), Verdict("fail"), "", (p,)) for n in range(9)), (), (p,)
+    )
+    assert len(memory_to_json(memory)["passages"]) == 1
+
+
+def test_what_json_cannot_say_is_changed_not_refused():
+    kept = plain({"when": object, 1: (1, float("inf")), "deep": {"x": [float("nan")]}})
+    assert kept == {"when": str(object), "1": [1, None], "deep": {"x": [None]}}
+
+
+@pytest.mark.parametrize("data", [None, {}, {"version": 1}, {"version": 2}, {"version": 1, "passages": 3}])
+def test_other_json_is_refused(data):
+    with pytest.raises(InputError, match="memory: "):
+        memory_from_json(data)
+
+
+@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan"), float("inf"), None, "1"])
+def test_a_score_outside_its_range_is_refused(score):
+    with pytest.raises(InputError, match="from 0 to 1"):
+        Verdict("fail", score)
+
+
+def test_an_outcome_that_is_none_of_the_three_is_refused():
+    with pytest.raises(InputError, match="'pass', 'fail' or 'unknown'"):
+        Verdict("maybe", 0.5)
+
+
+def test_readmission_puts_a_range_back_at_its_place():
+    source = Passage("One. Two. Three.", "p")
+    kept = Passage("One. ", "p", spans=(Span("p", 0, 5),))
+    drops = (Drop(Span("p", 5, 10), "low", 0.1), Drop(Span("p", 10, 16), "low", 0.2))
+    memory = WorkingMemory("q", (kept,), retrieved=(source,), dropped=drops)
+    once = readmit(memory, 1)
+    assert [p.text for p in once.evidence] == ["One. Three."]
+    assert once.dropped == drops[:1]
+    assert readmit(once, 5).evidence == (source,)
+
+
+def test_readmission_beside_rewritten_text_is_a_passage_of_its_own():
+    source = Passage("One. Two.", "p")
+    rewritten = Passage("Uno.", "p", spans=(Span("p", 0, 5),), rewritten=True)
+    memory = WorkingMemory("q", (rewritten,), retrieved=(source,), dropped=(Drop(Span("p", 5, 9), "low"),))
+    back = readmit(memory, 1).evidence
+    assert [(p.id, p.text) for p in back] == [("p", "Uno."), ("p#2", "Two.")]
+
+
+def test_chunks_without_a_score_come_back_last():
+    source = Passage("abc", "p")
+    drops = tuple(Drop(Span("p", n, n + 1), "low", s) for n, s in enumerate((None, -5.0, 2.0)))
+    memory = WorkingMemory("q", retrieved=(source,), dropped=drops)
+    assert [readmit(memory, n).evidence[0].text for n in (1, 2, 3)] == ["c", "bc", "abc"]
