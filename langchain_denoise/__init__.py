@@ -2,6 +2,7 @@
 
 `DenoiseCompressor` takes any denoiser of `denoise_core` into a retriever, a compressor pipeline or a chain;
 `DenoisingRetriever` is a retriever of its own; `AugmentedRunnable` is the whole verify-and-retry loop.
+`verified` puts judge, feedback and retry around a chain you have.
 `ChatModelLLM` and `RetrieverAdapter` let the core use your chat model and your retriever.
 """
 
@@ -17,8 +18,18 @@ if TYPE_CHECKING:
     from langchain_denoise.augmenter import AugmentedRunnable
     from langchain_denoise.compressor import DenoiseCompressor
     from langchain_denoise.retriever import DenoisingRetriever
+    from langchain_denoise.verification import verified
+    from langchain_denoise.verifier import Verifier
 
-__all__ = ["AugmentedRunnable", "ChatModelLLM", "DenoiseCompressor", "DenoisingRetriever", "RetrieverAdapter"]
+__all__ = [
+    "AugmentedRunnable",
+    "ChatModelLLM",
+    "DenoiseCompressor",
+    "DenoisingRetriever",
+    "RetrieverAdapter",
+    "Verifier",
+    "verified",
+]
 
 _WHERE = {
     "AugmentedRunnable": "augmenter",
@@ -26,6 +37,8 @@ _WHERE = {
     "DenoiseCompressor": "compressor",
     "DenoisingRetriever": "retriever",
     "RetrieverAdapter": "_convert",
+    "Verifier": "verifier",
+    "verified": "verification",
 }
 
 
