@@ -3,6 +3,7 @@
 from llamaindex_denoise._convert import record
 from llamaindex_denoise.augmenter import AugmentedQueryEngine
 from llamaindex_denoise.clients import LlamaLLM, RetrieverAdapter
+from llamaindex_denoise.evaluator import EvaluatorUtility, UtilityEvaluator
 from llamaindex_denoise.events import AnswerEvent, DenoiseEvent
 from llamaindex_denoise.postprocessor import DenoisePostprocessor
 from llamaindex_denoise.s2a import S2AQueryEngine
@@ -12,8 +13,10 @@ __all__ = [
     "AugmentedQueryEngine",
     "DenoiseEvent",
     "DenoisePostprocessor",
+    "EvaluatorUtility",
     "LlamaLLM",
     "RetrieverAdapter",
     "S2AQueryEngine",
+    "UtilityEvaluator",
     "record",
 ]
