@@ -30,7 +30,7 @@ class Gathered:
 class Consolidator:
     """Retrieval as the loop sees it.
 
-    ``sources`` are all asked with every query, concurrently; ``wide`` are asked as well in a wide search.
+    ``sources`` are all asked with every new query, concurrently; ``wide`` are asked as well in a wide search.
     A text that is in the memory already is not found again; passages of one id but different texts are renamed.
     A source or denoiser that fails is noted and the rest goes on; when every source fails, the search does.
     """
@@ -51,10 +51,10 @@ class Consolidator:
     def gather(self, memory: WorkingMemory, *, wide: bool = False) -> Flow[Gathered]:
         """Raises what the outside raised when nothing at all came back, `BudgetExceeded` included."""
         queries = yield from self.queries(memory, wide)
-        queries = tuple(q for q in dict.fromkeys(queries) if q.strip() and (wide or q not in memory.queries))
-        sources = self.sources + (self.wide if wide else ())
-        asked = tuple(Retrieve(q, "search", s) for q in queries for s in sources)
-        replies = (yield from batch(asked)) if asked else []
+        queries = tuple(q for q in dict.fromkeys(queries) if q.strip())
+        asked = [Retrieve(q, "search", s) for q in queries if q not in memory.queries for s in self.sources]
+        asked += [Retrieve(q, "search", s) for q in queries if wide for s in self.wide]
+        replies = (yield from batch(tuple(asked))) if asked else []
         failures = [("search", r.error) for r in replies if isinstance(r, Failed)]
         if failures and len(failures) == len(replies):
             raise _first(failures)
