@@ -22,11 +22,12 @@ def find_blocks(model: nn.Module) -> tuple[Any, nn.Module, nn.ModuleList]:
         raise InputError(
             f"expected a Hugging Face model (a transformers.PreTrainedModel), got {type(model).__name__}"
         )
-    if getattr(whole, "is_encoder_decoder", False):
+    base = getattr(model, "base_model", model)
+    if getattr(whole, "is_encoder_decoder", False) and hasattr(base, "encoder") and hasattr(base, "decoder"):
         raise InputError("an encoder-decoder model has two stacks of blocks: pass one, model.get_encoder()")
     config = whole.get_text_config()
-    inner = getattr(model, "get_decoder", None)
-    start: nn.Module = inner() if callable(inner) else model
+    inner: Any = getattr(model, "get_decoder", None)
+    start: nn.Module = model if inner is None else inner()
     count = config.num_hidden_layers
     for root in (start, model):
         for path, module in root.named_modules():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from denoise_core.end.hidden import EarlyLayers, Pool
 from denoise_core.end.layout import Prompt
+from denoise_core.errors import InputError
 
+T = TypeVar("T")
 Pooling = Literal["last", "cls_mean_question"]
 
 
@@ -64,3 +66,22 @@ def out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
+def halving(batch: list[int], run: Callable[[list[int]], T]) -> list[tuple[list[int], T]]:
+    """``run(batch)``; a batch that does not fit into memory is halved and tried again, down to one row.
+
+    Raises `InputError` when a single row does not fit.
+    """
+    try:
+        return [(batch, run(batch))]
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        if len(batch) == 1:
+            raise InputError(
+                "a single prompt does not fit into memory; cut the passages into smaller chunks, load the model "
+                "in bfloat16, or use another device"
+            ) from error
+    middle = len(batch) // 2
+    return halving(batch[:middle], run) + halving(batch[middle:], run)

@@ -72,6 +72,7 @@ class EarlyLayers:
 
     def __init__(self, config: Any, decoder: nn.Module, blocks: nn.ModuleList) -> None:
         self.config = config
+        self.decoder = decoder  # takes input_ids and runs the blocks
         self.blocks = blocks
         self.count = len(blocks)
         self.width = int(config.hidden_size)
@@ -79,7 +80,6 @@ class EarlyLayers:
         self.causal = True
         self.norm = normalise.Norm()
         self.final_norm: nn.Module | None = None
-        self._decoder = weakref.ref(decoder)
         self._parameters = frozenset(inspect.signature(decoder.forward).parameters)
         self._checked: set[int] = set()
         self._refusal: str | None = None
@@ -88,13 +88,9 @@ class EarlyLayers:
         blocks[-1].register_forward_hook(_Watch(self.count, self).after)
         self._learn()
 
-    @property
-    def decoder(self) -> nn.Module:
-        """The module that takes ``input_ids`` and runs the blocks."""
-        found = self._decoder()
-        if found is None:
-            raise InputError("the model was let go while it was being read; keep a reference to it")
-        return found
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copied or pickled model does not take this along (a lock cannot be copied); it gets its own.
+        return type(None), ()
 
     @property
     def device(self) -> torch.device:
@@ -170,7 +166,7 @@ class EarlyLayers:
         finally:
             for handle in handles:
                 handle.remove()
-        out = [
+        out: list[tuple[str, torch.Tensor]] = [
             (f"{path}.{name}", p)
             for path, m in outside
             if path in used
@@ -223,52 +219,60 @@ class EarlyLayers:
         inputs = self._inputs(self._sample())
         state = self.read(inputs, [layer], lambda h: h)[layer]
         given = self.decoder(**inputs, output_hidden_states=True)
-        if layer < self.count:
-            wanted = given.hidden_states[layer]
-        else:
-            wanted = given.last_hidden_state
+        if layer == self.count:
             state = state if self.final_norm is None else self.final_norm(state)
-        scale = float(wanted.abs().max()) or 1.0
-        if wanted.shape != state.shape or float((wanted - state).abs().max()) > 1e-3 * scale:
+            wanted = [given.last_hidden_state]
+        else:
+            # Mamba-2 lists its states one place earlier; the blocks that ran were counted, so both are h_L.
+            wanted = [given.hidden_states[layer], given.hidden_states[max(0, layer - 1)]]
+        if not any(_same(state, w) for w in wanted):
             raise InputError(
                 f"the state after {layer} blocks is not the model's own hidden_states[{layer}]; this model "
                 "carries more between its blocks than their input, so it cannot be read early"
             )
 
 
+def _same(state: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Equal but for a kernel that adds in another order the second time."""
+    scale = float(wanted.abs().max()) or 1.0
+    return state.shape == wanted.shape and float((state - wanted).abs().max()) <= 1e-3 * scale
+
+
 class _Watch:
     """The hook before block ``n``: its input is ``h_n``. It knows its owner weakly, or models would live on."""
 
-    def __init__(self, n: int, owner: EarlyLayers) -> None:
+    def __init__(self, n: int, owner: EarlyLayers | None) -> None:
         self.n = n
-        self.owner = weakref.ref(owner)
+        self.owner = weakref.ref(owner) if owner is not None else lambda: None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Watch, (self.n, None)  # in a copy of the model it watches nothing
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         request, owner = _request.get(), self.owner()
-        if request is not None and request.owner is owner:
+        if request is not None and owner is request.owner:
             request.arrive(self.n, args[0] if args else kwargs.get("hidden_states"), entering=True)
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         request, owner = _request.get(), self.owner()
-        if request is not None and request.owner is owner:
+        if request is not None and owner is request.owner:
             request.arrive(self.n, output[0] if isinstance(output, tuple) else output, entering=False)
 
 
-# Values hold the blocks but not the decoder, so that an entry goes when its model goes.
-_known: weakref.WeakKeyDictionary[nn.Module, EarlyLayers] = weakref.WeakKeyDictionary()
-_known_lock = threading.Lock()
+_KEPT = "_denoise_early_layers"
+_lock = threading.Lock()
 
 
 def early_layers(model: nn.Module) -> EarlyLayers:
     """The `EarlyLayers` of a model, made once and shared, so that all its readers share one lock.
 
-    Keep the model while you use it: only its blocks are held here. Raises `InputError` when the model has
-    no list of blocks to stop between.
+    Raises `InputError` when the model has no list of blocks to stop between.
     """
     model = getattr(model, "_orig_mod", model)  # under torch.compile the hooks belong to the original
     config, decoder, blocks = find_blocks(model)
-    with _known_lock:
-        found = _known.get(decoder)
+    with _lock:
+        found = decoder.__dict__.get(_KEPT)
         if found is None:
-            found = _known[decoder] = EarlyLayers(config, decoder, blocks)
+            found = EarlyLayers(config, decoder, blocks)
+            object.__setattr__(decoder, _KEPT, found)  # past torch's own, which is for parameters and modules
         return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +14,21 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.end import layout as layouts
 from denoise_core.end.batching import batches, windows
+from denoise_core.end.fingerprint import ModelFingerprint
 from denoise_core.end.layout import BoundLayout, Layout, Prompt
 from denoise_core.end.normalise import Norm, kind_of
+from denoise_core.end.prefix import PrefixCache, PrefixStats
 from denoise_core.end.probe import Reading
 from denoise_core.errors import InputError
 
 if TYPE_CHECKING:
     from denoise_core.end.loading import Backbone, Load
+    from denoise_core.end.reuse import PrefixReuse
 
 Floats = NDArray[np.float32]
+Batch: TypeAlias = tuple[list[int], dict[int, Floats]]  # positions of prompts, their states by layer
+
+PREFIX_BYTES = 512 << 20  # 10 thousand tokens of an 8B model's first 13 blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,9 @@ class HiddenReader:
 
     Nothing is loaded before the first use. ``first_layers`` loads only so many blocks of a model given by
     name. Threads may share a reader; readers of one model share its lock, so that one batch runs at a time.
+
+    ``prefix`` keeps what was computed for a passage until its next question (decoders, layouts with the
+    passage first): 512 MiB by default, least recently used out first; ``PrefixCache(0)`` switches it off.
     """
 
     def __init__(
@@ -69,6 +79,7 @@ class HiddenReader:
         settings: Settings | None = None,
         load: Load | None = None,
         first_layers: int | None = None,
+        prefix: PrefixCache[Any] | None = None,
     ) -> None:
         self.settings = settings or Settings()
         if self.settings.max_tokens < 1:
@@ -79,7 +90,9 @@ class HiddenReader:
         self._first_layers = first_layers
         self._opened: tuple[Backbone, BoundLayout] | None = None
         self._opening = threading.Lock()
-        self._fingerprints: dict[int, Any] = {}
+        self._fingerprints: dict[int, ModelFingerprint] = {}
+        self.prefix: PrefixCache[Any] = PrefixCache(PREFIX_BYTES) if prefix is None else prefix
+        self._kept: PrefixReuse | None = None
 
     # -- what it reads -----------------------------------------------------------------------------
 
@@ -142,8 +155,12 @@ class HiddenReader:
         for layer in layers:
             backbone.early.ensure(layer)
         prompts, owner = self.prompts(pairs)
+        wanted = sorted(set(layers))
         with backbone.early.lock:
-            rows = self._run(prompts, sorted(set(layers)))
+            # Equal prompts (duplicate passages) have equal states, so each is run once.
+            distinct = list(dict.fromkeys(prompts))
+            place = {p: n for n, p in enumerate(distinct)}
+            rows = gather(self._run(distinct, wanted), wanted, [place[p] for p in prompts])
         norm = self.norm
         by_layer = {layer: norm(states) for layer, states in rows.items()}
         self._check_finite(by_layer, owner, pairs)
@@ -167,6 +184,27 @@ class HiddenReader:
                 owner.append(i)
         return prompts, np.array(owner, dtype=np.intp)
 
+    def warm(self, texts: Sequence[str], layer: int) -> int:
+        """Compute and keep what ``layer`` needs of passages before any question comes.
+
+        Returns how many prefixes were new; a text longer than the window is left out, since how it is cut
+        depends on the question. Raises `InputError` where nothing can be kept, with the reason.
+        """
+        backbone, layout = self._open()
+        backbone.early.ensure(layer)
+        with backbone.early.lock:
+            why = self._keeps(layer)
+            if why is not None:
+                raise InputError(f"no prefixes are kept: {why}")
+            window = backbone.early.window or sys.maxsize
+            prompts = [layout.assemble(ids, ()) for ids in layout.encode(list(dict.fromkeys(texts)))]
+            return self._reuse().warm([p for p in prompts if len(p.ids) <= window], layer)
+
+    def prefix_stats(self, layer: int) -> PrefixStats:
+        """Hits, misses, evictions and bytes; and why nothing is kept at ``layer``, if so."""
+        with self.backbone.early.lock:
+            return replace(self.prefix.stats, off=self._keeps(layer))
+
     # -- inside ------------------------------------------------------------------------------------
 
     def _open(self) -> tuple[Backbone, BoundLayout]:
@@ -181,12 +219,44 @@ class HiddenReader:
                 self._opened = backbone, chosen.bind(backbone.tokenizer)
             return self._opened
 
-    def _run(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> dict[int, Floats]:
-        plan = batches([len(p.ids) for p in prompts], self.settings.max_tokens)
-        done: list[tuple[list[int], dict[int, Floats]]] = []
-        for batch in plan:
+    def _run(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> list[Batch]:
+        from denoise_core.end.forward import halving
+
+        if len(layers) == 1 and self._keeps(layers[0]) is None:
+            reuse = self._reuse()
+            return [(rows, {layers[0]: found}) for rows, found in reuse.states(prompts, layers[0])]
+        done: list[Batch] = []
+        for batch in batches([len(p.ids) for p in prompts], self.settings.max_tokens):
             done += halving(batch, lambda rows: self._forward([prompts[i] for i in rows], layers))
-        return gather(done, layers, len(prompts))
+        return done
+
+    def _keeps(self, layer: int) -> str | None:
+        """None when prefixes are kept at ``layer``, else why not."""
+        if self.prefix.max_bytes == 0:
+            return "prefix=PrefixCache(0): switched off"
+        if not self.backbone.early.causal or self.pooling != "last":
+            return "an encoder's passage sees the question, so nothing of it can be kept"
+        if not self.layout.reusable:
+            return f"layout {self.layout.name!r} has the question before the passage"
+        return self._reuse().off(layer)
+
+    def _reuse(self) -> PrefixReuse:
+        from denoise_core.end.reuse import PrefixReuse
+
+        if self._kept is None:
+            self._kept = PrefixReuse(
+                self.backbone.early,
+                self.prefix,
+                scope=self._scope,
+                max_tokens=self.settings.max_tokens,
+                pad=self._pad,
+            )
+        return self._kept
+
+    def _scope(self, layer: int) -> Hashable:
+        """All that decides keys and values besides the tokens."""
+        model = self.reading(layer).model
+        return model.name, model.revision, model.weights, model.dtype, self.layout.fingerprint, layer
 
     def _forward(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> dict[int, Floats]:
         from denoise_core.end.forward import inputs_of, pool_of
@@ -214,37 +284,13 @@ class HiddenReader:
                 )
 
 
-def halving(
-    batch: list[int], run: Callable[[list[int]], dict[int, Floats]]
-) -> list[tuple[list[int], dict[int, Floats]]]:
-    """``run(batch)``; a batch that does not fit into memory is halved and tried again, down to one row.
-
-    Raises `InputError` when a single row does not fit.
-    """
-    from denoise_core.end.forward import out_of_memory
-
-    try:
-        return [(batch, run(batch))]
-    except Exception as error:
-        if not out_of_memory(error):
-            raise
-        if len(batch) == 1:
-            raise InputError(
-                "a single prompt does not fit into memory; cut the passages into smaller chunks, load the model "
-                "in bfloat16, or use another device"
-            ) from error
-    middle = len(batch) // 2
-    return halving(batch[:middle], run) + halving(batch[middle:], run)
-
-
-def gather(
-    done: Sequence[tuple[list[int], dict[int, Floats]]], layers: Sequence[int], rows: int
-) -> dict[int, Floats]:
-    """Batches put back in the order of the prompts."""
+def gather(done: Sequence[Batch], layers: Sequence[int], order: Sequence[int]) -> dict[int, Floats]:
+    """Rows of batches as arrays: row i is that of prompt ``order[i]``."""
     out: dict[int, Floats] = {}
+    where = [i for batch, _ in done for i in batch]
+    back = np.empty(len(where), dtype=np.intp)
+    back[where] = np.arange(len(where))
     for layer in layers:
-        width = done[0][1][layer].shape[-1] if done else 0
-        out[layer] = np.empty((rows, width), dtype=np.float32)
-        for batch, found in done:
-            out[layer][batch] = found[layer]
+        rows = [found[layer] for _, found in done] or [np.zeros((0, 0), dtype=np.float32)]
+        out[layer] = np.concatenate(rows)[back[list(order)]]
     return out
