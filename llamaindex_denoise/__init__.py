@@ -2,6 +2,7 @@
 
 from llamaindex_denoise._convert import record
 from llamaindex_denoise.augmenter import AugmentedQueryEngine
+from llamaindex_denoise.citations import Origin, cited, origins
 from llamaindex_denoise.clients import LlamaLLM, RetrieverAdapter
 from llamaindex_denoise.evaluator import EvaluatorUtility, UtilityEvaluator
 from llamaindex_denoise.events import AnswerEvent, DenoiseEvent
@@ -15,8 +16,11 @@ __all__ = [
     "DenoisePostprocessor",
     "EvaluatorUtility",
     "LlamaLLM",
+    "Origin",
     "RetrieverAdapter",
     "S2AQueryEngine",
     "UtilityEvaluator",
+    "cited",
+    "origins",
     "record",
 ]
