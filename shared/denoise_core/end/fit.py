@@ -53,6 +53,18 @@ def fit_probe(
     states that are not finite, sizes that disagree, or fewer than two questions with a relevant chunk.
     """
     found = fit_line(states, labels, groups, penalties=penalties, folds=folds)
+    return probe_of(found, reading, labels, groups, card=card)
+
+
+def probe_of(
+    found: Fit,
+    reading: Reading,
+    labels: ArrayLike,
+    groups: Sequence[Hashable],
+    *,
+    card: Mapping[str, Any] | None = None,
+) -> Probe:
+    """The probe of a line that was fitted on rows with these labels and groups; its card says how it went."""
     y = np.asarray(labels, dtype=np.bool_)
     threshold = float(np.quantile(found.held_out[y], 1 - GOLD_KEPT_BY_THRESHOLD))
     own: dict[str, Any] = {
@@ -61,8 +73,8 @@ def fit_probe(
             "chunks": len(y),
             "relevant chunks": int(y.sum()),
             "C": found.C,
-            "folds (by question)": min(folds, len(set(groups))),
             "chance that a relevant chunk outranks another, held out": found.quality[found.C],
+            "share of relevant chunks above the threshold, held out": GOLD_KEPT_BY_THRESHOLD,
             "share of all chunks above the threshold, held out": float((found.held_out >= threshold).mean()),
         }
     }

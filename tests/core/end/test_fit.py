@@ -86,7 +86,9 @@ def test_folds_keep_questions_whole_and_all_hold_golds():
 
 def test_few_questions_make_fewer_folds():
     states, labels, groups = some_states(questions=3)
-    assert fit_probe(states, labels, groups, READING).card["fit"]["folds (by question)"] == 3
+    question = np.array(groups)
+    assert set(folds_of(question, labels, 5)) == {0, 1, 2}
+    assert fit_probe(states, labels, groups, READING).card["fit"]["questions"] == 3
 
 
 def test_outranking_is_the_area_under_the_curve_within_each_question():

@@ -1,0 +1,189 @@
+"""States of every labelled passage at every layer, from one pass each, kept on disk and taken up again.
+
+The folder holds one array for each layer and how many questions are done. A run that was killed goes on
+where it stopped; a folder of other questions, another model or another layout is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.end.reader import HiddenReader
+from denoise_core.errors import InputError
+from denoise_core.question import Question
+
+BLOCK = 16  # questions read at once; what a kill can lose
+MANIFEST, DONE = "states.json", "done.json"
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Capture:
+    """States by layer, ``(n, d)``, one row for each passage of each question, in order.
+
+    ``labels`` is True for relevant passages, ``groups`` the position of each row's question.
+    """
+
+    by_layer: dict[int, NDArray[Any]]
+    labels: NDArray[np.bool_]
+    groups: NDArray[np.intp]
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return tuple(sorted(self.by_layer))
+
+
+def capture(
+    reader: HiddenReader,
+    questions: Sequence[Question],
+    *,
+    layers: Sequence[int] | None = None,
+    folder: str | Path | None = None,
+    progress: Progress | None = None,
+) -> Capture:
+    """Read every passage under its question at ``layers`` (all but the embeddings when None).
+
+    With ``folder`` the arrays are memory-mapped there and a later call goes on where this one was stopped;
+    without, they stay in memory. Normed states are kept as float16, others as float32. A passage longer
+    than the model's window counts with its first part. ``progress`` is told (questions done, of how many).
+
+    Raises `InputError` when the folder holds something else, or when there is nothing to read.
+    """
+    rows = [len(q.passages) for q in questions]
+    if not sum(rows):
+        raise InputError("no question with passages: there is nothing to read states from")
+    chosen = tuple(sorted(set(range(1, reader.layers + 1) if layers is None else layers)))
+    store: _Store = _Memory() if folder is None else _Disk(Path(folder), _identity(reader, questions, chosen))
+    kind = np.float32 if reader.norm.kind == "none" else np.float16
+    ends = np.cumsum([0, *rows])
+    done = store.done()
+    while done < len(questions):
+        block = questions[done : done + BLOCK]
+        pairs = [(q.text, p.text) for q in block for p in q.passages]
+        found = reader.read(pairs, chosen) if pairs else None
+        if found is not None:
+            first = np.searchsorted(found.owner, np.arange(len(pairs)))
+            states = {layer: np.asarray(of_layer[first], dtype=kind) for layer, of_layer in found.by_layer.items()}
+            store.open(chosen, (int(ends[-1]), states[chosen[0]].shape[1]), kind)
+            store.write(int(ends[done]), states)
+        done += len(block)
+        store.mark(done)
+        if progress is not None:
+            progress(done, len(questions))
+    labels = np.array([label for q in questions for label in q.labels], dtype=np.bool_)
+    return Capture(store.arrays(), labels, np.repeat(np.arange(len(questions)), rows))
+
+
+class _Memory:
+    def __init__(self) -> None:
+        self._arrays: dict[int, NDArray[Any]] = {}
+
+    def done(self) -> int:
+        return 0
+
+    def open(self, layers: Sequence[int], shape: tuple[int, int], kind: type[np.floating[Any]]) -> None:
+        if not self._arrays:
+            self._arrays = {layer: np.empty(shape, dtype=kind) for layer in layers}
+
+    def write(self, start: int, states: dict[int, NDArray[Any]]) -> None:
+        for layer, rows in states.items():
+            self._arrays[layer][start : start + len(rows)] = rows
+
+    def mark(self, done: int) -> None:
+        return
+
+    def arrays(self) -> dict[int, NDArray[Any]]:
+        return self._arrays
+
+
+class _Disk(_Memory):
+    """Arrays as ``layer-NN.npy`` files; ``done.json`` is written after them, so it never promises too much."""
+
+    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
+        super().__init__()
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest = folder / MANIFEST
+        if manifest.exists():
+            held = _json(manifest)
+            differs = [k for k in identity if held.get(k) != identity[k]]
+            if differs:
+                raise InputError(
+                    f"{folder} holds states of something else (other {', '.join(differs)}): choose another folder"
+                )
+        elif any(folder.iterdir()):
+            raise InputError(f"{folder} is not empty and holds no states: choose another folder")
+        else:
+            _replace(manifest, identity)
+        self._layers = list(identity["layers"])
+
+    def done(self) -> int:
+        if not (self.folder / DONE).exists():
+            return 0
+        self._arrays = {layer: self._map(layer, "r+") for layer in self._layers}
+        return int(_json(self.folder / DONE).get("questions", 0))
+
+    def open(self, layers: Sequence[int], shape: tuple[int, int], kind: type[np.floating[Any]]) -> None:
+        if not self._arrays:
+            for layer in layers:
+                np.lib.format.open_memmap(self._path(layer), mode="w+", dtype=kind, shape=shape).flush()
+            self._arrays = {layer: self._map(layer, "r+") for layer in layers}
+
+    def mark(self, done: int) -> None:
+        for array in self._arrays.values():
+            if isinstance(array, np.memmap):
+                array.flush()
+        _replace(self.folder / DONE, {"questions": done})
+
+    def arrays(self) -> dict[int, NDArray[Any]]:
+        return {layer: self._map(layer, "r") for layer in self._layers}
+
+    def _path(self, layer: int) -> Path:
+        return self.folder / f"layer-{layer:03d}.npy"
+
+    def _map(self, layer: int, mode: Any) -> NDArray[Any]:
+        try:
+            found: NDArray[Any] = np.load(self._path(layer), mmap_mode=mode, allow_pickle=False)
+            return found
+        except (OSError, ValueError, EOFError) as error:
+            raise InputError(
+                f"{self._path(layer)} is damaged: {error}; delete the folder and read again"
+            ) from error
+
+
+_Store = _Memory
+
+
+def _identity(reader: HiddenReader, questions: Sequence[Question], layers: Sequence[int]) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    for q in questions:
+        digest.update(json.dumps([q.text, [p.text for p in q.passages]]).encode())
+    return {
+        "layers": list(layers),
+        "questions": digest.hexdigest(),
+        "reading": reader.reading(max(layers)).to_dict(),
+    }
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {error}; delete the folder and read again") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _replace(path: Path, value: dict[str, Any]) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(value), encoding="utf-8")
+    os.replace(part, path)

@@ -1,0 +1,84 @@
+"""What selection is judged by: how much of the gold survives at a kept share, with 95 % intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from denoise_core._optional import require
+from denoise_core.end.selection import best, count_of_share
+from denoise_core.errors import InputError
+
+
+def recall_at(
+    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic], share: float
+) -> NDArray[np.float64]:
+    """Share of each question's gold passages among its best ``ceil(share * n)`` passages.
+
+    ``scores`` and ``gold`` have one entry a passage, ``groups`` its question. One value for each question
+    that has gold, in the order of their first rows.
+    """
+    values, relevant = np.asarray(scores, dtype=np.float32), np.asarray(gold, dtype=np.bool_)
+    if not len(values) == len(relevant) == len(groups):
+        raise InputError(
+            f"{len(values)} scores, {len(relevant)} labels, {len(groups)} groups: expected as many of each"
+        )
+    out = []
+    for of_one in _rows(groups):
+        if relevant[of_one].any():
+            kept = best(values[of_one], count_of_share(share, len(of_one)))
+            out.append(float(kept[relevant[of_one]].mean()))
+    return np.array(out)
+
+
+SHARES = (0.2, 0.3, 0.5, 0.6)  # those of the paper's layer study, beside the single best chunk
+
+
+def top_one(
+    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
+) -> NDArray[np.float64]:
+    """1.0 for each question whose best passage is gold, else 0.0; questions without gold are left out."""
+    values, relevant = np.asarray(scores, dtype=np.float32), np.asarray(gold, dtype=np.bool_)
+    return np.array(
+        [
+            float(relevant[of_one[int(np.argmax(values[of_one]))]])
+            for of_one in _rows(groups)
+            if relevant[of_one].any()
+        ]
+    )
+
+
+def recall_table(
+    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
+) -> dict[str, NDArray[np.float64]]:
+    """Values of each question with gold: "top 1" (`top_one`) and "20 %" ... "60 %" (`recall_at`)."""
+    table = {"top 1": top_one(scores, gold, groups)}
+    return table | {f"{100 * share:g} %": recall_at(scores, gold, groups, share) for share in SHARES}
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """95 % interval of a share by Wilson's method; ends included. Raises `InputError` for ``n < 1``."""
+    if n < 1:
+        raise InputError("an interval needs at least one observation")
+    stats = require("scipy.stats", extra="end")
+    interval = stats.binomtest(hits, n).proportion_ci(confidence_level=0.95, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def bootstrap(values: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> tuple[float, float]:
+    """95 % percentile interval of the mean, resampling whole questions; the value itself when there is one."""
+    v = np.asarray(values, dtype=np.float64)
+    if not len(v):
+        raise InputError("an interval needs at least one observation")
+    picks = np.random.default_rng(seed).integers(0, len(v), (resamples, len(v)))
+    low, high = np.quantile(v[picks].mean(1), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _rows(groups: Sequence[Hashable] | NDArray[np.generic]) -> list[list[int]]:
+    rows: dict[Hashable, list[int]] = {}
+    for i, group in enumerate(groups):
+        rows.setdefault(group, []).append(i)
+    return list(rows.values())

@@ -1,0 +1,187 @@
+"""From labelled questions to a probe: captured once, resumable, judged on unseen questions, controlled."""
+
+import json
+
+import numpy as np
+import pytest
+
+from denoise_core import InputError, Passage
+from denoise_core.end.capture import BLOCK, capture
+from denoise_core.end.controls import with_fresh_blocks
+from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.probe import Probe
+from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.end.scorer import ProbeScorer
+from denoise_core.end.sweep import choose_layer, sweep
+from denoise_core.end.train import train
+from denoise_core.question import Question
+
+
+def shouting(n, seed=0, loud="!!!"):
+    """Questions whose one relevant passage ends loudly, so that even a random model shows it."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for i in range(n):
+        gold = int(rng.integers(4))
+        words = ["".join(rng.choice(list("abcdefg ."), 12)) for _ in range(4)]
+        texts = [w + (loud if j == gold else ".") for j, w in enumerate(words)]
+        passages = tuple(Passage(t, f"p{j}") for j, t in enumerate(texts))
+        out.append(Question(f"which {seed} {i}?", passages, frozenset({f"p{gold}"}), id=str(i)))
+    return out
+
+
+class Counting(HiddenReader):
+    """A reader that counts what it reads, and is stopped like by Ctrl-C before call number ``stop``."""
+
+    calls = 0
+    pairs_read = 0
+    stop: int | None = None
+
+    def read(self, pairs, layers):
+        if self.calls == self.stop:
+            raise KeyboardInterrupt
+        self.calls += 1
+        self.pairs_read += len(pairs)
+        return super().read(pairs, layers)
+
+
+@pytest.fixture(scope="module")
+def reader(tiny, byte_tokenizer):
+    def make(kind=HiddenReader, **settings):
+        return kind(tiny("llama"), tokenizer=byte_tokenizer(), settings=Settings(**settings))
+
+    return make
+
+
+def test_captured_states_are_the_readers_own_with_the_right_labels(reader):
+    questions = shouting(3)
+    captured = capture(reader(), questions)
+    assert captured.layers == (1, 2, 3, 4, 5, 6)
+    assert captured.groups.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert captured.labels.tolist() == [label for q in questions for label in q.labels]
+    own = reader().states(questions[1].text, [p.text for p in questions[1].passages], [2, 5])
+    for layer in (2, 5):
+        assert np.allclose(captured.by_layer[layer][4:8], own[layer], atol=2e-3), "float16 of normed states"
+
+
+def test_a_killed_capture_goes_on_where_it_stopped(reader, tmp_path):
+    questions = shouting(2 * BLOCK + 3)
+    killed = reader(Counting)
+    killed.stop = 1
+    with pytest.raises(KeyboardInterrupt):
+        capture(killed, questions, layers=[2], folder=tmp_path / "s")
+    again = reader(Counting)
+    captured = capture(again, questions, layers=[2], folder=tmp_path / "s")
+    assert killed.pairs_read == 4 * BLOCK
+    assert again.pairs_read == 4 * (BLOCK + 3)
+    assert np.array_equal(captured.by_layer[2], capture(reader(), questions, layers=[2]).by_layer[2])
+    finished = reader(Counting)
+    capture(finished, questions, layers=[2], folder=tmp_path / "s")
+    assert finished.calls == 0
+
+
+def test_progress_is_told(reader):
+    seen = []
+    capture(reader(), shouting(BLOCK + 1), layers=[1], progress=lambda done, of: seen.append((done, of)))
+    assert seen == [(BLOCK, BLOCK + 1), (BLOCK + 1, BLOCK + 1)]
+
+
+def test_a_folder_of_something_else_is_refused(reader, tiny, byte_tokenizer, tmp_path):
+    questions = shouting(3)
+    capture(reader(), questions, layers=[2], folder=tmp_path / "s")
+    with pytest.raises(InputError, match="questions"):
+        capture(reader(), shouting(3, seed=1), layers=[2], folder=tmp_path / "s")
+    with pytest.raises(InputError, match="layers"):
+        capture(reader(), questions, layers=[1, 2], folder=tmp_path / "s")
+    with pytest.raises(InputError, match="reading"):
+        capture(reader(normalisation="none"), questions, layers=[2], folder=tmp_path / "s")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("x")
+    with pytest.raises(InputError, match="not empty"):
+        capture(reader(), questions, layers=[2], folder=tmp_path / "mine")
+
+
+@pytest.mark.parametrize("name", ["layer-002.npy", "done.json", "states.json"])
+def test_a_damaged_folder_is_a_clear_error(reader, tmp_path, name):
+    capture(reader(), shouting(3), layers=[2], folder=tmp_path / "s")
+    (tmp_path / "s" / name).write_bytes(b"half")
+    with pytest.raises(InputError, match="damaged"):
+        capture(reader(), shouting(3), layers=[2], folder=tmp_path / "s")
+
+
+def test_nothing_to_read(reader):
+    with pytest.raises(InputError, match="no question with passages"):
+        capture(reader(), [Question("q", (), frozenset())])
+
+
+def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp_path):
+    read = reader()
+    trained = train(read, shouting(40), calibration=shouting(30, seed=7), card={"source": "made up"})
+    probe = trained.probe
+    assert [f.layer for f in trained.layers] == [1, 2, 3, 4, 5, 6]
+    assert choose_layer(trained.layers).layer == probe.layer
+    assert trained.layers[probe.layer - 1].recall["top 1"].mean() > 0.9
+    again = Probe.load(probe.save(tmp_path / "p"))
+    denoiser = ENDDenoiser(ProbeScorer(read, again), keep="calibrated", risk=0.05)
+    unseen = shouting(20, seed=9)
+    kept = [denoiser.denoise(q.text, q.passages).passages for q in unseen]
+    assert np.mean([bool(q.gold & {p.id for p in k}) for q, k in zip(unseen, kept)]) >= 0.9
+    assert "made up" in (tmp_path / "p" / "README.md").read_text()
+    assert json.dumps(dict(probe.card)), "plain JSON values"
+
+
+def test_a_style_leak_shows_in_the_control_without_question(reader):
+    controls = train(reader(), shouting(40), layers=[3]).controls
+    assert controls["no question"].recall["top 1"].mean() > 0.9
+    quiet = train(reader(), shouting(40, loud="."), layers=[3]).controls
+    assert quiet["no question"].recall["top 1"].mean() < 0.6
+
+
+def test_fresh_blocks_change_the_blocks_only_and_not_the_random_state(reader):
+    import torch
+
+    backbone = reader().backbone
+    before = torch.get_rng_state()
+    fresh = with_fresh_blocks(backbone)
+    assert torch.equal(torch.get_rng_state(), before)
+    own, new = backbone.model.state_dict(), fresh.state_dict()
+    same = {k for k in own if torch.equal(own[k], new[k])}
+    assert any("embed" in k for k in same)
+    # A norm's gain starts at one in both; everything drawn at random has to differ.
+    assert not [k for k in same if "layers." in k and "norm" not in k]
+    assert all(torch.equal(with_fresh_blocks(backbone).state_dict()[k], v) for k, v in new.items()), "seeded"
+
+
+def test_an_encoder_trains_just_as_well(tiny, byte_tokenizer):
+    read = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
+    trained = train(read, shouting(40), layers=[1, 2], controls=False)
+    assert trained.probe.pooling == "cls_mean_question"
+    assert trained.layers[0].recall["30 %"].mean() > 0.9
+
+
+def test_calibration_on_fitted_questions_is_refused(reader):
+    with pytest.raises(InputError, match="also fitted on"):
+        train(reader(), shouting(5), calibration=shouting(5)[:1])
+
+
+class Fake:
+    def __init__(self, layer, each):
+        self.layer, self.each = layer, np.array(each)
+
+    mean = property(lambda self: self.each.mean())
+    error = property(lambda self: self.each.std(ddof=1) / len(self.each) ** 0.5)
+
+
+def test_the_shallowest_layer_within_one_standard_error_is_taken():
+    good, nearly, bad = [1, 1, 1, 0] * 10, [1, 1, 1, 0] * 9 + [1, 1, 0, 0], [0, 1, 0, 0] * 10
+    assert choose_layer([Fake(1, bad), Fake(2, nearly), Fake(3, good), Fake(4, good)]).layer == 2
+    assert choose_layer([Fake(4, good), Fake(3, bad)]).layer == 4
+    with pytest.raises(InputError):
+        choose_layer([])
+
+
+def test_a_sweep_names_what_it_measured(reader):
+    (found,) = sweep(capture(reader(), shouting(10), layers=[2]))
+    assert set(found.recall) == {"top 1", "20 %", "30 %", "50 %", "60 %"}
+    assert all(len(v) == 10 for v in found.recall.values())
+    assert found.summary()["layer"] == 2
