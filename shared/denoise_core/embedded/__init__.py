@@ -1,1 +1,27 @@
-"""The default that works without a model hub: MiniLM-L6 weights from a package, a probe and a stack of ours."""
+"""The default that works without a model hub: MiniLM-L6 weights from a package, a probe and a stack of ours.
+
+`default_denoiser` is where to start; `DefaultScorer` is its scorer, `probe_scorer` and `embedding_scorer` are
+parts of it to be used alone, `sample` is the questions that ship. How they were made: `make`.
+"""
+
+from denoise_core.embedded.default import (
+    DefaultScorer,
+    default_denoiser,
+    embedding_scorer,
+    encoder,
+    probe,
+    probe_scorer,
+    stack,
+)
+from denoise_core.embedded.sample import sample
+
+__all__ = [
+    "DefaultScorer",
+    "default_denoiser",
+    "embedding_scorer",
+    "encoder",
+    "probe",
+    "probe_scorer",
+    "sample",
+    "stack",
+]

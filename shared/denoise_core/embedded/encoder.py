@@ -58,9 +58,16 @@ class SentenceEncoder:
                     out[i] = _cosine(question, states), _maxsim(question, states, rarity)
             return out
 
-    def cosines(self, query: str, texts: Sequence[str]) -> Floats:
-        """The first column of `signals` alone: what an embedding retriever ranks by."""
-        return self.signals(query, texts)[:, 0]
+    def vectors(self, texts: Sequence[str]) -> Floats:
+        """The model's own embeddings: mean-pooled, of length 1, float32 ``(len(texts), width)``."""
+        torch = require("torch", extra="end")
+        with self._lock, torch.inference_mode():
+            pieces = self._pieces(texts)
+            out = np.zeros((len(texts), int(self.model.config.hidden_size)), dtype=np.float32)
+            for batch in batches([len(p) + 2 for p in pieces], MAX_TOKENS):
+                for i, states in zip(batch, self._states([pieces[i] for i in batch]), strict=True):
+                    out[i] = torch.nn.functional.normalize(states.mean(0), dim=0).numpy()
+            return out
 
     def count(self, text: str) -> int:
         """Word pieces of a text, without the special ones."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.selection import best, count_of_share
+from denoise_core.end.selection import count_of_share
 from denoise_core.errors import InputError
 
 
@@ -18,7 +18,8 @@ def recall_at(
     """Share of each question's gold passages among its best ``ceil(share * n)`` passages.
 
     ``scores`` and ``gold`` have one entry a passage, ``groups`` its question. One value for each question
-    that has gold, in the order of their first rows.
+    that has gold, in the order of their first rows. Ties count by chance, so that the order in which a set
+    lists its passages cannot help or hurt.
     """
     values, relevant = np.asarray(scores, dtype=np.float32), np.asarray(gold, dtype=np.bool_)
     if not len(values) == len(relevant) == len(groups):
@@ -28,7 +29,10 @@ def recall_at(
     out = []
     for of_one in _rows(groups):
         if relevant[of_one].any():
-            kept = best(values[of_one], count_of_share(share, len(of_one)))
+            own = values[of_one]
+            above = (own[None, :] > own[:, None]).sum(1)
+            level = (own[None, :] == own[:, None]).sum(1)
+            kept = np.clip((count_of_share(share, len(own)) - above) / level, 0, 1)
             out.append(float(kept[relevant[of_one]].mean()))
     return np.array(out)
 

@@ -1,0 +1,74 @@
+"""The default scorer: probe, embedding cosine, late interaction and BM25, stacked; each can be used alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import as_file, files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.chunk import Chunker, whole
+from denoise_core.embedded.encoder import SentenceEncoder
+from denoise_core.embedded.weights import minilm
+from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.probe import Probe
+from denoise_core.end.scorer import ProbeScorer
+from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.scorers.embedding import EmbeddingScorer
+from denoise_core.scorers.stack import Stack, StackedScorer
+
+
+class DefaultScorer:
+    """The stack over all four signals; the model is loaded at the first call, once in a process."""
+
+    listwise = True  # BM25 and the word weights of late interaction come from the list
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Higher is better, about 0 for an average passage; float32 ``(len(texts),)``.
+
+        Raises `MissingExtra` without the extra ``embedded``.
+        """
+        return _stacked().score(query, texts)
+
+
+def default_denoiser(keep: float | int = 0.3, *, min_keep: int = 1, chunker: Chunker = whole) -> ENDDenoiser:
+    """END with `DefaultScorer`. See `ENDDenoiser` for the settings."""
+    return ENDDenoiser(DefaultScorer(), keep=keep, min_keep=min_keep, chunker=chunker)
+
+
+@cache
+def encoder() -> SentenceEncoder:
+    """MiniLM-L6 as a sentence encoder, shared by all that need it."""
+    return SentenceEncoder(minilm())
+
+
+@cache
+def probe() -> Probe:
+    """The probe that ships: its card says what it was fitted on and what it reached."""
+    with as_file(files("denoise_core.embedded") / "data" / "probe") as folder:
+        return Probe.load(folder)
+
+
+@cache
+def stack() -> Stack:
+    """The weights of the four signals."""
+    return Stack.from_dict(json.loads((files("denoise_core.embedded") / "data" / "stack.json").read_text("utf-8")))
+
+
+@cache
+def probe_scorer() -> ProbeScorer:
+    """The probe alone: question and passage read together through the first layers."""
+    return ProbeScorer(encoder().model, probe(), tokenizer=encoder().tokenizer)
+
+
+@cache
+def _stacked() -> StackedScorer:
+    return StackedScorer([probe_scorer(), encoder(), BM25Scorer()], stack())
+
+
+def embedding_scorer() -> EmbeddingScorer:
+    """Cosine of MiniLM's sentence embeddings alone."""
+    return EmbeddingScorer(lambda texts: encoder().vectors(texts))
