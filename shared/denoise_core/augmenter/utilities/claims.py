@@ -41,11 +41,12 @@ _NAME = re.compile(r"(?<![\w.])[A-Z][\w’'-]+")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One sentence of the candidate: its content stems with their weights, its neighbouring stems, numbers,
-    names, and the stems that stand under a negation."""
+    """One sentence of the candidate: its content stems with their weights and the words they stand for, its
+    neighbouring stems, numbers, names, and the stems that stand under a negation."""
 
     text: str
     weights: dict[str, float]
+    written: dict[str, str]
     pairs: frozenset[tuple[str, str]]
     numbers: frozenset[str]
     names: tuple[str, ...]
@@ -119,7 +120,9 @@ def support(claim: Claim, sources: Sequence[Source]) -> Support:
         broken.append("entity")
     if _opposed(claim, best):
         broken.append("negation")
-    missing = tuple(dict.fromkeys([*numbers, *names, *(w for w in claim.weights if w not in best.stems)]))
+    named = {n.casefold() for n in names}
+    absent = [claim.written[s] for s in claim.weights if s not in best.stems]
+    missing = (*numbers, *names, *(w for w in absent if w not in named))
     return Support(claim, best, max(0.0, _grip(claim, best) - _PENALTY * len(broken)), missing, tuple(broken))
 
 
@@ -136,13 +139,15 @@ def stem(word: str) -> str:
 def _claim(text: str, asked: set[str]) -> Claim:
     tokens = tokens_of(text)
     weights: dict[str, float] = {}
+    written: dict[str, str] = {}
     for w in tokens:
         if w not in STOPWORDS and not w[0].isdigit():
             s = stem(w)
+            written.setdefault(s, w)
             weights[s] = _ASKED_WEIGHT if s in asked else 1.0
     names = tuple(dict.fromkeys(n for n in _names(text) if stem(n.casefold()) not in asked))
     pairs = frozenset(itertools.pairwise(map(stem, tokens)))
-    return Claim(text, weights, pairs, frozenset(_numbers(tokens)), names, _under_negation(tokens))
+    return Claim(text, weights, written, pairs, frozenset(_numbers(tokens)), names, _under_negation(tokens))
 
 
 @lru_cache(maxsize=512)

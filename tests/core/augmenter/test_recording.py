@@ -1,0 +1,212 @@
+"""Recorded runs: written and read again, redacted, replayed without a generator, shown as a page."""
+
+import asyncio
+import json
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from denoise_core import Budget, DenoiseResult, Drop, InputError, Passage, Reply, Span, Usage
+from denoise_core.augmenter import Augmenter, Groundedness, Limits, Outcome, Rules, StopReason
+from denoise_core.augmenter.recording import from_lines, to_lines
+from denoise_core.augmenter.replay import agreement, rejudge, replay
+from denoise_core.augmenter.testing import check_answer, scripted
+from denoise_core.augmenter.utilities import FunctionUtility, KnowledgeOverlap, SelfCriticism
+from denoise_core.augmenter.view import to_html
+from denoise_core.testing import ListRetriever
+
+RIGHT, WRONG = "It was completed in 1889 [1].", "It was completed in 1925 [1]."
+
+
+class Half:
+    def denoise(self, query, passages):
+        return DenoiseResult(
+            query, passages[:1], tuple(Drop(Span(p.id, 0, len(p.text)), "low", 0.5) for p in passages[1:])
+        )
+
+    async def adenoise(self, query, passages):
+        return self.denoise(query, passages)
+
+
+class Never:
+    """Whoever is asked here has been asked by mistake."""
+
+    def fail(self, *_):
+        raise AssertionError("a generator, retriever or denoiser was called in a replay")
+
+    complete = acomplete = retrieve = aretrieve = denoise = adenoise = fail
+
+
+def recorded(passages, question, *replies, **options):
+    llm = scripted(*(Reply(r, Usage(7, 3)) if isinstance(r, str) else r for r in replies))
+    return Augmenter(llm, ListRetriever(passages), denoiser=Half(), **options).answer(question)
+
+
+def through_json(answer):
+    return from_lines(line + "\n" for line in to_lines(answer))
+
+
+def test_a_run_survives_being_written_and_read(passages, question):
+    answer = recorded(passages, question, WRONG, OSError("down"), RIGHT)
+    again = through_json(answer)
+    for what in ("text", "outcome", "stopped_because", "memory", "citations"):
+        assert getattr(again, what) == getattr(answer, what)
+    assert again.trace.usage == answer.trace.usage
+    assert [(e.tag, e.error) for e in again.trace.events] == [(e.tag, e.error) for e in answer.trace.events]
+    assert list(to_lines(again)) == list(to_lines(answer))
+    check_answer(again)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "expected a line 'answer'"),
+        (["{"], "line 1"),
+        (["", '{"line": "nothing"}'], "line 2"),
+        (['{"line": "answer", "version": 99}'], "line 1"),
+        (["[]"], "line 1"),
+        (['{"line": "effect", "kind": "dream", "tag": "", "usage": null, "reply": null}'], "line 1"),
+    ],
+)
+def test_other_lines_are_refused_by_number(lines, message):
+    with pytest.raises(InputError, match=message):
+        from_lines(lines)
+
+
+def test_redaction_reaches_every_text_from_outside(passages, question):
+    secret = "1889"
+    answer = recorded(passages, f"{question} {secret}", WRONG, OSError(secret), RIGHT)
+    written = "\n".join(to_lines(answer, redact=lambda text: text.replace(secret, "####")))
+    assert secret not in written
+    assert "####" in written
+    assert from_lines(written.splitlines()).outcome is answer.outcome
+
+
+def fresh(**options):
+    return Augmenter(Never(), ListRetriever(()), **options)
+
+
+def test_a_replay_with_the_same_parts_gives_the_same_answer(passages, question):
+    for replies in ((RIGHT,), (WRONG, RIGHT), (WRONG, OSError("down"), "In 1930.", "unknown"), ("",)):
+        answer = through_json(recorded(passages, question, *replies))
+        again = replay(Augmenter(Never(), Never(), denoiser=Never()), answer)
+        assert again.exact
+        assert (again.answer.text, again.answer.outcome) == (answer.text, answer.outcome)
+        assert again.answer.stopped_because == answer.stopped_because
+        assert [a.candidate for a in again.answer.memory.attempts] == [a.candidate for a in answer.memory.attempts]
+        assert again.answer.memory.failures == answer.memory.failures
+        assert again.answer.trace.events == ()
+
+
+def test_a_spent_budget_is_replayed_as_one(passages, question):
+    answer = through_json(recorded(passages, question, WRONG, RIGHT, budget=Budget(calls=2)))
+    assert answer.stopped_because is StopReason.BUDGET
+    assert (
+        replay(Augmenter(Never(), Never(), denoiser=Never()), answer).answer.stopped_because is StopReason.BUDGET
+    )
+
+
+def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question):
+    answer = recorded(passages, question, RIGHT)
+    strict = Augmenter(Never(), Never(), denoiser=Never(), utility=FunctionUtility(lambda *_: 0.2))
+    again = replay(strict, answer)
+    assert (again.answer.text, again.answer.outcome) == (RIGHT, Outcome.UNVERIFIED)
+    assert again.answer.stopped_because is StopReason.NOT_RECORDED
+    assert not again.exact
+    assert [e.tag for e in again.answer.trace.events] == ["judge"]
+
+
+def test_a_laxer_utility_stops_sooner(passages, question):
+    answer = recorded(passages, question, WRONG, RIGHT)
+    lax = Augmenter(Never(), Never(), denoiser=Never(), utility=KnowledgeOverlap(threshold=0.0))
+    again = replay(lax, answer)
+    assert (again.answer.text, len(again.answer.memory.attempts)) == (WRONG, 1)
+    assert again.answer.outcome is Outcome.VERIFIED
+
+
+def test_a_replay_asks_a_judge_of_its_own_for_real(passages, question):
+    judge = scripted('{"verdict": "supported", "score": 10, "problems": []}')
+    again = replay(
+        Augmenter(Never(), Never(), denoiser=Never(), utility=SelfCriticism(judge)),
+        recorded(passages, question, WRONG, RIGHT),
+    )
+    assert again.answer.text == WRONG
+    assert len(judge.seen) == 1
+
+
+def test_another_policy_is_replayed_as_far_as_the_recording_goes(passages, question):
+    answer = recorded(passages, question, WRONG, RIGHT)
+    other = Augmenter(Never(), Never(), denoiser=Never(), policy=Rules(readmit=0, widen=False))
+    again = replay(other, answer)
+    assert again.answer.text == RIGHT
+    assert not again.exact
+
+
+def test_verdicts_are_given_anew_and_compared(passages, question):
+    answer = recorded(passages, question, WRONG, RIGHT)
+    assert [v.outcome for v in rejudge(Groundedness(), answer)] == ["fail", "pass"]
+    assert agreement(Groundedness(), [answer]) == 1.0
+    assert agreement(FunctionUtility(lambda *_: 1.0), [answer]) == 0.5
+    assert agreement(Groundedness(), []) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.one_of(st.text(max_size=30), st.just(RIGHT), st.just(OSError("x"))), min_size=1, max_size=5))
+def test_any_run_replays_to_itself(replies):
+    found = (Passage("The tower was completed in 1889.", "a"), Passage("Rome is in Italy.", "b"))
+    limits = Limits(attempts=4, patience=4)
+    answer = through_json(recorded(found, "When?", *replies, limits=limits))
+    again = replay(Augmenter(Never(), Never(), denoiser=Never(), limits=limits), answer)
+    assert again.exact
+    assert (again.answer.text, again.answer.memory) == (answer.text, answer.memory)
+
+
+class Text(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text = [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_page_shows_attempts_verdicts_evidence_and_what_was_cited(passages, question):
+    page = Text()
+    page.feed(to_html(recorded(passages, question, WRONG, RIGHT)))
+    for words in (
+        question,
+        WRONG,
+        RIGHT,
+        "verified",
+        "fail",
+        "missing: 1925",
+        "cited",
+        "Bananas",
+        "draft",
+        "20 tokens",
+    ):
+        assert words in page.text
+
+
+def test_the_page_escapes_what_came_from_outside():
+    evil = "<script>alert(1)</script><img src=x onerror=y>"
+    answer = recorded((Passage(evil, evil),), evil, evil, OSError(evil))
+    page = Text()
+    page.feed(to_html(answer))
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert evil in page.text
+
+
+def test_a_page_without_attempts_is_a_page(question):
+    assert "None was made." in to_html(asyncio.run(Augmenter(scripted(""), ListRetriever([])).aanswer(question)))
+
+
+def test_the_record_is_plain_json(passages, question):
+    kinds = [json.loads(line)["line"] for line in to_lines(recorded(passages, question, RIGHT))]
+    assert kinds == ["answer", "effect", "effect", "effect", "memory"]
