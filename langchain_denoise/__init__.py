@@ -2,8 +2,10 @@
 
 `DenoiseCompressor` takes any denoiser of `denoise_core` into a retriever, a compressor pipeline or a chain;
 `DenoisingRetriever` is a retriever of its own; `AugmentedRunnable` is the whole verify-and-retry loop.
-`verified` puts judge, feedback and retry around a chain you have.
-`ChatModelLLM` and `RetrieverAdapter` let the core use your chat model and your retriever.
+`S2ARunnable` answers from a cleared context, `S2AMessages` clears a conversation; `verified` puts judge,
+feedback and retry around a chain you have. `ChatModelLLM` and `RetrieverAdapter` let the core use your chat
+model and your retriever. Agent middleware is in `langchain_denoise.middleware`, pieces for graphs in
+`langchain_denoise.nodes`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from langchain_denoise.augmenter import AugmentedRunnable
     from langchain_denoise.compressor import DenoiseCompressor
     from langchain_denoise.retriever import DenoisingRetriever
+    from langchain_denoise.s2a import S2AMessages, S2ARunnable
     from langchain_denoise.verification import verified
     from langchain_denoise.verifier import Verifier
 
@@ -27,6 +30,8 @@ __all__ = [
     "DenoiseCompressor",
     "DenoisingRetriever",
     "RetrieverAdapter",
+    "S2AMessages",
+    "S2ARunnable",
     "Verifier",
     "verified",
 ]
@@ -37,6 +42,8 @@ _WHERE = {
     "DenoiseCompressor": "compressor",
     "DenoisingRetriever": "retriever",
     "RetrieverAdapter": "_convert",
+    "S2AMessages": "s2a",
+    "S2ARunnable": "s2a",
     "Verifier": "verifier",
     "verified": "verification",
 }

@@ -1,0 +1,100 @@
+"""A conversation as S2A sees it: the user's messages as passages, the last one as the question too.
+
+What the model, tools and the system said is never touched: it is the user's own words that pull an answer
+towards the user's opinion (System 2 Attention, section 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.messages import BaseMessage, HumanMessage
+
+from denoise_core import DenoiseResult, Passage
+from denoise_core.record import KEY, record_of
+from denoise_core.s2a.gate import question_problem
+from denoise_core.s2a.options import EXTRACTIVE, Variant
+
+Scope = Literal["latest", "history"]
+
+LEFT_OUT = "(This message was left out: it does not help with the question.)"
+"""Stands for an earlier message of which nothing is kept, so that turns still alternate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The user's messages that are to be cleared, by their place in the conversation; the last is the question.
+
+    ``variant`` decides how the last one is put together: the extractive variants keep the question within the
+    message, the others give it back by itself.
+    """
+
+    messages: tuple[BaseMessage, ...]
+    places: tuple[int, ...]
+    variant: Variant
+
+    @staticmethod
+    def of(messages: Sequence[BaseMessage], scope: Scope, variant: Variant) -> Turn | None:
+        """None when the user said nothing that could be cleared."""
+        places = [i for i, m in enumerate(messages) if isinstance(m, HumanMessage) and m.text.strip()]
+        if not places:
+            return None
+        return Turn(tuple(messages), tuple(places if scope == "history" else places[-1:]), variant)
+
+    @property
+    def question(self) -> str:
+        return str(self.messages[self.places[-1]].text)
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        return tuple(Passage(str(self.messages[i].text), f"message-{i}") for i in self.places)
+
+    def cleared(self, result: DenoiseResult) -> list[BaseMessage]:
+        """The conversation with the cleared messages in it, as copies that keep their ids."""
+        out = list(self.messages)
+        for place, (text, record) in self.texts(result).items():
+            out[place] = with_text(out[place], text, record)
+        return out
+
+    def texts(self, result: DenoiseResult) -> dict[int, tuple[str, dict[str, Any]]]:
+        """The new text of each message that changed, by place, with the record of what was done."""
+        given = {p.id: p for p in self.passages}
+        kept = {p.id: p for p in result.passages}
+        changed: dict[int, tuple[str, dict[str, Any]]] = {}
+        for place, passage in zip(self.places, self.passages):
+            left = kept.get(passage.id)
+            if place == self.places[-1]:
+                text = self._asked(left.text.strip() if left else "", result.query.strip())
+            else:
+                text = left.text.strip() if left and left.text.strip() else LEFT_OUT
+            if text != passage.text.strip():
+                record = record_of(left or Passage("", passage.id, rewritten=True), given, result)
+                changed[place] = text, {**record, "original": passage.text}
+        return changed
+
+    def _asked(self, context: str, question: str) -> str:
+        """The last message anew; as it was when what was written does not ask the user's question any more."""
+        original = self.question.strip()
+        if self.variant in EXTRACTIVE:
+            return original if question_problem(original, context) else context
+        if question == original:
+            return original
+        if _plain(question) in _plain(context):
+            return context
+        return f"{context}\n\n{question}".strip()
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def with_text(message: BaseMessage, text: str, record: dict[str, Any]) -> BaseMessage:
+    """A copy of the message with other text; images and the like stay, the record goes beside the content."""
+    content: Any = text
+    if isinstance(message.content, list):
+        others = [b for b in message.content if not isinstance(b, str) and b.get("type") != "text"]
+        content = [*others, {"type": "text", "text": text}]
+    metadata = {**message.response_metadata, KEY: record}
+    return message.model_copy(update={"content": content, "response_metadata": metadata})

@@ -1,0 +1,192 @@
+"""System 2 Attention as runnables: `S2ARunnable` answers a question, `S2AMessages` clears a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncParentRunManager,
+    ParentRunManager,
+    adispatch_custom_event,
+    dispatch_custom_event,
+)
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict, override
+
+from denoise_core import DenoiseResult, InputError
+from denoise_core.bound import at_most
+from denoise_core.record import summary_of
+from denoise_core.s2a import S2A, S2AAnswer, S2ADenoiser
+from denoise_core.s2a.options import OnUnparsable, Variant
+from langchain_denoise._convert import ChatModelLLM, to_documents, to_passages
+from langchain_denoise._history import Scope, Turn
+
+
+class S2AInput(TypedDict):
+    """A question and what is to be read for it: documents, strings, or one text."""
+
+    question: str
+    context: str | Sequence[Document | str]
+
+
+class S2AOutput(TypedDict):
+    """The answer, the question as it was put (cleared of opinion), what was read, and the record of the run."""
+
+    question: str
+    answer: str
+    context: list[Document]
+    denoise: dict[str, Any]
+
+
+class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
+    """Clears the context of what is irrelevant or opinion, then answers from what is left.
+
+    Both steps of the paper (section 2), with the same model. For prompts, cache and fidelity gate of your own
+    use `denoise_core.s2a.S2A` with a `ChatModelLLM`.
+    """
+
+    model: Runnable[Any, Any]
+    """A chat model, or a runnable that takes messages and gives one."""
+
+    variant: Variant = "default"
+    """``"select"`` and its like keep the source's own characters; the others have the model write them anew."""
+
+    on_unparsable: OnUnparsable = "keep"
+    """What an unreadable reply gives for the document it was about."""
+
+    max_concurrency: int = Field(default=10, ge=1)
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @classmethod
+    @override
+    def is_lc_serializable(cls) -> bool:
+        return True
+
+    @override
+    def invoke(self, input: S2AInput, config: RunnableConfig | None = None, **kwargs: Any) -> S2AOutput:
+        return self._call_with_config(self._answer, input, config)
+
+    @override
+    async def ainvoke(self, input: S2AInput, config: RunnableConfig | None = None, **kwargs: Any) -> S2AOutput:
+        return await self._acall_with_config(self._aanswer, input, config)
+
+    def _answer(self, input: S2AInput, run_manager: ParentRunManager, config: RunnableConfig) -> S2AOutput:
+        question, documents = _read(input)
+        with at_most(config.get("max_concurrency")):
+            answer = self._s2a().answer(question, to_passages(documents))
+        output = _output(documents, answer)
+        dispatch_custom_event("denoise", output["denoise"])
+        return output
+
+    async def _aanswer(
+        self, input: S2AInput, run_manager: AsyncParentRunManager, config: RunnableConfig
+    ) -> S2AOutput:
+        question, documents = _read(input)
+        with at_most(config.get("max_concurrency")):
+            answer = await self._s2a().aanswer(question, to_passages(documents))
+        output = _output(documents, answer)
+        await adispatch_custom_event("denoise", output["denoise"])
+        return output
+
+    def _s2a(self) -> S2A:
+        return S2A(
+            ChatModelLLM(self.model),
+            variant=self.variant,
+            on_unparsable=self.on_unparsable,
+            max_concurrency=self.max_concurrency,
+        )
+
+
+class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
+    """Messages in (whatever a chat model takes), messages out: the user's own words, cleared of opinion and of
+    what is beside the question.
+
+    Stands before a chat model: ``prompt | S2AMessages(model=model) | model``. ``scope`` is the user's
+    ``"latest"`` message or all of the ``"history"``. Other messages pass as they are; a cleared one keeps its
+    id, and its original text in ``response_metadata["denoise"]``, which models are not sent.
+    """
+
+    model: Runnable[Any, Any]
+    variant: Variant = "default"
+    scope: Scope = "latest"
+    on_unparsable: OnUnparsable = "keep"
+    max_concurrency: int = Field(default=10, ge=1)
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @classmethod
+    @override
+    def is_lc_serializable(cls) -> bool:
+        return True
+
+    @override
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> list[BaseMessage]:
+        return self._call_with_config(self._clear, input, config)
+
+    @override
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> list[BaseMessage]:
+        return await self._acall_with_config(self._aclear, input, config)
+
+    def _clear(self, input: Any, run_manager: ParentRunManager, config: RunnableConfig) -> list[BaseMessage]:
+        messages, turn = self._turn(input)
+        if turn is None:
+            return messages
+        with at_most(config.get("max_concurrency")):
+            result = self._denoiser().denoise(turn.question, turn.passages)
+        dispatch_custom_event("denoise", summary_of(turn.passages, result))
+        return turn.cleared(result)
+
+    async def _aclear(
+        self, input: Any, run_manager: AsyncParentRunManager, config: RunnableConfig
+    ) -> list[BaseMessage]:
+        messages, turn = self._turn(input)
+        if turn is None:
+            return messages
+        with at_most(config.get("max_concurrency")):
+            result = await self._denoiser().adenoise(turn.question, turn.passages)
+        await adispatch_custom_event("denoise", summary_of(turn.passages, result))
+        return turn.cleared(result)
+
+    def _turn(self, given: Any) -> tuple[list[BaseMessage], Turn | None]:
+        if isinstance(given, PromptValue):
+            messages = given.to_messages()
+        elif isinstance(given, Sequence):
+            messages = convert_to_messages([given] if isinstance(given, str) else given)
+        else:
+            raise InputError(f"expected messages or a prompt, got {type(given).__name__}")
+        return messages, Turn.of(messages, self.scope, self.variant)
+
+    def _denoiser(self) -> S2ADenoiser:
+        return S2ADenoiser(
+            ChatModelLLM(self.model),
+            variant=self.variant,
+            on_unparsable=self.on_unparsable,
+            max_concurrency=self.max_concurrency,
+        )
+
+
+def _read(input: S2AInput) -> tuple[str, list[Document]]:
+    if not isinstance(input, dict) or not {"question", "context"} <= set(input):
+        got = f"the keys {sorted(input)}" if isinstance(input, dict) else f"a {type(input).__name__}"
+        raise InputError(f"expected {{'question': ..., 'context': ...}}, got {got}")
+    context = input["context"]
+    items = [context] if isinstance(context, str) else context
+    return input["question"], [Document(page_content=i) if isinstance(i, str) else i for i in items]
+
+
+def _output(documents: Sequence[Document], answer: S2AAnswer) -> S2AOutput:
+    passages = to_passages(documents)
+    result = answer.result
+    whole = DenoiseResult(result.query, result.passages, result.dropped, answer.trace, result.fallback)
+    return {
+        "question": answer.question,
+        "answer": answer.text,
+        "context": to_documents(documents, passages, whole),
+        "denoise": summary_of(passages, whole),
+    }

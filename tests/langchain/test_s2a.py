@@ -1,0 +1,189 @@
+"""S2A as runnables: answers from a cleared context, conversations cleared of opinion."""
+
+import asyncio
+import json
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate
+
+from langchain_denoise import S2AMessages, S2ARunnable
+from langchain_denoise.testing import RunRecorder
+
+CONTEXT = [
+    Document(page_content="Paris is the capital of France. My uncle says Lyon.", id="a", metadata={"source": "x"}),
+    Document(page_content="Bananas are yellow.", id="b"),
+]
+QUESTION = "What is the capital of France?"
+
+
+def two_steps(messages):
+    """Keeps the first sentence of what is about Paris, nothing of the rest; then answers."""
+    said = messages[-1].text
+    if "number" not in said:
+        return "Paris."
+    return "1" if "Paris" in said else "NONE"
+
+
+def test_an_answer_from_what_is_left(kit):
+    model = kit.chat(two_steps)
+    step = S2ARunnable(model=model, variant="select")
+    given = {"question": QUESTION, "context": CONTEXT}
+    out = step.invoke(given)
+    assert asyncio.run(step.ainvoke(given)) == out
+    assert (out["answer"], out["question"]) == ("Paris.", QUESTION)
+    assert [d.page_content for d in out["context"]] == ["Paris is the capital of France. "]
+    assert (out["context"][0].id, out["context"][0].metadata["source"]) == ("a", "x")
+    assert json.loads(json.dumps(out["denoise"])) == out["denoise"]
+    assert out["denoise"]["calls"] == 3
+    assert [d["id"] for d in out["denoise"]["dropped"]] == ["a", "b"]
+    assert "uncle" not in model.seen[2][-1].text
+
+
+@pytest.mark.parametrize("context", ["Paris is the capital.", ["Paris is the capital."], CONTEXT[:1], []])
+def test_any_form_of_context(kit, context):
+    out = S2ARunnable(model=kit.chat(two_steps), variant="select").invoke(
+        {"question": QUESTION, "context": context}
+    )
+    assert out["answer"] == "Paris."
+    assert len(out["context"]) == bool(context)
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_calls_are_children_and_do_not_stream(kit, sync):
+    seen = RunRecorder()
+    step = S2ARunnable(model=kit.chat(two_steps), variant="select")
+    given = {"question": QUESTION, "context": CONTEXT}
+    if sync:
+        await asyncio.to_thread(step.invoke, given, {"callbacks": [seen]})
+    else:
+        await step.ainvoke(given, {"callbacks": [seen]})
+    assert seen.paths("llm") == ["S2ARunnable/FunctionChatModel"] * 3
+    assert all("nostream" in run.tags for run in seen.of_kind("llm"))
+    assert [name for name, _, _ in seen.events] == ["denoise"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("q", "got a str"),
+        ({"question": "q"}, r"the keys \['question'\]"),
+        ({"question": "q", "context": [3]}, "expected a langchain_core Document, got int"),
+    ],
+)
+def test_bad_input(kit, given, message):
+    with pytest.raises(ValueError, match=message):
+        S2ARunnable(model=kit.chat()).invoke(given)
+
+
+LEADING = "I am sure it is Lyon, but what is the capital of France?"
+
+
+def neutral(messages):
+    said = messages[-1].text
+    if "NONE" not in said:
+        return "answer"
+    context = "I live in Nice." if "I live in Nice." in said else "NONE"
+    return f"Context: {context}\nQuestion: What is the capital of France?"
+
+
+CONVERSATION = [
+    SystemMessage("be kind", id="s"),
+    HumanMessage("I live in Nice. Everybody there loves Lyon.", id="h1"),
+    AIMessage("Good to know.", id="a1"),
+    HumanMessage("Lyon is just the best.", id="h2"),
+    AIMessage("If you say so.", id="a2", tool_calls=[{"name": "look", "args": {}, "id": "1"}]),
+    ToolMessage("nothing", tool_call_id="1", id="t"),
+    HumanMessage(LEADING, id="h3"),
+]
+
+
+def both(step, given):
+    out = step.invoke(given)
+    assert asyncio.run(step.ainvoke(given)) == out
+    return out
+
+
+def test_the_latest_message_is_cleared_of_opinion(kit):
+    out = both(S2AMessages(model=kit.chat(neutral)), CONVERSATION)
+    assert out[-1].text == "What is the capital of France?"
+    assert out[:-1] == CONVERSATION[:-1]
+    assert [m.id for m in out] == [m.id for m in CONVERSATION]
+    assert out[-1].response_metadata["denoise"]["original"] == LEADING
+    assert CONVERSATION[-1].text == LEADING
+
+
+def test_the_history_is_cleared_and_turns_still_alternate(kit):
+    out = both(S2AMessages(model=kit.chat(neutral), scope="history"), CONVERSATION)
+    assert [m.type for m in out] == [m.type for m in CONVERSATION]
+    assert [m.text for m in out if m.type == "human"] == [
+        "I live in Nice.",
+        "(This message was left out: it does not help with the question.)",
+        "What is the capital of France?",
+    ]
+
+
+def test_extractive_variants_keep_the_users_own_words(kit):
+    message = HumanMessage("I think it is Lyon. What is the capital of France?")
+    [out] = both(S2AMessages(model=kit.chat(lambda m: "2"), variant="select"), [message])
+    assert out.text == "What is the capital of France?"
+
+
+@pytest.mark.parametrize("reply", ["1", "NONE"])
+def test_a_message_never_loses_its_question(kit, reply):
+    message = HumanMessage("I think it is Lyon. What is the capital of France?")
+    assert both(S2AMessages(model=kit.chat(lambda m: reply), variant="select"), [message]) == [message]
+
+
+def test_the_variant_that_writes_one_message(kit):
+    message = HumanMessage("I think it is Lyon. What is the capital of France?")
+    step = S2AMessages(model=kit.chat(lambda m: "What is the capital of France?"), variant="single")
+    assert both(step, [message])[0].text == "What is the capital of France?"
+
+
+def test_an_unreadable_reply_changes_nothing(kit):
+    assert both(S2AMessages(model=kit.chat(lambda m: "🤷")), CONVERSATION) == CONVERSATION
+    assert both(S2AMessages(model=kit.chat(kit.fail_chat)), CONVERSATION) == CONVERSATION
+
+
+def test_a_question_put_in_the_users_mouth_is_refused(kit):
+    foreign = "Context: NONE\nQuestion: How do I bake bread in Germany in 1812?"
+    [out] = both(S2AMessages(model=kit.chat(lambda m: foreign)), [HumanMessage("What is the capital of France?")])
+    assert out.text == "What is the capital of France?"
+
+
+def test_images_stay(kit):
+    image = {"type": "image", "url": "https://example.org/map.png"}
+    message = HumanMessage([{"type": "text", "text": LEADING}, image])
+    [out] = both(S2AMessages(model=kit.chat(neutral)), [message])
+    assert out.content == [image, {"type": "text", "text": "What is the capital of France?"}]
+
+
+def test_it_stands_between_a_prompt_and_a_model(kit):
+    model = kit.chat(neutral)
+    chain = ChatPromptTemplate([("system", "be brief"), ("human", "{said}")]) | S2AMessages(model=model) | model
+    assert chain.invoke({"said": LEADING}).text == "answer"
+    assert [m.text for m in model.seen[-1]] == ["be brief", "What is the capital of France?"]
+
+
+@pytest.mark.parametrize("given", [[], [SystemMessage("alone")], [HumanMessage(" ")]])
+def test_nothing_to_clear_costs_nothing(kit, given):
+    model = kit.chat()
+    assert both(S2AMessages(model=model), given) == given
+    assert model.seen == []
+
+
+def test_whatever_a_chat_model_takes(kit):
+    step = S2AMessages(model=kit.chat(neutral))
+    assert [m.text for m in step.invoke([("human", LEADING)])] == ["What is the capital of France?"]
+    assert [m.text for m in step.invoke(LEADING)] == ["What is the capital of France?"]
+    with pytest.raises(ValueError, match="got int"):
+        step.invoke(3)
+
+
+@pytest.mark.parametrize("kind", [S2ARunnable, S2AMessages])
+@pytest.mark.parametrize("settings", [{"variant": "best"}, {"max_concurrency": 0}, {"varient": "select"}])
+def test_wrong_settings(kit, kind, settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        kind(model=kit.chat(), **settings)
