@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ def render(probe: Probe) -> str:
     card, reading = probe.card, probe.reading
     head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]"]
     if card.get("licence"):
-        head.append(f"license: {_line(card['licence'])}")
+        head.append(f"license: {json.dumps(_line(card['licence']))}")  # a JSON text is a YAML text
     head.append("---")
     facts = {
         "model": reading.model.name,
