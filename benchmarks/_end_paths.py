@@ -1,0 +1,140 @@
+"""The ways to answer from a long context that the speed benchmarks compare, on a model of random weights.
+
+A context is an instruction, chunks and a question, all random ids. Every path ends in the state of the
+whole model's last token, from which an answer would start; decoding is the same for all and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from transformers import LlamaConfig, LlamaModel
+
+from denoise_core.end.batching import batches
+from denoise_core.end.forward import inputs_of, pool_of
+from denoise_core.end.hidden import EarlyLayers, early_layers
+from denoise_core.end.kv import KeptPrefix
+from denoise_core.end.layout import Prompt
+from denoise_core.end.prefix import PrefixCache
+from denoise_core.end.reuse import PrefixReuse
+
+INSTRUCTION, QUESTION = 20, 30  # tokens
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A Llama-shaped decoder."""
+
+    blocks: int
+    layer: int  # where END reads
+    width: int
+    inner: int
+    heads: int
+    kv_heads: int
+    vocabulary: int = 8000
+
+    def build(self, *, blocks: int | None = None, device: str = "cpu", attention: str = "sdpa") -> LlamaModel:
+        config = LlamaConfig(
+            vocab_size=self.vocabulary,
+            hidden_size=self.width,
+            intermediate_size=self.inner,
+            num_hidden_layers=blocks or self.blocks,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.kv_heads,
+            max_position_embeddings=65536,
+            attn_implementation=attention,
+        )
+        torch.manual_seed(0)
+        usual = torch.get_default_dtype()
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            with torch.device(device):
+                return LlamaModel(config).eval()
+        finally:
+            torch.set_default_dtype(usual)
+
+
+@dataclass
+class Context:
+    """``chunks`` of equal length that make about ``tokens`` tokens; the question is drawn anew by `ask`."""
+
+    instruction: list[int]
+    chunks: list[list[int]]
+    question: list[int]
+    draw: Callable[[int], list[int]]
+
+    @classmethod
+    def of(cls, tokens: int, chunks: int, vocabulary: int, seed: int) -> Context:
+        rng = np.random.default_rng(seed)
+
+        def draw(n: int) -> list[int]:
+            return [int(i) for i in rng.integers(3, vocabulary, n)]
+
+        size = (tokens - INSTRUCTION - QUESTION) // chunks
+        return cls(draw(INSTRUCTION), [draw(size) for _ in range(chunks)], draw(QUESTION), draw)
+
+    def ask(self) -> None:
+        self.question = self.draw(QUESTION)
+
+    def prompts(self) -> list[Prompt]:
+        out = []
+        for chunk in self.chunks:
+            shared = len(self.instruction) + len(chunk)
+            ids = (*self.instruction, *chunk, *self.question)
+            out.append(Prompt(ids, (len(self.instruction), shared), (shared, len(ids)), shared))
+        return out
+
+    def joined(self, keep: list[int]) -> list[int]:
+        return self.instruction + [i for n in sorted(keep) for i in self.chunks[n]] + self.question
+
+
+class Paths:
+    """``max_tokens`` caps a scoring batch; the probe is random, which decides what is kept but not the cost."""
+
+    def __init__(
+        self, model: LlamaModel, layer: int, *, max_tokens: int = 2048, prefix_bytes: int = 8 << 30
+    ) -> None:
+        self.model = model
+        self.layer = layer
+        self.max_tokens = max_tokens
+        self.early: EarlyLayers = early_layers(model)
+        self.cache: PrefixCache[KeptPrefix] = PrefixCache(prefix_bytes)
+        self.reuse = PrefixReuse(self.early, self.cache, scope=lambda n: n, max_tokens=max_tokens, pad=0)
+        assert self.reuse.off(layer) is None
+        self.probe = np.random.default_rng(0).normal(size=self.early.width).astype(np.float32)
+
+    @torch.inference_mode()
+    def whole(self, ids: list[int]) -> None:
+        """One forward pass of all blocks over ``ids``."""
+        self.model(input_ids=torch.tensor([ids], device=self.early.device), use_cache=False)
+
+    def uncached(self, prompts: list[Prompt], layer: int) -> np.ndarray:
+        """Scores without keeping anything."""
+        scores = np.zeros(len(prompts), dtype=np.float32)
+        for batch in batches([len(p.ids) for p in prompts], self.max_tokens):
+            some = [prompts[i] for i in batch]
+            found = self.early.read(inputs_of(self.early, some, 0), [layer], pool_of("last", some))[layer]
+            scores[batch] = found.float().cpu().numpy() @ self.probe
+        return scores
+
+    def scores(self, prompts: list[Prompt]) -> np.ndarray:
+        """Scores through the prefix cache: what is not there is computed and kept."""
+        scores = np.zeros(len(prompts), dtype=np.float32)
+        for rows, states in self.reuse.states(prompts, self.layer):
+            scores[rows] = states @ self.probe
+        return scores
+
+    def end(self, context: Context, keep: float = 0.3) -> None:
+        """Score every chunk, then one whole pass over the best."""
+        self._answer(context, self.scores(context.prompts()), keep)
+
+    def discriminate(self, context: Context, keep: float = 0.3) -> None:
+        """LLM-Discrim: every chunk through the whole model, then one whole pass over those it accepts."""
+        self._answer(context, self.uncached(context.prompts(), self.early.count), keep)
+
+    def _answer(self, context: Context, scores: np.ndarray, keep: float) -> None:
+        best = np.argsort(-scores)[: max(1, round(keep * len(scores)))]
+        self.whole(context.joined([int(i) for i in best]))
