@@ -8,8 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from denoise_core._optional import require
-from denoise_core.augmenter.text import words
+from denoise_core.augmenter.engine import titled
+from denoise_core.augmenter.text import STOPWORDS, words
 from denoise_core.errors import InputError
 from denoise_core.types import Passage, check_passages
 
@@ -42,29 +46,36 @@ class BM25Retriever:
 
     def scores(self, query: str) -> Sequence[float]:
         """One BM25 score for each passage, in their order; 0.0 where no word is shared."""
+        found: Sequence[float] = self.term_scores(query).sum(0).tolist()
+        return found
+
+    def term_scores(self, query: str) -> NDArray[np.float32]:
+        """What each word of the query adds: shape ``(words, passages)``; words nobody has are left out.
+
+        Words without content (articles, auxiliaries, question words) count only in a query of nothing else.
+        """
         self._ready()
-        if self._index is None:
-            return [0.0] * len(self.passages)
-        tokens = [t for t in dict.fromkeys(self._tokens(query)) if t in self._index.vocab_dict]
-        if not tokens:
-            return [0.0] * len(self.passages)
-        scores: Sequence[float] = self._index.get_scores(tokens).tolist()
-        return scores
+        known = self._index.vocab_dict if self._index is not None else {}
+        spoken = words(query)
+        content = [w for w in spoken if w not in STOPWORDS] or spoken
+        terms = [t for t in dict.fromkeys(self._stemmed(content)) if t in known]
+        if not terms:
+            return np.zeros((0, len(self.passages)), dtype=np.float32)
+        return np.stack([np.asarray(self._index.get_scores([t]), dtype=np.float32) for t in terms])
 
     def _ready(self) -> None:
         with self._lock:
             if self._index is not None or not self.passages:
                 return
             self._stemmer = _stemmer(self.language)
-            corpus = [self._tokens(f"{p.metadata.get('title') or ''} {p.text}") for p in self.passages]
+            corpus = [self._stemmed(words(titled(p))) for p in self.passages]
             if any(corpus):
                 # The Lucene form gives no negative weights, so that a score of 0 means no word in common.
                 index = require("bm25s", extra="knowledge").BM25(method="lucene")
                 index.index(corpus, show_progress=False)
                 self._index = index
 
-    def _tokens(self, text: str) -> list[str]:
-        found = words(text)
+    def _stemmed(self, found: list[str]) -> list[str]:
         return self._stemmer.stemWords(found) if self._stemmer else found
 
 

@@ -49,7 +49,7 @@ def cross_encoder(model: str, *, device: str = "cpu") -> Score:
 
     def load() -> Callable[[list[tuple[str, str]]], list[float]]:
         torch = require("torch", extra="end")
-        network = require("sentence_transformers", extra="knowledge").CrossEncoder(model, device=device)
+        network = require("sentence_transformers", extra="dense").CrossEncoder(model, device=device)
 
         def probabilities(pairs: list[tuple[str, str]]) -> list[float]:
             found: list[float] = network.predict(pairs, activation_fn=torch.nn.Sigmoid()).tolist()

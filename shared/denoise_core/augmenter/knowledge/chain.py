@@ -1,0 +1,145 @@
+"""Evidence chainer: short chains of passages that belong together and cover the question together.
+
+The passages and their links are a graph. A chain is a path of at most ``length`` passages in it; its score is
+additive over the words of the question: each word counts once, with the best score any passage of the chain
+gives it, so that a second passage adds exactly what the first does not say. Links through passages that
+everything points to count less. (CORE, Ma et al. 2022, adds the log-scores of retriever and reranker; without
+a trained reranker, what a passage adds to the covered question takes their place.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.augmenter.knowledge.link import Link
+from denoise_core.errors import InputError
+from denoise_core.types import Passage
+
+CHARACTERS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Passages in the order of the path, the links between neighbours, and what the chain is worth.
+
+    ``score`` is in units of the best single passage; a single passage is a chain of one.
+    """
+
+    passages: tuple[Passage, ...]
+    links: tuple[Link, ...]
+    score: float
+
+
+class Chainer:
+    """Finds the best chains. ``length`` passages at most (1 to 3); ``hub`` is what a link costs for each
+    doubling of the links of its less linked end; ``beam`` chains of each length are grown further.
+
+    Raises `InputError` for values outside these ranges.
+    """
+
+    def __init__(self, *, length: int = 2, hub: float = 0.07, beam: int = 50) -> None:
+        if not 1 <= length <= 3:
+            raise InputError(f"length={length}: expected 1, 2 or 3")
+        if hub < 0 or beam < 1:
+            raise InputError(f"hub={hub}, beam={beam}: expected a hub of 0 or more and a beam of 1 or more")
+        self.length = length
+        self.hub = hub
+        self.beam = beam
+
+    def chains(
+        self, passages: Sequence[Passage], term_scores: NDArray[np.float32], links: Sequence[Link]
+    ) -> tuple[Chain, ...]:
+        """The chains, best first, each set of passages once.
+
+        ``term_scores`` has shape ``(words of the question, passages)``, as `BM25Retriever.term_scores` gives.
+        """
+        if term_scores.shape[-1:] != (len(passages),):
+            raise InputError(f"term_scores: expected shape (words, {len(passages)}), got {term_scores.shape}")
+        graph = _Graph(passages, links)
+        totals = term_scores.sum(0)
+        best = float(totals.max()) if totals.size else 0.0
+        if best <= 0:
+            return ()
+        worth = _Worth(term_scores / best, totals / best, graph, self.hub)
+        found: dict[frozenset[int], tuple[float, tuple[int, ...]]] = {
+            frozenset((i,)): (worth.of((i,)), (i,)) for i in np.flatnonzero(totals > 0).tolist()
+        }
+        front = list(found.values())
+        for _ in range(self.length - 1):
+            front = sorted(front, key=_rank)[: self.beam]
+            grown = {frozenset(path): path for _, chain in front for path in graph.extended(chain)}
+            front = [(worth.of(path), path) for members, path in grown.items() if members not in found]
+            found |= {frozenset(path): (score, path) for score, path in front}
+        ranked = sorted(found.values(), key=_rank)
+        return tuple(Chain(tuple(passages[i] for i in path), graph.along(path), score) for score, path in ranked)
+
+
+def pack(chains: Sequence[Chain], tokens: int) -> tuple[tuple[Passage, Chain], ...]:
+    """The passages of the best chains that fit into ``tokens`` (by length, four characters each), each once
+    with the chain that brought it. A passage too long for what is left is passed over."""
+    left = tokens
+    taken: dict[str, tuple[Passage, Chain]] = {}
+    for chain in chains:
+        for passage in chain.passages:
+            size = -(-len(passage.text) // CHARACTERS_PER_TOKEN)
+            if passage.id not in taken and size <= left:
+                taken[passage.id] = (passage, chain)
+                left -= size
+    return tuple(taken.values())
+
+
+def _rank(scored: tuple[float, tuple[int, ...]]) -> tuple[float, int, tuple[int, ...]]:
+    """Best first; of equals the shorter, then the one of earlier passages: the same every time."""
+    score, path = scored
+    return -round(score, 9), len(path), path
+
+
+class _Graph:
+    """Who is linked with whom, in either direction."""
+
+    def __init__(self, passages: Sequence[Passage], links: Sequence[Link]) -> None:
+        at = {p.id: i for i, p in enumerate(passages)}
+        self.links: dict[tuple[int, int], Link] = {}
+        self.neighbours: list[set[int]] = [set() for _ in passages]
+        for link in links:
+            a, b = at.get(link.span.passage_id), at.get(link.target_id)
+            if a is None or b is None or a == b:
+                continue
+            self.links.setdefault((min(a, b), max(a, b)), link)
+            self.neighbours[a].add(b)
+            self.neighbours[b].add(a)
+
+    def extended(self, path: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The path with one more passage, at its end or its beginning."""
+        after = [(*path, i) for i in sorted(self.neighbours[path[-1]]) if i not in path]
+        before = [(i, *path) for i in sorted(self.neighbours[path[0]]) if i not in path] if len(path) > 1 else []
+        return after + before
+
+    def along(self, path: tuple[int, ...]) -> tuple[Link, ...]:
+        return tuple(self.links[min(a, b), max(a, b)] for a, b in itertools.pairwise(path))
+
+
+class _Worth:
+    """The score of a path: what its passages cover together, less what its links cost."""
+
+    def __init__(self, terms: NDArray[np.float32], totals: NDArray[np.float32], graph: _Graph, hub: float) -> None:
+        self.terms = terms
+        self.totals = totals
+        self.graph = graph
+        self.hub = hub
+
+    def of(self, path: tuple[int, ...]) -> float:
+        covered = float(self.terms[:, list(path)].max(1).sum())
+        # A little of the plain sum, so that of two passages that add the same the stronger one is taken.
+        value = 0.9 * covered + 0.1 * float(self.totals[list(path)].sum())
+        return value - self.hub * sum(self._cost(a, b) for a, b in itertools.pairwise(path))
+
+    def _cost(self, a: int, b: int) -> float:
+        sure = self.graph.links[min(a, b), max(a, b)].score
+        return math.log2(1 + min(len(self.graph.neighbours[a]), len(self.graph.neighbours[b]))) + (1 - sure)

@@ -1,0 +1,147 @@
+"""Entity linker: which passage is a mention about? (paper, section 2.3.1)
+
+A gazetteer of the passages' own titles and aliases: exact names first, longest first; then, where a
+capitalised name matches none, near spellings. Of several passages with one name the one whose words fit the
+mention's surroundings best is taken. A mention may link to nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from denoise_core._optional import require
+from denoise_core.augmenter.engine import titled
+from denoise_core.augmenter.text import STOPWORDS, words
+from denoise_core.errors import InputError
+from denoise_core.types import Passage, Span
+
+_WORD = re.compile(r"[^\W_]+")
+_BRACKETS = re.compile(r"\s*\([^)]*\)\s*$")
+_LONGEST = 8  # words of a name
+_NAMES = re.compile(r"[^\W\d_a-z][^\W_]*(?:[ '’-][^\W\d_a-z][^\W_]*)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A mention at ``span`` of a passage, and the passage ``target_id`` that it is about.
+
+    ``score`` is 1.0 for an exact name, less for a near spelling.
+    """
+
+    span: Span
+    name: str
+    target_id: str
+    score: float = 1.0
+
+
+@runtime_checkable
+class Linker(Protocol):
+    """Finds mentions in ``texts`` of what ``known`` passages are about. Plug in spaCy or your own."""
+
+    def link(self, texts: Sequence[Passage], known: Sequence[Passage]) -> Sequence[Link]: ...
+
+
+class GazetteerLinker:
+    """Links by title (``metadata["title"]``, with and without a part in brackets) and ``metadata["aliases"]``.
+
+    ``fuzzy``: least similarity in percent for a near spelling, None for exact names only (needs the extra
+    ``knowledge``). Table rows are no entities: passages with ``metadata["kind"] == "row"`` are not linked to.
+    Names of fewer than three characters, of numbers only or of words without content are not used.
+    Raises `InputError` for ``fuzzy`` outside (0, 100].
+    """
+
+    def __init__(self, *, fuzzy: float | None = None) -> None:
+        if fuzzy is not None and not 0 < fuzzy <= 100:
+            raise InputError(f"fuzzy={fuzzy}: expected a percentage over 0 and up to 100, or None")
+        self.fuzzy = fuzzy
+
+    def link(self, texts: Sequence[Passage], known: Sequence[Passage]) -> tuple[Link, ...]:
+        names = _names(known)
+        context = _Context(known)
+        found: list[Link] = []
+        for passage in texts:
+            taken: list[tuple[int, int]] = []
+            for start, end, key in _mentions(passage.text, names):
+                target = context.nearest(passage, names[key])
+                if target is not None:
+                    taken.append((start, end))
+                    found.append(Link(Span(passage.id, start, end), passage.text[start:end], target))
+            if self.fuzzy is not None and names:
+                found += self._near(passage, names, context, taken)
+        return tuple(found)
+
+    def _near(
+        self, passage: Passage, names: dict[str, list[str]], context: _Context, taken: list[tuple[int, int]]
+    ) -> Iterable[Link]:
+        process = require("rapidfuzz.process", extra="knowledge")
+        fuzz = require("rapidfuzz.fuzz", extra="knowledge")
+        for match in _NAMES.finditer(passage.text):
+            if any(match.start() < end and start < match.end() for start, end in taken):
+                continue
+            best = process.extractOne(
+                _key(match.group()), names.keys(), scorer=fuzz.ratio, score_cutoff=self.fuzzy
+            )
+            target = context.nearest(passage, names[best[0]]) if best else None
+            if best and target is not None:
+                yield Link(Span(passage.id, match.start(), match.end()), match.group(), target, best[1] / 100)
+
+
+def _names(known: Sequence[Passage]) -> dict[str, list[str]]:
+    """Name to the ids of the passages that bear it."""
+    found: dict[str, list[str]] = {}
+    for passage in known:
+        if passage.metadata.get("kind") == "row":
+            continue
+        title = passage.metadata.get("title")
+        aliases = passage.metadata.get("aliases") or ()
+        full = [n for n in (title, *aliases) if isinstance(n, str)]
+        for name in dict.fromkeys(_key(n) for given in full for n in (given, _BRACKETS.sub("", given))):
+            if len(name) >= 3 and not all(w in STOPWORDS or w.isdigit() for w in name.split()):
+                found.setdefault(name, []).append(passage.id)
+    return found
+
+
+def _mentions(text: str, names: dict[str, list[str]]) -> Iterable[tuple[int, int, str]]:
+    """Names in the text, longest first at each place, without overlap: ``(start, end, name)``."""
+    tokens = [(m.start(), m.end(), _key(m.group())) for m in _WORD.finditer(text)]
+    at = 0
+    while at < len(tokens):
+        for size in range(min(_LONGEST, len(tokens) - at), 0, -1):
+            key = " ".join(t[2] for t in tokens[at : at + size])
+            if key in names:
+                yield tokens[at][0], tokens[at + size - 1][1], key
+                at += size
+                break
+        else:
+            at += 1
+
+
+def _key(name: str) -> str:
+    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", name).casefold()))
+
+
+class _Context:
+    """Which of several passages fits a mention: shared words, rare ones counting more."""
+
+    def __init__(self, known: Sequence[Passage]) -> None:
+        self._words = {p.id: frozenset(words(titled(p))) - STOPWORDS for p in known}
+        self._count: dict[str, int] = {}
+        for found in self._words.values():
+            for word in found:
+                self._count[word] = self._count.get(word, 0) + 1
+
+    def nearest(self, passage: Passage, ids: Sequence[str]) -> str | None:
+        """The passage meant; None when the only candidate is the passage itself."""
+        others = [i for i in ids if i != passage.id]
+        if len(others) <= 1:
+            return others[0] if others else None
+        here = self._words.get(passage.id) or frozenset(words(titled(passage)))
+        return max(others, key=lambda i: sum(self._weight(w) for w in here & self._words[i]))
+
+    def _weight(self, word: str) -> float:
+        return math.log(1 + len(self._words) / self._count.get(word, 1))

@@ -1,0 +1,45 @@
+"""Search queries by a model, from the question and the dialogue before it (paper, section 2.3.1)."""
+
+from __future__ import annotations
+
+import re
+
+from denoise_core.augmenter.engine import as_data
+from denoise_core.augmenter.knowledge.consolidate import question_queries
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.prompts import QUERIES
+from denoise_core.effects import Flow, complete
+from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
+from denoise_core.protocols import LLM
+from denoise_core.types import Message
+
+_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s*")
+_LONGEST = 300  # characters; a longer line is not a query
+
+
+class LLMQueries:
+    """Up to ``most`` queries, one a line, after the question itself. ``llm`` None is the model that drafts.
+
+    A model that fails or says nothing usable leaves the question as the only query.
+    """
+
+    def __init__(self, llm: LLM | None = None, *, most: int = 3) -> None:
+        if most < 1:
+            raise InputError(f"most={most}: expected 1 or more")
+        self.llm = llm
+        self.most = most
+
+    def __call__(self, memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
+        turns = "\n".join(f"{m.role}: {m.content}" for m in memory.history)
+        shown = f"<history>\n{as_data(turns)}\n</history>\n\nQuestion: {memory.question}"
+        messages = (Message("system", QUERIES.format(most=self.most)), Message("user", shown))
+        plain = yield from question_queries(memory, wide)
+        try:
+            reply = yield from complete(messages, tag="queries", llm=self.llm)
+            lines = [_MARK.sub("", line).strip().strip("\"'") for line in reply.text.splitlines()]
+        except (BudgetExceeded, NotRecorded):
+            raise
+        except Exception:
+            return plain
+        usable = [line for line in lines if line and len(line) <= _LONGEST]
+        return (*plain, *usable[: self.most])

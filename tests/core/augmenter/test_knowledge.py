@@ -1,0 +1,319 @@
+"""Knowledge: retrievers, links, chains, tables, queries, and the consolidator over them."""
+
+import asyncio
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from denoise_core import InputError, Message, Passage, Reply, Span, run
+from denoise_core.augmenter import Augmenter, Outcome, WorkingMemory
+from denoise_core.augmenter.knowledge import (
+    BM25Retriever,
+    ChainDenoiser,
+    Chainer,
+    ChainRetriever,
+    Consolidator,
+    DenseRetriever,
+    GazetteerLinker,
+    HybridRetriever,
+    Link,
+    LLMQueries,
+    rows_as_passages,
+)
+from denoise_core.augmenter.knowledge.chain import Chain, pack
+from denoise_core.augmenter.testing import check_loop, scripted
+from denoise_core.testing import ListRetriever, check_denoiser
+
+ROWS = rows_as_passages(
+    ["Cap", "Player", "Home"],
+    [[7, "Ann Lee", "Arden"], [8, "Bo Ray", "Belmor"], [9, "Cy Moe", None]],
+    title="Rovers - Players",
+    table_id="rovers",
+)
+PAGES = (
+    Passage("Arden is a town on the Elk river.", "arden", metadata={"title": "Arden (town)"}),
+    Passage("Belmor is a town on the Fox river.", "belmor", metadata={"title": "Belmor"}),
+    Passage("A river rises in the hills and ends in a lake.", "river", metadata={"title": "River"}),
+    Passage("Rovers are a club whose players come from many homes.", "club", metadata={"title": "Rovers"}),
+)
+CORPUS = ROWS + PAGES
+ASKED = "Which river is at the home of the Rovers player with cap 7?"
+
+
+def everything(retriever, query):
+    found = retriever.retrieve(query)
+    assert asyncio.run(retriever.aretrieve(query)) == found
+    return found
+
+
+def test_bm25_finds_stems_titles_and_nothing_that_shares_no_word():
+    retriever = BM25Retriever(CORPUS)
+    assert everything(retriever, "rivers in Belmor")[0].id == "belmor"
+    assert everything(retriever, "zebra") == ()
+    assert everything(retriever, "") == ()
+    scores = [p.score for p in everything(retriever, ASKED)]
+    assert scores == sorted(scores, reverse=True)
+    assert all(s > 0 for s in scores)
+
+
+def test_bm25_uses_stop_words_only_when_there_is_nothing_else():
+    retriever = BM25Retriever([Passage("The Who", "who"), Passage("bananas", "b")])
+    assert [p.id for p in retriever.retrieve("the who")] == ["who"]
+    assert [p.id for p in retriever.retrieve("who ate the bananas")] == ["b"]
+
+
+@pytest.mark.parametrize("passages", [(), (Passage("", "a"),), (Passage("🗼 …", "a"), Passage("  ", "b"))])
+def test_nothing_to_search_finds_nothing(passages):
+    for retriever in (BM25Retriever(passages), ChainRetriever(passages)):
+        assert everything(retriever, "tower 🗼") == ()
+
+
+def test_bm25_in_other_scripts_and_without_stemming():
+    retriever = BM25Retriever(
+        [Passage("東京は日本の首都", "jp"), Passage("Москва — столица", "ru")], language=None
+    )
+    assert [p.id for p in retriever.retrieve("首都")] == ["jp"]
+    assert [p.id for p in retriever.retrieve("столица")] == ["ru"]
+
+
+def test_bad_settings_of_retrievers_are_refused():
+    same = (Passage("a", "x"), Passage("b", "x"))
+    for make, message in (
+        (lambda: BM25Retriever(CORPUS, k=0), "k=0"),
+        (lambda: BM25Retriever(same), "share the id"),
+        (lambda: BM25Retriever(CORPUS, language="klingon").retrieve("a"), "language='klingon'"),
+        (lambda: DenseRetriever(CORPUS, len, k=0), "k=0"),
+        (lambda: HybridRetriever([]), "one retriever or more"),
+        (lambda: ChainRetriever(CORPUS, tokens=0), "tokens=0"),
+        (lambda: ChainDenoiser(tokens=0), "tokens=0"),
+        (lambda: Chainer(length=4), "length=4"),
+        (lambda: Chainer(hub=-1), "hub=-1"),
+        (lambda: GazetteerLinker(fuzzy=0), "fuzzy=0"),
+        (lambda: LLMQueries(most=0), "most=0"),
+        (lambda: rows_as_passages(["a"], [["x"], ["y", "z"]], title="t", table_id="t"), "row 1: expected 1 cells"),
+    ):
+        with pytest.raises(InputError, match=message):
+            make()
+
+
+def letters(texts):
+    return np.array([[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts], dtype=np.float64)
+
+
+def test_dense_finds_the_nearest_and_embeds_once():
+    calls = []
+
+    def embed(texts):
+        calls.append(len(texts))
+        return letters(texts)
+
+    retriever = DenseRetriever(CORPUS, embed, k=2)
+    found = everything(retriever, "Belmor Belmor is a town on the Fox river.")
+    assert found[0].id == "belmor"
+    assert len(found) == 2
+    assert found[0].score == pytest.approx(1.0, abs=0.05)
+    assert calls == [len(CORPUS), 1, 1]
+    assert DenseRetriever([], embed).retrieve("x") == ()
+
+
+@pytest.mark.parametrize(
+    "embed", [lambda t: np.zeros(3), lambda t: np.zeros((1, 3)), lambda t: np.full((len(t), 2), np.nan)]
+)
+def test_wrong_embeddings_are_refused(embed):
+    with pytest.raises(InputError, match="embed: expected"):
+        DenseRetriever(CORPUS, embed).retrieve("x")
+
+
+def test_hybrid_adds_reciprocal_ranks_and_joins_equal_texts():
+    a, b, c = (Passage(t, t) for t in "abc")
+    again = Passage("b", "other id")
+    found = everything(HybridRetriever([ListRetriever([a, b]), ListRetriever([again, again, c])], constant=0), "q")
+    assert [(p.id, p.score) for p in found] == [("b", 1 / 2 + 1), ("a", 1.0), ("c", 1 / 3)]
+
+
+def test_rows_carry_their_header_and_lead_back_to_the_table():
+    assert ROWS[0].text == "Cap is 7 ; Player is Ann Lee ; Home is Arden"
+    assert ROWS[2].text == "Cap is 9 ; Player is Cy Moe"
+    assert ROWS[0].metadata == {"title": "Rovers - Players", "kind": "row", "table": "rovers", "row": 0}
+
+
+def test_links_are_exact_names_at_their_place_without_the_bracketed_part():
+    links = GazetteerLinker().link(CORPUS, CORPUS)
+    assert Link(Span("rovers#row0", 39, 44), "Arden", "arden") in links
+    assert ROWS[0].text[39:44] == "Arden"
+    assert not any(link.target_id.startswith("rovers#") for link in links)
+    assert not any(link.target_id == link.span.passage_id for link in links)
+
+
+def test_near_spellings_link_only_when_asked_for():
+    text = (Passage("He met Anna Karenyna there.", "t"),)
+    known = (Passage("A novel.", "k", metadata={"title": "Anna Karenina"}),)
+    assert GazetteerLinker().link(text, known) == ()
+    (link,) = GazetteerLinker(fuzzy=85).link(text, known)
+    assert (link.name, link.target_id) == ("Anna Karenyna", "k")
+    assert 0.85 <= link.score < 1
+    assert GazetteerLinker(fuzzy=99).link(text, known) == ()
+
+
+def test_of_several_bearers_of_a_name_the_surroundings_choose():
+    known = (
+        Passage("Mercury is a planet near the sun.", "planet", metadata={"title": "Mercury (planet)"}),
+        Passage("Mercury is a metal, liquid when warm.", "metal", metadata={"title": "Mercury (element)"}),
+        Passage("A novel.", "novel", metadata={"title": "Sun", "aliases": ["The Sun", 7]}),
+    )
+    texts = (
+        Passage("The probe flew by Mercury on its way to the sun.", "a"),
+        Passage("Liquid metal: Mercury.", "b"),
+    )
+    found = {(link.span.passage_id, link.name): link.target_id for link in GazetteerLinker().link(texts, known)}
+    assert found["a", "Mercury"] == "planet"
+    assert found["b", "Mercury"] == "metal"
+    assert found["a", "the sun"] == "novel"
+
+
+def test_a_chain_brings_the_page_that_the_question_never_names():
+    plain = [p.id for p in BM25Retriever(CORPUS, k=2).retrieve(ASKED)]
+    assert "arden" not in plain
+    first, second, *_ = everything(ChainRetriever(CORPUS, tokens=30), ASKED)
+    assert {first.id, second.id} == {"rovers#row0", "arden"}
+    assert sorted(first.metadata["chain"]["path"]) == ["arden", "rovers#row0"]
+    assert first.metadata["chain"]["via"] == ["Arden"]
+    assert first.metadata["chain"]["rank"] == 1
+
+
+def test_the_budget_of_tokens_holds_and_each_passage_comes_once():
+    for tokens in (1, 10, 20, 50, 1000):
+        found = ChainRetriever(CORPUS, tokens=tokens).retrieve(ASKED)
+        assert sum(-(-len(p.text) // 4) for p in found) <= tokens
+        assert len({p.id for p in found}) == len(found)
+
+
+def test_chains_of_three_reach_further_than_chains_of_two():
+    corpus = (
+        Passage("The prize went to Ann Lee.", "prize", metadata={"title": "Prize"}),
+        Passage("She grew up in Arden.", "ann", metadata={"title": "Ann Lee"}),
+        Passage("A town with a lighthouse.", "arden", metadata={"title": "Arden"}),
+    )
+    links = GazetteerLinker().link(corpus, corpus)
+    scores = BM25Retriever(corpus).term_scores("prize lighthouse")
+    best = {n: Chainer(length=n, hub=0).chains(corpus, scores, links)[0] for n in (1, 2, 3)}
+    assert [len(best[n].passages) for n in (1, 2, 3)] == [1, 1, 3]
+    assert [p.id for p in best[3].passages] in (["prize", "ann", "arden"], ["arden", "ann", "prize"])
+    assert len(best[3].links) == 2
+
+
+def test_a_hub_costs_more_than_a_rare_link():
+    hub = Passage("x", "hub", metadata={"title": "Hub"})
+    spokes = tuple(Passage(f"spoke{n}", f"s{n}") for n in range(20))
+    passages = (hub, *spokes)
+    links = [Link(Span(s.id, 0, 1), "Hub", "hub") for s in spokes]
+    scores = np.zeros((2, 21), dtype=np.float32)
+    scores[0, 0], scores[1, 1] = 1.0, 1.0
+    pair = {frozenset(p.id for p in c.passages): c.score for c in Chainer(hub=0.1).chains(passages, scores, links)}
+    free = {frozenset(p.id for p in c.passages): c.score for c in Chainer(hub=0.0).chains(passages, scores, links)}
+    key = frozenset(("hub", "s0"))
+    assert pair[key] < free[key]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.text("ab c", max_size=8), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=12),
+    st.integers(1, 3),
+    st.integers(0, 9),
+)
+def test_chains_are_paths_of_linked_passages_each_set_once(texts, pairs, length, tokens):
+    passages = tuple(Passage(t, str(n)) for n, t in enumerate(texts))
+    links = [Link(Span(str(a), 0, 1), "x", str(b)) for a, b in pairs]
+    linked = {frozenset(pair) for pair in pairs}
+    chains = Chainer(length=length).chains(passages, BM25Retriever(passages).term_scores("a b c"), links)
+    sets = [frozenset(p.id for p in c.passages) for c in chains]
+    assert len(set(sets)) == len(sets)
+    assert [c.score for c in chains] == sorted((c.score for c in chains), reverse=True) or max(
+        np.diff([c.score for c in chains])
+    ) < 1e-8
+    for chain in chains:
+        ids = [int(p.id) for p in chain.passages]
+        assert len(ids) == len(set(ids)) <= length
+        assert all(frozenset(step) in linked for step in itertools.pairwise(ids))
+        assert len(chain.links) == len(ids) - 1
+    kept = pack(chains, tokens)
+    assert sum(-(-len(p.text) // 4) for p, _ in kept) <= tokens
+
+
+def test_scores_of_a_wrong_shape_are_refused():
+    with pytest.raises(InputError, match="expected shape"):
+        Chainer().chains(CORPUS, np.zeros((2, 3), dtype=np.float32), [])
+
+
+def test_packing_passes_over_what_does_not_fit():
+    long, short = Passage("x" * 400, "long"), Passage("x" * 4, "short")
+    kept = pack([Chain((long, short), (), 1.0)], 50)
+    assert [p.id for p, _ in kept] == ["short"]
+
+
+def test_the_chain_denoiser_keeps_every_law():
+    result = check_denoiser(lambda: ChainDenoiser(tokens=25), ASKED, CORPUS)
+    assert [p.id for p in result.passages] == ["rovers#row0", "arden"]
+    scores = [d.score for d in result.dropped]
+    assert all(s is not None for s in scores)
+
+
+def test_dropped_chains_come_back_when_the_draft_fails():
+    def make():
+        retriever = ListRetriever(PAGES[1:] + ROWS + PAGES[:1])
+        return Augmenter(scripted("The Elk river."), retriever, denoiser=ChainDenoiser(tokens=12))
+
+    answer = check_loop(make, ASKED)
+    assert answer.outcome is Outcome.VERIFIED
+    assert "arden" in [p.id for p in answer.memory.evidence]
+
+
+def test_several_sources_are_asked_at_once_and_merged_by_rank():
+    one, two = ListRetriever(PAGES[:2]), ListRetriever(PAGES[1:])
+    memory = WorkingMemory("q")
+    found, trace = run(Consolidator([one, two]).gather(memory))
+    assert [p.id for p in found.evidence] == ["arden", "belmor", "river", "club"]
+    assert len(trace.events) == 2
+
+
+def test_one_source_that_fails_does_not_lose_the_others():
+    class Broken:
+        def retrieve(self, query):
+            raise OSError("gone")
+
+    found, _ = run(Consolidator([Broken(), ListRetriever(PAGES)]).gather(WorkingMemory("q")))
+    assert len(found.evidence) == len(PAGES)
+    assert [(what, str(e)) for what, e in found.failures] == [("search", "gone")]
+
+
+@pytest.mark.parametrize(
+    ("reply", "queries"),
+    [
+        ("1. Arden river\n- Elk river\n", ["q", "Arden river", "Elk river"]),
+        ('"Arden"\n\n' + "x" * 400, ["q", "Arden"]),
+        ("a\nb\nc\nd\ne", ["q", "a", "b", "c"]),
+        ("", ["q"]),
+        (OSError("down"), ["q"]),
+        (Reply(None), ["q"]),
+    ],
+)
+def test_a_model_may_write_the_queries_and_may_fail(reply, queries):
+    retriever = ListRetriever(PAGES)
+    llm = scripted(reply)
+    memory = WorkingMemory("q", history=(Message("user", "Tell me of Arden"),))
+    run(Consolidator(retriever, queries=LLMQueries(llm)).gather(memory))
+    assert retriever.queries == queries
+    assert "Tell me of Arden" in llm.seen[0][1].content
+
+
+def test_ten_thousand_passages_are_searched_and_chained():
+    many = tuple(
+        Passage(f"Item {n} lies in Place {n % 97}.", f"i{n}", metadata={"title": f"Item {n}"})
+        for n in range(10_000)
+    )
+    found = ChainRetriever(many, tokens=100).retrieve("Where does item 77 lie?")
+    assert found[0].id == "i77"
