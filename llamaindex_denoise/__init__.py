@@ -1,13 +1,42 @@
-"""The three methods as LlamaIndex parts."""
+"""The three methods as LlamaIndex parts. Names load their module when first used, so importing this costs nothing.
 
-from llamaindex_denoise._convert import record
-from llamaindex_denoise.augmenter import AugmentedQueryEngine
-from llamaindex_denoise.citations import Origin, cited, origins
-from llamaindex_denoise.clients import LlamaLLM, RetrieverAdapter
-from llamaindex_denoise.evaluator import EvaluatorUtility, UtilityEvaluator
-from llamaindex_denoise.events import AnswerEvent, DenoiseEvent
-from llamaindex_denoise.postprocessor import DenoisePostprocessor
-from llamaindex_denoise.s2a import S2AQueryEngine
+`DenoisePostprocessor` takes the noise out of retrieved nodes; `S2AQueryEngine` answers from what is left;
+`AugmentedQueryEngine` checks the answer. `LlamaLLM` and `RetrieverAdapter` carry models and retrievers over.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llamaindex_denoise._convert import record
+    from llamaindex_denoise.agent import VerifiedFunctionAgent, VerifiedQueryTool
+    from llamaindex_denoise.augmenter import AugmentedQueryEngine
+    from llamaindex_denoise.citations import Origin, cited, origins
+    from llamaindex_denoise.clients import LlamaLLM, RetrieverAdapter
+    from llamaindex_denoise.evaluator import EvaluatorUtility, UtilityEvaluator
+    from llamaindex_denoise.events import AnswerEvent, DenoiseEvent
+    from llamaindex_denoise.postprocessor import DenoisePostprocessor
+    from llamaindex_denoise.s2a import S2AQueryEngine
+
+_HOME = {
+    "AnswerEvent": "events",
+    "AugmentedQueryEngine": "augmenter",
+    "DenoiseEvent": "events",
+    "DenoisePostprocessor": "postprocessor",
+    "EvaluatorUtility": "evaluator",
+    "LlamaLLM": "clients",
+    "Origin": "citations",
+    "RetrieverAdapter": "clients",
+    "S2AQueryEngine": "s2a",
+    "UtilityEvaluator": "evaluator",
+    "VerifiedFunctionAgent": "agent",
+    "VerifiedQueryTool": "agent",
+    "cited": "citations",
+    "origins": "citations",
+    "record": "_convert",
+}
 
 __all__ = [
     "AnswerEvent",
@@ -20,7 +49,19 @@ __all__ = [
     "RetrieverAdapter",
     "S2AQueryEngine",
     "UtilityEvaluator",
+    "VerifiedFunctionAgent",
+    "VerifiedQueryTool",
     "cited",
     "origins",
     "record",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ from llamaindex_denoise._prompts import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import denoise_event
 
 dispatcher = get_dispatcher(__name__)
+
+# What LlamaIndex's RetrieverTool makes of a call with input="...": the name of the argument is not the question.
+_TOOL_CALL = re.compile(r"\n?input is (.*)\n", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -144,4 +148,5 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
 def _query_of(bundle: QueryBundle | None) -> str:
     if bundle is None:
         raise InputError("denoising depends on the question: pass query_str= or query_bundle=")
-    return bundle.query_str
+    asked = _TOOL_CALL.fullmatch(bundle.query_str)
+    return asked.group(1) if asked else bundle.query_str
