@@ -88,11 +88,15 @@ def tool_evidence(messages: Sequence[BaseMessage]) -> tuple[Passage, ...]:
 
 
 def documents_of(message: ToolMessage) -> list[Document] | None:
-    """The documents a retrieval tool put beside its text (``response_format="content_and_artifact"``)."""
+    """The documents a retrieval tool put beside its text (``response_format="content_and_artifact"``).
+
+    A checkpoint brings them back as plain dicts; those are made documents again.
+    """
     artifact = message.artifact
-    if isinstance(artifact, list) and artifact and all(isinstance(d, Document) for d in artifact):
-        return artifact
-    return None
+    if not isinstance(artifact, list) or not artifact:
+        return None
+    documents = [Document(**d) if isinstance(d, dict) and "page_content" in d else d for d in artifact]
+    return documents if all(isinstance(d, Document) for d in documents) else None
 
 
 def as_passages(found: Any) -> tuple[Passage, ...]:
