@@ -88,37 +88,48 @@ class Augmenter:
         return self._loop(WorkingMemory(question, history=tuple(history)))
 
     def _loop(self, memory: WorkingMemory) -> Flow[Answer]:
-        while True:
-            stop = self._must_stop(memory)
-            if stop:
-                return finish(memory, stop, self.limits, self.task)
-            try:
-                action = self.policy.choose(memory)
-            except Exception as error:
-                return finish(memory.failed("policy", error), StopReason.POLICY_ERROR, self.limits, self.task)
-            memory = memory.acted(action)
-            if isinstance(action, Draft) and (stop := self._no_more_drafts(memory)):
-                return finish(memory, stop, self.limits, self.task)
-            try:
-                match action:
-                    case Search():
-                        memory = yield from steps.search(memory, self.consolidator, wide=action.wide)
-                    case SelfAsk():
-                        memory = yield from steps.self_ask(memory)
-                    case Readmit():
-                        memory = readmit(memory, action.count)
-                    case Draft():
-                        memory = yield from steps.draft(memory, self.task, self.utility, self.feedback)
-                    case Send():
-                        return finish(memory, StopReason.SENT, self.limits, self.task)
-                    case Abstain():
-                        return finish(memory, StopReason.ABSTAINED, self.limits, self.task)
-                    case _:
-                        error = TypeError(f"expected an Action, got {type(action).__name__}")
-                        memory = memory.failed("policy", error)
-                        return finish(memory, StopReason.POLICY_ERROR, self.limits, self.task)
-            except steps.Spent as spent:
-                return finish(spent.memory, _spent(spent.error), self.limits, self.task)
+        state: WorkingMemory | Answer = memory
+        while isinstance(state, WorkingMemory):
+            state = yield from self.turn(state)
+        return state
+
+    def turn(self, memory: WorkingMemory) -> Flow[WorkingMemory | Answer]:
+        """One turn of the loop: what the policy chooses, carried out; an `Answer` when that was the last.
+
+        For those who keep the state between turns elsewhere: a workflow, a graph, a queue. The budget holds
+        within one turn only; over several it is theirs to keep.
+        """
+        stop = self._must_stop(memory)
+        if stop:
+            return finish(memory, stop, self.limits, self.task)
+        try:
+            action = self.policy.choose(memory)
+        except Exception as error:
+            return finish(memory.failed("policy", error), StopReason.POLICY_ERROR, self.limits, self.task)
+        memory = memory.acted(action)
+        if isinstance(action, Draft) and (stop := self._no_more_drafts(memory)):
+            return finish(memory, stop, self.limits, self.task)
+        try:
+            match action:
+                case Search():
+                    memory = yield from steps.search(memory, self.consolidator, wide=action.wide)
+                case SelfAsk():
+                    memory = yield from steps.self_ask(memory)
+                case Readmit():
+                    memory = readmit(memory, action.count)
+                case Draft():
+                    memory = yield from steps.draft(memory, self.task, self.utility, self.feedback)
+                case Send():
+                    return finish(memory, StopReason.SENT, self.limits, self.task)
+                case Abstain():
+                    return finish(memory, StopReason.ABSTAINED, self.limits, self.task)
+                case _:
+                    error = TypeError(f"expected an Action, got {type(action).__name__}")
+                    memory = memory.failed("policy", error)
+                    return finish(memory, StopReason.POLICY_ERROR, self.limits, self.task)
+        except steps.Spent as spent:
+            return finish(spent.memory, _spent(spent.error), self.limits, self.task)
+        return memory
 
     def _must_stop(self, memory: WorkingMemory) -> StopReason | None:
         """What ends the loop before the policy is asked."""
