@@ -30,7 +30,7 @@ def question_in(given: Any, place: Place) -> str:
     if callable(place):
         found = place(given)
     elif place is not None:
-        found = _under(given, place, "question")
+        found = under(given, place, "question")
     elif isinstance(given, str):
         found = given
     elif (messages := messages_in(given)) is not None:
@@ -45,7 +45,7 @@ def answer_in(given: Any, place: Place) -> str:
     if callable(place):
         return _text(place(given), "the answer")
     if place is not None:
-        return _text(_under(given, place, "answer"), "the answer")
+        return _text(under(given, place, "answer"), "the answer")
     if isinstance(given, (str, BaseMessage)):
         return _text(given, "the answer")
     if (messages := messages_in(given)) is not None:
@@ -60,7 +60,7 @@ def evidence_in(given: Any, brought: Any, place: Place) -> tuple[Passage, ...]:
         return as_passages(place(given, brought))
     if place is not None:
         source = brought if isinstance(brought, Mapping) and place in brought else given
-        return as_passages(_under(source, place, "evidence"))
+        return as_passages(under(source, place, "evidence"))
     for source in (brought, given):
         if isinstance(source, Mapping):
             key = next((k for k in EVIDENCE_KEYS if k in source), None)
@@ -95,8 +95,14 @@ def documents_of(message: ToolMessage) -> list[Document] | None:
     artifact = message.artifact
     if not isinstance(artifact, list) or not artifact:
         return None
-    documents = [Document(**d) if isinstance(d, dict) and "page_content" in d else d for d in artifact]
-    return documents if all(isinstance(d, Document) for d in documents) else None
+    documents: list[Document] = []
+    for item in artifact:
+        if isinstance(item, dict) and "page_content" in item:
+            item = Document(**item)
+        if not isinstance(item, Document):
+            return None
+        documents.append(item)
+    return documents
 
 
 def as_passages(found: Any) -> tuple[Passage, ...]:
@@ -187,7 +193,8 @@ def _first_of(given: Any, keys: Sequence[str], what: str) -> Any:
     raise InputError(f"no {what} in a {type(given).__name__}; pass {what}= a function that finds it")
 
 
-def _under(given: Any, key: str, what: str) -> Any:
+def under(given: Any, key: str, what: str) -> Any:
+    """What stands under a key that the user named."""
     if not isinstance(given, Mapping):
         raise InputError(f"{what}={key!r} names a key, and this is a {type(given).__name__}; pass a function")
     if key not in given:

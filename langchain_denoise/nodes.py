@@ -1,0 +1,152 @@
+"""Node-sized pieces for LangGraph graphs: each takes the state and gives an update of it. Needs no langgraph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
+from pydantic import ConfigDict, Field
+from typing_extensions import override
+
+from denoise_core import Denoiser, InputError, arun, run
+from denoise_core.augmenter import Verdict, WorkingMemory
+from denoise_core.effects import Flow
+from denoise_core.guard import Policy
+from denoise_core.s2a.options import OnUnparsable, Variant
+from langchain_denoise import _shapes
+from langchain_denoise._history import Scope
+from langchain_denoise.compressor import DenoiseCompressor
+from langchain_denoise.s2a import S2AMessages
+from langchain_denoise.verifier import Verifier
+
+Update = dict[str, Any]
+
+
+class _Node(RunnableSerializable[Any, Update]):
+    """State in, update out."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @override
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Update:
+        return self._call_with_config(self._work, input, config)
+
+    @override
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Update:
+        return await self._acall_with_config(self._awork, input, config)
+
+    def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
+        raise NotImplementedError
+
+    async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
+        raise NotImplementedError
+
+
+class DenoiseNode(_Node):
+    """Denoises the documents under one key of the state for the question under another.
+
+    ``question`` left out is found as in `verified`: under a usual key, or as the last human message.
+    Gives ``{documents: [...]}``; where the documents have a reducer, let it replace.
+    """
+
+    denoiser: Denoiser
+    documents: str = "documents"
+    question: str | None = None
+    on_error: Policy = "keep"
+    on_empty: Policy = "keep"
+    max_concurrency: int | None = Field(default=None, ge=1)
+
+    @override
+    def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
+        return {self.documents: self._compressor().invoke(self._asked(state))}
+
+    @override
+    async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
+        return {self.documents: await self._compressor().ainvoke(self._asked(state))}
+
+    def _asked(self, state: Any) -> Any:
+        found = _shapes.under(state, self.documents, "documents")
+        return {"documents": found, "query": _shapes.question_in(state, self.question)}
+
+    def _compressor(self) -> DenoiseCompressor:
+        return DenoiseCompressor(
+            denoiser=self.denoiser,
+            on_error=self.on_error,
+            on_empty=self.on_empty,
+            max_concurrency=self.max_concurrency,
+        )
+
+
+class S2ANode(_Node):
+    """Clears the user's words in ``state["messages"]``; gives only the messages that changed, with their ids.
+
+    With the usual ``add_messages`` reducer they take the place of the originals, whose text stays in
+    ``response_metadata["denoise"]["original"]``.
+    """
+
+    model: Runnable[Any, Any]
+    variant: Variant = "default"
+    scope: Scope = "latest"
+    on_unparsable: OnUnparsable = "keep"
+
+    @override
+    def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
+        said = _shapes.under(state, _shapes.MESSAGES, "messages")
+        return self._changed(said, self._clearing().invoke(said))
+
+    @override
+    async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
+        said = _shapes.under(state, _shapes.MESSAGES, "messages")
+        return self._changed(said, await self._clearing().ainvoke(said))
+
+    def _clearing(self) -> S2AMessages:
+        return S2AMessages(
+            model=self.model, variant=self.variant, scope=self.scope, on_unparsable=self.on_unparsable
+        )
+
+    def _changed(self, before: Any, after: Any) -> Update:
+        return {_shapes.MESSAGES: [new for old, new in zip(before, after, strict=True) if new is not old]}
+
+
+class JudgeNode(_Node):
+    """Judges the answer in the state against the evidence in it; for a conditional edge to act on.
+
+    Gives ``{verdict: {"outcome": "pass" | "fail" | "unknown", "score", "reasons", "feedback"}}``, plain JSON.
+    Where question, answer and evidence stand is told, or found, as in `verified`. Bounding the loop is the
+    graph's: count the tries in its state.
+    """
+
+    verifier: Verifier
+    verdict: str = "verdict"
+    question: str | Callable[..., Any] | None = None
+    answer: str | Callable[..., Any] | None = None
+    evidence: str | Callable[..., Any] | None = None
+
+    @override
+    def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
+        return {self.verdict: run(self._judged(state), budget=self.verifier.budget)[0]}
+
+    @override
+    async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
+        return {self.verdict: (await arun(self._judged(state), budget=self.verifier.budget))[0]}
+
+    def _judged(self, state: Any) -> Flow[dict[str, Any]]:
+        if not isinstance(state, dict):
+            raise InputError(f"expected the state as a dict, got {type(state).__name__}")
+        candidate = _shapes.answer_in(state, self.answer)
+        evidence = _shapes.evidence_in(state, state, self.evidence)
+        memory = WorkingMemory(_shapes.question_in(state, self.question), evidence)
+        return _judge(self.verifier, memory, candidate)
+
+
+def _judge(verifier: Verifier, memory: WorkingMemory, candidate: str) -> Flow[dict[str, Any]]:
+    verdict: Verdict = yield from verifier.utility.assess(memory, candidate)
+    feedback = "" if verdict.passed else (yield from verifier.feedback.write(memory, candidate, verdict))
+    return {
+        "outcome": verdict.outcome,
+        "score": float(verdict.score),
+        "reasons": [r.text for r in verdict.reasons],
+        "feedback": feedback,
+    }

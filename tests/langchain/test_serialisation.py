@@ -1,0 +1,68 @@
+"""What can go through ``dumpd`` and ``load`` does; secrets stay out; what cannot says so."""
+
+import pytest
+from langchain_core.load import dumpd, dumps, load
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_openai import ChatOpenAI
+
+from langchain_denoise import AugmentedRunnable, DenoiseCompressor, S2AMessages, S2ARunnable, verified
+
+KEY = "sk-not-a-real-key"
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:A test tried to use socket"),  # the client of openai looks for a proxy
+    pytest.mark.filterwarnings("ignore:The function `load` is in beta"),
+    pytest.mark.filterwarnings("ignore:The default value of `allowed_objects`"),
+]
+
+
+@pytest.fixture
+def model():
+    return ChatOpenAI(model="local", base_url="http://127.0.0.1:9/v1", api_key=KEY)
+
+
+def again(thing, *classes):
+    return load(
+        dumpd(thing),
+        allowed_objects=[ChatOpenAI, *classes],
+        valid_namespaces=["langchain_denoise"],
+        secrets_map={"OPENAI_API_KEY": KEY},
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (S2ARunnable, {"variant": "select", "max_concurrency": 3, "on_unparsable": "drop"}),
+        (S2AMessages, {"variant": "single", "scope": "history"}),
+    ],
+)
+def test_a_round_trip_keeps_every_setting(model, kind, settings):
+    step = kind(model=model, **settings)
+    loaded = again(step, kind)
+    assert type(loaded) is kind
+    assert {name: getattr(loaded, name) for name in settings} == settings
+    assert loaded.model.model_name == "local"
+    assert KEY not in dumps(step)
+
+
+def test_a_chain_with_our_step_in_it(model):
+    chain = ChatPromptTemplate.from_template("{said}") | S2AMessages(model=model) | model
+    loaded = again(chain, type(chain), ChatPromptTemplate, *_classes_of(chain), S2AMessages)
+    assert type(loaded.middle[0]) is S2AMessages
+
+
+def _classes_of(chain):
+    prompt = chain.first
+    return [type(prompt.messages[0]), type(prompt.messages[0].prompt)]
+
+
+def test_what_holds_your_own_objects_is_not_serialised_and_says_so(kit, model):
+    for step in (DenoiseCompressor(denoiser=kit.s2a()), verified(ChatPromptTemplate.from_template("{question}"))):
+        assert dumpd(step)["type"] == "not_implemented"
+    assert not AugmentedRunnable.is_lc_serializable()
+
+
+def test_loading_needs_permission(model):
+    with pytest.raises(ValueError, match=r"not allowed|namespace"):
+        load(dumpd(S2ARunnable(model=model)), secrets_map={"OPENAI_API_KEY": KEY})
