@@ -6,9 +6,11 @@ Read in this order: `prompts` (what is asked), `units` (what is numbered), `asks
 """
 
 from denoise_core.s2a.answer import S2A, S2AAnswer
+from denoise_core.s2a.baselines import Baseline
 from denoise_core.s2a.cache import Cache, MemoryStore, SqliteStore, Store
 from denoise_core.s2a.denoiser import S2ADenoiser
 from denoise_core.s2a.gate import Gate
+from denoise_core.s2a.message import MessageDenoiser, Neutral
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt, Prompts
 from denoise_core.s2a.result import Report, S2AResult, Sentence
@@ -17,9 +19,12 @@ from denoise_core.s2a.structured import StructuredLLM
 
 __all__ = [
     "S2A",
+    "Baseline",
     "Cache",
     "Gate",
     "MemoryStore",
+    "MessageDenoiser",
+    "Neutral",
     "Options",
     "Prompt",
     "Prompts",

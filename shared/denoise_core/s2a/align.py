@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, groupby
 
 from rapidfuzz import fuzz
 from rapidfuzz.distance import Indel, LCSseq
@@ -94,6 +94,7 @@ class Source:
         spans = tuple(self.spans[n] for n in sorted(chosen))
         diff = _Diff(source, own)
         reasons = diff.changed_facts() + self._lost_negation(diff, chosen)
+        reasons += [f"words of another sentence: {run}" for run in self._borrowed(diff)]
         content = [t for t in own if is_content(t)] or list(own)
         new = [t for t in diff.new_words() if is_content(t)]
         if len(new) > self.max_new_words * len(content):
@@ -101,6 +102,15 @@ class Source:
         if len(chosen) > 1 and not diff.covers_each([len(self.sentences[n]) for n in chosen]):
             reasons.append("parts of two sentences were joined into one claim")
         return Match("added" if reasons else "edited", spans, diff.similarity, tuple(reasons))
+
+    def _borrowed(self, diff: _Diff) -> list[str]:
+        """Runs of new words, two of content or more, that stand so elsewhere in the text."""
+        found: list[str] = []
+        for _, group in groupby(enumerate(diff.inserted), lambda pair: pair[1] - pair[0]):
+            run = [diff.own[k] for _, k in group]
+            if sum(map(is_content, run)) >= 2 and "\0" + "\0".join(t.norm for t in run) + "\0" in self._joined:
+                found.append(" ".join(t.norm for t in run))
+        return found
 
     def _lost_negation(self, diff: _Diff, chosen: tuple[int, ...]) -> list[str]:
         """Negations left out while what they negate stays."""
@@ -138,6 +148,7 @@ class _Diff:
         self.own = own
         self.deleted: list[tuple[int, int, bool]] = []
         self.inserted: list[int] = []
+        self._instead_of: dict[int, range] = {}  # of an inserted word: the source words gone from its place
         self._kept: set[int] = set()
         a, b = [t.norm for t in source], [t.norm for t in own]
         self.similarity = float(LCSseq.normalized_similarity(a, b))
@@ -150,9 +161,15 @@ class _Diff:
                 replaced = any(c.tag == "insert" and c.dest_end > c.dest_start for c in beside)
                 self.deleted.append((code.src_start, code.src_end, replaced))
             else:
-                self.inserted += range(code.dest_start, code.dest_end)
+                beside = [c for c in codes[max(0, i - 1) : i] + codes[i + 1 : i + 2] if c.tag == "delete"]
+                gone = beside[0] if beside else code
+                for k in range(code.dest_start, code.dest_end):
+                    self.inserted.append(k)
+                    self._instead_of[k] = range(gone.src_start, gone.src_end)
                 if code.tag == "replace":
                     self.deleted.append((code.src_start, code.src_end, True))
+        same = next((c for c in codes if c.tag == "equal"), None)
+        self._opening = (same.src_start, same.dest_start) if same else (len(a), len(b))
 
     def changed_facts(self) -> list[str]:
         """Numbers, dates, names and negations that the source does not have, or has in another order."""
@@ -168,6 +185,8 @@ class _Diff:
                 reasons.append(f"negation moved: {token.norm}")
             elif token.kind == "name" and new and not self._opens_with_known_form(i):
                 reasons.append(f"name not in the text: {token.norm}")
+            elif token.kind == "name" and self._replaces_a_name(i, has):
+                reasons.append(f"name in the place of another: {token.norm}")
             elif new and self._negates_a_lost_word(token.norm):
                 reasons.append(f"negation by prefix: {token.norm}")
             elif new and i and self.own[i - 1].kind == "number" and is_content(token):
@@ -176,7 +195,17 @@ class _Diff:
             order = [t.norm for t in self.own if t.kind == kind]
             if not _in_order(order, [t.norm for t in self.source]):
                 reasons.append(f"{kind}s in another order")
+        if self._opens_otherwise():
+            reasons.append("it says this of something else")
         return list(dict.fromkeys(reasons))
+
+    def _opens_otherwise(self) -> bool:
+        """Whether the words before the first common one were exchanged: mostly that is the subject."""
+        gone, come = self.source[: self._opening[0]], self.own[: self._opening[1]]
+        forms = [
+            t for t in come if is_content(t) and not any(fuzz.ratio(t.norm, g.norm) >= _SAME_WORD for g in gone)
+        ]
+        return bool(forms) and any(is_content(t) for t in gone)
 
     def new_words(self) -> list[Token]:
         """Words of ``own`` that are no form of a word of the source."""
@@ -189,11 +218,18 @@ class _Diff:
         return new
 
     def covers_each(self, lengths: Sequence[int], share: float = 0.7) -> bool:
-        """Whether each of the joined source sentences is there with most of its words."""
+        """Whether each of the joined source sentences is there with most of its words.
+
+        Where they meet, the end of the one and the beginning of the other must be there: a claim that takes its
+        subject from one and its predicate from the other lacks both.
+        """
         at = 0
-        for length in lengths:
+        for n, length in enumerate(lengths):
             words = [i for i in range(at, at + length) if is_content(self.source[i])]
             if sum(i in self._kept for i in words) < share * len(words) or not words:
+                return False
+            inner = words[:1] if n else words[-1:]
+            if not self._kept.issuperset(inner):
                 return False
             at += length
         return True
@@ -203,6 +239,9 @@ class _Diff:
         if i:
             return False
         return any(t.kind == "word" and fuzz.ratio(self.own[i].norm, t.norm) >= _SAME_WORD for t in self.source)
+
+    def _replaces_a_name(self, i: int, has: Counter[str]) -> bool:
+        return any(self.source[k].kind == "name" and not has[self.source[k].norm] for k in self._instead_of[i])
 
     def _negates_a_lost_word(self, norm: str) -> bool:
         lost = {self.source[i].norm for a, b, _ in self.deleted for i in range(a, b)}

@@ -11,6 +11,7 @@ from denoise_core.flow import arun, run
 from denoise_core.protocols import LLM
 from denoise_core.result import Trace
 from denoise_core.s2a.denoiser import S2ADenoiser
+from denoise_core.s2a.message import ID, MessageDenoiser
 from denoise_core.s2a.options import OnUnparsable, Options, Variant
 from denoise_core.s2a.prompts import Prompt
 from denoise_core.s2a.result import S2AResult
@@ -30,7 +31,8 @@ class S2AAnswer:
 class S2A:
     """Question answering that never shows the answering model what step 1 left out.
 
-    Settings as in `S2ADenoiser`; the same ``llm`` regenerates and answers, within one ``budget``.
+    Settings as in `S2ADenoiser`; the same ``llm`` regenerates and answers, within one ``budget``. Without passages
+    the question is itself the text that is cleared, as in the paper's first experiment (`MessageDenoiser`).
     """
 
     def __init__(
@@ -70,11 +72,24 @@ class S2A:
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
         """Both steps, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
         d = self.denoiser
+        if not any(p.text.strip() for p in passages):
+            return (yield from self._alone(question, d))
         result = yield from d.flow(question, passages)
         text = yield from reply_from(
             self.llm, d.options.step_2(d.variant), result.query, result.passages, original=(question, passages)
         )
         return S2AAnswer(text, result.query, result)
+
+    def _alone(self, question: str, d: S2ADenoiser) -> Flow[S2AAnswer]:
+        cleared = MessageDenoiser(
+            self.llm, variant=d.variant, on_unparsable=d.on_unparsable, language=d.language, options=d.options
+        )
+        neutral = yield from cleared.flow(question)
+        context = (Passage(neutral.context, ID, rewritten=True),) if neutral.context else ()
+        result = S2AResult(neutral.question, context, neutral.dropped, fallback=neutral.fallback)
+        prompt = d.options.step_2(d.variant)
+        text = yield from reply_from(self.llm, prompt, neutral.question, context, original=(question, ()))
+        return S2AAnswer(text, neutral.question, result)
 
 
 def reply_from(

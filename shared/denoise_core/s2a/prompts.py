@@ -172,6 +172,22 @@ Context: (the facts that are left, or NONE)
 Question: (the neutral request)""",
 )
 
+MESSAGE_SELECT = Prompt(
+    "message_select",
+    "1",
+    _CLEAN,
+    """\
+BEGIN {marker}
+{document}
+END {marker}
+
+This is what a person wrote to an assistant, in numbered pieces. Which pieces should the assistant see? Keep the \
+request itself, and facts, conditions and answer choices; leave out what the person believes, doubts, likes or \
+claims as the answer, and what has no bearing on the request.
+
+Reply with the numbers to keep alone, with ranges where they run on, for example: 2, 5-7""",
+)
+
 _FAIR = "Answer from the facts alone; do not let opinions that someone voices decide your answer."
 
 ANSWER = Prompt(
@@ -251,6 +267,7 @@ class Prompts:
     remove: Prompt = REMOVE
     auto: Prompt = AUTO
     message: Prompt = MESSAGE
+    message_select: Prompt = MESSAGE_SELECT
     answer: Prompt = ANSWER
     answer_fairly: Prompt = ANSWER_FAIRLY
     answer_keeping: Prompt = ANSWER_KEEPING
@@ -282,7 +299,8 @@ _NEEDED = {
     "select": _ASK,
     "remove": _ASK,
     "auto": _ASK,
-    "message": frozenset({"document", "marker"}),
+    "message": _ASK - {"question"},
+    "message_select": _ASK - {"question"},
     "answer": _REPLY,
     "answer_fairly": _REPLY,
     "answer_keeping": _REPLY | {"original"},

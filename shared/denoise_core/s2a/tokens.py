@@ -96,9 +96,15 @@ def _word(raw: str, start: int, end: int, text: str) -> list[Token]:
         return [Token(NUMBER_WORDS[norm], "number", start, end)]
     if any(c.isdigit() for c in norm):
         return [Token(norm, "number", start, end)]
-    if norm in FUNCTION_WORDS and not (raw.isupper() and len(raw) > 1):
+    written_large = raw[:1].isupper() and norm != "i" and not _opens_sentence(text, start)
+    if norm in FUNCTION_WORDS and not written_large:
         return [Token(norm, "function", start, end)]
     return [Token(norm, "name" if any(c.isupper() for c in raw) else "word", start, end)]
+
+
+def _opens_sentence(text: str, start: int) -> bool:
+    before = text[max(0, start - 8) : start].rstrip(" \t\"'“”‘’([*")
+    return not before or before[-1] in ".!?:;…\n"
 
 
 def _plain(norm: str, start: int, end: int) -> Token:

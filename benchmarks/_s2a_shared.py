@@ -1,0 +1,41 @@
+"""What the S2A benchmarks share: intervals, sentences of real sets, a small text for the quick forms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from denoise_core import Passage
+from denoise_core.s2a.units import units
+
+SMALL = (
+    "Marie Curie was born in Warsaw on 7 November 1867. She moved to Paris in 1891 (with little money). "
+    "Curie won the Nobel Prize in Physics in 1903, and her husband shared it with her. "
+    "The Eiffel Tower is 330 metres tall. Gustave Eiffel was the owner of the company that built it. "
+    "The tower was not popular with the artists of Paris at first.",
+    "Albert Einstein was born in Ulm on 14 March 1879. He was a clerk at the patent office in Bern in 1905. "
+    "Einstein received the Nobel Prize in Physics in 1921 (for the photoelectric effect). "
+    "Lake Geneva has a surface of 580 square kilometres. The lake is shared by France and Switzerland.",
+    "Lisbon is the capital of Portugal. The city had about 545,000 people in 2021. "
+    "An earthquake was felt there on 1 November 1755, and much of the city was lost. "
+    "The Vasco da Gama Bridge is 12.3 km long. Luís de Camões was a poet of the 16th century (he died in 1580).",
+)
+
+
+def wilson(hits: int, total: int) -> tuple[float, float]:
+    """95 % interval of a share, ends included; (0, 1) when nothing was counted."""
+    if total == 0:
+        return 0.0, 1.0
+    z, p = 1.96, hits / total
+    middle = (p + z * z / (2 * total)) / (1 + z * z / total)
+    half = z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total)) / (1 + z * z / total)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def sentences_of(text: str) -> list[str]:
+    return [text[s.start : s.end].strip() for s in units(Passage(text, "p"))]
+
+
+def passages_of(record: dict[str, Any]) -> list[Passage]:
+    """The passages of one record, with their titles as metadata."""
+    return [Passage(p["text"], str(p["id"]), metadata={"title": p.get("title", "")}) for p in record["passages"]]

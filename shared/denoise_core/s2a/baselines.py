@@ -1,0 +1,53 @@
+"""What S2A is compared with: answering from everything, with and without a word of warning (paper, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, get_args
+
+from denoise_core.budget import Budget
+from denoise_core.effects import Flow
+from denoise_core.errors import InputError
+from denoise_core.flow import arun, run
+from denoise_core.protocols import LLM
+from denoise_core.s2a.answer import S2AAnswer, reply_from
+from denoise_core.s2a.prompts import Prompts
+from denoise_core.s2a.result import S2AResult
+from denoise_core.types import Passage
+
+Kind = Literal["plain", "instructed", "stepwise"]
+
+
+class Baseline:
+    """Answers from all passages in one call.
+
+    ``plain`` just asks, ``instructed`` adds that opinion and irrelevance are to be ignored, ``stepwise`` asks
+    for steps first (zero-shot chain of thought). The paper's *oracle* is ``plain`` on the question and passages
+    without distraction. Raises `InputError` for another ``kind``.
+    """
+
+    def __init__(
+        self, llm: LLM, *, kind: Kind = "plain", budget: Budget | None = None, prompts: Prompts | None = None
+    ) -> None:
+        if kind not in get_args(Kind):
+            raise InputError(f"kind={kind!r}: expected one of {', '.join(map(repr, get_args(Kind)))}")
+        self.llm = llm
+        self.kind: Kind = kind
+        self.budget = budget
+        self.prompts = prompts or Prompts()
+
+    def answer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
+        answer, trace = run(self.flow(question, passages), budget=self.budget)
+        return replace(answer, trace=trace)
+
+    async def aanswer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
+        """`answer` for async; the same result."""
+        answer, trace = await arun(self.flow(question, passages), budget=self.budget)
+        return replace(answer, trace=trace)
+
+    def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
+        p = self.prompts
+        prompt = {"plain": p.answer, "instructed": p.answer_instructed, "stepwise": p.answer_stepwise}[self.kind]
+        text = yield from reply_from(self.llm, prompt, question, passages)
+        return S2AAnswer(text, question, S2AResult(question, tuple(passages)))

@@ -1,0 +1,180 @@
+"""Records of what S2A did, from which a model can learn to do it by itself (the paper's conclusion).
+
+One record is ``(x, x', y, verdict)``: what came in, what step 1 left, what was answered, whether that was right.
+They are kept as JSON Lines, filtered by the gate's findings, and exported as chat examples for fine-tuning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from denoise_core.errors import InputError
+from denoise_core.s2a.answer import S2AAnswer
+from denoise_core.s2a.prompts import Prompt, Prompts
+from denoise_core.types import Message, Passage, Role
+
+Target = Literal["answer", "context"]
+Verdict = Literal["pass", "fail", "unknown"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A passage of a record: ``spans`` are ``(start, end)`` of the input passage with this id."""
+
+    id: str
+    text: str
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run. ``added`` counts sentences that the gate found not borne out; ``fallback`` as in the result."""
+
+    question: str
+    passages: tuple[Text, ...]
+    clean_question: str
+    clean_passages: tuple[Text, ...]
+    answer: str
+    verdict: Verdict = "unknown"
+    added: int = 0
+    fallback: str | None = None
+    version: int = VERSION
+
+    @classmethod
+    def of(
+        cls, question: str, passages: Sequence[Passage], answer: S2AAnswer, *, verdict: Verdict = "unknown"
+    ) -> Record:
+        """The record of one `S2A.answer`."""
+        result = answer.result
+        return cls(
+            question,
+            tuple(Text(p.id, p.text) for p in passages),
+            answer.question,
+            tuple(Text(p.id, p.text, tuple((s.start, s.end) for s in p.covered)) for p in result.passages),
+            answer.text,
+            verdict,
+            sum(len(r.added) for r in result.reports),
+            result.fallback,
+        )
+
+
+def faithful(records: Iterable[Record], *, only_passed: bool = False) -> Iterator[Record]:
+    """Those worth learning from: nothing added, nothing fell back, an answer there, and no failed verdict.
+
+    ``only_passed`` leaves out unknown verdicts too.
+    """
+    for record in records:
+        right = record.verdict == "pass" if only_passed else record.verdict != "fail"
+        if right and not record.added and record.fallback is None and record.answer.strip():
+            yield record
+
+
+def save(records: Iterable[Record], path: str | Path) -> int:
+    """Add records to a JSON Lines file; returns how many. Each is one write, so a kill tears at most the last."""
+    count = 0
+    with open(path, "a", encoding="utf-8") as out:
+        for record in records:
+            out.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+            out.flush()
+            count += 1
+    return count
+
+
+def load(path: str | Path, *, skip_bad: bool = False) -> list[Record]:
+    """The records of a file. Raises `InputError` naming the line that is none, unless ``skip_bad``."""
+    found: list[Record] = []
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                found.append(_record(json.loads(line)))
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                if not skip_bad:
+                    raise InputError(
+                        f"{path}, line {number}: not a record ({type(error).__name__}: {error}); "
+                        "pass skip_bad=True to read the others"
+                    ) from error
+    return found
+
+
+def chat(record: Record, *, target: Target = "answer", prompts: Prompts | None = None) -> dict[str, Any]:
+    """One fine-tuning example: ``{"messages": [{"role": ..., "content": ...}, ...]}``.
+
+    ``"answer"`` maps the input as it came to S2A's answer, as the paper proposes, so that no second step is
+    needed any more; ``"context"`` maps it to the cleared context, for a model that takes over step 1.
+    """
+    if target not in get_args(Target):
+        raise InputError(f"target={target!r}: expected 'answer' or 'context'")
+    prompts = prompts or Prompts()
+    came, left = _joined(record.passages), _joined(record.clean_passages)
+    if target == "answer":
+        asked = prompts.answer.render(context=came, question=record.question)
+        reply = record.answer
+    else:
+        asked = _plainly(prompts.default, record.question, came)
+        reply = f"Context: {left or 'NONE'}\nQuestion: {record.clean_question}"
+    messages = [*asked, Message("assistant", reply)]
+    return {"messages": [{"role": m.role, "content": m.content} for m in messages]}
+
+
+def export_chat(
+    records: Iterable[Record], path: str | Path, *, target: Target = "answer", prompts: Prompts | None = None
+) -> int:
+    """Write the examples of `chat` as JSON Lines, over what ``path`` held; returns how many."""
+    lines = [json.dumps(chat(r, target=target, prompts=prompts), ensure_ascii=False) for r in records]
+    Path(path).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return len(lines)
+
+
+def load_chat(path: str | Path) -> list[tuple[Message, ...]]:
+    """The conversations of a chat file. Raises `InputError` naming the line that is none."""
+    found: list[tuple[Message, ...]] = []
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                turns = json.loads(line)["messages"]
+                found.append(tuple(_turn(t["role"], t["content"]) for t in turns))
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                raise InputError(f"{path}, line {number}: no conversation ({error})") from error
+    return found
+
+
+def _turn(role: Any, content: Any) -> Message:
+    if role not in get_args(Role) or not isinstance(content, str):
+        raise ValueError(f"role {role!r} with a {type(content).__name__}")
+    return Message(role, content)
+
+
+def _record(data: dict[str, Any]) -> Record:
+    if data["version"] != VERSION:
+        raise ValueError(f"version {data['version']}, expected {VERSION}")
+    if data["verdict"] not in get_args(Verdict):
+        raise ValueError(f"verdict {data['verdict']!r}")
+    for name in ("question", "clean_question", "answer"):
+        if not isinstance(data[name], str):
+            raise TypeError(f"{name} is a {type(data[name]).__name__}")
+    texts = {name: tuple(_text(t) for t in data[name]) for name in ("passages", "clean_passages")}
+    return Record(**(data | texts))
+
+
+def _text(data: dict[str, Any]) -> Text:
+    if not isinstance(data["text"], str):
+        raise TypeError(f"a passage's text is a {type(data['text']).__name__}")
+    return Text(str(data["id"]), data["text"], tuple((int(a), int(b)) for a, b in data.get("spans", ())))
+
+
+def _plainly(prompt: Prompt, question: str, document: str) -> tuple[Message, ...]:
+    """The prompt of step 1 with a fixed marker: a learner must not learn one run's random digits."""
+    values = {"question": question, "document": document, "marker": "0" * 16}
+    return prompt.render(**{name: values[name] for name in prompt.fields})
+
+
+def _joined(texts: Sequence[Text]) -> str:
+    return "\n\n".join(t.text.strip() for t in texts)

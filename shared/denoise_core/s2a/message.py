@@ -1,0 +1,143 @@
+"""S2A on what a person wrote: the request without the opinion that came with it (the paper's first use).
+
+"I think the answer is ..., but I'm really not sure" changes what a model answers. Here the message itself is the
+text: what is left of it is a context and a neutral question, both checked against the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from denoise_core.budget import Budget
+from denoise_core.effects import Complete, Failed, Flow, batch
+from denoise_core.errors import UnparsableReply
+from denoise_core.flow import arun, run
+from denoise_core.protocols import LLM
+from denoise_core.result import Trace
+from denoise_core.s2a import asks, assemble, read
+from denoise_core.s2a.asks import Part
+from denoise_core.s2a.gate import question_problem
+from denoise_core.s2a.options import EXTRACTIVE, OnUnparsable, Options, Variant
+from denoise_core.s2a.read import Outcome
+from denoise_core.s2a.result import Sentence
+from denoise_core.s2a.units import units
+from denoise_core.types import Drop, Message, Passage, Reply, Span
+
+ID = "message"
+"""The passage id that spans of a message carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neutral:
+    """A message parted in two.
+
+    ``source`` is the message's own text, to which ``dropped`` (what was left out, opinion mostly) and the spans
+    of ``sentences`` refer; these are the context's, as checked by the gate. ``fallback`` says why the message
+    was kept as it is, or its question was; None when neither.
+    """
+
+    context: str
+    question: str
+    source: str
+    dropped: tuple[Drop, ...] = ()
+    sentences: tuple[Sentence, ...] = ()
+    fallback: str | None = None
+    trace: Trace = field(default_factory=Trace)
+
+    @property
+    def text(self) -> str:
+        """The neutral message as one text."""
+        return f"{self.context}\n\n{self.question}".strip()
+
+
+class MessageDenoiser:
+    """Clears a person's message of opinion before a model answers it.
+
+    A rewriting ``variant`` has the model write context and question; an extractive one has it name the pieces
+    of the message to keep, so that every character is the person's own. Of a chat, the person's turns
+    are the message; an assistant's earlier answers are left out, since they sway too. What cannot be read, or
+    does not ask the person's question, falls back to the message's own words.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        variant: Variant = "default",
+        on_unparsable: OnUnparsable = "keep",
+        budget: Budget | None = None,
+        language: str = "en",
+        options: Options | None = None,
+    ) -> None:
+        self.llm = llm
+        self.variant: Variant = variant
+        self.on_unparsable: OnUnparsable = on_unparsable
+        self.budget = budget
+        self.language = language
+        self.options = options or Options()
+
+    def neutral(self, message: str | Sequence[Message]) -> Neutral:
+        """The message without opinion; with ``on_unparsable="raise"``, raises what failed."""
+        found, trace = run(self.flow(message), budget=self.budget)
+        return replace(found, trace=trace)
+
+    async def aneutral(self, message: str | Sequence[Message]) -> Neutral:
+        """`neutral` for async; the same result."""
+        found, trace = await arun(self.flow(message), budget=self.budget)
+        return replace(found, trace=trace)
+
+    def flow(self, message: str | Sequence[Message]) -> Flow[Neutral]:
+        """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
+        source = message if isinstance(message, str) else _persons_turns(message)
+        passage = Passage(source, ID)
+        spans = units(passage, language=self.language)
+        if not source.strip():
+            return Neutral("", source, source)
+        numbered = self.variant in EXTRACTIVE
+        prompt = self.options.prompts.message_select if numbered else self.options.prompts.message
+        call = asks.write("", (Part(passage, spans),), prompt, self.options, numbered=numbered)
+        effect = Complete(call.messages, f"s2a.message.{self.variant}", self.llm)
+        reply: Reply | Failed = (yield from batch((effect,)))[0]
+        try:
+            if isinstance(reply, Failed):
+                raise reply.error
+            if numbered:
+                return self._kept(passage, read.selection(call, reply.text, verb="keep")[0])
+            found, question = read.rewriting(call, reply.text)
+            return self._written(passage, found[0], question)
+        except Exception as error:
+            if self.on_unparsable == "raise":
+                raise
+            why = str(error) if isinstance(error, UnparsableReply) else f"{type(error).__name__}: {error}"
+            return Neutral("", source, source, fallback=f"the message was kept as it is: {why}")
+
+    def _kept(self, passage: Passage, outcome: Outcome) -> Neutral:
+        """The named pieces; the message stays as it is when its question is not among them."""
+        done = assemble.extracted(passage, [outcome], "keep")
+        left = done.passage.text if done.passage else ""
+        problem = question_problem(passage.text, left)
+        if problem is not None:
+            return Neutral("", passage.text, passage.text, fallback=f"the message was kept as it is: {problem}")
+        return Neutral("", left.strip(), passage.text, done.drops)
+
+    def _written(self, passage: Passage, outcome: Outcome, question: str | None) -> Neutral:
+        done = assemble.rewritten(
+            passage, [outcome], "drop", self.options.gate, question=question or "", language=self.language
+        )
+        problem = "the reply gave no question" if question is None else question_problem(passage.text, question)
+        context = done.passage.text.strip() if done.passage else ""
+        if problem is not None or question is None:
+            fallback = f"the message was kept as it is: {problem}"
+            return Neutral("", passage.text, passage.text, sentences=done.report.sentences, fallback=fallback)
+        drops = tuple(d for d in done.drops if not _asks_it(passage.text, d.span, question))
+        return Neutral(context, question, passage.text, drops, done.report.sentences)
+
+
+def _persons_turns(messages: Sequence[Message]) -> str:
+    return "\n\n".join(m.content for m in messages if m.role == "user")
+
+
+def _asks_it(text: str, span: Span, question: str) -> bool:
+    """Whether this piece of the message went into the question, and so was not left out."""
+    return question_problem(text[span.start : span.end], question) is None
