@@ -1,8 +1,12 @@
-"""What the benchmarks of END on real data share: sets, the part that is measured, scores kept between runs.
+"""What the benchmarks of END on real data share: sets, the part that is measured, readings kept between runs.
 
 Only questions that were not used for fitting what ships are measured (`embedded.make.for_fitting`, a hash
-of the id). Scores are kept in the system's temporary folder under a name made of everything that decides
-them, so that the three benchmarks read each passage once.
+of the id).
+
+Reading the passages is what takes the time, so it is done once: states of every layer and the encoder's
+signals are kept in the system's temporary folder, under names made of everything that decides them. What
+ships is then put together from them by the same classes that put it together when it is used, and
+`same_as_shipped` checks on a few questions that this gives the same scores.
 """
 
 from __future__ import annotations
@@ -10,38 +14,36 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from harness import Options, read
 from numpy.typing import NDArray
 
-from denoise_core.embedded import DefaultScorer, embedding_scorer, sample
+from denoise_core.embedded import DefaultScorer, encoder, probe, sample, stack
 from denoise_core.embedded.make import for_fitting
+from denoise_core.end.capture import Capture, capture
+from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.datasets import from_records
 from denoise_core.evaluate.metrics import bootstrap, recall_at
-from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.scorers.stack import StackedScorer
 
 NQ = "NQ"
 SETS = {  # name here: name of the file, and how many questions at most are measured
     NQ: ("nq_gold_distractors20", 250),
     "HotpotQA": ("hotpotqa_distractor", 250),
     "MuSiQue": ("musique", 250),
-    "OTT-QA": ("ottqa", 160),
-    "DSTC11": ("dstc11_track5", 120),
+    "OTT-QA": ("ottqa", 110),
+    "DSTC11": ("dstc11_track5", 80),
     "RAMDocs": ("ramdocs", 250),
 }
 SHARES = (0.3, 0.1)
-SCORERS: dict[str, Callable[[], Scorer]] = {
-    "BM25": BM25Scorer,
-    "cosine": embedding_scorer,
-    "default": DefaultScorer,
-}
+LAYERS = (1, 2, 3, 4, 5, 6)
 
 
 def measured(options: Options, names: Iterable[str] = SETS) -> dict[str, list[Question]]:
@@ -55,7 +57,7 @@ def part(options: Options, name: str, *, fitting: bool, limit: int | None = None
     file, most = SETS[name]
     questions = from_records(read(options.data, file)).questions
     chosen = [q for q in questions if q.gold and len(q.passages) > 1 and for_fitting(q.id) == fitting]
-    chosen.sort(key=lambda q: hashlib.sha256(f"measured:{q.id}".encode()).hexdigest())
+    chosen.sort(key=lambda q: hashlib.sha256(f"rag-denoise:{q.id}".encode()).hexdigest())
     return chosen[: limit or most]
 
 
@@ -88,20 +90,76 @@ class Scores:
         return list(zip(np.split(self.by_scorer[scorer], edges), np.split(self.gold, edges), strict=True))
 
 
-def scored(name: str, questions: Sequence[Question], scorers: Iterable[str] = tuple(SCORERS)) -> Scores:
-    by = {}
-    for scorer in scorers:
-        path = cache_folder() / f"{scorer}-{_digest(scorer, questions)}.npy"
-        if not path.is_file():
-            print(f"scoring {name} with {scorer} ({len(questions)} questions) ...", flush=True)
-            made = SCORERS[scorer]()
-            rows = [made.score(q.text, [p.text for p in q.passages]) for q in questions]
-            scratch = path.with_suffix(".part.npy")
-            np.save(scratch, np.concatenate(rows))
-            scratch.replace(path)
-        by[scorer] = np.load(path, allow_pickle=False)
-    gold = np.array([label for q in questions for label in q.labels])
-    return Scores(by, gold, np.repeat(np.arange(len(questions)), [len(q.passages) for q in questions]))
+class _Replayed:
+    """A scorer that knows its scores already, for the question whose turn it is."""
+
+    def __init__(self, rows: Sequence[NDArray[np.float32]]) -> None:
+        self.rows = iter(rows)
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        return next(self.rows)
+
+
+class _ReplayedSignals(_Replayed):
+    names = ("cosine", "maxsim")
+
+    def signals(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        return next(self.rows)
+
+
+def scored(name: str, questions: Sequence[Question]) -> Scores:
+    """Scores of each part of what ships, and of the whole ("default")."""
+    captured, signals = states_of(name, questions), signals_of(name, questions)
+    edges = np.flatnonzero(np.diff(captured.groups)) + 1
+    logits = probe().score(captured.by_layer[probe().layer])
+    words = BM25Scorer()
+    by_words = [words.score(q.text, [p.text for p in q.passages]) for q in questions]
+    parts = [_Replayed(np.split(logits, edges)), _ReplayedSignals(np.split(signals, edges)), _Replayed(by_words)]
+    whole = StackedScorer(parts, stack())
+    default = [whole.score(q.text, [p.text for p in q.passages]) for q in questions]
+    by = {
+        "BM25": np.concatenate(by_words),
+        "cosine": signals[:, 0],
+        "probe": logits,
+        "default": np.concatenate(default),
+    }
+    return Scores(by, captured.labels, captured.groups)
+
+
+def same_as_shipped(scores: Scores, questions: Sequence[Question], n: int = 3) -> float:
+    """Largest difference between these default scores and `DefaultScorer`'s own, on the first questions."""
+    rows = [s for s, _ in scores.of_questions("default")[:n]]
+    own = [DefaultScorer().score(q.text, [p.text for p in q.passages]) for q in questions[:n]]
+    return float(max(np.abs(a - b).max() for a, b in zip(rows, own, strict=True)))
+
+
+@cache
+def reader() -> HiddenReader:
+    return HiddenReader(encoder().model, tokenizer=encoder().tokenizer)
+
+
+def states_of(
+    name: str, questions: Sequence[Question], layers: Sequence[int] = LAYERS, by: HiddenReader | None = None
+) -> Capture:
+    by = by or reader()
+    mark = by.reading(max(layers)).model.weights[:8] + questions_digest(questions)[:12]
+    folder = cache_folder() / f"states-{mark}-{'-'.join(map(str, layers))}"
+    if not (folder / "done.json").is_file():
+        print(f"reading {name}: {len(questions)} questions, layers {list(layers)}", flush=True)
+    return capture(by, questions, layers=layers, folder=folder)
+
+
+def signals_of(name: str, questions: Sequence[Question]) -> NDArray[np.float32]:
+    """The encoder's cosine and late interaction, ``(n, 2)``."""
+    path = cache_folder() / f"signals-{questions_digest(questions)[:24]}.npy"
+    if not path.is_file():
+        print(f"reading {name} apart: {len(questions)} questions", flush=True)
+        rows = [encoder().signals(q.text, [p.text for p in q.passages]) for q in questions]
+        scratch = path.with_suffix(".part.npy")
+        np.save(scratch, np.concatenate(rows))
+        scratch.replace(path)
+    found: NDArray[np.float32] = np.load(path, allow_pickle=False)
+    return found
 
 
 def cache_folder() -> Path:
@@ -115,15 +173,6 @@ def questions_digest(questions: Sequence[Question]) -> str:
     for q in questions:
         digest.update(json.dumps([q.text, [p.text for p in q.passages]]).encode())
     return digest.hexdigest()
-
-
-def _digest(scorer: str, questions: Sequence[Question]) -> str:
-    digest = hashlib.sha256(questions_digest(questions).encode())
-    if scorer == "default":
-        data = files("denoise_core.embedded") / "data"
-        for part_of_it in ("probe/probe.safetensors", "probe/probe.json", "stack.json"):
-            digest.update((data / part_of_it).read_bytes())
-    return digest.hexdigest()[:24]
 
 
 def difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     bench = Benchmark("end_calibration", options)
     risks, splits = ((0.5,), 4) if options.quick else (RISKS, SPLITS)
     for name, questions in measured(options).items():
-        of_each = scored(name, questions, ["default"]).of_questions("default")
+        of_each = scored(name, questions).of_questions("default")
         half = len(of_each) // 2
         bench.row(f"{name}: calibration questions of each split", half, "questions")
         for risk in risks:

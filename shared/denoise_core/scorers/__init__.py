@@ -1,6 +1,18 @@
 """Scorers that need no probe: words, embeddings, cross-encoders, an LLM asked outright, and stacks of any."""
 
 from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.scorers.cross_encoder import CrossEncoderScorer
+from denoise_core.scorers.discrim import DecisionScorer, LLMDiscrim
 from denoise_core.scorers.embedding import EmbeddingScorer
+from denoise_core.scorers.stack import Stack, StackedScorer, fit_stack
 
-__all__ = ["BM25Scorer", "EmbeddingScorer"]
+__all__ = [
+    "BM25Scorer",
+    "CrossEncoderScorer",
+    "DecisionScorer",
+    "EmbeddingScorer",
+    "LLMDiscrim",
+    "Stack",
+    "StackedScorer",
+    "fit_stack",
+]

@@ -59,7 +59,7 @@ class Stack:
         x = np.asarray(signals, dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != len(self.names):
             raise InputError(f"expected signals of shape (n, {len(self.names)}) for {self.names}, got {x.shape}")
-        return ((x - self.mean) / self.deviation @ np.array(self.weight)).astype(np.float32)
+        return np.asarray((x - self.mean) / self.deviation @ np.array(self.weight), dtype=np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         return {n: list(getattr(self, n)) for n in self.__slots__}

@@ -1,0 +1,149 @@
+"""LLM-Discrim, the paper's baseline: a language model is asked outright, passage by passage.
+
+`LLMDiscrim` lets any chat model write yes or no. `DecisionScorer` takes the probability of yes instead,
+from one forward pass and no writing, through transformers' ``decision`` pipeline or a server that speaks
+its endpoint. Early Noise Dropping, section 5, compares itself with the first; both run the whole model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core._optional import require
+from denoise_core.effects import Complete, Failed, Flow, batch
+from denoise_core.errors import InputError
+from denoise_core.flow import run
+from denoise_core.protocols import LLM
+from denoise_core.scorers.discrim_prompts import CRITERIA, INSTRUCTIONS, SYSTEM, USER
+from denoise_core.types import Message, Reply
+
+Floats = NDArray[np.float32]
+OnError = Literal["raise", "unclear"]
+Decide: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
+
+YES, UNCLEAR, NO = 1.0, 0.5, 0.0
+
+_THINKING = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL | re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+class LLMDiscrim:
+    """Scores 1 for a passage of which the model says yes, 0 for no, 0.5 when its reply is neither.
+
+    To keep what the paper's baseline keeps, and what could not be read: ``ENDDenoiser(scorer,
+    threshold=0.5)``. At most ``max_concurrency`` calls run at once; a surrounding budget is drawn on. A call
+    that fails raises, unless ``on_error="unclear"``.
+    """
+
+    def __init__(self, llm: LLM, *, max_concurrency: int = 10, on_error: OnError = "raise") -> None:
+        if on_error not in ("raise", "unclear"):
+            raise InputError(f"on_error={on_error!r}: expected 'raise' or 'unclear'")
+        self.llm = llm
+        self.max_concurrency = max_concurrency
+        self.on_error = on_error
+
+    def score(self, query: str, texts: Sequence[str]) -> Floats:
+        """1, 0.5 or 0 for each text, float32 ``(len(texts),)``."""
+        scores, _ = run(self._judge(query, texts), llm=self.llm, max_concurrency=self.max_concurrency)
+        return np.array(scores, dtype=np.float32)
+
+    def _judge(self, query: str, texts: Sequence[str]) -> Flow[list[float]]:
+        replies = yield from batch(tuple(Complete(messages(query, t), "discriminate") for t in texts))
+        for reply in replies:
+            if isinstance(reply, Failed) and self.on_error == "raise":
+                raise reply.error
+        return [read(r.text) if isinstance(r, Reply) else UNCLEAR for r in replies]
+
+
+def messages(query: str, text: str) -> tuple[Message, ...]:
+    return Message("system", SYSTEM), Message("user", USER.format(question=query, passage=text))
+
+
+def read(reply: str) -> float:
+    """Yes, no, or neither: the first word that is one of them, outside a thinking block.
+
+    >>> read("Yes."), read("<think>no</think> **YES**"), read("No - not since yesterday"), read("Maybe")
+    (1.0, 1.0, 0.0, 0.5)
+    """
+    for word in _WORD.findall(_THINKING.sub(" ", reply).casefold()):
+        if word in ("yes", "no"):
+            return YES if word == "yes" else NO
+    return UNCLEAR
+
+
+class DecisionScorer:
+    """The probability, 0 to 1, that a passage holds the answer, from one forward pass for each passage.
+
+    ``decide`` takes a request ``{"state": ..., "questions": ...}`` and gives the answers by name: a decision
+    pipeline of transformers, `local_decisions`, `served_decisions`, or a function.
+    """
+
+    def __init__(self, decide: Decide) -> None:
+        self.decide = decide
+
+    def score(self, query: str, texts: Sequence[str]) -> Floats:
+        """Probabilities, float32 ``(len(texts),)``. Raises `InputError` for an answer that is none."""
+        return np.array([self._one(query, t) for t in texts], dtype=np.float32)
+
+    def _one(self, query: str, text: str) -> float:
+        asked = {"type": "noul", "instructions": INSTRUCTIONS, "criteria": CRITERIA}
+        answers = self.decide({"state": {"question": query, "passage": text}, "questions": {"holds": asked}})
+        answer = answers.get("holds") if isinstance(answers, Mapping) else None
+        chance = answer.get("noul") if isinstance(answer, Mapping) else None
+        if not isinstance(chance, int | float) or not 0 <= chance <= 1:
+            raise InputError(f"expected an answer such as {{'holds': {{'noul': 0.9}}}}, got {str(answers)[:200]}")
+        return float(chance)
+
+
+def local_decisions(model: Any, *, tokenizer: Any = None) -> Decide:
+    """transformers' decision pipeline on a model by name, path or object; loads at the first use.
+
+    Any chat model will do whose vocabulary has Yes and No as single tokens. Calls take turns.
+    """
+    lock = threading.Lock()
+    made: list[Any] = []
+
+    def decide(request: dict[str, Any]) -> Mapping[str, Any]:
+        with lock:
+            if not made:
+                transformers = require("transformers", extra="end")
+                made.append(transformers.pipeline("decision", model=model, tokenizer=tokenizer))
+            answers: Mapping[str, Any] = made[0](request)
+            return answers
+
+    return decide
+
+
+def served_decisions(url: str, model: str, *, timeout: float = 60.0) -> Decide:
+    """A server that answers ``POST {url}/v1/systemone``, as ``transformers serve`` does.
+
+    The passages leave this machine for ``url``, which has no default. Raises `InputError` when the server
+    refuses a request (with what it says), and `OSError` when it cannot be reached in ``timeout`` seconds.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise InputError(f"url={url!r}: expected http:// or https://")
+    address = url.rstrip("/") + "/v1/systemone"
+
+    def decide(request: dict[str, Any]) -> Mapping[str, Any]:
+        body = json.dumps({"model": model, **request}).encode()
+        asked = urllib.request.Request(address, body, {"content-type": "application/json"})
+        try:
+            with urllib.request.urlopen(asked, timeout=timeout) as reply:
+                answers = json.loads(reply.read())["answers"]
+        except urllib.error.HTTPError as error:
+            said = error.read(500).decode("utf-8", "replace")
+            raise InputError(f"{address} refused the request ({error.code}): {said}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{address} did not answer with JSON that holds 'answers': {error!r}") from error
+        return dict(answers)
+
+    return decide
