@@ -30,9 +30,7 @@ def sentences(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     ``language`` is an ISO 639-1 code; it decides abbreviations. Sentence marks of all scripts count in
     every language, and so does a line break.
     """
-    cuts: list[int] = []
-    for block in _blocks(passage.text):
-        cuts += _sentence_ends(passage.text[block.start : block.end], block.start, language)
+    cuts = _sentence_cuts(passage.text, language)
     spans = _tile(passage.id, len(passage.text), cuts)
     starts = [s.start for s in spans if passage.text[s.start : s.end].strip()]
     return _tile(passage.id, len(passage.text), starts[1:])  # blank lines go with what stands before them
@@ -86,12 +84,19 @@ def _tile(passage_id: str, length: int, cuts: Iterable[int]) -> tuple[Span, ...]
     return tuple(Span(passage_id, a, b) for a, b in itertools.pairwise(edges))
 
 
-def _blocks(text: str) -> Iterable[Span]:
+def _sentence_cuts(text: str, language: str) -> list[int]:
+    """Where sentences end, found block by block; a sentence that a block cuts off is read again in the next."""
+    cuts: list[int] = []
     start = 0
     while start < len(text):
         end = len(text) if len(text) - start <= _BLOCK else _break(text, start, start + _BLOCK)
-        yield Span("", start, end)
+        ends = _sentence_ends(text[start:end], start, language)
+        inner = [e for e in ends if start < e < end]
+        if end < len(text) and inner:
+            end = max(inner)
+        cuts += [*inner, end]
         start = end
+    return cuts
 
 
 def _break(text: str, start: int, limit: int) -> int:

@@ -160,8 +160,17 @@ def _record(data: dict[str, Any]) -> Record:
     for name in ("question", "clean_question", "answer"):
         if not isinstance(data[name], str):
             raise TypeError(f"{name} is a {type(data[name]).__name__}")
-    texts = {name: tuple(_text(t) for t in data[name]) for name in ("passages", "clean_passages")}
-    return Record(**(data | texts))
+    fallback = data["fallback"]
+    return Record(
+        question=data["question"],
+        passages=tuple(_text(t) for t in data["passages"]),
+        clean_question=data["clean_question"],
+        clean_passages=tuple(_text(t) for t in data["clean_passages"]),
+        answer=data["answer"],
+        verdict=data["verdict"],
+        added=int(data["added"]),
+        fallback=None if fallback is None else str(fallback),
+    )
 
 
 def _text(data: dict[str, Any]) -> Text:

@@ -31,6 +31,7 @@ _FILLER = frozenset(",;:.、，；。،[](){}<>#*`_&+/|\"'：") | {
     *("and", "the", "are", "is", "sentence", "sentences", "piece", "pieces", "number", "numbers", "no", "nos"),
     *("answer", "reply", "line", "lines", "item", "items", "und", "et", "y", "e"),
 }
+_BRACKETS = frozenset("()[]{}*`_")
 _KEEP = frozenset({"keep", "kept", "select", "selected", "needed", "relevant"})
 _DROP = frozenset({"drop", "dropped", "remove", "removed", "irrelevant", "out", "leave"})
 
@@ -178,7 +179,7 @@ def _listed(text: str, count: int) -> Numbers | None:
     """The list in ``text``, or None when it holds any word that a plain list would not."""
     verb: Verb | None = None
     ranges: list[tuple[int, int]] = []
-    everything = nothing = pending = False
+    everything = nothing = pending = after_number = False
     for token in _TOKEN.findall(text):
         word = token.lower()
         if token[0].isdecimal():
@@ -187,11 +188,14 @@ def _listed(text: str, count: int) -> Numbers | None:
                 ranges[-1] = (ranges[-1][0], number)
             else:
                 ranges.append((number, number))
-            pending = False
-        elif word in _RANGE:
-            pending = bool(ranges)
+            pending, after_number = False, True
+            continue
+        if token in _BRACKETS:
+            continue
+        if word in _RANGE:
+            pending = after_number  # a dash elsewhere begins a list item
         elif token == "\n":
-            pending = False  # a dash there begins a list item
+            pending = False
         elif word in _KEEP or word in _DROP:
             said: Verb = "keep" if word in _KEEP else "drop"
             if verb not in (None, said):
@@ -203,6 +207,7 @@ def _listed(text: str, count: int) -> Numbers | None:
             nothing = True
         elif word not in _FILLER:
             return None
+        after_number = False
     if everything + nothing + bool(ranges) != 1 and not (text.strip() == "[]" and not ranges):
         return None
     if everything:

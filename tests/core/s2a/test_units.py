@@ -1,0 +1,76 @@
+"""Pieces tile the text and never cut a row, an item, a code block or a turn."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import Passage
+from denoise_core.s2a.units import units
+from denoise_core.testing import check_tiling
+
+LINES = st.sampled_from(
+    [
+        "```",
+        "```python",
+        "| a | b |",
+        "|---|---|",
+        "- item",
+        "  more of it",
+        "1. one",
+        "Ann: Hello. Bye.",
+        "Bob: Yes!",
+        "",
+        "A sentence. Another one",
+        "that goes on.",
+        "x = 1",
+        "~~~",
+        "Straße. Über",
+        "日本語。はい。",
+        "مرحبا؟ نعم",
+        "\t",
+        "a\tb",
+    ]
+)
+
+
+def cut(text: str) -> list[str]:
+    return [text[s.start : s.end] for s in units(Passage(text, "p"))]
+
+
+@given(st.lists(LINES).map("\n".join) | st.text())
+def test_pieces_tile_the_text(text):
+    passage = Passage(text, "p")
+    check_tiling(passage, units(passage))
+    if text.strip():
+        assert all(piece.strip() for piece in cut(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("| a | b |\n|---|---|\n| 1. x. | 2. y. |\n", 3),
+        ("- One. Two.\n  goes on. And on.\n- Three.\n", 2),
+        ("1. First. Really.\n2. Second.\n", 2),
+        ("```\na = 1.\n\nb = 2. c\n```\nText. More.", 3),
+        ("Ann: Hi. How are you?\nBob: Fine. You?\nAnn: Well. Bye.", 3),
+        ("One sentence that a line break\ncuts in two. Another.", 2),
+        ("Name: Ann Lee. Born 1950.\nShe wrote books. They sold well.", 4),
+    ],
+)
+def test_structure_is_not_cut(text, pieces):
+    assert len(cut(text)) == pieces, cut(text)
+
+
+def test_an_unclosed_fence_runs_to_the_end():
+    assert cut("Text.\n```\ncode. more.\nx. y.") == ["Text.\n", "```\ncode. more.\nx. y."]
+
+
+def test_two_megabytes_are_cut_quickly_enough_to_test():
+    assert len(cut("This is sentence one of many here. " * 60_000)) == 60_000
+
+
+def test_no_sentence_is_cut_where_a_long_text_is_read_in_blocks():
+    text = "This is sentence one of many here. " * 3000
+    assert set(cut(text)) == {"This is sentence one of many here. "}
