@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from llamaindex_denoise.events import AnswerEvent, DenoiseEvent
     from llamaindex_denoise.postprocessor import DenoisePostprocessor
     from llamaindex_denoise.s2a import S2AQueryEngine
+    from llamaindex_denoise.workflow import AugmentedWorkflow
 
 _HOME = {
     "AnswerEvent": "events",
     "AugmentedQueryEngine": "augmenter",
+    "AugmentedWorkflow": "workflow",
     "DenoiseEvent": "events",
     "DenoisePostprocessor": "postprocessor",
     "EvaluatorUtility": "evaluator",
@@ -41,6 +43,7 @@ _HOME = {
 __all__ = [
     "AnswerEvent",
     "AugmentedQueryEngine",
+    "AugmentedWorkflow",
     "DenoiseEvent",
     "DenoisePostprocessor",
     "EvaluatorUtility",
