@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from denoise_core.cli.read import cut, read_passages
 from denoise_core.errors import InputError
-from denoise_core.protocols import Denoiser
+from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Passage, Span
 from denoise_core.view import pieces
@@ -46,10 +47,16 @@ def denoiser_for(method: str, keep: float, model: str | None) -> Denoiser:
         return S2ADenoiser(LocalLLM(model), variant="select", max_concurrency=1)
     if model is not None:
         raise InputError(f"--model is for --method s2a-select; --method {method} has a model of its own or none")
-    from denoise_core.embedded import bm25, default_scorer, embedding
+    from denoise_core.embedded import DefaultScorer, embedding_scorer
     from denoise_core.end import ENDDenoiser
+    from denoise_core.scorers.bm25 import BM25Scorer
 
-    scorer = {"end": default_scorer, "bm25": bm25, "embedding": embedding}[method]()
+    makers: dict[str, Callable[[], Scorer]] = {
+        "end": DefaultScorer,
+        "bm25": BM25Scorer,
+        "embedding": embedding_scorer,
+    }
+    scorer = makers[method]()
     return ENDDenoiser(scorer, keep=_kept(keep), chunker=cut)
 
 

@@ -109,7 +109,7 @@ def idf(asked: Sequence[int], pieces: Sequence[Sequence[int]]) -> Floats:
     """How rare each piece of the question is among the texts, as in BM25; shape ``(len(asked),)``."""
     sets = [set(p) for p in pieces]
     found = np.array([sum(piece in s for s in sets) for piece in asked], dtype=np.float32)
-    return np.log(1 + (len(sets) - found + 0.5) / (found + 0.5)).astype(np.float32)
+    return np.asarray(np.log(1 + (len(sets) - found + 0.5) / (found + 0.5)), dtype=np.float32)
 
 
 def _cosine(question: Any, states: Any) -> float:

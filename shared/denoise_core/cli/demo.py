@@ -1,0 +1,160 @@
+"""``rag-denoise demo``: the main job on forty real questions, compared with BM25 and embedding cosine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from rich.text import Text
+
+from denoise_core.embedded import DefaultScorer, embedding_scorer, encoder
+from denoise_core.embedded.sample import sample
+from denoise_core.end import ENDDenoiser
+from denoise_core.end.selection import count_of_share
+from denoise_core.evaluate.metrics import wilson
+from denoise_core.protocols import Scorer
+from denoise_core.question import Question
+from denoise_core.result import DenoiseResult
+from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.view import Shown, page
+
+SHARES = (0.3, 0.1)
+METHODS: dict[str, Callable[[], Scorer]] = {
+    "default": DefaultScorer,
+    "cosine": embedding_scorer,
+    "BM25": BM25Scorer,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One question under one method."""
+
+    question: Question
+    result: DenoiseResult
+    seconds: float
+
+    def ranking(self) -> list[str]:
+        """Passage ids from best to worst; every passage is one chunk here."""
+        scored = [(k.span.passage_id, k.score) for k in self.result.kept]
+        scored += [(d.span.passage_id, -1e9 if d.score is None else d.score) for d in self.result.dropped]
+        return [i for i, _ in sorted(scored, key=lambda pair: -pair[1])]
+
+    def kept_at(self, share: float) -> set[str]:
+        ids = self.ranking()
+        return set(ids[: count_of_share(share, len(ids))])
+
+    def gold_at(self, share: float) -> bool:
+        """Whether every passage that holds the answer is kept when ``share`` of them are."""
+        return self.question.gold <= self.kept_at(share)
+
+
+def run_demo(html: Path, *, keep: float, questions: int) -> None:
+    """Print each question's fate and the summary, and write the page. Raises `InputError` for a bad share."""
+    console = Console(highlight=False)
+    chosen = sample()[:questions]
+    denoisers = {name: ENDDenoiser(make(), keep=keep) for name, make in METHODS.items()}
+    with console.status("loading the embedded model ..."):
+        for denoiser in denoisers.values():
+            denoiser.denoise(chosen[0].text, chosen[0].passages)
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in METHODS}
+    for question in track(chosen, "denoising", console=console, transient=True):
+        for name, denoiser in denoisers.items():
+            outcomes[name].append(_timed(denoiser, question))
+    for number, outcome in enumerate(outcomes["default"], 1):
+        _print_question(console, number, outcome)
+    rows = _summary(outcomes)
+    _print_table(console, rows)
+    _write(html, outcomes["default"], rows, keep)
+    console.print(f"The page with every kept and dropped passage: {html.resolve()}", soft_wrap=True)
+
+
+def _timed(denoiser: ENDDenoiser, question: Question) -> Outcome:
+    started = time.perf_counter()
+    result = denoiser.denoise(question.text, question.passages)
+    return Outcome(question, result, time.perf_counter() - started)
+
+
+def _print_question(console: Console, number: int, outcome: Outcome) -> None:
+    question = outcome.question
+    kept = {p.id for p in outcome.result.passages}
+    survived = question.gold <= kept
+    verdict = Text("answer kept", style="green") if survived else Text("ANSWER DROPPED", style="bold red")
+    console.print(Text(f"\n{number}. {question.text}  ", style="bold").append_text(verdict))
+    console.print(Text("   kept:    ").append_text(_titles(question, kept)))
+    dropped = {p.id for p in question.passages} - kept
+    console.print(Text("   dropped: ").append_text(_titles(question, dropped)), style="dim")
+
+
+def _titles(question: Question, ids: set[str]) -> Text:
+    line = Text()
+    for passage in question.passages:
+        if passage.id in ids:
+            line.append(" · " if line else "")
+            gold = passage.id in question.gold
+            line.append(
+                f"{passage.metadata['title']}{' (holds the answer)' if gold else ''}", style="bold" if gold else ""
+            )
+    return line
+
+
+def _summary(outcomes: dict[str, list[Outcome]]) -> list[list[str]]:
+    """Header and rows of the table, as text."""
+    rows = [["method", "kept", "answer kept", "95 % interval", "tokens before", "tokens after", "time a question"]]
+    tokens = {
+        (i, p.id): encoder().count(p.text) for i, o in enumerate(outcomes["default"]) for p in o.question.passages
+    }
+    n = len(outcomes["default"])
+    for share in SHARES:
+        for name, found in outcomes.items():
+            hits = sum(o.gold_at(share) for o in found)
+            low, high = wilson(hits, n)
+            after = sum(tokens[i, passage] for i, o in enumerate(found) for passage in o.kept_at(share))
+            seconds = sorted(o.seconds for o in found)[n // 2]
+            rows.append(
+                [
+                    name,
+                    f"{share:.0%}",
+                    f"{hits} of {n} ({hits / n:.0%})",
+                    f"{low:.0%} to {high:.0%}",
+                    f"{sum(tokens.values()) / n:,.0f}",
+                    f"{after / n:,.0f}",
+                    f"{1000 * seconds:,.0f} ms",
+                ]
+            )
+    return rows
+
+
+def _print_table(console: Console, rows: Sequence[Sequence[str]]) -> None:
+    table = Table(title="\nOf the questions above (tokens: mean a question; time: median)", title_justify="left")
+    for i, name in enumerate(rows[0]):
+        table.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _write(path: Path, outcomes: Sequence[Outcome], rows: list[list[str]], keep: float) -> None:
+    items = [
+        Shown(
+            o.question.passages,
+            o.result,
+            o.question.gold,
+            (f"answer: {' / '.join(o.question.answers)}", f"{1000 * o.seconds:.0f} ms"),
+        )
+        for o in outcomes
+    ]
+    lead = (
+        f"Real questions of Natural Questions, 20 Wikipedia passages each, {keep:.0%} kept by the embedded "
+        "default. Kept text is plain, dropped text struck through; scores show when the pointer rests on a text."
+    )
+    text = page(items, title="What was kept and what was dropped", lead=lead, table=rows)
+    part = path.with_name(path.name + ".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)

@@ -1,0 +1,143 @@
+"""The command as a user types it: output, one-line errors with status 2, help that teaches."""
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from denoise_core.cli import main
+
+PASSAGES = [
+    {"id": "tower", "title": "Eiffel Tower", "text": "The Eiffel Tower was finished in 1889."},
+    {"id": "fruit", "text": "Bananas are rich in potassium."},
+    {"id": "rtl", "text": "مرحبا بالعالم 😀"},
+]
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "passages.jsonl"
+    path.write_text("\n".join(map(json.dumps, PASSAGES)), encoding="utf-8")
+    return str(path)
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    """The command in this process: what it printed and its exit status."""
+
+    def call(*arguments, stdin=""):
+        monkeypatch.setattr("sys.argv", ["rag-denoise", *arguments])
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        monkeypatch.setenv("COLUMNS", "100")
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Done(ended.value.code or 0, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def run(command):
+    return lambda *a, **k: command("run", "-q", "When was the Eiffel Tower finished?", *a, **k)
+
+
+def test_the_installed_command_starts_and_ends_with_its_status():
+    done = subprocess.run(
+        [Path(sys.executable).with_name("rag-denoise"), "run", "-q", "x", "-p", "missing.txt"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("rag-denoise: cannot read 'missing.txt'")
+
+
+def test_json_output_is_one_object_with_exact_spans(run, source):
+    done = run("-p", source, "--method", "bm25", "--keep", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    (kept,) = record["kept"]
+    assert (kept["id"], kept["text"]) == ("tower", PASSAGES[0]["text"])
+    assert kept["spans"] == [{"id": "tower", "start": 0, "end": len(PASSAGES[0]["text"])}]
+    assert [d["id"] for d in record["chunks_dropped"]] == ["fruit", "rtl"]
+    assert record["chunks_kept"][0]["score"] > 0
+
+
+def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source):
+    done = run("-p", source, "--method", "bm25", "--keep", "0.3")
+    assert done.returncode == 0
+    assert "+ The Eiffel Tower was finished in 1889." in done.stdout
+    assert "- Bananas are rich in potassium." in done.stdout
+    assert "not among the best 30 %" in done.stdout
+    assert "kept 1 of 3 passages" in done.stdout
+
+
+def test_text_from_standard_input_is_cut_into_chunks(run):
+    text = "The Eiffel Tower was finished in 1889. " * 30 + "Bananas are yellow. " * 60
+    record = json.loads(run("-p", "-", "--method", "bm25", "--keep", "1", "--json", stdin=text).stdout)
+    (kept,) = record["kept"]
+    assert kept["text"].startswith("The Eiffel Tower")
+    assert text[kept["spans"][0]["start"] : kept["spans"][0]["end"]] == kept["text"]
+    assert len(record["chunks_dropped"]) > 0
+
+
+def test_no_passages_are_no_error(run, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    done = run("-p", str(tmp_path / "empty.jsonl"), "--method", "bm25", "--json")
+    assert (done.returncode, json.loads(done.stdout)["kept"]) == (0, [])
+
+
+def test_bad_lines_are_left_out_on_demand_and_said_on_standard_error(run, tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps(PASSAGES[0]) + "\n{broken\n")
+    done = run("-p", str(path), "--method", "bm25", "--json", "--skip-bad")
+    assert json.loads(done.stdout)["kept"][0]["id"] == "tower"
+    assert "line 2" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-p", "missing.txt"], "no such file or folder"),
+        (["-p", "{source}", "--keep", "2.5"], "a share is below 1"),
+        (["-p", "{source}", "--keep", "0"], "a share is above 0"),
+        (["-p", "{source}", "--method", "s2a-select"], "add --model NAME_OR_FOLDER"),
+        (["-p", "{source}", "--method", "bm25", "--model", "x"], "--model is for --method s2a-select"),
+    ],
+)
+def test_errors_are_one_line_that_names_the_fix(run, source, arguments, message):
+    done = run(*(a.replace("{source}", source) for a in arguments))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_an_unknown_method_lists_the_known_ones(run, source):
+    done = run("-p", source, "--method", "magic")
+    assert done.returncode == 2
+    assert all(name in done.stderr for name in ("end", "s2a-select", "bm25", "embedding"))
+
+
+def test_an_empty_question_is_asked_for(command, source):
+    done = command("run", "-q", "  ", "-p", source)
+    assert (done.returncode, "--question is empty" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("verb", [[], ["demo"], ["run"], ["fit"]])
+def test_help_teaches(command, verb):
+    done = command(*verb, "--help")
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
+    assert len(done.stdout) > 400

@@ -1,0 +1,39 @@
+"""Every benchmark runs in its quick form and reports rows of the agreed shape."""
+
+import json
+import runpy
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+NAMES = runpy.run_path(str(FOLDER / "run.py"))["names"]()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_quick_form_runs(name, tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / f"{name}.py"), "--quick"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads((Path(tempfile.gettempdir()) / f"{name}.quick.json").read_text())
+    assert record["rows"]
+    for row in record["rows"]:
+        assert set(row) == {"measure", "value", "unit", "target", "holds", "interval"}
+        assert (row["target"] is None) == (row["holds"] is None)
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "results").glob("*.json")), ids=lambda p: p.stem)
+def test_published_results_are_of_full_runs_and_name_their_versions(path):
+    record = json.loads(path.read_text())
+    assert record["benchmark"] == path.stem
+    assert record["quick"] is False
+    assert record["versions"]
+    assert record["rows"]
