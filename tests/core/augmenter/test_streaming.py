@@ -35,7 +35,7 @@ BAD = "The tower was moved to London in 1999 [1]."
 
 
 class Pieces:
-    """A streaming model: plays drafts in pieces of ``size`` characters; an exception in a draft is raised there."""
+    """A streaming model: plays drafts in pieces of ``size`` characters; an exception among them is raised."""
 
     def __init__(self, *drafts, size=7, usage=None):
         self.left = list(drafts)

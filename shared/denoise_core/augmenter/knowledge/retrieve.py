@@ -55,13 +55,14 @@ class BM25Retriever:
         Words without content (articles, auxiliaries, question words) count only in a query of nothing else.
         """
         self._ready()
-        known = self._index.vocab_dict if self._index is not None else {}
+        index = self._index
+        known = index.vocab_dict if index is not None else {}
         spoken = words(query)
         content = [w for w in spoken if w not in STOPWORDS] or spoken
         terms = [t for t in dict.fromkeys(self._stemmed(content)) if t in known]
-        if not terms:
+        if index is None or not terms:
             return np.zeros((0, len(self.passages)), dtype=np.float32)
-        return np.stack([np.asarray(self._index.get_scores([t]), dtype=np.float32) for t in terms])
+        return np.stack([np.asarray(index.get_scores([t]), dtype=np.float32) for t in terms])
 
     def _ready(self) -> None:
         with self._lock:

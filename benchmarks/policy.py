@@ -1,0 +1,191 @@
+"""Does a trained policy pay? Reward and cost of fixed, random and trained policies in a simulator.
+
+Dialogues and knowledge are real (DSTC11 Track 5); the model that answers is simulated by rules that stand in
+`denoise_core.augmenter.reinforce.simulate`. Each dialogue gives two turns: the last one, which needs knowledge,
+and an earlier one, which does not. Reward: unigram F1 with what is right, less the cost of searches and drafts.
+Training sees 300 dialogues; everything reported is on the other 200. The learning curve is the greedy policy's
+reward there after so many training episodes, from a random start, mean over seeds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from harness import Benchmark, arguments, read
+
+from denoise_core import Message, Passage
+from denoise_core.augmenter.actions import Action, Draft, Search, Send
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.policy import Policy, Rules
+from denoise_core.augmenter.reinforce import (
+    LinearPolicy,
+    Simulator,
+    Turn,
+    imitate,
+    learn_from_recorded,
+    reinforce,
+    simulators,
+)
+
+TRAINING = 300  # dialogues
+SEEDS = 5
+ROUNDS = (0, 6, 19, 38, 63, 125)  # of 16 episodes
+
+
+class InTurn:
+    """A fixed list of actions, then send."""
+
+    def __init__(self, *actions: Action) -> None:
+        self.actions = actions
+
+    def choose(self, memory: WorkingMemory) -> Action:
+        taken = len(memory.actions)
+        return self.actions[taken] if taken < len(self.actions) else Send()
+
+
+FIXED: dict[str, Policy] = {
+    "never search (rules)": Rules(consult="never"),
+    "self-ask (rules)": Rules(consult="self_ask", without_evidence="draft"),
+    "always search (rules)": Rules(without_evidence="draft"),
+    "draft once, send": InTurn(Draft()),
+    "search, draft once, send": InTurn(Search(), Draft()),
+    "search wide, draft once, send": InTurn(Search(), Search(wide=True), Draft()),
+}
+
+
+def turns(rows: Sequence[dict[str, Any]]) -> list[Turn]:
+    found = []
+    for row in rows:
+        snippets = tuple(Passage(p["text"], p["id"], metadata={"title": p["title"]}) for p in row["passages"])
+        said = [Message("user" if t["speaker"] == "U" else "assistant", t["text"]) for t in row["dialog"]]
+        gold = frozenset(p["id"] for p in row["passages"] if p["is_gold"])
+        if gold:
+            found.append(Turn(row["question"], tuple(said[:-1]), snippets, gold, row["response"]))
+        earlier = [n for n, m in enumerate(said[:-2]) if m.role == "user" and said[n + 1].role == "assistant"]
+        if earlier:
+            at = earlier[len(earlier) // 2]
+            found.append(Turn(said[at].content, tuple(said[:at]), snippets, frozenset(), said[at + 1].content))
+    return found
+
+
+def measure(policy: Policy, episodes: Sequence[Simulator]) -> tuple[np.ndarray, np.ndarray]:
+    """Reward and cost of each episode."""
+    found = []
+    for episode in episodes:
+        answer, reward = episode(policy)
+        found.append((reward, episode.cost(answer)))
+    both = np.array(found)
+    return both[:, 0], both[:, 1]
+
+
+def main(argv: Sequence[str] | None = None) -> Benchmark:
+    options = arguments(__doc__.splitlines()[0], argv)
+    bench = Benchmark("policy", options)
+    rng = np.random.default_rng(options.seed)
+    if options.quick:
+        train, test = simulators(_made_up(8), seed=1), simulators(_made_up(4), seed=2)
+        seeds, rounds = 1, (0, 2)
+    else:
+        rows = read(options.data, "dstc11_track5")
+        train = simulators(turns(rows[:TRAINING]), seed=1)
+        test = simulators(turns(rows[TRAINING:]), seed=2)
+        seeds, rounds = SEEDS, ROUNDS
+    bench.row("training turns", len(train), "count")
+    bench.row("held-out turns", len(test), "count")
+    best_name, best = "", (np.full(1, -np.inf), np.zeros(1))
+    for name, policy in FIXED.items():
+        found = measure(policy, test)
+        _report(bench, name, *found, rng)
+        if found[0].mean() > best[0].mean():
+            best_name, best = name, found
+    chance = measure(LinearPolicy(rng=random.Random(options.seed)), test)
+    _report(bench, "random", *chance, rng)
+    bench.row(f"best fixed: {best_name}", best[0].mean(), "reward")
+    rewards, costs = [], []
+    for seed in range(seeds):
+        policy = LinearPolicy()
+        done = 0
+        for n in rounds:
+            if n > done:
+                policy, _ = reinforce(policy, train, rounds=n - done, seed=seed * 1000 + n)
+                done = n
+            rewards.append(measure(policy, test))
+        costs.append(rewards[-1][1])
+    curve = np.array([r.mean() for r, _ in rewards]).reshape(seeds, len(rounds))
+    for at, n in enumerate(rounds):
+        ends = (float(curve[:, at].min()), float(curve[:, at].max()))
+        bench.row(
+            f"REINFORCE after {n * 16} episodes (range over seeds)", curve[:, at].mean(), "reward", interval=ends
+        )
+    last = np.mean([rewards[(s + 1) * len(rounds) - 1][0] for s in range(seeds)], axis=0)
+    full = not options.quick
+    _report(bench, "REINFORCE, mean over seeds", last, np.mean(costs, axis=0), rng)
+    _compare(bench, "REINFORCE less random", last - chance[0], rng, 0.0 if full else None)
+    _compare(bench, "REINFORCE less best fixed", last - best[0], rng, 0.0 if full else None)
+    spent = float(np.mean(costs)) - float(best[1].mean())
+    bench.row("REINFORCE less best fixed: cost", spent, "cost", at_most=0.0 if full else None)
+    _stages(bench, train, test, rng, quick=options.quick)
+    return bench.finish()
+
+
+def _stages(
+    bench: Benchmark,
+    train: Sequence[Simulator],
+    test: Sequence[Simulator],
+    rng: np.random.Generator,
+    *,
+    quick: bool,
+) -> None:
+    """The paper's three stages, one after the other; one seed."""
+    few = train[: 8 if quick else 60]
+    copied = imitate(LinearPolicy(), FIXED["always search (rules)"], few)
+    _report(bench, "stage 1, imitation of the rules", *measure(copied, test), rng)
+    trained, _ = reinforce(copied, train, rounds=2 if quick else 60, seed=7)
+    _report(bench, "stage 2, then REINFORCE (960 episodes)", *measure(trained, test), rng)
+    explorer = LinearPolicy(copied.weights * 0.5, rng=random.Random(3))
+    recorded = []
+    for episode in few:
+        recorded.append(episode(explorer))
+    offline, report = learn_from_recorded(copied, few[0].augmenter(copied), recorded, steps=20 if quick else 100)
+    _report(bench, "stage 3 alone, from recorded runs of a softened stage 1", *measure(offline, test), rng)
+    bench.row("stage 3: recorded runs", report.runs, "count")
+    bench.row("stage 3: effective runs after clipping", report.effective_runs, "count")
+    bench.row("stage 3: largest importance weight before clipping", report.largest_weight, "ratio")
+
+
+def _report(bench: Benchmark, name: str, reward: np.ndarray, cost: np.ndarray, rng: np.random.Generator) -> None:
+    bench.row(f"{name}: reward", reward.mean(), "reward", interval=_interval(reward, rng))
+    bench.row(f"{name}: cost", cost.mean(), "cost")
+
+
+def _compare(
+    bench: Benchmark, name: str, gain: np.ndarray, rng: np.random.Generator, at_least: float | None
+) -> None:
+    bench.row(name, gain.mean(), "reward", at_least=at_least, interval=_interval(gain, rng))
+
+
+def _interval(values: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
+    draws = [values[rng.integers(0, len(values), len(values))].mean() for _ in range(500)]
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _made_up(count: int) -> list[Turn]:
+    found = []
+    for n in range(count):
+        snippets = (
+            Passage(f"Breakfast at house {n} costs {n + 5} pounds.", "a", metadata={"title": f"House {n}"}),
+            Passage(f"House {n} has a garden.", "b", metadata={"title": f"House {n}"}),
+        )
+        found.append(
+            Turn(f"What does breakfast at house {n} cost?", (), snippets, frozenset(("a",)), "It is cheap.")
+        )
+        found.append(Turn("I need a house in the north.", (), snippets, frozenset(), "For how many nights?"))
+    return found
+
+
+if __name__ == "__main__":
+    main()

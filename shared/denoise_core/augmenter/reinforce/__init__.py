@@ -1,0 +1,29 @@
+"""A trained policy: features of the memory -> linear softmax -> REINFORCE (paper, section 2.2).
+
+Three stages, as in the paper: `imitate` the rules, `reinforce` in a `Simulator`, `learn_from_recorded` runs.
+"""
+
+from denoise_core.augmenter.reinforce.features import memory_features, with_text
+from denoise_core.augmenter.reinforce.linear import LinearPolicy
+from denoise_core.augmenter.reinforce.simulate import Simulator, Turn, simulators
+from denoise_core.augmenter.reinforce.train import (
+    OffPolicyReport,
+    Settings,
+    imitate,
+    learn_from_recorded,
+    reinforce,
+)
+
+__all__ = [
+    "LinearPolicy",
+    "OffPolicyReport",
+    "Settings",
+    "Simulator",
+    "Turn",
+    "imitate",
+    "learn_from_recorded",
+    "memory_features",
+    "reinforce",
+    "simulators",
+    "with_text",
+]

@@ -1,0 +1,115 @@
+"""A policy that is a linear softmax over features of the memory. Plain numbers; saved as JSON."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.augmenter.actions import Action
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.reinforce.features import (
+    ACTIONS,
+    NAMES,
+    Features,
+    action_of,
+    allowed,
+    memory_features,
+    names_of,
+)
+from denoise_core.errors import InputError
+
+VERSION = 1
+
+
+class LinearPolicy:
+    """Chooses the likeliest allowed action or, with ``rng``, draws one; the probability is on the action.
+
+    ``weights`` has shape ``(actions, features)``; zeros (the default) are the random policy when drawn from.
+    ``attempts`` is the number of drafts after which no further one is chosen. One policy with an ``rng`` is for
+    one loop at a time. Raises `InputError` for weights of another shape.
+    """
+
+    def __init__(
+        self,
+        weights: NDArray[np.float64] | None = None,
+        *,
+        rng: random.Random | None = None,
+        features: Features = memory_features,
+        attempts: int = 3,
+    ) -> None:
+        self.weights = np.zeros((len(ACTIONS), len(NAMES))) if weights is None else np.asarray(weights, np.float64)
+        if self.weights.ndim != 2 or len(self.weights) != len(ACTIONS) or not np.isfinite(self.weights).all():
+            raise InputError(
+                f"weights: expected finite numbers of shape ({len(ACTIONS)}, features), got {self.weights.shape}"
+            )
+        self.rng = rng
+        self.features = features
+        self.attempts = attempts
+
+    def choose(self, memory: WorkingMemory) -> Action:
+        chances = self.chances(memory)
+        index = int(chances.argmax()) if self.rng is None else _draw(chances, self.rng)
+        return action_of(index, float(chances[index]) if self.rng is not None else 1.0)
+
+    def chances(self, memory: WorkingMemory) -> NDArray[np.float64]:
+        """Probability of each of `ACTIONS`, 0 for those that make no sense now; shape ``(5,)``."""
+        return softmax(self.weights @ self._seen(memory), allowed(memory, attempts=self.attempts))
+
+    def _seen(self, memory: WorkingMemory) -> NDArray[np.float64]:
+        found = self.features(memory)
+        if found.shape != self.weights.shape[1:]:
+            raise InputError(f"features: the policy was trained on {self.weights.shape[1]}, got {found.shape}")
+        return found
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | Path, *, features: Features = memory_features) -> LinearPolicy:
+        """The saved policy, choosing the likeliest. Raises `InputError` for a file that is none."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: not a saved policy: {error}") from error
+        return LinearPolicy.from_json(data, features=features)
+
+    def as_json(self) -> dict[str, Any]:
+        names = names_of(self.weights.shape[1])
+        return {
+            "version": VERSION,
+            "attempts": self.attempts,
+            "features": list(names),
+            "weights": {a: row.tolist() for a, row in zip(ACTIONS, self.weights, strict=True)},
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any], *, features: Features = memory_features) -> LinearPolicy:
+        try:
+            if data["version"] != VERSION or list(data["features"][: len(NAMES)]) != list(NAMES):
+                raise InputError(
+                    "policy: saved by another version, whose features have another meaning; train again"
+                )
+            weights = np.array([data["weights"][a] for a in ACTIONS], dtype=np.float64)
+            return LinearPolicy(weights, features=features, attempts=int(data["attempts"]))
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"policy: not as as_json() writes it: {type(error).__name__}: {error}") from error
+
+
+def softmax(scores: NDArray[np.float64], may: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Probabilities over the allowed places; the others get 0."""
+    masked = np.where(may, scores, -np.inf)
+    powers = np.exp(masked - masked.max())
+    found: NDArray[np.float64] = powers / powers.sum()
+    return found
+
+
+def _draw(chances: NDArray[np.float64], rng: random.Random) -> int:
+    return int(rng.choices(range(len(chances)), weights=chances.tolist())[0])
