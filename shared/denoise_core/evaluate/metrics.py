@@ -43,15 +43,17 @@ SHARES = (0.2, 0.3, 0.5, 0.6)  # those of the paper's layer study, beside the si
 def top_one(
     scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
 ) -> NDArray[np.float64]:
-    """1.0 for each question whose best passage is gold, else 0.0; questions without gold are left out."""
+    """The chance that each question's best passage is gold: 1 or 0, or between for ties at the top.
+
+    Questions without gold are left out.
+    """
     values, relevant = np.asarray(scores, dtype=np.float32), np.asarray(gold, dtype=np.bool_)
-    return np.array(
-        [
-            float(relevant[of_one[int(np.argmax(values[of_one]))]])
-            for of_one in _rows(groups)
-            if relevant[of_one].any()
-        ]
-    )
+    out = []
+    for of_one in _rows(groups):
+        if relevant[of_one].any():
+            top = values[of_one] == values[of_one].max()
+            out.append(float(relevant[of_one][top].mean()))
+    return np.array(out)
 
 
 def recall_table(

@@ -1,0 +1,62 @@
+"""Recall at a kept share counts what it says, ties by chance; intervals cover what they should."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import InputError
+from denoise_core.end.selection import TopShare
+from denoise_core.evaluate.metrics import bootstrap, recall_at, recall_table, top_one, wilson
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12), st.floats(0.05, 1))
+def test_ties_count_as_the_mean_over_all_orders(rows, share):
+    scores, gold = np.float32([s for s, _ in rows]), np.array([g for _, g in rows])
+    found = recall_at(scores, gold, [0] * len(rows), share)
+    if not gold.any():
+        assert found.size == 0
+        return
+    rng = np.random.default_rng(0)
+    drawn = []
+    for _ in range(400):
+        order = rng.permutation(len(rows))
+        kept = TopShare(share).choose(scores[order], [""] * len(rows))
+        drawn.append(kept[gold[order]].mean())
+    assert found[0] == pytest.approx(np.mean(drawn), abs=0.12)
+
+
+def test_questions_without_gold_are_left_out_and_groups_may_be_scattered():
+    scores = [0.9, 0.1, 0.5, 0.7, 0.2, 0.3]
+    gold = [True, False, True, False, False, False]
+    groups = ["a", "b", "a", "b", "a", "c"]
+    assert recall_at(scores, gold, groups, 0.3).tolist() == [0.5]
+    assert recall_at(scores, gold, groups, 0.5).tolist() == [1.0]
+    assert top_one(scores, gold, groups).tolist() == [1.0]
+    assert top_one([1, 1, 0], [True, False, False], [0, 0, 0]).tolist() == [0.5]
+    assert {k: v.tolist() for k, v in recall_table(scores, gold, groups).items()} == {
+        "top 1": [1.0],
+        "20 %": [0.5],
+        "30 %": [0.5],
+        "50 %": [1.0],
+        "60 %": [1.0],
+    }
+
+
+def test_sizes_must_agree():
+    with pytest.raises(InputError, match="2 scores, 1 labels"):
+        recall_at([1, 2], [True], [0, 0], 0.5)
+
+
+def test_intervals_hold_the_value_and_shrink_with_more_questions():
+    low, high = wilson(45, 50)
+    assert low < 0.9 < high
+    assert wilson(900, 1000)[1] - wilson(900, 1000)[0] < high - low
+    assert wilson(0, 10)[0] == pytest.approx(0, abs=1e-9)
+    values = np.array([1.0, 0.0, 1.0, 1.0] * 20)
+    low, high = bootstrap(values)
+    assert low < 0.75 < high
+    assert bootstrap(values) == (low, high), "seeded"
+    for empty in (lambda: wilson(0, 0), lambda: bootstrap([])):
+        with pytest.raises(InputError):
+            empty()
