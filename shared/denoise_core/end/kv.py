@@ -33,10 +33,14 @@ class KeptPrefix:
 class _Recorder(DynamicLayer):
     """A cache layer that starts empty and remembers the rows' prefixes."""
 
-    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
-        super().__init__()
-        self.spans = spans
-        self.kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+    spans: Sequence[tuple[int, int]] = ()
+    kept: Sequence[tuple[torch.Tensor, torch.Tensor]] = ()
+
+    @classmethod
+    def of(cls, spans: Sequence[tuple[int, int]]) -> _Recorder:
+        layer = cls()
+        layer.spans = spans
+        return layer
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -56,11 +60,15 @@ class _Resumed(DynamicLayer):
     cache would cost more memory traffic than the attention itself.
     """
 
-    def __init__(self, rows: Sequence[tuple[torch.Tensor, torch.Tensor]], width: int, space: _Space) -> None:
-        super().__init__()
-        self.rows = rows
-        self.width = width
-        self.space = space
+    rows: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    width: int
+    space: _Space
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[torch.Tensor, torch.Tensor]], width: int, space: _Space) -> _Resumed:
+        layer = cls()
+        layer.rows, layer.width, layer.space = rows, width, space
+        return layer
 
     def get_seq_length(self) -> int:
         return self.width
@@ -103,7 +111,8 @@ class _Space:
 
 def _cache(layers: Sequence[DynamicLayer]) -> DynamicCache:
     cache = DynamicCache()  # without a configuration: with one, window models get layers that crop
-    cache.layers = list(layers)
+    plain: list[Any] = [*layers]
+    cache.layers = plain
     return cache
 
 
@@ -115,7 +124,7 @@ def record(
     inputs = inputs_of(early, prompts, pad)
     width = inputs["input_ids"].shape[1]
     spans = [(width - len(p.ids), width - len(p.ids) + n) for p, n in zip(prompts, shared, strict=True)]
-    layers = [_Recorder(spans) for _ in range(early.count)]
+    layers = [_Recorder.of(spans) for _ in range(early.count)]
     inputs |= {"past_key_values": _cache(layers), "use_cache": True}
     states = early.read(inputs, [layer], pool)[layer]
     blocks = [found.kept for found in layers[:layer]]
@@ -136,9 +145,9 @@ def resume(
     lengths = torch.tensor([k.tokens for k in kept])[:, None]
     at = torch.arange(width + more)
     mask = (at >= width - lengths).long()
-    blocks = [_Resumed([k.blocks[n] for k in kept], width, space) for n in range(layer)]
+    blocks = [_Resumed.of([k.blocks[n] for k in kept], width, space) for n in range(layer)]
     # Masks are made for every block before the first runs, so those above L need to exist as well.
-    blocks += [_Resumed([], width, space) for _ in range(early.count - layer)]
+    blocks += [_Resumed.of([], width, space) for _ in range(early.count - layer)]
     inputs: dict[str, Any] = {
         "input_ids": torch.tensor([list(r) for r in rest]).to(early.device),
         "attention_mask": mask.to(early.device),

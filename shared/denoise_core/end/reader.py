@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.end import layout as layouts
-from denoise_core.end.batching import batches, windows
+from denoise_core.end.batching import batches
 from denoise_core.end.fingerprint import ModelFingerprint
 from denoise_core.end.layout import BoundLayout, Layout, Prompt
 from denoise_core.end.normalise import Norm, kind_of
 from denoise_core.end.prefix import PrefixCache, PrefixStats
 from denoise_core.end.probe import Reading
+from denoise_core.end.prompting import prompts_of
 from denoise_core.errors import InputError
 
 if TYPE_CHECKING:
@@ -170,19 +171,7 @@ class HiddenReader:
         """The prompts of the pairs, texts too long for the window cut; and to which pair each belongs."""
         backbone, layout = self._open()
         with backbone.early.lock:  # a tokenizer's settings are shared, so only one thread may use it
-            texts = layout.encode([t for _, t in pairs])
-            distinct = list(dict.fromkeys(q for q, _ in pairs))
-            questions = dict(zip(distinct, layout.encode(distinct), strict=True))
-        prompts: list[Prompt] = []
-        owner: list[int] = []
-        window = backbone.early.window
-        for i, ((query, _), ids) in enumerate(zip(pairs, texts, strict=True)):
-            question = questions[query]
-            room = len(ids) or 1 if window is None else window - layout.overhead - len(question)
-            for part in windows(ids, room):
-                prompts.append(layout.assemble(part, question))
-                owner.append(i)
-        return prompts, np.array(owner, dtype=np.intp)
+            return prompts_of(layout, pairs, backbone.early.window)
 
     def warm(self, texts: Sequence[str], layer: int) -> int:
         """Compute and keep what ``layer`` needs of passages before any question comes.

@@ -46,7 +46,7 @@ class PrefixReuse:
         self._tried: dict[int, str | None] = {}
 
     def off(self, layer: int) -> str | None:
-        """Why nothing can be kept at ``layer`` (no blocks below it, a past that is not keys and values), or None."""
+        """Why nothing can be kept at ``layer``, or None; a model's past may be more than keys and values."""
         if layer not in self._tried:
             self._tried[layer] = (
                 "layer 0 is the embeddings, which need no keeping" if layer == 0 else self._try(layer)

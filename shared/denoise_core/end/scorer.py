@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from denoise_core.end.calibrate import Calibration
 from denoise_core.end.layout import LAYOUTS
 from denoise_core.end.probe import Probe
+from denoise_core.end.prompting import best_of_parts
 from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.end.score_cache import ScoreCache
 
 if TYPE_CHECKING:
     from denoise_core.end.loading import Load
@@ -43,6 +45,9 @@ class ProbeScorer:
     needs are loaded. ``settings.layout`` is needed only for a layout of your own; pooling and normalisation
     come from the probe. The first use raises `ProbeMismatch` when the model is not the one the probe was
     fitted on, naming each difference.
+
+    ``cache`` keeps scores by all that decides them (probe, model, question, text). What the model computed
+    for a passage is kept by the reader, see `HiddenReader`.
     """
 
     def __init__(
@@ -53,8 +58,10 @@ class ProbeScorer:
         tokenizer: Any = None,
         settings: Settings | None = None,
         load: Load | None = None,
+        cache: ScoreCache | None = None,
     ) -> None:
         self.probe = probe
+        self.cache = cache
         if isinstance(model, HiddenReader):
             self.reader = model
         else:
@@ -78,15 +85,33 @@ class ProbeScorer:
         return self.scored(query, texts).scores
 
     def scored(self, query: str, texts: Sequence[str]) -> Scored:
-        """`score`, with what it cost."""
+        """`score`, with what it cost. Raises `ProbeMismatch`; else what `HiddenReader.read` raises."""
         if not texts:
             return Scored(np.zeros(0, dtype=np.float32), ())
         self._check()
+        if self.cache is None:
+            return self._run(query, texts)
+        keys = [self.cache.key(self.probe, query, t) for t in texts]
+        known = {key: found for key in keys if (found := self.cache.get(key)) is not None}
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if new:
+            fresh = self._run(query, list(new.values()))
+            known |= dict(zip(new, zip(fresh.scores.tolist(), fresh.parts, strict=True), strict=True))
+            for key in new:
+                self.cache.put(key, known[key])
+        scores, parts = zip(*(known[key] for key in keys), strict=True)
+        return Scored(np.array(scores, dtype=np.float32), parts)
+
+    def warm(self, texts: Sequence[str]) -> int:
+        """Compute and keep what the probe's layer needs of passages before any question: `HiddenReader.warm`."""
+        self._check()
+        return self.reader.warm(texts, self.probe.layer)
+
+    def _run(self, query: str, texts: Sequence[str]) -> Scored:
         layer = self.probe.layer
         found = self.reader.read([(query, t) for t in texts], [layer])
         logits = self.probe.score(found.by_layer[layer])
-        best = np.full(len(texts), -np.inf, dtype=np.float32)
-        np.maximum.at(best, found.owner, logits)
+        best = best_of_parts(logits, found.owner, len(texts))
         return Scored(best, tuple(found.parts(len(texts)).tolist()))
 
     def states(self, query: str, texts: Sequence[str], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
