@@ -1,0 +1,163 @@
+"""The paper's measures of a response, by well-kept libraries (extra ``evaluate``), and what a loop costs.
+
+KF1, BLEU-4, chrF, ROUGE-1 and METEOR need no weights. METEOR counts synonyms only where WordNet is installed
+for nltk; without it the measure is exact words and stems, and is called ``meteor_nosyn``. The neural ones are
+asked for by name and need their package and weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from denoise_core._optional import require
+from denoise_core.augmenter.answer import Answer
+from denoise_core.augmenter.engine import without_citations
+from denoise_core.augmenter.utilities.overlap import knowledge_f1
+from denoise_core.errors import InputError
+
+
+def response_scores(
+    candidates: Sequence[str], references: Sequence[str], knowledge: Sequence[str] | None = None
+) -> dict[str, float]:
+    """Means over the responses, in percent as the papers print them; citations are taken out first.
+
+    ``knowledge`` is what each response should rest on (for KF1). ``length`` is in words. Raises `InputError`
+    when the lists differ in length or are empty.
+    """
+    said = _checked(candidates, references, knowledge)
+    sacrebleu = require("sacrebleu", extra="evaluate")
+    scores = {
+        "bleu4": float(sacrebleu.corpus_bleu(said, [list(references)]).score),
+        "chrf": float(sacrebleu.corpus_chrf(said, [list(references)]).score),
+        "rouge1": 100 * _mean(_rouge(said, references)),
+        **_meteor(said, references),
+        "length": _mean([len(s.split()) for s in said]),
+    }
+    if knowledge is not None:
+        scores["kf1"] = 100 * _mean([knowledge_f1(s, [k]) for s, k in zip(said, knowledge, strict=True)])
+    return scores
+
+
+def bert_score(candidates: Sequence[str], references: Sequence[str], *, model: str) -> float:
+    """Mean BERTScore F1 in percent, by the package ``bert-score`` and a model name or path."""
+    said = _checked(candidates, references, None)
+    found = require("bert_score", extra="evaluate").score(said, list(references), model_type=model)
+    return 100 * float(found[2].mean())
+
+
+def bleurt(candidates: Sequence[str], references: Sequence[str], *, checkpoint: str) -> float:
+    """Mean BLEURT, by the package ``bleurt`` (not on the package index) and a checkpoint folder."""
+    said = _checked(candidates, references, None)
+    scorer = require("bleurt.score", extra="evaluate").BleurtScorer(checkpoint)
+    return _mean(scorer.score(references=list(references), candidates=said))
+
+
+def bart_score(candidates: Sequence[str], references: Sequence[str], *, model: str) -> float:
+    """Mean of ``exp`` of the mean token log-likelihood of the reference given the candidate, as the paper reports
+    it (section 3.2), by any sequence-to-sequence model of transformers."""
+    said = _checked(candidates, references, None)
+    torch = require("torch", extra="end")
+    transformers = require("transformers", extra="end")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    network = transformers.AutoModelForSeq2SeqLM.from_pretrained(model).eval()
+    found = []
+    for source, target in zip(said, references, strict=True):
+        inputs = tokenizer(source, truncation=True, return_tensors="pt")
+        labels = tokenizer(target, truncation=True, return_tensors="pt").input_ids
+        with torch.inference_mode():
+            loss = network(input_ids=inputs.input_ids, attention_mask=inputs.attention_mask, labels=labels).loss
+        found.append(math.exp(-float(loss)))
+    return _mean(found)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCost:
+    """What verifying changed, over many answers. ``corrected`` were wrong at the first draft and right as sent,
+    ``harmed`` the reverse. ``extra_calls`` are calls beyond the first search and draft; ``calls_per_correction``
+    is None when nothing was corrected."""
+
+    answers: int
+    right_first: int
+    right_sent: int
+    corrected: int
+    harmed: int
+    extra_calls: int
+    extra_tokens: int
+
+    @property
+    def harm_rate(self) -> float:
+        """Harmed, of those that were right at first; 0.0 when none was."""
+        return self.harmed / self.right_first if self.right_first else 0.0
+
+    @property
+    def calls_per_correction(self) -> float | None:
+        return self.extra_calls / self.corrected if self.corrected else None
+
+
+def loop_cost(answers: Sequence[Answer], right: Sequence[Callable[[str], bool]]) -> LoopCost:
+    """``right[n]`` says whether a text is right for the n-th answer; an answer without a draft was wrong at
+    first. Raises `InputError` when there are not as many of each."""
+    if len(answers) != len(right):
+        raise InputError(f"{len(answers)} answers and {len(right)} judges: expected as many of each")
+    first = [bool(a.memory.attempts) and ok(a.memory.attempts[0].candidate) for a, ok in zip(answers, right)]
+    sent = [ok(a.text) for a, ok in zip(answers, right, strict=True)]
+    extra = [_extra(a) for a in answers]
+    return LoopCost(
+        len(answers),
+        sum(first),
+        sum(sent),
+        sum(s and not f for f, s in zip(first, sent, strict=True)),
+        sum(f and not s for f, s in zip(first, sent, strict=True)),
+        sum(calls for calls, _ in extra),
+        sum(tokens for _, tokens in extra),
+    )
+
+
+def _extra(answer: Answer) -> tuple[int, int]:
+    """Calls and tokens beyond the first search and the first draft; denoising is neither."""
+    calls = [e for e in answer.trace.events if e.tag != "denoise"]
+    for tag in ("search", "draft"):
+        at = next((n for n, e in enumerate(calls) if e.tag == tag), None)
+        if at is not None:
+            del calls[at]
+    return len(calls), sum(e.usage.total for e in calls if e.usage)
+
+
+def _checked(candidates: Sequence[str], references: Sequence[str], knowledge: Sequence[str] | None) -> list[str]:
+    sizes = {len(candidates), len(references), len(candidates if knowledge is None else knowledge)}
+    if len(sizes) != 1 or not candidates:
+        raise InputError("expected as many references (and knowledge) as candidates, and one or more")
+    return [without_citations(c) for c in candidates]
+
+
+def _rouge(said: Sequence[str], references: Sequence[str]) -> list[float]:
+    scorer = require("rouge_score.rouge_scorer", extra="evaluate").RougeScorer(["rouge1"], use_stemmer=True)
+    return [float(scorer.score(r, s)["rouge1"].fmeasure) for s, r in zip(said, references, strict=True)]
+
+
+def _meteor(said: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    meteor = require("nltk.translate.meteor_score", extra="evaluate").meteor_score
+    wordnet = require("nltk.corpus", extra="evaluate").wordnet
+    name = "meteor"
+    try:
+        wordnet.ensure_loaded()
+    except LookupError:
+        name, wordnet = "meteor_nosyn", _NoSynonyms()
+    values = [
+        float(meteor([r.split()], s.split(), wordnet=wordnet)) for s, r in zip(said, references, strict=True)
+    ]
+    return {name: 100 * _mean(values)}
+
+
+class _NoSynonyms:
+    """In the place of WordNet: nothing has a synonym."""
+
+    def synsets(self, word: str) -> list[Any]:
+        return []
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

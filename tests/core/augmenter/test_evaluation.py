@@ -1,0 +1,97 @@
+"""The paper's measures, and what a loop corrected, harmed and cost."""
+
+import pytest
+
+from denoise_core import InputError, Reply, Usage
+from denoise_core.augmenter import Augmenter, Limits, Rules
+from denoise_core.augmenter.evaluation import bart_score, bert_score, loop_cost, response_scores
+from denoise_core.augmenter.testing import scripted
+from denoise_core.augmenter.text import words as words_of
+from denoise_core.errors import MissingExtra
+from denoise_core.testing import ListRetriever
+
+SAID = ["The tower was completed in 1889 [1].", "It has three floors and a lift."]
+REFERENCES = ["The tower was completed in 1889.", "It has three floors."]
+
+
+def test_equal_texts_score_full_and_citations_do_not_count():
+    same = response_scores(SAID[:1], REFERENCES[:1], REFERENCES[:1])
+    for name in ("bleu4", "chrf", "rouge1", "kf1"):
+        assert same[name] == pytest.approx(100.0)
+    assert same["length"] == 6
+
+
+def test_worse_texts_score_less_everywhere():
+    best, worse = (
+        response_scores(REFERENCES, REFERENCES, REFERENCES),
+        response_scores(SAID, REFERENCES, REFERENCES),
+    )
+    meteor = next(name for name in best if name.startswith("meteor"))
+    for name in ("bleu4", "chrf", "rouge1", "kf1", meteor):
+        assert 0 < worse[name] < best[name]
+
+
+def test_lists_of_unequal_length_are_refused():
+    for lists in (([], []), (["a"], []), (["a"], ["b"], [])):
+        with pytest.raises(InputError, match="as many references"):
+            response_scores(*lists)
+
+
+def test_a_neural_measure_without_its_package_says_what_to_install():
+    with pytest.raises(MissingExtra, match="bert_score"):
+        bert_score(SAID, REFERENCES, model="any")
+
+
+@pytest.fixture(scope="module")
+def tiny_bart(tmp_path_factory):
+    import torch
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+    from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("bart")
+    words = ["<s>", "<pad>", "</s>", "<unk>", *words_of("the tower was completed in it has three floors"), "."]
+    tokenizer = Tokenizer(WordLevel({w: n for n, w in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(folder)
+    torch.manual_seed(0)
+    size = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 64}
+    config = BartConfig(vocab_size=len(words), **size, **heads)
+    BartForConditionalGeneration(config).save_pretrained(folder)
+    return str(folder)
+
+
+def test_bart_score_is_the_likelihood_of_the_reference(tiny_bart):
+    score = bart_score(SAID, REFERENCES, model=tiny_bart)
+    assert 0 < score < 1
+    assert score == pytest.approx(
+        (
+            bart_score(SAID[:1], REFERENCES[:1], model=tiny_bart)
+            + bart_score(SAID[1:], REFERENCES[1:], model=tiny_bart)
+        )
+        / 2
+    )
+
+
+def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(passages, question):
+    def answer(*replies, **options):
+        llm = scripted(*(Reply(r, Usage(9, 1)) for r in replies))
+        return Augmenter(llm, ListRetriever(passages), policy=Rules(widen=False), **options).answer(question)
+
+    answers = [
+        answer("It was completed in 1889 [1]."),
+        answer("It was completed in 1925 [1].", "It was completed in 1889 [1]."),
+        answer("Done in eighteen eighty nine, they say.", "It was completed in Paris [1]."),
+        answer("In 1925.", "In 1930.", limits=Limits(attempts=2)),
+    ]
+    right = [lambda text: "1889" in text or "eighty nine" in text] * 4
+    cost = loop_cost(answers, right)
+    assert (cost.answers, cost.right_first, cost.right_sent) == (4, 2, 2)
+    assert (cost.corrected, cost.harmed, cost.harm_rate) == (1, 1, 0.5)
+    assert (cost.extra_calls, cost.extra_tokens, cost.calls_per_correction) == (3, 30, 3.0)
+    with pytest.raises(InputError, match="4 answers and 1 judges"):
+        loop_cost(answers, right[:1])
