@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from llamaindex_denoise.clients import LlamaLLM, RetrieverAdapter
     from llamaindex_denoise.evaluator import EvaluatorUtility, UtilityEvaluator
     from llamaindex_denoise.events import AnswerEvent, DenoiseEvent
+    from llamaindex_denoise.ingestion import DenoiseTransform
     from llamaindex_denoise.postprocessor import DenoisePostprocessor
     from llamaindex_denoise.s2a import S2AQueryEngine
     from llamaindex_denoise.workflow import AugmentedWorkflow
@@ -27,6 +28,7 @@ _HOME = {
     "AugmentedWorkflow": "workflow",
     "DenoiseEvent": "events",
     "DenoisePostprocessor": "postprocessor",
+    "DenoiseTransform": "ingestion",
     "EvaluatorUtility": "evaluator",
     "LlamaLLM": "clients",
     "Origin": "citations",
@@ -46,6 +48,7 @@ __all__ = [
     "AugmentedWorkflow",
     "DenoiseEvent",
     "DenoisePostprocessor",
+    "DenoiseTransform",
     "EvaluatorUtility",
     "LlamaLLM",
     "Origin",

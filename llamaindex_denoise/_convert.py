@@ -6,6 +6,7 @@ What we add sits under the one metadata key ``"denoise"``, kept out of prompts a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -119,6 +120,8 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
     * ``previous``: what stood under the key before: an earlier record, or the user's own
     """
     found = node.metadata.get(KEY)
+    if isinstance(found, str) and found.startswith('{"v":'):  # as a flat vector store keeps it
+        found = json.loads(found)
     return found if isinstance(found, Mapping) and found.get("v") == VERSION and "origin_spans" in found else None
 
 

@@ -20,6 +20,7 @@ from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
 from denoise_core.bound import at_most
 from denoise_core.guard import Policy
 from llamaindex_denoise._convert import ScorePolicy, is_text, to_nodes, to_passages, weave
+from llamaindex_denoise._fingerprint import fingerprint
 from llamaindex_denoise._prompts import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import denoise_event
 
@@ -71,6 +72,10 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     @classmethod
     def class_name(cls) -> str:
         return "DenoisePostprocessor"
+
+    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Settings; in the denoiser's place a hash of its own. Load with ``from_dict(data, denoiser=...)``."""
+        return {**super().to_dict(**kwargs), "denoiser": fingerprint(self.denoiser)}
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

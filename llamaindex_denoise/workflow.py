@@ -18,6 +18,7 @@ from denoise_core.augmenter import Answer, Augmenter, WorkingMemory
 from denoise_core.augmenter.plain import memory_from_json, memory_to_json
 from denoise_core.augmenter.record import answer_record
 from denoise_core.effects import Complete, Retrieve
+from denoise_core.record import calls_of
 from llamaindex_denoise._convert import NodeMetadata, source_of, to_nodes
 from llamaindex_denoise._engine import response_metadata
 
@@ -142,7 +143,7 @@ def _add(spent: Mapping[str, float], budget: Budget | None, trace: Trace, second
     usage = trace.usage
     took = {
         "calls": sum(isinstance(e.effect, (Complete, Retrieve)) for e in trace.events),
-        "completions": sum(isinstance(e.effect, Complete) for e in trace.events),
+        "completions": calls_of(trace),
         "tokens": usage.total,
         "input": usage.input_tokens,
         "output": usage.output_tokens,
