@@ -28,7 +28,10 @@ _SAME_WORD = 80.0  # rapidfuzz ratio from which a word is another form of the sa
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a written sentence stands for. ``similarity`` in 0..1 by common words in order."""
+    """What a written sentence stands for. ``similarity`` in 0..1 by common words in order.
+
+    ``reasons`` say why it counts as added, or name every word of an edited one that the source does not have.
+    """
 
     kind: Kind
     spans: tuple[Span, ...]
@@ -101,7 +104,12 @@ class Source:
             reasons.append(f"new words: {', '.join(t.norm for t in new[:5])}")
         if len(chosen) > 1 and not diff.covers_each([len(self.sentences[n]) for n in chosen]):
             reasons.append("parts of two sentences were joined into one claim")
-        return Match("added" if reasons else "edited", spans, diff.similarity, tuple(reasons))
+        if reasons:
+            return Match("added", spans, diff.similarity, tuple(reasons))
+        known = {t.norm for t in source}
+        wording = dict.fromkeys(own[k].norm for k in diff.inserted if own[k].norm not in known)
+        notes = (f"other wording: {', '.join(wording)}",) if wording else ()
+        return Match("edited", spans, diff.similarity, notes)
 
     def _borrowed(self, diff: _Diff) -> list[str]:
         """Runs of new words, two of content or more, that stand so elsewhere in the text."""

@@ -17,7 +17,8 @@ class Sentence:
     """One sentence that a model wrote, against the source.
 
     ``start`` and ``end`` are characters of the model's own text (half-open); ``spans`` the source text it
-    stands for. ``similarity`` lies in 0..1. ``reasons`` say what differs; ``action`` what was done with it.
+    stands for. ``similarity`` lies in 0..1. ``reasons`` say why it counts as added, or name the words of an
+    edited one that are not the source's. ``action`` is what was done with it.
     """
 
     text: str

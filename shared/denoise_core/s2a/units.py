@@ -62,7 +62,7 @@ def _blocks(text: str) -> list[tuple[int, int, bool]]:
         dialogue = frozenset(speakers)
     out: list[tuple[int, int, bool]] = []
     fence: str | None = None
-    goes_on = False  # the last block takes further lines: an item or a turn until a blank line or the next one
+    goes_on = item = False  # the last block takes further lines, until a blank line or the next item or turn
     at = 0
     for line in lines:
         start, at = at, at + len(line)
@@ -80,14 +80,15 @@ def _blocks(text: str) -> list[tuple[int, int, bool]]:
             goes_on = False
             out.append((start, at, False))
         elif _ITEM.match(line) or (turn and turn[1].strip() in dialogue):
-            goes_on = True
+            goes_on, item = True, not (turn and turn[1].strip() in dialogue)
             out.append((start, at, False))
         elif not line.strip():
             goes_on = False
             out.append((start, at, True))
-        elif goes_on:
+        elif goes_on and (not item or line[0].isspace() or line[0].islower()):
             out[-1] = (out[-1][0], at, False)
         else:
+            goes_on = False
             out.append((start, at, True))
     return out
 

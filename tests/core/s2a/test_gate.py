@@ -61,7 +61,7 @@ def rewritten(text: str, policy="repair", **settings):
 def test_kinds(written, kind):
     match = SOURCE.align(written)
     assert match.kind == kind, match
-    assert bool(match.reasons) == (kind == "added")
+    assert bool(match.reasons) or kind != "added"
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,23 @@ def test_any_choice_of_whole_sentences_is_copied(chosen):
     )
 
 
+STRANGE = "Bananas not 7 very tall wide and she was never of PARIS 不 built"
+WORDS = st.sampled_from(f"{TEXT} {STRANGE}".split())
+
+
+@given(st.lists(st.lists(WORDS, min_size=1, max_size=12).map(" ".join), max_size=4).map(". ".join))
+def test_under_repair_every_word_that_is_not_the_sources_is_named(written):
+    result = rewritten(written)
+    known = {t.norm for t in tokens(TEXT)}
+    named = {
+        w for s in result.reports[0].sentences for reason in s.reasons for w in reason.replace(",", " ").split()
+    }
+    for p in result.passages:
+        assert {t.norm for t in tokens(p.text)} <= known | named
+
+
 @given(st.text(max_size=300))
-def test_under_repair_no_word_comes_from_nowhere(written):
-    """Whatever is written: every word of the output is the source's, or belongs to an edited sentence's form."""
+def test_under_repair_no_number_or_negation_comes_from_nowhere(written):
     result = rewritten(written.replace("```", ""))
     known = {t.norm for t in tokens(TEXT)}
     numbers = {t.norm for p in result.passages for t in tokens(p.text) if t.kind in ("number", "negation")}

@@ -1,0 +1,142 @@
+"""The whole step: what the answering model sees under each variant, and messages cleared of opinion."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage, UnparsableReply
+from denoise_core.s2a import S2A, Baseline, MessageDenoiser, Options
+from denoise_core.testing import FunctionLLM
+
+from .fakes import document, keeps, says
+
+PASSAGES = (Passage("The tower is 330 m tall. I love it!", "a"), Passage("Bananas are yellow.", "b"))
+OPINION = "How tall is the tower? I think it is 200 m but I'm really not sure."
+CLEAN = "How tall is the tower?"
+
+
+def model(messages):
+    """Clears the text of opinion in step 1, and answers with the prompt of step 2 so that tests can read it."""
+    asked = messages[-1].content
+    if "BEGIN " not in asked:
+        return "ANSWER TO: " + asked
+    text = document(messages)
+    if "Which pieces should the assistant see" in asked:
+        return "1"
+    if "This is what a person wrote" in asked:
+        return f"Context: NONE\nQuestion: {CLEAN}"
+    if "begins with its number" in asked:
+        return "1" if "tower" in text else "NONE"
+    left = "The tower is 330 m tall." if "tower" in text else ""
+    if "as one message" in asked:
+        return f"{left} {CLEAN}".strip()
+    return f"Context: {left or 'NONE'}\nQuestion: {CLEAN}"
+
+
+@pytest.mark.parametrize(
+    "variant", ["default", "single", "keep_original", "not_instructed", "relevance", "select"]
+)
+@pytest.mark.parametrize("passages", [PASSAGES, ()])
+def test_step_2_sees_what_step_1_left_and_only_keep_original_sees_more(variant, passages):
+    s2a = S2A(FunctionLLM(model), variant=variant)
+    answer = s2a.answer(OPINION, passages)
+    assert answer == type(answer)(answer.text, answer.question, answer.result, answer.trace)
+    seen = answer.text
+    assert ("330 m" in seen) == bool(passages)
+    assert ("Bananas" in seen) == (variant == "keep_original" and bool(passages))
+    if variant == "keep_original":
+        assert "200 m" in seen
+    elif variant != "select" or not passages:
+        assert "200 m" not in seen
+        assert answer.question == CLEAN
+    assert ("opinions that someone voices" in seen) == (variant not in ("not_instructed", "relevance"))
+    assert asyncio.run(s2a.aanswer(OPINION, passages)).text == seen
+    assert len(answer.trace.events) == len(passages) + 1 + (not passages)
+
+
+def test_one_budget_over_both_steps():
+    with pytest.raises(BudgetExceeded):
+        S2A(FunctionLLM(model), budget=Budget(calls=2)).answer(OPINION, PASSAGES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("plain", ""), ("instructed", "to be ignored"), ("stepwise", "step by step")]
+)
+def test_baselines_see_everything(kind, words):
+    baseline = Baseline(FunctionLLM(model), kind=kind)
+    answer = baseline.answer(OPINION, PASSAGES)
+    assert all(part in answer.text for part in ("330 m", "Bananas", "200 m", words))
+    assert asyncio.run(baseline.aanswer(OPINION, PASSAGES)).text == answer.text
+
+
+def test_unknown_baseline():
+    with pytest.raises(InputError, match="plain"):
+        Baseline(says(""), kind="oracle")
+
+
+@pytest.mark.parametrize("variant", ["default", "select"])
+def test_a_message_is_parted_from_its_opinion(variant):
+    neutral = MessageDenoiser(FunctionLLM(model), variant=variant).neutral(OPINION)
+    assert neutral.text == CLEAN
+    assert [OPINION[d.span.start : d.span.end] for d in neutral.dropped] == [
+        "I think it is 200 m but I'm really not sure."
+    ]
+    assert neutral.fallback is None
+
+
+def test_facts_and_choices_stay():
+    message = "Which is tallest?\n(A) The tower, 330 m\n(B) The mast, 300 m\nI like B best."
+    llm = keeps(lambda t: "like" not in t)
+    assert (
+        MessageDenoiser(llm, variant="select").neutral(message).text == message[: message.index("I like")].strip()
+    )
+
+
+def test_of_a_chat_only_the_persons_turns_count():
+    chat = [Message("user", OPINION), Message("assistant", "It is 150 m."), Message("user", "Are you sure?")]
+    llm = FunctionLLM(model)
+    MessageDenoiser(llm).neutral(chat)
+    assert "150 m" not in document(llm.seen[0])
+    assert "Are you sure?" in document(llm.seen[0])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "gibberish",
+        "Context: NONE",
+        "Context: NONE\nQuestion: Who is Bob?",
+        "Context: x\nQuestion: It is 200 m",
+    ],
+)
+def test_what_cannot_be_used_leaves_the_message_and_says_why(reply):
+    neutral = MessageDenoiser(says(reply)).neutral(OPINION)
+    assert neutral.text == OPINION
+    assert "kept as it is" in neutral.fallback
+
+
+def test_selecting_without_the_question_is_refused():
+    neutral = MessageDenoiser(says("2"), variant="select").neutral(OPINION)
+    assert neutral.text == OPINION
+    assert neutral.fallback
+
+
+def test_an_invented_fact_does_not_enter_the_context():
+    llm = says(f"Context: The tower is 999 m tall.\nQuestion: {CLEAN}")
+    assert MessageDenoiser(llm).neutral(OPINION).text == CLEAN
+
+
+def test_message_raise_and_empty():
+    with pytest.raises(UnparsableReply):
+        MessageDenoiser(says(""), on_unparsable="raise").neutral(OPINION)
+    llm = says("unused")
+    assert MessageDenoiser(llm).neutral("  ").text == ""
+    assert llm.seen == []
+
+
+def test_async_message_is_the_same():
+    denoiser = MessageDenoiser(FunctionLLM(model), options=Options())
+    assert asyncio.run(denoiser.aneutral(OPINION)).text == denoiser.neutral(OPINION).text

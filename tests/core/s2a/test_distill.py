@@ -1,0 +1,94 @@
+"""Records survive being written and read, and only faithful ones are exported."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import InputError, Passage
+from denoise_core.s2a import S2A, distill
+from denoise_core.s2a.distill import Record, Text
+from denoise_core.testing import FunctionLLM
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+RECORDS = st.builds(
+    Record,
+    question=TEXTS,
+    passages=st.lists(st.builds(Text, TEXTS, TEXTS)).map(tuple),
+    clean_question=TEXTS,
+    clean_passages=st.lists(st.builds(Text, TEXTS, TEXTS, st.just(((0, 3), (5, 9))))).map(tuple),
+    answer=TEXTS,
+    verdict=st.sampled_from(["pass", "fail", "unknown"]),
+    added=st.integers(0, 3),
+    fallback=st.none() | TEXTS,
+)
+GOOD = Record("Q?", (Text("a", "One. Two."),), "Q?", (Text("a", "One.", ((0, 4),)),), "One", "pass")
+
+
+@given(st.lists(RECORDS, max_size=4))
+def test_records_survive_the_file(tmp_path_factory, records):
+    path = tmp_path_factory.mktemp("records") / "r.jsonl"
+    assert distill.save(records, path) == len(records)
+    assert distill.load(path) == records
+
+
+def test_a_record_of_a_run():
+    def reply(messages):
+        asked = messages[-1].content
+        return "Context: One is 1.\nQuestion: What is one?" if "BEGIN" in asked else "1"
+
+    passages = [Passage("One is 1. I love two.", "a")]
+    answer = S2A(FunctionLLM(reply)).answer("What is one?", passages)
+    record = Record.of("What is one?", passages, answer, verdict="pass")
+    assert record.clean_passages == (Text("a", "One is 1. ", ((0, 10),)),)
+    assert list(distill.faithful([record], only_passed=True)) == [record]
+
+
+@pytest.mark.parametrize("fault", [{"added": 1}, {"fallback": "x"}, {"verdict": "fail"}, {"answer": " "}])
+def test_unfaithful_records_are_left_out(fault):
+    assert list(distill.faithful([GOOD, dataclasses.replace(GOOD, **fault)])) == [GOOD]
+
+
+def test_unknown_verdicts_are_a_choice():
+    unknown = dataclasses.replace(GOOD, verdict="unknown")
+    assert list(distill.faithful([unknown])) == [unknown]
+    assert list(distill.faithful([unknown], only_passed=True)) == []
+
+
+@pytest.mark.parametrize("target", ["answer", "context"])
+def test_chat_examples_survive_the_file(tmp_path, target):
+    path = tmp_path / "chat.jsonl"
+    assert distill.export_chat([GOOD, GOOD], path, target=target) == 2
+    first, second = distill.load_chat(path)
+    assert first == second
+    assert [m.role for m in first] == (
+        ["user", "assistant"] if target == "answer" else ["system", "user", "assistant"]
+    )
+    assert first[-1].content == ("One" if target == "answer" else "Context: One.\nQuestion: Q?")
+    assert "Two." in first[-2].content
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"version": 9}', "[" * 50_000, json.dumps(dataclasses.asdict(GOOD) | {"answer": None})]
+)
+def test_a_bad_line_is_named_by_number(tmp_path, line):
+    path = tmp_path / "r.jsonl"
+    distill.save([GOOD], path)
+    with open(path, "a") as out:
+        out.write(line + "\n")
+    with pytest.raises(InputError, match="line 2"):
+        distill.load(path)
+    assert distill.load(path, skip_bad=True) == [GOOD]
+
+
+def test_bad_chat_and_target(tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text('{"messages": [{"role": "tool", "content": "x"}]}\n')
+    with pytest.raises(InputError, match="line 1"):
+        distill.load_chat(path)
+    with pytest.raises(InputError, match="target"):
+        distill.chat(GOOD, target="both")

@@ -1,0 +1,235 @@
+"""Joint calls, splitting, skipping, structured replies, prompts, estimates."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from denoise_core import InputError, Passage, Reply
+from denoise_core.s2a import Options, Prompt, Prompts, S2ADenoiser, Skip
+from denoise_core.testing import FunctionLLM, FunctionScorer, check_denoiser, check_result
+
+from .fakes import copies, document, keeps, pieces, says
+
+PASSAGES = tuple(
+    Passage(f"Passage {i} is here. It ends with {i}.", f"id{i}", metadata={"title": f"T{i}"}) for i in range(6)
+)
+QUERY = "What ends with 4?"
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_joint_and_single_calls_select_the_same(joint):
+    llm = keeps(lambda t: "with 4" in t)
+    result = check_denoiser(
+        lambda: S2ADenoiser(llm, variant="select", options=Options(joint=joint)), QUERY, PASSAGES
+    )
+    assert [(p.id, p.text) for p in result.passages] == [("id4", "It ends with 4.")]
+    assert len(llm.seen) == (2 if joint else 12)
+
+
+@given(st.integers(1, 400), st.booleans(), st.sampled_from(["select", "remove", "default"]))
+def test_any_window_keeps_the_laws(window, joint, variant):
+    llm = copies(question=QUERY) if variant == "default" else keeps(lambda t: "here" in t)
+    result = S2ADenoiser(llm, variant=variant, options=Options(window=window, joint=joint)).denoise(
+        QUERY, PASSAGES
+    )
+    check_result(PASSAGES, result)
+    if variant != "default" or window >= 30:
+        assert result.fallback is None
+    for messages in llm.seen:
+        assert len(document(messages)) <= window + 200
+
+
+def test_a_split_is_said():
+    long = Passage("This is one sentence of many. " * 40, "long")
+    llm = keeps(lambda t: True)
+    result = S2ADenoiser(llm, variant="select", options=Options(window=300)).denoise(QUERY, [long])
+    assert result.reports[0].calls == len(llm.seen) > 3
+    assert "split over" in result.reports[0].notes[0]
+    assert result.passages == (long,)
+
+
+def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
+    long = Passage("x" * 5000, "long")
+    llm = keeps(lambda t: "characters ..." in t)
+    assert S2ADenoiser(llm, variant="select", options=Options(window=100)).denoise(QUERY, [long]).passages == (
+        long,
+    )
+    assert len(document(llm.seen[0])) < 200
+
+
+def test_joint_rewriting_keeps_each_documents_text_apart():
+    def reply(messages):
+        assert "[document 2]" in document(messages)
+        texts = "[document 5]\nIt ends with 4.\n[document 9]\nIt ends with 4.\n[document 1]\nPassage 0 is here."
+        return f"Context:\n{texts}\nQuestion: {QUERY}"
+
+    result = S2ADenoiser(FunctionLLM(reply), options=Options(joint=True)).denoise(QUERY, PASSAGES)
+    left = {p.id: p.text.strip() for p in result.passages}
+    assert left == {"id0": "Passage 0 is here.", "id4": "It ends with 4."}
+    assert "no document 9" in " ".join(result.reports[0].notes)
+    check_result(PASSAGES, result)
+
+
+def test_joint_text_under_the_wrong_document_does_not_pass():
+    llm = says("Context:\n[document 1]\nIt ends with 4.\nQuestion: What ends with 4?")
+    result = S2ADenoiser(llm, options=Options(joint=True)).denoise(QUERY, PASSAGES)
+    assert all("4" not in p.text for p in result.passages)
+
+
+def test_joint_text_under_no_document_is_unparsable():
+    result = S2ADenoiser(
+        says(f"Context: It ends with 4.\nQuestion: {QUERY}"), options=Options(joint=True)
+    ).denoise(QUERY, PASSAGES)
+    assert result.passages == PASSAGES
+    assert "no line [document N]" in result.fallback
+
+
+def test_titles_are_shown_by_choice():
+    llm = keeps(lambda t: True)
+    S2ADenoiser(llm, variant="select", options=Options(show=("title", "missing"))).denoise(QUERY, PASSAGES[:1])
+    S2ADenoiser(llm, variant="select").denoise(QUERY, PASSAGES[:1])
+    assert "(title: T0)" in document(llm.seen[0])
+    assert "T0" not in document(llm.seen[1])
+
+
+def test_short_context_is_not_asked_about():
+    llm = says("unused")
+    result = S2ADenoiser(llm, options=Options(skip=Skip(shorter_than=10_000))).denoise(QUERY, PASSAGES)
+    assert (result.passages, llm.seen, result.fallback) == (PASSAGES, [], None)
+    assert "not asked" in result.reports[0].notes[0]
+
+
+def test_a_sure_scorer_settles_passages_and_the_rest_is_asked():
+    scorer = FunctionScorer(lambda q, t: 1.0 if "4" in t else 0.5 if "3" in t else 0.0)
+    llm = keeps(lambda t: "3" in t)
+    skip = Skip(scorer=scorer, keep_from=0.9, drop_below=0.1)
+    options = Options(skip=skip)
+    result = check_denoiser(lambda: S2ADenoiser(llm, variant="select", options=options), QUERY, PASSAGES)
+    assert [p.id for p in result.passages] == ["id3", "id4"]
+    assert len(llm.seen) == 2
+    assert {d.reason for d in result.dropped} == {"surely not needed"}
+
+
+def test_thresholds_that_cross_are_refused():
+    with pytest.raises(InputError, match="both stay and go"):
+        Skip(keep_from=0.1, drop_below=0.9)
+
+
+class Structured:
+    """Answers only by schema."""
+
+    def __init__(self) -> None:
+        self.schemas = []
+
+    def complete(self, messages):
+        raise AssertionError("a structured model is asked by schema")
+
+    async def acomplete(self, messages):
+        raise AssertionError("a structured model is asked by schema")
+
+    def complete_json(self, messages, schema):
+        self.schemas.append(schema)
+        if "context" in schema["properties"]:
+            return Reply(json.dumps({"context": document(messages), "question": QUERY}))
+        name = next(iter(schema["properties"]))
+        return Reply(json.dumps({name: [n for n, t in pieces(messages).items() if "here" in t]}))
+
+    async def acomplete_json(self, messages, schema):
+        return self.complete_json(messages, schema)
+
+
+@pytest.mark.parametrize("variant", ["select", "remove", "auto", "default"])
+def test_a_structured_model_is_held_to_the_schema(variant):
+    llm = Structured()
+    result = check_denoiser(lambda: S2ADenoiser(llm, variant=variant), QUERY, PASSAGES)
+    assert result.fallback is None
+    assert len(llm.schemas) == 12
+    assert len(result.passages) == 6
+
+
+@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Prompts)])
+def test_every_prompt_can_be_replaced_and_keeps_its_fields(name):
+    old = getattr(Prompts(), name)
+    same = Prompt(name, "mine", "", " ".join(f"{{{f}}}" for f in sorted(old.fields)))
+    assert getattr(dataclasses.replace(Prompts(), **{name: same}), name).fields == old.fields
+    with pytest.raises(InputError, match="lacks"):
+        dataclasses.replace(Prompts(), **{name: Prompt(name, "mine", "", "nothing at all")})
+    with pytest.raises(InputError, match=r"names \{surprise\}"):
+        dataclasses.replace(Prompts(), **{name: dataclasses.replace(same, user=same.user + " {surprise}")})
+
+
+@pytest.mark.parametrize("user", ["{", "{0}", "{a.b}", "{a[0]}", "}"])
+def test_stray_braces_are_refused(user):
+    with pytest.raises(InputError, match="prompt 'p'"):
+        _ = Prompt("p", "1", "", user).fields
+
+
+def test_braces_in_values_mean_nothing():
+    llm = keeps(lambda t: True)
+    odd = Passage("A {question} and {0} and {{x}}.", "p")
+    assert S2ADenoiser(llm, variant="select").denoise("{document}?", [odd]).passages == (odd,)
+    assert "{document}?" in llm.seen[0][-1].content
+
+
+@pytest.mark.parametrize("variant", ["select", "default"])
+def test_the_estimate_is_close_above_what_is_used(variant):
+    llm = copies(question=QUERY) if variant == "default" else keeps(lambda t: True)
+    denoiser = S2ADenoiser(llm, variant=variant)
+    calls, expected = denoiser.estimate(QUERY, PASSAGES)
+    used = denoiser.denoise(QUERY, PASSAGES).trace.usage
+    assert calls == len(llm.seen) == 6
+    assert abs(used.input_tokens - expected.input_tokens) <= calls
+    assert expected.estimated
+
+
+@pytest.mark.parametrize("bad", [{"window": 0}, {"show": "title"}])
+def test_bad_options_are_refused(bad):
+    with pytest.raises(InputError, match="expected"):
+        Options(**bad)
+
+
+def test_ten_thousand_passages():
+    many = [Passage(f"Number {i} is here. 😀", str(i)) for i in range(10_000)]
+    llm = keeps(lambda t: "Number 77 " in t)
+    result = S2ADenoiser(llm, variant="select", options=Options(joint=True)).denoise(QUERY, many)
+    assert [p.id for p in result.passages] == ["77"]
+    assert len(result.dropped) == len({(d.span.passage_id, d.span.start) for d in result.dropped})
+
+
+SAID = ["1", "", "garbage 5 of 7", "x" * 1_000_000, "raise", "timeout", "NONE"]
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.sampled_from(SAID), min_size=6, max_size=6),
+    st.sampled_from(["select", "default"]),
+    st.sampled_from([1, 10]),
+)
+def test_bad_replies_to_any_subset_never_lose_the_others(replies, variant, concurrency):
+    def reply(messages):
+        (number,) = {n for n in range(6) if f"Passage {n} " in document(messages)}
+        said = replies[number]
+        if said == "raise":
+            raise RuntimeError("broken")
+        if said == "timeout":
+            raise TimeoutError("late")
+        if variant == "default" and said == "1":
+            return f"Context: Passage {number} is here.\nQuestion: {QUERY}"
+        return said
+
+    result = S2ADenoiser(FunctionLLM(reply), variant=variant, max_concurrency=concurrency).denoise(QUERY, PASSAGES)
+    check_result(PASSAGES, result)
+    kept = {p.id: p.text for p in result.passages}
+    for number, said in enumerate(replies):
+        if said == "1":
+            assert kept[f"id{number}"].strip() == f"Passage {number} is here."
+        elif said == "NONE" and variant == "select":
+            assert f"id{number}" not in kept
+        else:
+            assert kept[f"id{number}"] == PASSAGES[number].text
+            assert f"'id{number}'" in result.fallback
