@@ -1,8 +1,9 @@
-"""What the Augmenter's tests share: three passages, and a question one of them answers."""
+"""What the Augmenter's tests share: three passages, a question one of them answers, tiny random models."""
 
 import pytest
 
 from denoise_core import Passage
+from denoise_core.augmenter.text import words
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +18,57 @@ def passages() -> tuple[Passage, ...]:
 @pytest.fixture(scope="session")
 def question() -> str:
     return "When was the Eiffel Tower completed?"
+
+
+VOCABULARY = [
+    "<s>",
+    "<pad>",
+    "</s>",
+    "<unk>",
+    *dict.fromkeys(words("the tower was completed in it has three floors")),
+]
+
+
+def save_tokenizer(folder):
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(WordLevel({w: n for n, w in enumerate(VOCABULARY)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = Whitespace()
+    special = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=60, **special).save_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_bart(tmp_path_factory):
+    """A folder with a random sequence-to-sequence model."""
+    import torch
+    from transformers import BartConfig, BartForConditionalGeneration
+
+    folder = tmp_path_factory.mktemp("bart")
+    save_tokenizer(folder)
+    torch.manual_seed(0)
+    size = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 64}
+    BartForConditionalGeneration(BartConfig(vocab_size=len(VOCABULARY), **size, **heads)).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_nli(tmp_path_factory):
+    """A folder with a random three-way classifier whose labels are those of entailment models."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    folder = tmp_path_factory.mktemp("nli")
+    save_tokenizer(folder)
+    torch.manual_seed(0)
+    names = {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"}
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = BertConfig(
+        vocab_size=len(VOCABULARY), id2label=names, label2id={v: k for k, v in names.items()}, **size
+    )
+    BertForSequenceClassification(config).save_pretrained(folder)
+    return str(folder)

@@ -6,7 +6,6 @@ from denoise_core import InputError, Reply, Usage
 from denoise_core.augmenter import Augmenter, Limits, Rules
 from denoise_core.augmenter.evaluation import bart_score, bert_score, loop_cost, response_scores
 from denoise_core.augmenter.testing import scripted
-from denoise_core.augmenter.text import words as words_of
 from denoise_core.errors import MissingExtra
 from denoise_core.testing import ListRetriever
 
@@ -40,29 +39,6 @@ def test_lists_of_unequal_length_are_refused():
 def test_a_neural_measure_without_its_package_says_what_to_install():
     with pytest.raises(MissingExtra, match="bert_score"):
         bert_score(SAID, REFERENCES, model="any")
-
-
-@pytest.fixture(scope="module")
-def tiny_bart(tmp_path_factory):
-    import torch
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-    from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("bart")
-    words = ["<s>", "<pad>", "</s>", "<unk>", *words_of("the tower was completed in it has three floors"), "."]
-    tokenizer = Tokenizer(WordLevel({w: n for n, w in enumerate(words)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = Whitespace()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    size = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 64}
-    config = BartConfig(vocab_size=len(words), **size, **heads)
-    BartForConditionalGeneration(config).save_pretrained(folder)
-    return str(folder)
 
 
 def test_bart_score_is_the_likelihood_of_the_reference(tiny_bart):
