@@ -185,3 +185,12 @@ def test_a_sweep_names_what_it_measured(reader):
     assert set(found.recall) == {"top 1", "20 %", "30 %", "50 %", "60 %"}
     assert all(len(v) == 10 for v in found.recall.values())
     assert found.summary()["layer"] == 2
+
+
+def test_the_study_is_drawn(reader, tmp_path):
+    from denoise_core.end.plot import plot_layers
+
+    trained = train(reader(), shouting(10), layers=[1, 3])
+    blob = plot_layers(trained, tmp_path / "layers.png").read_bytes()
+    assert blob.startswith(b"\x89PNG")
+    assert "<svg" in plot_layers(trained, tmp_path / "layers.svg").read_text()
