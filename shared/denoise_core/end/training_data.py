@@ -126,7 +126,7 @@ class _Corpus:
         self.passages = [p for p in check_passages(passages) if p.text.strip()]
         if len(self.passages) < 2 or negatives < 1:
             raise InputError(
-                f"{len(self.passages)} passages with text and negatives={negatives}: expected at least 2 passages, "
+                f"{len(self.passages)} passages with text, negatives={negatives}: expected at least 2 passages, "
                 "so that some are irrelevant, and 1 negative"
             )
         self.negatives = negatives
