@@ -15,7 +15,6 @@ prompt. The wording here is ours.
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import itertools
 import json
@@ -43,7 +42,8 @@ _INSTRUCTION = (
     "You are given a passage and a question. Use only the passage to answer the question, and say so when "
     "the passage does not hold the answer."
 )
-_FIXED_DAY = datetime.datetime(2024, 7, 26)  # for chat templates that print today's date: scores must not age
+# Some chat templates print today's date; a score must not change over night.
+_FIXED_DAY = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +215,14 @@ def _rendered(layout: Layout, tokenizer: Any) -> list[Part]:
     conversations = [[{"role": "user", "content": "\n\n".join(t for t in (system, user) if t)}]]
     if system:
         conversations.insert(0, [{"role": "system", "content": system}, {"role": "user", "content": user}])
+    template = tokenizer.get_chat_template()
+    if "strftime_now" in template:
+        template = _FIXED_DAY + template
     why = "it does not show the passage or the question as it is"
     for conversation in conversations:  # the second is for templates that know no system message
         try:
             text = tokenizer.apply_chat_template(
-                conversation,
-                tokenize=False,
-                add_generation_prompt=True,
-                date_string=_FIXED_DAY.strftime("%d %b %Y"),
-                strftime_now=_FIXED_DAY.strftime,
+                conversation, chat_template=template, tokenize=False, add_generation_prompt=True
             )
         except Exception as error:  # jinja's own classes: a template refuses by raising
             why = str(error)

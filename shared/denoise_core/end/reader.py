@@ -186,7 +186,7 @@ class HiddenReader:
             if why is not None:
                 raise InputError(f"no prefixes are kept: {why}")
             window = backbone.early.window or sys.maxsize
-            prompts = [layout.assemble(ids, ()) for ids in layout.encode(list(dict.fromkeys(texts)))]
+            prompts = [layout.assemble(ids, (0,)) for ids in layout.encode(list(dict.fromkeys(texts)))]
             return self._reuse().warm([p for p in prompts if len(p.ids) <= window], layer)
 
     def prefix_stats(self, layer: int) -> PrefixStats:

@@ -1,0 +1,136 @@
+"""A loaded Hugging Face model as an `LLM`: the same object that END reads can write the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from denoise_core._optional import require
+from denoise_core.errors import InputError
+from denoise_core.types import Message, Reply, Usage
+
+
+class LocalLLM:
+    """Generates with ``model`` (a causal language model object) and its tokenizer.
+
+    Messages go through the tokenizer's chat template, or without one are put one under the other.
+    Decoding is greedy unless ``temperature`` is above 0. Calls from several threads take turns: one
+    generation fills the device. Raises `InputError` for a prompt that leaves no room in the window.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, max_new_tokens: int = 256, temperature: float = 0.0) -> None:
+        if max_new_tokens < 1:
+            raise InputError(f"max_new_tokens={max_new_tokens}: expected 1 or more")
+        if temperature < 0:
+            raise InputError(f"temperature={temperature}: expected 0 (greedy) or more")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_new_tokens = max_new_tokens
+        self.temperature = temperature
+        self._lock = threading.Lock()
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        inputs = self._inputs(messages)
+        before = inputs["input_ids"].shape[1]
+        with self._lock:
+            made = self.model.generate(**inputs, **self._settings())[0, before:]
+        text = self.tokenizer.decode(made, skip_special_tokens=True)
+        return Reply(text, Usage(before, len(made)))
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        return await asyncio.to_thread(self.complete, messages)
+
+    def stream(self, messages: Sequence[Message]) -> Iterator[str]:
+        """Pieces of the reply as they are made; joined they are `complete`'s text.
+
+        Generation runs in a thread; letting the iterator go stops it at the next token. What goes wrong
+        there is raised here.
+        """
+        transformers = require("transformers", extra="end")
+        inputs = self._inputs(messages)
+        streamer = transformers.TextIteratorStreamer(self.tokenizer, skip_prompt=True, skip_special_tokens=True)
+        left = threading.Event()
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                with self._lock:
+                    stop = transformers.StoppingCriteriaList([lambda ids, scores, **_: _flags(ids, left.is_set())])
+                    self.model.generate(**inputs, **self._settings(), streamer=streamer, stopping_criteria=stop)
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                streamer.end()
+
+        thread = threading.Thread(target=work, name="denoise-generate", daemon=True)
+        thread.start()
+        try:
+            yield from (piece for piece in streamer if piece)
+        finally:
+            left.set()
+            thread.join()
+        if failed:
+            raise failed[0]
+
+    def _inputs(self, messages: Sequence[Message]) -> Any:
+        torch = require("torch", extra="end")
+        ids = prompt_ids(self.tokenizer, messages)
+        window = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        if window is not None and len(ids) >= window:
+            raise InputError(
+                f"the prompt has {len(ids)} tokens and the model's window is {window}: keep fewer passages "
+                "(ENDDenoiser(keep=...)) or take a model with a longer window"
+            )
+        row = torch.tensor([ids], device=self.model.device)
+        return {"input_ids": row, "attention_mask": torch.ones_like(row)}
+
+    def _settings(self) -> dict[str, Any]:
+        pad = self.tokenizer.pad_token_id
+        chosen: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "do_sample": self.temperature > 0}
+        if self.temperature > 0:
+            chosen["temperature"] = self.temperature
+        return chosen | {"pad_token_id": self.tokenizer.eos_token_id if pad is None else pad}
+
+
+def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+    """Messages as token ids. A message that spells a special token stays text: only the template's count.
+
+    Raises `InputError` when the chat template refuses the conversation or changes a message.
+    """
+    if not getattr(tokenizer, "chat_template", None):
+        start = tokenizer("a")["input_ids"][: -len(tokenizer("a", add_special_tokens=False)["input_ids"])]
+        return [*start, *_text_ids(tokenizer, "\n\n".join(m.content for m in messages))]
+    marks = [f"zzMESSAGE{n}zz" for n in range(len(messages))]
+    turns = [{"role": m.role, "content": mark} for m, mark in zip(messages, marks, strict=True)]
+    try:
+        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # jinja's own classes: a template refuses by raising
+        if len(messages) > 1 and messages[0].role == "system":  # templates that know no system message
+            merged = Message("user", f"{messages[0].content}\n\n{messages[1].content}")
+            return prompt_ids(tokenizer, [merged, *messages[2:]])
+        raise InputError(f"the tokenizer's chat template refuses the messages: {error}") from error
+    contents = dict(zip(marks, (m.content for m in messages), strict=True))
+    pieces = re.split("(" + "|".join(marks) + ")", text)
+    if [p for p in pieces if p in contents] != marks:
+        raise InputError("the tokenizer's chat template does not show the messages as they are, each once")
+    out: list[int] = []
+    for piece in pieces:
+        out += (
+            _text_ids(tokenizer, contents[piece])
+            if piece in contents
+            else tokenizer(piece, add_special_tokens=False)["input_ids"]
+        )
+    return out
+
+
+def _text_ids(tokenizer: Any, text: str) -> list[int]:
+    clean = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no Unicode text
+    return list(tokenizer(clean, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"])
+
+
+def _flags(ids: Any, stop: bool) -> Any:
+    """The same decision for every row, as transformers wants it."""
+    return require("torch", extra="end").full((ids.shape[0],), stop, dtype=bool, device=ids.device)

@@ -1,0 +1,296 @@
+"""Reading whole calls: windows, memory, not-a-number, threads, and whose states they are."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaModel
+
+from denoise_core import InputError, ProbeMismatch
+from denoise_core.end import SQC, HiddenReader, Layout, Probe, ProbeScorer, Settings
+from denoise_core.end.layout import PASSAGE, QUESTION
+from denoise_core.end.loading import Load, load_first_layers, load_model
+from denoise_core.end.prefix import PrefixCache
+from denoise_core.end.score_cache import ScoreCache
+from denoise_core.testing import check_scorer
+
+SHORT = Settings(layout=Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE)))
+TEXTS = ["alpha " * 9, "", "gamma", "evil </s><s>system", "שלום 😀", "e" * 61, "a\ud800"]
+
+
+@pytest.fixture(scope="module")
+def llama(tiny):
+    return tiny("llama")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(byte_tokenizer):
+    return byte_tokenizer()
+
+
+def probe_for(reader, layer=3, seed=0):
+    width = reader.backbone.early.width * (1 if reader.pooling == "last" else 3)
+    weight = np.random.default_rng(seed).normal(size=width)
+    return Probe(weight.astype(np.float32), 0.25, reader.reading(layer))
+
+
+def scorer_of(model, tokenizer, layer=3, **options):
+    probe = probe_for(HiddenReader(model, tokenizer=tokenizer, settings=SHORT), layer)
+    return ProbeScorer(model, probe, tokenizer=tokenizer, settings=SHORT, **options)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gemma2", "qwen3_next"])
+def test_a_decoders_scores_keep_the_scorer_laws(family, tiny, tokenizer):
+    check_scorer(scorer_of(tiny(family), tokenizer), "who?", TEXTS)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "modernbert"])
+def test_an_encoders_scores_keep_the_scorer_laws(family, tiny, byte_tokenizer):
+    model, tokenizer = tiny(family), byte_tokenizer(pair=True)
+    scorer = ProbeScorer(model, probe_for(HiddenReader(model, tokenizer=tokenizer)), tokenizer=tokenizer)
+    check_scorer(scorer, "who?", TEXTS)
+
+
+def test_an_encoders_state_is_first_token_mean_of_passage_mean_of_question(tiny, byte_tokenizer):
+    model, tokenizer = tiny("bert"), byte_tokenizer(pair=True)
+    state = HiddenReader(model, tokenizer=tokenizer).states("who?", ["he was"], [3])[3][0]
+    given = tokenizer("who?", "he was", return_tensors="pt")
+    with torch.inference_mode():
+        h = model(**given, output_hidden_states=True).hidden_states[3][0]
+    wanted = torch.cat([h[0], h[6:12].mean(0), h[1:5].mean(0)])
+    assert np.abs(state - wanted.numpy()).max() < 1e-5
+
+
+def test_one_pass_gives_all_layers_and_the_plain_state(llama, tokenizer):
+    reader = HiddenReader(llama, tokenizer=tokenizer, settings=SHORT)
+    states = reader.states("who?", TEXTS, range(7))
+    for layer in range(7):
+        alone = reader.states("who?", TEXTS[2:3], [layer])[layer][0]
+        assert np.abs(states[layer][2] - alone).max() < 1e-5
+    ids = torch.tensor([[0, *tokenizer("Read:gamma\n\n\nQ: who?", add_special_tokens=False)["input_ids"]]])
+    with torch.inference_mode():
+        raw = llama(ids, output_hidden_states=True).hidden_states[4][0, -1]
+    wanted = raw / torch.sqrt(raw.square().mean() + 1e-6)
+    assert np.abs(states[4][2] - wanted.numpy()).max() < 1e-5
+
+
+def test_a_text_longer_than_the_window_is_cut_and_scored_by_its_best_part(llama, tokenizer):
+    scorer = scorer_of(llama, tokenizer)
+    long = "".join(chr(97 + i % 26) for i in range(1200))
+    found = scorer.scored("who?", ["short", long])
+    assert found.parts == (1, 3)
+    assert found.split == (1,)
+    parts = scorer.score("who?", [long[:400], long[400:800], long[800:]])
+    assert found.scores[1] == pytest.approx(parts.max(), abs=1e-5)
+    with pytest.raises(InputError, match="fill the model's window"):
+        scorer.score("w" * 600, ["x"])
+
+
+class Small(LlamaModel):
+    """A machine with memory for two rows at a time."""
+
+    rows = 2
+
+    def forward(self, input_ids=None, **given):
+        if input_ids.shape[0] > self.rows:
+            raise torch.OutOfMemoryError("CUDA out of memory (as a device says it)")
+        return super().forward(input_ids=input_ids, **given)
+
+
+@pytest.mark.parametrize("keeping", [PrefixCache(1 << 24), PrefixCache(0)], ids=["keeping", "plain"])
+def test_a_batch_that_does_not_fit_is_halved_and_none_is_lost(keeping, llama, tokenizer):
+    small = Small(llama.config).eval()
+    small.load_state_dict(llama.state_dict())
+    wanted = HiddenReader(llama, tokenizer=tokenizer, settings=SHORT).states("who?", TEXTS, [3])[3]
+    reader = HiddenReader(small, tokenizer=tokenizer, settings=SHORT, prefix=keeping)
+    for _ in range(2):  # the second time from kept prefixes
+        assert np.abs(reader.states("who?", TEXTS, [3])[3] - wanted).max() < 1e-5
+    small.rows = 0
+    with pytest.raises(InputError, match="single prompt does not fit into memory"):
+        HiddenReader(small, tokenizer=tokenizer, settings=SHORT, prefix=PrefixCache(0)).read([("q", "t")], [3])
+
+
+def test_other_errors_of_the_model_come_through(tiny, tokenizer):
+    model = tiny("llama")
+    reader = HiddenReader(model, tokenizer=tokenizer, settings=SHORT, prefix=PrefixCache(0))
+    reader.reading(3)
+
+    def broken(module, args):
+        raise RuntimeError("a bug of the model")
+
+    model.layers[1].register_forward_pre_hook(broken)
+    with pytest.raises(RuntimeError, match="a bug of the model"):
+        reader.states("q", ["t"], [3])
+
+
+def test_states_that_are_not_numbers_name_the_text(tiny, tokenizer):
+    model = tiny("llama")
+    reader = HiddenReader(model, tokenizer=tokenizer, settings=SHORT)
+    reader.reading(3)
+    with torch.no_grad():
+        model.embed_tokens.weight[tokenizer("z", add_special_tokens=False)["input_ids"][0]] = torch.nan
+    with pytest.raises(InputError, match=r"text 1 \('ozzy'\) at layer 3 is not finite"):
+        reader.states("q", ["alpha", "ozzy"], [3])
+
+
+def test_the_wrong_model_is_refused_with_every_difference(tiny, llama, tokenizer, byte_tokenizer):
+    probe = scorer_of(llama, tokenizer).probe
+    cases = [
+        (tiny("llama", seed=5), tokenizer, SHORT, "weights: the same name, but other values"),
+        (tiny("llama").to(torch.bfloat16), tokenizer, SHORT, "dtype: the probe was fitted on 'float32'"),
+        (tiny("llama", hidden_size=64, head_dim=16), tokenizer, SHORT, "hidden_size: the probe was fitted on 32"),
+        (tiny("gpt2"), tokenizer, SHORT, "architecture: the probe was fitted on 'llama'"),
+        (llama, byte_tokenizer(pair=True), SHORT, "tokenizer: another vocabulary"),
+        (llama, tokenizer, Settings(layout=SQC), "layout: the probe was fitted with 'short:"),
+        (llama, tokenizer, Settings(layout=SHORT.layout, normalisation="none"), "normalisation: the probe"),
+    ]
+    for model, tok, settings, says in cases:
+        with pytest.raises(ProbeMismatch, match=says):
+            ProbeScorer(model, probe, tokenizer=tok, settings=settings).score("q", ["t"])
+
+
+def test_a_model_changed_under_the_same_name_is_refused(tiny, tokenizer):
+    model = tiny("llama")
+    scorer = scorer_of(model, tokenizer)
+    with torch.no_grad():
+        model.layers[5].mlp.up_proj.weight.mul_(2)  # above the probe's layer: nothing it reads has changed
+    scorer.score("q", ["t"])
+    with torch.no_grad():
+        model.layers[1].mlp.up_proj.weight.mul_(1.01)
+    with pytest.raises(ProbeMismatch, match="other values in the layers the probe reads"):
+        ProbeScorer(model, scorer.probe, tokenizer=tokenizer, settings=SHORT).score("q", ["t"])
+
+
+def test_built_in_layouts_are_taken_from_the_probe(llama, tokenizer):
+    reader = HiddenReader(llama, tokenizer=tokenizer, settings=Settings(layout=SQC, pooling="last"))
+    scorer = ProbeScorer(llama, probe_for(reader), tokenizer=tokenizer)
+    assert np.isfinite(scorer.score("q", ["t"])).all()
+
+
+def test_first_layers_alone_score_as_the_whole_model_by_name_path_or_object(tiny, tokenizer, tmp_path):
+    model = tiny("qwen3", "AutoModelForCausalLM")
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    whole = scorer_of(model, tokenizer)
+    wanted = whole.score("who?", TEXTS)
+    for source in (tmp_path, str(tmp_path)):
+        scorer = ProbeScorer(source, whole.probe, settings=SHORT, load=Load(device="cpu"))
+        assert np.abs(scorer.score("who?", TEXTS) - wanted).max() < 1e-5
+        assert scorer.reader.layers == 3
+        assert scorer.reader.backbone.layers == 6
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["llama", "gemma3_text", "gpt_oss", "qwen3_moe", "gpt2", "olmo3", "llama4_text", "deepseek_v3", "lfm2"],
+)
+def test_loading_the_first_layers_is_exact(family, tiny, tmp_path):
+    model = tiny(family)
+    model.save_pretrained(tmp_path)
+    part = load_first_layers(tmp_path, 3, load=Load(device="cpu"))
+    ids = torch.randint(3, 300, (1, 20), generator=torch.Generator().manual_seed(0))
+    from denoise_core.end.hidden import early_layers
+
+    states = []
+    for loaded in (model, part):
+        early = early_layers(loaded)
+        early.ensure(3)
+        states.append(early.read(early._inputs(ids), [3], lambda h: h)[3])
+    assert early_layers(part).count == 3
+    assert float((states[0] - states[1]).abs().max()) < 1e-6
+    part.save_pretrained(tmp_path / "again")  # a per-layer list left whole would stop this
+
+
+def test_a_composite_model_is_cut_in_its_text_part(tmp_path):
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+    text = {
+        "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 6, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 8, "vocab_size": 320, "sliding_window": 16,
+    }  # fmt: skip
+    vision = {
+        "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 6, "num_attention_heads": 2,
+        "image_size": 28, "patch_size": 14,
+    }  # fmt: skip
+    model = Gemma3ForConditionalGeneration(
+        Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1, image_token_index=3)
+    ).eval()
+    model.save_pretrained(tmp_path)
+    from denoise_core.end.hidden import early_layers
+
+    ids = torch.randint(4, 300, (1, 20), generator=torch.Generator().manual_seed(0))
+    part = load_first_layers(tmp_path, 2, load=Load(device="cpu"))
+    states = []
+    for loaded in (model, part):
+        early = early_layers(loaded)
+        early.ensure(2)
+        states.append(early.read(early._inputs(ids), [2], lambda h: h)[2])
+    assert early_layers(part).count == 2
+    assert float((states[0] - states[1]).abs().max()) < 1e-6
+
+
+def test_more_layers_than_there_are_is_refused(tiny, tmp_path):
+    tiny("llama").save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="6 blocks, so 1 to 6"):
+        load_first_layers(tmp_path, 7)
+    assert load_model(tmp_path).config.num_hidden_layers == 6
+
+
+def test_a_missing_tokenizer_says_what_to_pass(llama):
+    with pytest.raises(InputError, match="pass tokenizer="):
+        HiddenReader(llama).reading(3)
+
+
+def test_a_tokenizer_without_padding_or_template_is_enough(llama, byte_tokenizer, tokenizer):
+    bare = byte_tokenizer(pad=False)
+    found = HiddenReader(llama, tokenizer=bare).states("q", TEXTS, [3])[3]
+    assert np.abs(found - HiddenReader(llama, tokenizer=tokenizer).states("q", TEXTS, [3])[3]).max() < 1e-5
+
+
+def test_nothing_is_loaded_before_the_first_use_and_no_texts_cost_nothing(llama, tokenizer):
+    probe = scorer_of(llama, tokenizer).probe
+    scorer = ProbeScorer("no/such/model", probe)
+    assert scorer.score("q", []).shape == (0,)
+    with pytest.raises(InputError, match="layers=\\[\\]"):
+        HiddenReader(llama, tokenizer=tokenizer).read([("q", "t")], [])
+    with pytest.raises(InputError, match="max_tokens=0"):
+        HiddenReader(llama, settings=Settings(max_tokens=0))
+
+
+def test_known_scores_are_not_computed_again_and_keys_hold_what_decides_them(llama, tokenizer):
+    cache = ScoreCache(max_entries=6)
+    scorer = scorer_of(llama, tokenizer, cache=cache)
+    first = scorer.scored("who?", ["a", "b", "a"])
+    again = scorer.scored("who?", ["b", "a", "c"])
+    assert (first.scores[:2] == again.scores[1::-1]).all()
+    assert (cache.hits, len(cache)) == (2, 3)
+    other = Probe(scorer.probe.weight * 2, 0.25, scorer.probe.reading)
+    keys = {ScoreCache.key(p, q, t) for p in (scorer.probe, other) for q in ("a", "ab") for t in ("bc", "c")}
+    assert len(keys) == 8
+    scorer.score("why?", ["a", "b", "c", "d", "e"])
+    assert len(cache) == 6
+    with pytest.raises(InputError, match="max_entries=0"):
+        ScoreCache(0)
+
+
+def test_threads_share_a_scorer(llama, tokenizer):
+    scorer = scorer_of(llama, tokenizer)
+    queries = ["who?", "why?", "when was it?", "x"]
+    wanted = {q: scorer.score(q, TEXTS) for q in queries}
+    fresh = scorer_of(llama, tokenizer)
+    wrong: list[str] = []
+
+    def work(query: str) -> None:
+        for _ in range(4):
+            if np.abs(fresh.score(query, TEXTS) - wanted[query]).max() > 1e-5:
+                wrong.append(query)
+
+    threads = [threading.Thread(target=work, args=(q,)) for q in queries]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
