@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     write_sample(held_out[:SAMPLE], given.out / "nq_sample.jsonl.gz")
     probe, stack, card = fit(fitting, held_out, given.states)
-    finished = Probe(probe.weight, probe.bias, probe.reading, probe.threshold, {**probe.card, **card})
+    named = replace(probe.reading, model=replace(probe.reading.model, name=HUB_NAME))  # not where it lay here
+    finished = Probe(probe.weight, probe.bias, named, probe.threshold, {**probe.card, **card})
     finished.save(given.out / "probe")
     (given.out / "stack.json").write_text(json.dumps(stack.to_dict(), indent=1) + "\n", encoding="utf-8")
 

@@ -105,6 +105,9 @@ def collect(parts: Sequence[Scorer | Signals], query: str, texts: Sequence[str])
 def fit_stack(names: Sequence[str], signals: ArrayLike, labels: ArrayLike, groups: Sequence[Hashable]) -> Stack:
     """A stack from signals ``(n, k)``, labels ``(n,)`` (True: relevant) and the question of each row.
 
+    No weight is below 0. A signal of relevance that counts against it would only tell how the irrelevant
+    passages of the fitting data were found (BM25, for distractors mined by BM25), and be wrong elsewhere.
+
     Scores of a fitted part (a probe) must come from folds that did not see the row's question, else the
     stack trusts it too much. Questions without a relevant and an irrelevant row teach nothing and are left
     out. Raises `InputError` for sizes that disagree, signals that are not finite, or nothing to learn from.
@@ -137,5 +140,6 @@ def fit_stack(names: Sequence[str], signals: ArrayLike, labels: ArrayLike, group
             slope = slope + (chance @ signals_of_one - signals_of_one[relevant].mean(0)) / len(lists)
         return value, slope
 
-    found = optimize.minimize(loss, np.zeros(len(names)), jac=True, method="L-BFGS-B")
+    start, bounds = np.full(len(names), 0.1), [(0.0, None)] * len(names)
+    found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
     return Stack(tuple(names), tuple(map(float, found.x)), tuple(map(float, mean)), tuple(map(float, deviation)))
