@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from denoise_core.errors import DenoiseError
@@ -9,6 +10,7 @@ from denoise_core.errors import DenoiseError
 
 def main() -> None:
     """Run the command. An error on purpose ends in one line that names the fix, and exit status 2."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # our own progress is what is shown
     try:
         from denoise_core.cli.app import app
 

@@ -106,7 +106,7 @@ def _titles(question: Question, ids: set[str]) -> Text:
 
 def _summary(outcomes: dict[str, list[Outcome]]) -> list[list[str]]:
     """Header and rows of the table, as text."""
-    rows = [["method", "kept", "answer kept", "95 % interval", "tokens before", "tokens after", "time a question"]]
+    rows = [["method", "kept", "answer kept", "95 %", "tokens before", "tokens after", "time"]]
     tokens = {
         (i, p.id): encoder().count(p.text) for i, o in enumerate(outcomes["default"]) for p in o.question.passages
     }
