@@ -1,0 +1,267 @@
+"""Exported checkpoints: plain transformers gives the probe's scores, and a served one the same over HTTP."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+import urllib.error
+
+import numpy as np
+import pytest
+import torch
+from pytest_socket import enable_socket, socket_allow_hosts
+
+from denoise_core import InputError, ProbeMismatch
+from denoise_core.end import SQC, HiddenReader, Layout, Probe, ProbeScorer, Settings
+from denoise_core.end.export import export
+from denoise_core.end.layout import PASSAGE, QUESTION
+from denoise_core.end.remote import MANIFEST, RemoteScorer
+
+SHORT = Settings(layout=Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE)))
+TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]
+NO_CLASS = {"cohere", "cohere2", "granite", "ernie4_5", "lfm2", "llama4_text", "gemma4_text"}
+HAS_BIAS = {"gpt2", "gptj", "gpt_neo", "gpt_neox", "falcon", "falcon-alibi", "opt", "bloom", "phi", "starcoder2"}
+HAS_BIAS |= {"stablelm", "nemotron", "persimmon"}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(byte_tokenizer):
+    return byte_tokenizer()
+
+
+def fitted(model, tokenizer, settings=SHORT, layer=3):
+    reader = HiddenReader(model, tokenizer=tokenizer, settings=settings)
+    weight = np.random.default_rng(0).normal(size=32).astype(np.float32)
+    return reader, Probe(weight, 0.7, reader.reading(layer), threshold=0.1)
+
+
+def served_by_transformers(folder, reader):
+    """Logits of the exported folder as anyone would get them."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = AutoModelForSequenceClassification.from_pretrained(str(folder)).eval()
+    prompts, _ = reader.prompts([("who?", t) for t in TEXTS])
+    batch = AutoTokenizer.from_pretrained(str(folder)).pad(
+        {"input_ids": [list(p.ids) for p in prompts]}, return_tensors="pt"
+    )
+    with torch.inference_mode():
+        return model, model(**{k: batch[k] for k in ("input_ids", "attention_mask")}).logits[:, 0].numpy()
+
+
+def test_every_family_with_a_class_is_served_with_equal_scores(decoder, tiny, tokenizer, tmp_path):
+    reader, probe = fitted(tiny(decoder), tokenizer)
+    if decoder in NO_CLASS:
+        with pytest.raises(InputError, match="no sequence-classification class"):
+            export(reader, probe, tmp_path)
+        return
+    if decoder == "opt-350m":  # no final norm, so its states are not normed
+        with pytest.raises(InputError, match="normed as the model norms"):
+            export(reader, probe, tmp_path)
+        return
+    exported = export(reader, probe, tmp_path)
+    model, logits = served_by_transformers(tmp_path, reader)
+    wanted = probe.score(reader.states("who?", TEXTS, [3])[3])
+    assert np.abs(logits + exported.missing_bias - wanted).max() < 1e-5
+    assert exported.missing_bias == (0.0 if decoder in HAS_BIAS else pytest.approx(0.7))
+    assert model.config.get_text_config().num_hidden_layers == 3
+
+
+def test_the_bias_an_rms_norm_cannot_hold_is_in_the_file(tiny, tokenizer, tmp_path):
+    from safetensors import safe_open
+
+    export(*fitted(tiny("llama"), tokenizer), tmp_path)
+    with safe_open(str(tmp_path / "model.safetensors"), "pt") as file:
+        assert float(file.get_tensor("score.bias")) == pytest.approx(0.7)
+        assert file.get_tensor("score.weight").dtype == torch.float32
+
+
+def test_a_bfloat16_export_keeps_its_head_in_float32(tiny, tokenizer, tmp_path):
+    from safetensors import safe_open
+
+    reader, probe = fitted(tiny("llama").to(torch.bfloat16), tokenizer)
+    export(reader, probe, tmp_path)
+    with safe_open(str(tmp_path / "model.safetensors"), "pt") as file:
+        assert np.array_equal(file.get_tensor("score.weight")[0].numpy(), probe.weight)
+        assert file.get_tensor("model.layers.0.mlp.up_proj.weight").dtype == torch.bfloat16
+
+
+def test_a_prompt_that_ends_in_the_padding_token_is_still_read_at_its_end(tiny, byte_tokenizer, tmp_path):
+    tokenizer = byte_tokenizer(pad=False)
+    tokenizer.pad_token = tokenizer.eos_token  # as so many have it
+    closing = Settings(layout=Layout("closing", (PASSAGE, "\nQ: ", QUESTION, "</s>")))
+    reader, probe = fitted(tiny("llama"), tokenizer, closing)
+    exported = export(reader, probe, tmp_path)
+    assert exported.pad_token_id != tokenizer.eos_token_id
+    _, logits = served_by_transformers(tmp_path, reader)
+    wanted = probe.score(reader.states("who?", TEXTS, [3])[3])
+    assert np.abs(logits + exported.missing_bias - wanted).max() < 1e-5
+    assert tokenizer.pad_token == tokenizer.eos_token, "the caller's tokenizer was changed"
+
+
+def test_the_readers_model_stays_as_it_is(tiny, tokenizer, tmp_path):
+    model = tiny("gemma2")
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    export(*fitted(model, tokenizer), tmp_path)
+    assert model.config.num_hidden_layers == 6
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_what_a_checkpoint_cannot_express_is_refused(tiny, tokenizer, byte_tokenizer, tmp_path):
+    model = tiny("llama")
+    raw = Settings(layout=SHORT.layout, normalisation="none")
+    with pytest.raises(InputError, match="normed as the model norms"):
+        export(*fitted(model, tokenizer, raw), tmp_path)
+    with pytest.raises(InputError, match="no block to export"):
+        export(*fitted(model, tokenizer, layer=0), tmp_path)
+    _, probe = fitted(model, tokenizer)
+    with pytest.raises(ProbeMismatch):
+        export(HiddenReader(tiny("llama", seed=3), tokenizer=tokenizer, settings=SHORT), probe, tmp_path)
+    bert = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
+    with pytest.raises(InputError, match="cls_mean_question"):
+        export(bert, Probe(np.ones(96, np.float32), 0.0, bert.reading(3)), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Classify(http.server.BaseHTTPRequestHandler):
+    """vLLM's /classify as far as it is used, on a transformers model. ``add`` is the bias vLLM would read."""
+
+    model = None
+    add = 0.0
+    activation = False
+    status = 200
+    reply: bytes | None = None
+    seen: list
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.seen.append((self.path, dict(self.headers), body))
+        data = []
+        for n, ids in enumerate(body["input"]):
+            with torch.inference_mode():
+                logit = float(self.server.model(input_ids=torch.tensor([ids])).logits[0, 0]) + self.server.add
+            number = 1 / (1 + np.exp(-logit)) if self.server.activation else logit
+            data.append({"index": n, "label": "LABEL_0", "probs": [float(number)], "num_classes": 1})
+        whole = {"id": "classify-1", "object": "list", "model": body["model"], "data": data[::-1]}
+        reply = self.server.reply or json.dumps(whole).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def exported(tiny, tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported")
+    model = tiny("llama")
+    reader, probe = fitted(model, tokenizer)
+    export(reader, probe, folder)
+    return folder, ProbeScorer(model, probe, tokenizer=tokenizer, settings=SHORT)
+
+
+@pytest.fixture
+def server(exported):
+    from transformers import AutoModelForSequenceClassification
+
+    enable_socket()
+    socket_allow_hosts(["127.0.0.1"])
+    served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Classify)
+    served.model = AutoModelForSequenceClassification.from_pretrained(str(exported[0])).eval()
+    served.seen, served.add, served.activation, served.status, served.reply = [], 0.0, False, 200, None
+    thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    served.url = f"http://127.0.0.1:{served.server_address[1]}"
+    yield served
+    served.shutdown()
+    served.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("add", [0.0, 0.7], ids=["transformers leaves the bias out", "vllm reads it"])
+def test_a_served_checkpoint_gives_the_local_scores(server, exported, add):
+    folder, local = exported
+    server.add = add
+    remote = RemoteScorer(server.url, folder, model="mine", api_key="secret", batch=2)
+    assert np.abs(remote.score("who?", TEXTS) - local.score("who?", TEXTS)).max() < 1e-5
+    path, headers, body = server.seen[-1]
+    assert (path, body["model"], body["use_activation"]) == ("/classify", "mine", False)
+    assert headers["Authorization"] == "Bearer secret"
+    assert all(isinstance(i, int) for ids in body["input"] for i in ids)
+    assert max(len(b["input"]) for _, _, b in server.seen) == 2
+    assert remote.score("who?", []).shape == (0,)
+
+
+def test_a_long_text_is_cut_for_the_server_too(server, exported):
+    folder, local = exported
+    long = "".join(chr(97 + i % 26) for i in range(1200))
+    remote = RemoteScorer(server.url, folder)
+    assert np.abs(remote.score("who?", [long, "b"]) - local.score("who?", [long, "b"])).max() < 1e-5
+
+
+def test_threads_share_a_remote_scorer(server, exported):
+    folder, local = exported
+    remote = RemoteScorer(server.url, folder)
+    found: dict[str, float] = {}
+
+    def work(query: str) -> None:
+        found[query] = float(np.abs(remote.score(query, TEXTS) - local.score(query, TEXTS)).max())
+
+    threads = [threading.Thread(target=work, args=(q,)) for q in ("who?", "why?", "when?")]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(found) == 3
+    assert max(found.values()) < 1e-5
+
+
+def test_a_server_of_something_else_is_refused(server, exported):
+    folder, _ = exported
+    server.activation = True
+    with pytest.raises(ProbeMismatch, match="does not serve the checkpoint"):
+        RemoteScorer(server.url, folder).score("who?", TEXTS)
+    server.activation = False
+    with torch.no_grad():
+        server.model.score.weight.mul_(-1)
+    with pytest.raises(ProbeMismatch, match="does not serve the checkpoint"):
+        RemoteScorer(server.url, folder).score("who?", TEXTS)
+
+
+@pytest.mark.parametrize(
+    "reply", [b'{"data": []}', b'{"error": "x"}', b"[1]", b'{"data": [{"index": 0, "probs": [1, 2]}]}', b"null"]
+)
+def test_a_reply_that_is_none_is_an_error_that_quotes_it(server, exported, reply):
+    server.reply = reply
+    with pytest.raises(InputError, match="one number for each of 3 prompts"):
+        RemoteScorer(server.url, exported[0]).score("who?", TEXTS)
+
+
+def test_errors_of_the_connection_come_through_and_a_later_call_works(server, exported):
+    remote = RemoteScorer(server.url, exported[0])
+    server.status = 503
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        remote.score("who?", TEXTS)
+    server.status = 200
+    assert remote.score("who?", TEXTS).shape == (len(TEXTS),)
+
+
+def test_folders_and_addresses_that_cannot_be_right_are_refused(tmp_path, exported):
+    with pytest.raises(InputError, match="http or https"):
+        RemoteScorer("file:///etc", exported[0])
+    with pytest.raises(InputError, match="batch=0"):
+        RemoteScorer("http://localhost", exported[0], batch=0)
+    with pytest.raises(InputError, match="export\\(\\) wrote"):
+        RemoteScorer("http://localhost", tmp_path).score("q", ["t"])
+    (tmp_path / MANIFEST).write_text("{}")
+    with pytest.raises(InputError, match="not an exported probe"):
+        RemoteScorer("http://localhost", tmp_path).score("q", ["t"])
+
+
+def test_layouts_with_the_question_first_can_be_exported_too(tiny, tokenizer, tmp_path):
+    reader, probe = fitted(tiny("gpt2"), tokenizer, Settings(layout=SQC))
+    exported = export(reader, probe, tmp_path)
+    _, logits = served_by_transformers(tmp_path, reader)
+    assert np.abs(logits + exported.missing_bias - probe.score(reader.states("who?", TEXTS, [3])[3])).max() < 1e-5
