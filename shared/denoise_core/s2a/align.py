@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, groupby
 
-from rapidfuzz import fuzz
+from rapidfuzz import fuzz, process
 from rapidfuzz.distance import Indel, LCSseq
 
 from denoise_core.s2a.result import Kind
@@ -23,6 +23,8 @@ from denoise_core.types import Span
 
 _CANDIDATES = 8  # sentences compared closely; the rest share too few words to be meant
 _PAIRED = 4  # of these, so many are also tried two by two
+_LONGEST = 1500  # words; a longer "sentence" is either verbatim or no sentence
+_HOPELESS = 0.7  # share of unknown words from which a sentence is not compared any further
 _SAME_WORD = 80.0  # rapidfuzz ratio from which a word is another form of the same word
 
 
@@ -62,14 +64,21 @@ class Source:
         if run is not None:
             return Match("copied", self.spans[run[0] : run[1]], 1.0)
         close = self._closest(own)
-        choices: list[tuple[int, ...]] = [(n,) for n in close]
-        choices += [pair for a, b in combinations(close[:_PAIRED], 2) for pair in ((a, b), (b, a))]
-        best: Match | None = None
-        for chosen in choices:
-            match = self._compare(own, written, chosen)
-            if best is None or _rank(match) > _rank(best):
-                best = match
-        return best or Match("added", (), 0.0, ("no sentence of the text is like it",))
+        if len(own) > _LONGEST or self._is_strange(own):
+            spans = (self.spans[close[0]],) if close else ()
+            return Match("added", spans, 0.0, ("most of its words are not in the text",))
+        found = [self._compare(own, (n,)) for n in close]
+        if not any(match.kind == "edited" for match in found):
+            found += [
+                self._compare(own, pair) for a, b in combinations(close[:_PAIRED], 2) for pair in ((a, b), (b, a))
+            ]
+        nothing = Match("added", (), 0.0, ("no sentence of the text is like it",))
+        return max(found, key=_rank, default=nothing)
+
+    def _is_strange(self, own: Sequence[Token]) -> bool:
+        """Whether so many words are unknown that no closer look could help; keeps nonsense cheap."""
+        content = [t.norm for t in own if is_content(t)]
+        return sum(norm not in self._having for norm in content) > _HOPELESS * len(content)
 
     def _verbatim(self, own: Sequence[Token]) -> tuple[int, int] | None:
         """The run of whole sentences whose words these are, as ``(first, last + 1)``."""
@@ -92,7 +101,7 @@ class Source:
                     shared[n] += 1000 // len(where) + 1
         return [n for n, _ in shared.most_common(_CANDIDATES)]
 
-    def _compare(self, own: Sequence[Token], written: str, chosen: tuple[int, ...]) -> Match:
+    def _compare(self, own: Sequence[Token], chosen: tuple[int, ...]) -> Match:
         source = [t for n in chosen for t in self.sentences[n]]
         spans = tuple(self.spans[n] for n in sorted(chosen))
         diff = _Diff(source, own)
@@ -176,6 +185,7 @@ class _Diff:
                     self._instead_of[k] = range(gone.src_start, gone.src_end)
                 if code.tag == "replace":
                     self.deleted.append((code.src_start, code.src_end, True))
+        self._gone = {a[k] for start, end, _ in self.deleted for k in range(start, end)}
         same = next((c for c in codes if c.tag == "equal"), None)
         self._opening = (same.src_start, same.dest_start) if same else (len(a), len(b))
 
@@ -221,7 +231,9 @@ class _Diff:
         new: list[Token] = []
         for i in self.inserted:
             norm = self.own[i].norm
-            if norm not in known and not any(fuzz.ratio(norm, k) >= _SAME_WORD for k in known):
+            if norm not in known and not process.extractOne(
+                norm, known, scorer=fuzz.ratio, score_cutoff=_SAME_WORD
+            ):
                 new.append(self.own[i])
         return new
 
@@ -252,10 +264,11 @@ class _Diff:
         return any(self.source[k].kind == "name" and not has[self.source[k].norm] for k in self._instead_of[i])
 
     def _negates_a_lost_word(self, norm: str) -> bool:
-        lost = {self.source[i].norm for a, b, _ in self.deleted for i in range(a, b)}
-        negated = {prefix + word for prefix in NEGATING_PREFIXES for word in lost}
-        stripped = {norm.removeprefix(p) for p in NEGATING_PREFIXES if norm.startswith(p)}
-        return norm in negated or bool(stripped & lost) or any(p + norm in lost for p in NEGATING_PREFIXES)
+        """Whether ``norm`` is a word that is gone with a negating prefix more, or less."""
+        return any(
+            prefix + norm in self._gone or (norm.startswith(prefix) and norm.removeprefix(prefix) in self._gone)
+            for prefix in NEGATING_PREFIXES
+        )
 
 
 def _joined(sentences: Sequence[Sequence[Token]]) -> tuple[str, dict[int, int], dict[int, int]]:

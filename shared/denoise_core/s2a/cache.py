@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
@@ -57,7 +57,7 @@ class MemoryStore:
 class SqliteStore:
     """Texts in one SQLite file, shared between threads, processes and runs.
 
-    Plain text columns: nothing in the file is ever executed or unpickled. The file and its folder are made
+    Keys and UTF-8 texts: nothing in the file is ever executed or unpickled. The file and its folder are made
     at the first use. Beyond ``max_entries`` the least recently written go. Used from async code in a thread.
     """
 
@@ -71,16 +71,17 @@ class SqliteStore:
 
     def get(self, key: str) -> str | None:
         rows = self._execute("SELECT text FROM replies WHERE key = ?", (key,))
-        return str(rows[0][0]) if rows else None
+        return rows[0][0].decode("utf-8", "surrogatepass") if rows else None
 
     def put(self, key: str, text: str) -> None:
-        self._execute("INSERT OR REPLACE INTO replies (key, text) VALUES (?, ?)", (key, text))
+        data = text.encode("utf-8", "surrogatepass")  # a reply may hold half a character; a TEXT column may not
+        self._execute("INSERT OR REPLACE INTO replies (key, text) VALUES (?, ?)", (key, data))
         self._execute(
             "DELETE FROM replies WHERE rowid IN (SELECT rowid FROM replies ORDER BY rowid DESC LIMIT -1 OFFSET ?)",
             (self.max_entries,),
         )
 
-    def _execute(self, sql: str, values: tuple[str | int, ...]) -> list[tuple[object, ...]]:
+    def _execute(self, sql: str, values: tuple[str | int | bytes, ...]) -> list[tuple[Any, ...]]:
         import sqlite3
         from contextlib import closing
 
@@ -91,7 +92,7 @@ class SqliteStore:
                 if not self._made:
                     connection.execute("PRAGMA journal_mode=WAL")
                     connection.execute(
-                        "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, text TEXT NOT NULL)"
+                        "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, text BLOB NOT NULL)"
                     )
                     self._made = True
                 return connection.execute(sql, values).fetchall()

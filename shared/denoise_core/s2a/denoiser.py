@@ -158,6 +158,8 @@ class S2ADenoiser:
     def _read(self, call: Ask, reply: Reply | Failed) -> tuple[list[Outcome], str | None]:
         if isinstance(reply, Failed):
             return read.failed(call, reply.error), None
+        if not isinstance(reply.text, str):  # a model wrapper that passes on an empty message
+            return read.failed(call, TypeError(f"expected a text as reply, got {type(reply.text).__name__}")), None
         try:
             if self.variant in EXTRACTIVE:
                 return read.selection(call, reply.text, verb=_BARE_NUMBERS_MEAN[self.variant]), None

@@ -16,7 +16,7 @@ from denoise_core.flow import arun, run
 from denoise_core.protocols import LLM
 from denoise_core.result import Trace
 from denoise_core.s2a import asks, assemble, read
-from denoise_core.s2a.asks import Part
+from denoise_core.s2a.asks import Ask, Part
 from denoise_core.s2a.gate import question_problem
 from denoise_core.s2a.options import EXTRACTIVE, OnUnparsable, Options, Variant
 from denoise_core.s2a.read import Outcome
@@ -57,7 +57,8 @@ class MessageDenoiser:
     A rewriting ``variant`` has the model write context and question; an extractive one has it name the pieces
     of the message to keep, so that every character is the person's own. Of a chat, the person's turns
     are the message; an assistant's earlier answers are left out, since they sway too. What cannot be read, or
-    does not ask the person's question, falls back to the message's own words.
+    does not ask the person's question, falls back to the message's own words, unless ``on_unparsable`` is
+    ``"raise"``; there is no other text to drop it for.
     """
 
     def __init__(
@@ -97,7 +98,10 @@ class MessageDenoiser:
         numbered = self.variant in EXTRACTIVE
         prompt = self.options.prompts.message_select if numbered else self.options.prompts.message
         call = asks.write("", (Part(passage, spans),), prompt, self.options, numbered=numbered)
-        effect = Complete(call.messages, f"s2a.message.{self.variant}", self.llm)
+        llm = self.llm
+        if self.options.cache is not None:
+            llm = self.options.cache.bind(llm, call.marker, lambda reply: _readable(call, reply, numbered))
+        effect = Complete(call.messages, f"s2a.message.{self.variant}", llm)
         reply: Reply | Failed = (yield from batch((effect,)))[0]
         try:
             if isinstance(reply, Failed):
@@ -132,6 +136,17 @@ class MessageDenoiser:
             return Neutral("", passage.text, passage.text, sentences=done.report.sentences, fallback=fallback)
         drops = tuple(d for d in done.drops if not _asks_it(passage.text, d.span, question))
         return Neutral(context, question, passage.text, drops, done.report.sentences)
+
+
+def _readable(call: Ask, reply: Reply, numbered: bool) -> bool:
+    try:
+        if numbered:
+            read.selection(call, reply.text, verb="keep")
+        else:
+            read.rewriting(call, reply.text)
+    except UnparsableReply:
+        return False
+    return True
 
 
 def _persons_turns(messages: Sequence[Message]) -> str:

@@ -18,6 +18,7 @@ _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$|[^\t\n]*\t[^\n]*$")
 _ITEM = re.compile(r"[ \t]*(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+\S")
 _TURN = re.compile(r"[ \t]*(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]+\S")
+_ASKED = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s+(?=[\"'“‘«(\[]?[^\W\d_a-z])")
 _ENDS_SENTENCE = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
 
 
@@ -96,7 +97,8 @@ def _blocks(text: str) -> list[tuple[int, int, bool]]:
 def _prose(text: str, start: int, end: int, language: str) -> list[int]:
     """Ends of the sentences in ``text[start:end]``; a sentence that a line break cuts in two is joined."""
     spans = sentences(Passage(text[start:end], id=""), language=language)
-    cuts: list[int] = []
+    # A question mark ends a sentence also after an abbreviation ("in the U.S.? I think ...").
+    cuts = [start + m.end() for m in _ASKED.finditer(text[start:end])]
     for here, following in itertools.pairwise(spans):
         before = text[start + here.start : start + here.end]
         after = text[start + following.start : start + following.end]

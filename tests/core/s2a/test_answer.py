@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage, UnparsableReply
-from denoise_core.s2a import S2A, Baseline, MessageDenoiser, Options
+from denoise_core.s2a import S2A, Baseline, Cache, MessageDenoiser, Options
 from denoise_core.testing import FunctionLLM
 
 from .fakes import document, keeps, says
@@ -135,6 +135,14 @@ def test_message_raise_and_empty():
     llm = says("unused")
     assert MessageDenoiser(llm).neutral("  ").text == ""
     assert llm.seen == []
+
+
+@pytest.mark.parametrize("variant", ["default", "select"])
+def test_a_message_is_asked_about_once_with_a_cache(variant):
+    llm = FunctionLLM(model)
+    denoiser = MessageDenoiser(llm, variant=variant, options=Options(cache=Cache("m")))
+    assert denoiser.neutral(OPINION).text == denoiser.neutral(OPINION).text == CLEAN
+    assert len(llm.seen) == 1
 
 
 def test_async_message_is_the_same():

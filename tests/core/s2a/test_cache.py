@@ -56,6 +56,13 @@ def test_another_question_text_model_or_wording_is_another_call(store):
         assert len(llm.seen) == before + 1
 
 
+@pytest.mark.parametrize("text", ["", "\ud800 half", "\x00", "😀", "x" * 1_000_000])
+def test_any_text_survives_the_store(store, text):
+    store.put("k", text)
+    assert store.get("k") == text
+    assert store.get("other") is None
+
+
 def test_the_persistent_store_outlives_the_process_object(tmp_path):
     for expected_calls in (1, 0):
         llm = keeps(lambda t: True)
@@ -179,7 +186,7 @@ def test_sqlite_store_is_bounded_and_shared_between_threads(tmp_path):
         t.join()
     with sqlite3.connect(tmp_path / "r.db") as db:
         assert db.execute("SELECT COUNT(*) FROM replies").fetchone() == (20,)
-        assert {type(row[0]) for row in db.execute("SELECT text FROM replies")} == {str}
+        assert {row[0] for row in db.execute("SELECT text FROM replies")} == {b"x"}
 
 
 @pytest.mark.parametrize("make", [MemoryStore, lambda max_entries: SqliteStore("x", max_entries=max_entries)])

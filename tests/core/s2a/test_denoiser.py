@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from denoise_core import Budget, BudgetExceeded, InputError, Passage, UnparsableReply
+from denoise_core import Budget, BudgetExceeded, InputError, Passage, Reply, UnparsableReply
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, check_denoiser, check_result
 
@@ -76,6 +76,12 @@ def test_one_bad_reply_does_not_lose_the_others():
     assert "'fruit' kept as they were: TimeoutError: too slow" in result.fallback
     assert "'arabic'" in result.fallback
     check_result(PASSAGES, result)
+
+
+def test_a_reply_without_text_is_a_fallback():
+    result = S2ADenoiser(FunctionLLM(lambda _: Reply(None))).denoise(QUERY, PASSAGES)
+    assert result.passages == PASSAGES
+    assert "NoneType" in result.fallback
 
 
 def test_on_unparsable_drop_lists_why():

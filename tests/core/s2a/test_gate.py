@@ -123,6 +123,15 @@ def test_nothing_borne_out_falls_back_by_policy():
     assert "borne out" in dropped.fallback
 
 
+def test_nonsense_of_any_size_is_settled():
+    source = Passage("alpha beta gamma " * 4000 + ". " + TEXT, "p")
+    words = " ".join(f"strange{i}" for i in range(6000))
+    llm = FunctionLLM(lambda _: f"Context: {words}\n{words.title()} 7. {'The tower. ' * 500}\nQuestion: Who?")
+    result = S2ADenoiser(llm, options=Options(window=10**6)).denoise("Who?", [source])
+    check_result([source], result)
+    assert "strange" not in "".join(p.text for p in result.passages)
+
+
 def test_without_a_gate_the_model_is_trusted():
     assert rewritten("Bananas are yellow.", None).passages[0].text == "Bananas are yellow."
 

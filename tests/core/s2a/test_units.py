@@ -53,6 +53,7 @@ def test_pieces_tile_the_text(text):
         ("| a | b |\n|---|---|\n| 1. x. | 2. y. |\n", 3),
         ("- One. Two.\n  goes on. And on.\n- Three.\n", 2),
         ("(A) One. Yes.\n(B) Two\nand more.\nI like B.", 3),
+        ("Is it legal in the U.S.? I think it is.", 2),
         ("1. First. Really.\n2. Second.\n", 2),
         ("```\na = 1.\n\nb = 2. c\n```\nText. More.", 3),
         ("Ann: Hi. How are you?\nBob: Fine. You?\nAnn: Well. Bye.", 3),

@@ -72,28 +72,35 @@ def markdown(cells: Sequence[Cell], judge: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def plot(cells: Sequence[Cell], judge: str, path: str | Path) -> None:
-    """Bars by type and system with intervals, as a PNG. Needs matplotlib (extra ``evaluate``)."""
+def plot(cells: Sequence[Cell], judge: str, path: str | Path, *, title: str = "") -> None:
+    """A panel for each type, a bar for each system, with intervals, as a PNG.
+
+    Needs matplotlib (extra ``evaluate``).
+    """
     require("matplotlib", extra="evaluate").use("Agg")
     pyplot = require("matplotlib.pyplot", extra="evaluate")
     own = [c for c in cells if c.judge == judge and c.mean is not None]
     kinds = list(dict.fromkeys(c.kind for c in own))
     systems = list(dict.fromkeys(c.system for c in own))
-    figure, axes = pyplot.subplots(figsize=(max(6.0, 1.1 * len(kinds) * max(1, len(systems) / 3)), 4.2))
-    width = 0.8 / max(1, len(systems))
-    for n, system in enumerate(systems):
-        bars = [c for c in own if c.system == system]
-        places = [kinds.index(c.kind) + (n - (len(systems) - 1) / 2) * width for c in bars]
+    size = (2.2 + 2.1 * max(1, len(kinds)), 1.2 + 0.32 * max(1, len(systems)))
+    figure, panels = pyplot.subplots(
+        1, max(1, len(kinds)), figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
+    for axes, kind in zip(panels[0], kinds):
+        bars = [c for c in own if c.kind == kind]
+        places = [systems.index(c.system) for c in bars]
         means = [c.mean or 0.0 for c in bars]
         low = [m - c.interval[0] if c.interval else 0.0 for m, c in zip(means, bars)]
         high = [c.interval[1] - m if c.interval else 0.0 for m, c in zip(means, bars)]
-        axes.bar(places, means, width, yerr=[low, high], label=system, error_kw={"elinewidth": 0.8})
-    axes.set_xticks(range(len(kinds)), kinds)
-    axes.set_ylabel(judge)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside right upper", fontsize="small", frameon=False)
-    figure.set_layout_engine("constrained")
-    figure.savefig(path, dpi=120)
+        axes.barh(places, means, 0.7, xerr=[low, high], color="#4c78a8", error_kw={"elinewidth": 0.9})
+        axes.set_title(kind.replace("_", " "), fontsize="medium")
+        axes.set_yticks(range(len(systems)), systems)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0][0].invert_yaxis()
+    figure.supxlabel(judge)
+    if title:
+        figure.suptitle(title)
+    figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
 
