@@ -3,8 +3,9 @@
 Dialogues and knowledge are real (DSTC11 Track 5); the model that answers is simulated by rules that stand in
 `denoise_core.augmenter.reinforce.simulate`. Each dialogue gives two turns: the last one, which needs knowledge,
 and an earlier one, which does not. Reward: unigram F1 with what is right, less the cost of searches and drafts.
-Training sees 300 dialogues; everything reported is on the other 200. The learning curve is the greedy policy's
-reward there after so many training episodes, from a random start, mean over seeds.
+The target is the best of the rule policies that are shipped; fixed lists of actions, made for this simulator,
+are reported beside them. Training sees 300 dialogues; everything reported is on the other 200. The learning
+curve is the greedy policy's reward there after so many episodes, from a random start, mean over seeds.
 """
 
 from __future__ import annotations
@@ -46,10 +47,12 @@ class InTurn:
         return self.actions[taken] if taken < len(self.actions) else Send()
 
 
-FIXED: dict[str, Policy] = {
+SHIPPED: dict[str, Policy] = {
     "never search (rules)": Rules(consult="never"),
     "self-ask (rules)": Rules(consult="self_ask", without_evidence="draft"),
     "always search (rules)": Rules(without_evidence="draft"),
+}
+LISTS: dict[str, Policy] = {
     "draft once, send": InTurn(Draft()),
     "search, draft once, send": InTurn(Search(), Draft()),
     "search wide, draft once, send": InTurn(Search(), Search(wide=True), Draft()),
@@ -95,15 +98,11 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         seeds, rounds = SEEDS, ROUNDS
     bench.row("training turns", len(train), "count")
     bench.row("held-out turns", len(test), "count")
-    best_name, best = "", (np.full(1, -np.inf), np.zeros(1))
-    for name, policy in FIXED.items():
-        found = measure(policy, test)
+    fixed = {name: measure(policy, test) for name, policy in (SHIPPED | LISTS).items()}
+    for name, found in fixed.items():
         _report(bench, name, *found, rng)
-        if found[0].mean() > best[0].mean():
-            best_name, best = name, found
     chance = measure(LinearPolicy(rng=random.Random(options.seed)), test)
     _report(bench, "random", *chance, rng)
-    bench.row(f"best fixed: {best_name}", best[0].mean(), "reward")
     rewards, costs = [], []
     for seed in range(seeds):
         policy = LinearPolicy()
@@ -124,9 +123,11 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     full = not options.quick
     _report(bench, "REINFORCE, mean over seeds", last, np.mean(costs, axis=0), rng)
     _compare(bench, "REINFORCE less random", last - chance[0], rng, 0.0 if full else None)
-    _compare(bench, "REINFORCE less best fixed", last - best[0], rng, 0.0 if full else None)
-    spent = float(np.mean(costs)) - float(best[1].mean())
-    bench.row("REINFORCE less best fixed: cost", spent, "cost", at_most=0.0 if full else None)
+    for kind, names, aim in (("rule policy", SHIPPED, 0.0 if full else None), ("fixed list", LISTS, None)):
+        best = max(names, key=lambda n: fixed[n][0].mean())
+        _compare(bench, f"REINFORCE less best {kind} ({best})", last - fixed[best][0], rng, aim)
+        spent = float(np.mean(costs)) - float(fixed[best][1].mean())
+        bench.row(f"REINFORCE less best {kind} ({best}): cost", spent, "cost", at_most=aim)
     _stages(bench, train, test, rng, quick=options.quick)
     return bench.finish()
 
@@ -141,16 +142,15 @@ def _stages(
 ) -> None:
     """The paper's three stages, one after the other; one seed."""
     few = train[: 8 if quick else 60]
-    copied = imitate(LinearPolicy(), FIXED["always search (rules)"], few)
+    # Few steps, so that the copy still tries other things: a sure policy learns nothing from its own runs.
+    copied = imitate(LinearPolicy(), SHIPPED["always search (rules)"], few, steps=20)
     _report(bench, "stage 1, imitation of the rules", *measure(copied, test), rng)
-    trained, _ = reinforce(copied, train, rounds=2 if quick else 60, seed=7)
-    _report(bench, "stage 2, then REINFORCE (960 episodes)", *measure(trained, test), rng)
-    explorer = LinearPolicy(copied.weights * 0.5, rng=random.Random(3))
-    recorded = []
-    for episode in few:
-        recorded.append(episode(explorer))
+    trained, _ = reinforce(copied, train, rounds=2 if quick else 125, seed=7)
+    _report(bench, "stage 2, then REINFORCE (2000 episodes)", *measure(trained, test), rng)
+    explorer = LinearPolicy(copied.weights, rng=random.Random(3))
+    recorded = [episode(explorer) for episode in (few if quick else train)]
     offline, report = learn_from_recorded(copied, few[0].augmenter(copied), recorded, steps=20 if quick else 100)
-    _report(bench, "stage 3 alone, from recorded runs of a softened stage 1", *measure(offline, test), rng)
+    _report(bench, "stage 3 alone, from recorded runs of stage 1", *measure(offline, test), rng)
     bench.row("stage 3: recorded runs", report.runs, "count")
     bench.row("stage 3: effective runs after clipping", report.effective_runs, "count")
     bench.row("stage 3: largest importance weight before clipping", report.largest_weight, "ratio")

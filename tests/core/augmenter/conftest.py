@@ -20,16 +20,11 @@ def question() -> str:
     return "When was the Eiffel Tower completed?"
 
 
-VOCABULARY = [
-    "<s>",
-    "<pad>",
-    "</s>",
-    "<unk>",
-    *dict.fromkeys(words("the tower was completed in it has three floors")),
-]
+WORDS = dict.fromkeys(words("the tower was completed in it has three floors"))
+VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "Yes", "No", *WORDS]
 
 
-def save_tokenizer(folder):
+def save_tokenizer(folder, template=None):
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
@@ -38,7 +33,9 @@ def save_tokenizer(folder):
     tokenizer = Tokenizer(WordLevel({w: n for n, w in enumerate(VOCABULARY)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = Whitespace()
     special = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=60, **special).save_pretrained(folder)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=60, **special)
+    fast.chat_template = template
+    fast.save_pretrained(folder)
 
 
 @pytest.fixture(scope="session")
@@ -56,19 +53,41 @@ def tiny_bart(tmp_path_factory):
     return str(folder)
 
 
-@pytest.fixture(scope="session")
-def tiny_nli(tmp_path_factory):
-    """A folder with a random three-way classifier whose labels are those of entailment models."""
+def save_classifier(folder, names):
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
-    folder = tmp_path_factory.mktemp("nli")
     save_tokenizer(folder)
     torch.manual_seed(0)
-    names = {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"}
     size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
     config = BertConfig(
         vocab_size=len(VOCABULARY), id2label=names, label2id={v: k for k, v in names.items()}, **size
     )
     BertForSequenceClassification(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_nli(tmp_path_factory):
+    """A folder with a random three-way classifier whose labels are those of entailment models."""
+    return save_classifier(tmp_path_factory.mktemp("nli"), {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"})
+
+
+@pytest.fixture(scope="session")
+def tiny_scorer(tmp_path_factory):
+    """A folder with a random classifier of one output, as cross-encoders are."""
+    return save_classifier(tmp_path_factory.mktemp("scorer"), {0: "SCORE"})
+
+
+@pytest.fixture(scope="session")
+def tiny_chat(tmp_path_factory):
+    """A folder with a random decoder that has a chat template."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    folder = tmp_path_factory.mktemp("chat")
+    save_tokenizer(folder, "{% for m in messages %}{{ m['content'] }} {% endfor %}")
+    torch.manual_seed(0)
+    size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    LlamaForCausalLM(LlamaConfig(vocab_size=len(VOCABULARY), **size)).save_pretrained(folder)
     return str(folder)

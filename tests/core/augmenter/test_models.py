@@ -34,6 +34,20 @@ def test_a_model_is_a_judge_in_the_loop(tiny_nli, passages, question):
     assert [e.tag for e in answer.trace.events] == ["search", "draft", "nli"]
 
 
+def test_the_decision_pipeline_gives_a_probability_from_one_pass(tiny_chat):
+    score = models.decision(tiny_chat)
+    found = score("When?", EVIDENCE[:1], "the tower")
+    assert 0 < found < 1
+    assert score("When?", EVIDENCE[:1], "the tower") == found
+
+
+def test_a_cross_encoder_gives_the_probability_of_the_best_passage(tiny_scorer):
+    score = models.cross_encoder(tiny_scorer)
+    alone = [score("When?", [text], "the tower") for text in EVIDENCE]
+    assert all(0 < s < 1 for s in alone)
+    assert score("When?", EVIDENCE, "the tower") == pytest.approx(max(alone), abs=1e-5)
+
+
 MEMORY = WorkingMemory("When?", (Passage("The tower was completed in 1889.", "a"),))
 FAILED = Verdict("fail", 0.1, (Reason("a number stands in no evidence", "number", "In 1925.", "a", ("1925",)),))
 

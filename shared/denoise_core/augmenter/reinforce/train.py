@@ -220,7 +220,8 @@ def _importance(
         [
             np.prod([softmax(weights @ d.features, d.may)[d.taken] / max(d.probability, 1e-6) for d in decisions])
             for decisions, _ in runs
-        ]
+        ],
+        dtype=np.float64,
     )
     clipped = np.minimum(raw, clip)
     return raw, clipped / max(float(clipped.mean()), 1e-12)

@@ -40,7 +40,7 @@ def nli(model: str, *, entailment: str | None = None, device: str = "cpu") -> Sc
 
         return probabilities
 
-    return _best_passage(_lazily(load))
+    return _best_passage(load)
 
 
 def cross_encoder(model: str, *, device: str = "cpu") -> Score:
@@ -57,7 +57,7 @@ def cross_encoder(model: str, *, device: str = "cpu") -> Score:
 
         return probabilities
 
-    return _best_passage(_lazily(load))
+    return _best_passage(load)
 
 
 def decision(decide: Any) -> Score:
@@ -67,37 +67,41 @@ def decision(decide: Any) -> Score:
     that takes ``{"state": text, "questions": {name: {"type": "noul", "instructions": text}}}`` and returns
     ``{name: {"noul": probability}}``.
     """
-    get = _lazily(lambda: require("transformers", extra="end").pipeline("decision", model=decide))
+    named = _OneAtATime(lambda: require("transformers", extra="end").pipeline("decision", model=decide))
 
     def score(question: str, evidence: Sequence[str], candidate: str) -> float:
         shown = "\n".join(f"<evidence>\n{as_data(e)}\n</evidence>" for e in evidence)
         state = f"{shown}\nQuestion: {question}\n<draft>\n{as_data(candidate)}\n</draft>"
         asked = {"state": state, "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}}}
-        found = (get() if isinstance(decide, str) else decide)(asked)
+        found = named(asked) if isinstance(decide, str) else decide(asked)
         return float(found["grounded"]["noul"])
 
     return score
 
 
-def _best_passage(get: Callable[[], Callable[[list[tuple[str, str]]], list[float]]]) -> Score:
+def _best_passage(load: Callable[[], Callable[[list[tuple[str, str]]], list[float]]]) -> Score:
+    judge = _OneAtATime(load)
+
     def score(question: str, evidence: Sequence[str], candidate: str) -> float:
-        return max(get()([(text, f"{question} {candidate}".strip()) for text in evidence]))
+        found: list[float] = judge([(text, f"{question} {candidate}".strip()) for text in evidence])
+        return max(found)
 
     return score
 
 
-def _lazily(load: Callable[[], Any]) -> Callable[[], Any]:
-    """``load`` once, at the first call, also when several threads come at the same time."""
-    lock = threading.Lock()
-    loaded: list[Any] = []
+class _OneAtATime:
+    """A model loaded at the first call; tokenizers and pipelines are not safe in two threads at once."""
 
-    def get() -> Any:
-        with lock:
-            if not loaded:
-                loaded.append(load())
-        return loaded[0]
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load = load
+        self._lock = threading.Lock()
+        self._model: Any = None
 
-    return get
+    def __call__(self, asked: Any) -> Any:
+        with self._lock:
+            if self._model is None:
+                self._model = self._load()
+            return self._model(asked)
 
 
 def _label(names: dict[int, str], wanted: str | None) -> int:
