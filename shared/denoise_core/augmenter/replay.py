@@ -1,8 +1,8 @@
 """Run a recorded question again with another utility, threshold, feedback or policy; no generator is called.
 
-Drafts, searches and denoising come from the recording, in their order; a judge of its own (an effect that
-names its model) is asked for real. When the new loop wants more than was recorded, it ends with
-`StopReason.NOT_RECORDED` and the best of what there was.
+Drafts, queries, searches and denoising come from the recording, in their order; a judge of its own (an effect
+that names its model) is asked for real, and so is such a feedback model when its prompt is another one. When the
+new loop wants more than was recorded, it ends with `StopReason.NOT_RECORDED` and the best of what there was.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from denoise_core.flow import run
 from denoise_core.protocols import LLM
 from denoise_core.result import Event
 
+_GENERATOR = frozenset(("draft", "queries", "self_ask"))
 _SPENT = re.compile(r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds|money) is spent \((\S+) used\)")
 
 
@@ -79,7 +80,7 @@ def _outcome(effect: Effect, tape: _Tape) -> Flow[Any]:
         for item in effect.items:
             found.append((yield from _outcome(item, tape)))
         return found
-    if isinstance(effect, Complete) and effect.llm is not None:
+    if isinstance(effect, Complete) and effect.llm is not None and not tape.answers(effect):
         try:
             return (yield effect)
         except Exception as error:
@@ -95,6 +96,12 @@ class _Tape:
         self._left: dict[tuple[type, str], deque[Event]] = {}
         for event in events:
             self._left.setdefault((type(event.effect), event.tag), deque()).append(event)
+
+    def answers(self, effect: Complete) -> bool:
+        """The tape has to serve this although it names a model: a part of the generator always, feedback
+        when it was asked for in the same words."""
+        left = self._left.get((Complete, effect.tag), ())
+        return effect.tag in _GENERATOR or (effect.tag == "feedback" and any(e.effect == effect for e in left))
 
     def take(self, effect: Single) -> Any:
         left = self._left.get((type(effect), effect.tag))

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import Budget, DenoiseResult, Drop, InputError, Passage, Reply, Span, Usage
-from denoise_core.augmenter import Augmenter, Groundedness, Limits, Outcome, Rules, StopReason
+from denoise_core.augmenter import Augmenter, Consolidator, Groundedness, Limits, Outcome, Rules, StopReason
+from denoise_core.augmenter.advice import ModelFeedback
+from denoise_core.augmenter.knowledge import LLMQueries
 from denoise_core.augmenter.recording import from_lines, to_lines
 from denoise_core.augmenter.replay import agreement, rejudge, replay
 from denoise_core.augmenter.testing import check_answer, scripted
@@ -142,6 +144,17 @@ def test_another_policy_is_replayed_as_far_as_the_recording_goes(passages, quest
     again = replay(other, answer)
     assert again.answer.text == RIGHT
     assert not again.exact
+
+
+def test_a_model_for_queries_or_feedback_is_not_asked_again(passages, question):
+    def make(llm, retriever, other):
+        consolidator = Consolidator(retriever, queries=LLMQueries(other))
+        return Augmenter(llm, consolidator, feedback=ModelFeedback(other))
+
+    answer = make(scripted(WRONG, RIGHT), ListRetriever(passages), scripted("tower")).answer(question)
+    again = replay(make(Never(), Never(), Never()), through_json(answer))
+    assert again.exact
+    assert again.answer.memory == answer.memory
 
 
 def test_verdicts_are_given_anew_and_compared(passages, question):

@@ -114,6 +114,15 @@ def test_copying_a_passage_is_no_answer():
     assert run(Groundedness(copy_cap=1.0).assess(memory(long), long))[0].outcome == "pass"
 
 
+def test_a_year_in_brackets_is_no_citation():
+    assert judged("The club was founded in [1928].", TEXT).outcome == "pass"
+
+
+def test_a_passage_of_two_megabytes_and_a_word_of_one_are_judged():
+    assert judged("It was founded in 1928.", TEXT + " filler" * 300_000).outcome == "pass"
+    assert judged("It was founded in 1928.", "x" * 1_000_000).outcome == "fail"
+
+
 def test_contradicting_evidence_is_held_against_the_passage_that_supports_it():
     verdict = judged("The club was founded in 1928.", "The club was founded in 1932.", TEXT)
     assert verdict.outcome == "pass"

@@ -32,6 +32,8 @@ _NUMBER_WORDS = {
     )
 }
 _ASKED_WEIGHT = 0.4  # of a word that the question already says: repeating it proves little
+_LONGEST_WORD = 64  # characters; what is longer is no word
+_KEPT = 10_000  # characters of a passage that is kept prepared
 _PENALTY = 0.35  # for each rule broken
 _SAME = 0.7  # share of a claim's words that makes a sentence say the same, negation aside
 _REACH = 3  # content words that a negation reaches
@@ -66,7 +68,8 @@ class Source:
 
     @staticmethod
     def of(passage_id: str, text: str) -> Source:
-        return _source(passage_id, text)
+        """Prepared passages are kept, because every attempt meets the same ones; long ones are not."""
+        return _kept(passage_id, text) if len(text) <= _KEPT else _source(passage_id, text)
 
     def longest_run(self, said: Sequence[str]) -> int:
         """Words of the longest stretch of ``said`` that stands here word for word; greedy, linear in use."""
@@ -150,7 +153,11 @@ def _claim(text: str, asked: set[str]) -> Claim:
     return Claim(text, weights, written, pairs, frozenset(_numbers(tokens)), names, _under_negation(tokens))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
+def _kept(passage_id: str, text: str) -> Source:
+    return _source(passage_id, text)
+
+
 def _source(passage_id: str, text: str) -> Source:
     passage = Passage(text, passage_id)
     tokens = tuple(tokens_of(text))
@@ -204,7 +211,7 @@ def _under_negation(tokens: Sequence[str]) -> frozenset[str]:
 def tokens_of(text: str) -> list[str]:
     """Words with "n't" kept in one piece and numbers in one form: "5,300" and "five" are "5300" and "5"."""
     joined = text.replace("n't", "nt").replace("n’t", "nt")
-    return [_NUMBER_WORDS.get(w, w.replace(",", "")) for w in words(joined)]
+    return [_NUMBER_WORDS.get(w, w.replace(",", "")[:_LONGEST_WORD]) for w in words(joined)]
 
 
 def _numbers(tokens: Sequence[str]) -> set[str]:
