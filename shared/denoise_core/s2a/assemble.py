@@ -99,7 +99,7 @@ def _gated(
     if piece.rejected:
         problem = f"{len(added)} written sentence(s) are not borne out by the text"
         return replace(kept, sentences=piece.sentences), replace(o, problem=problem)
-    if piece.text is None and added:
+    if piece.text is None and any(s.kind != "question" for s in piece.sentences):
         problem = "nothing that was written is borne out by the text"
         return replace(kept if policy == "keep" else nothing, sentences=piece.sentences), replace(
             o, problem=problem

@@ -104,8 +104,11 @@ class S2ADenoiser:
             replies = yield from batch(tuple(self._effect(c) for c in calls))
         outcomes: dict[str, list[Outcome]] = {}
         questions: list[str] = []
-        for call, reply in zip(calls, replies):
+        for number, (call, reply) in enumerate(zip(calls, replies), 1):
             found, question = self._read(call, reply)
+            if self.options.joint and len(calls) > 1:
+                note = f"asked jointly, in call {number} of {len(calls)}: all together are longer than one may be"
+                found = [replace(o, notes=(*o.notes, note)) for o in found]
             questions += [question] if question else []
             for outcome in found:
                 outcomes.setdefault(outcome.part.passage.id, []).append(outcome)

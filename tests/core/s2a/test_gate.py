@@ -116,8 +116,14 @@ def test_reject_hands_back_the_input():
     assert "not borne out" in result.fallback
 
 
-def test_nothing_borne_out_falls_back_by_policy():
-    assert rewritten("Bananas are yellow.").passages == (PASSAGE,)
+@pytest.mark.parametrize("written", ["Bananas are yellow.", "???", "- - -"])
+def test_nothing_borne_out_falls_back(written):
+    result = rewritten(written)
+    assert result.passages == (PASSAGE,)
+    assert "borne out" in result.fallback
+
+
+def test_nothing_borne_out_is_dropped_by_policy():
     dropped = rewritten("Bananas are yellow.", on_unparsable="drop")
     assert dropped.passages == ()
     assert "borne out" in dropped.fallback

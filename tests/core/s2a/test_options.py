@@ -53,6 +53,16 @@ def test_a_split_is_said():
     assert result.passages == (long,)
 
 
+def test_a_joint_call_that_is_split_is_said():
+    llm = keeps(lambda t: True)
+    result = S2ADenoiser(llm, variant="select", options=Options(joint=True, window=110)).denoise(QUERY, PASSAGES)
+    assert len(llm.seen) == 2
+    assert ["call 1 of 2" in r.notes[0] for r in result.reports] == [True] * 3 + [False] * 3
+    assert "call 2 of 2" in result.reports[5].notes[0]
+    whole = S2ADenoiser(llm, variant="select", options=Options(joint=True)).denoise(QUERY, PASSAGES)
+    assert all(r.notes == () for r in whole.reports)
+
+
 def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     long = Passage("x" * 5000, "long")
     llm = keeps(lambda t: "characters ..." in t)
