@@ -57,9 +57,21 @@ def test_nothing_is_loaded_before_the_first_score():
     ("make", "listwise"),
     [(DefaultScorer, True), (probe_scorer, False), (embedding_scorer, False), (BM25Scorer, True)],
 )
-def test_scorers_keep_the_laws_and_find_the_obvious(make, listwise):
-    scores = check_scorer(make(), QUESTION, TEXTS, listwise=listwise)
-    assert scores.argmax() == 0
+def test_scorers_keep_the_laws(make, listwise):
+    # A logit adds 1,152 states, each equal to within 1e-5, under weights that stretch their noise.
+    check_scorer(make(), QUESTION, TEXTS, listwise=listwise, tolerance=2e-4)
+
+
+@pytest.mark.parametrize("make", [DefaultScorer, embedding_scorer, BM25Scorer])
+def test_the_obvious_is_found(make):
+    assert make().score(QUESTION, TEXTS).argmax() == 0
+
+
+def test_states_do_not_depend_on_batch_neighbours():
+    reader, layer = probe_scorer().reader, probe().reading.layer
+    together = reader.states(QUESTION, TEXTS, [layer])[layer]
+    alone = np.concatenate([reader.states(QUESTION, [t], [layer])[layer] for t in TEXTS])
+    assert np.abs(together - alone).max() < 1e-5
 
 
 def test_the_denoiser_keeps_the_laws_also_in_chunks():
