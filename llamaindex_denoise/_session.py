@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.response.schema import RESPONSE_TYPE
+from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import InputError, Message, Passage, Reply
@@ -32,7 +34,11 @@ class EngineSession:
     """
 
     def __init__(
-        self, engine: BaseQueryEngine, settings: Augmenter, nodes: Sequence[NodeWithScore] | None = None
+        self,
+        engine: BaseQueryEngine,
+        settings: Augmenter,
+        threads: Threads,
+        nodes: Sequence[NodeWithScore] | None = None,
     ) -> None:
         self.engine = engine
         self.settings = settings
@@ -41,7 +47,7 @@ class EngineSession:
         self.memory: WorkingMemory | None = None
         self.responses: dict[str, RESPONSE_TYPE] = {}
         self._waiting: tuple[str, RESPONSE_TYPE] | None = None
-        self._threads = Threads(1)
+        self._threads = threads
 
     def augmenter(self) -> Augmenter:
         s = self.settings
@@ -74,6 +80,8 @@ class EngineSession:
         if self.nodes is None:
             if self.split:
                 self.nodes = await aretrieve(self.engine, QueryBundle(query), self._threads)
+            elif blocks_the_loop(self.engine):
+                return await self._threads.run(lambda: self.retrieve(query))
             else:
                 response = await self.engine.aquery(query)
                 self._waiting = (await atext_of_response(response), response)
@@ -90,6 +98,8 @@ class EngineSession:
         return self._drafted(text, response)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        if self._waiting is None and blocks_the_loop(self.engine):
+            return await self._threads.run(lambda: self.complete(messages))
         query = self._query_for(messages)
         if self._waiting is not None:
             text, response = self._take()
@@ -149,10 +159,19 @@ def can_retrieve(engine: BaseQueryEngine) -> bool:
     return all(owner(engine, m) not in (None, BaseQueryEngine) for m in ("retrieve", "synthesize", "asynthesize"))
 
 
+def blocks_the_loop(engine: BaseQueryEngine) -> bool:
+    """Whether the engine's model would run its asynchronous form on the event loop (most local models)."""
+    synthesizer = getattr(engine, "_response_synthesizer", None)
+    model = getattr(synthesizer, "_llm", None) or getattr(engine, "_llm", None)
+    return isinstance(model, LLM) and owner(model, "achat") is CustomLLM
+
+
 async def aretrieve(engine: BaseQueryEngine, query: QueryBundle, threads: Threads) -> list[NodeWithScore]:
-    """``engine.aretrieve`` where it has one (it is not part of the base class), else a thread."""
+    """``engine.aretrieve`` where there is one that leaves the loop free; a thread otherwise."""
     own = getattr(engine, "aretrieve", None)
-    if own is None:
+    retriever = getattr(engine, "_retriever", None)
+    blocks = isinstance(retriever, BaseRetriever) and owner(retriever, "_aretrieve") is BaseRetriever
+    if own is None or blocks:
         return await threads.run(lambda: engine.retrieve(query))
     found: list[NodeWithScore] = await own(query)
     return found

@@ -142,7 +142,7 @@ class AugmentedQueryEngine(DenoiseEngine):
             return None if nodes is None else _Given(nodes)
         if nodes is not None and not can_retrieve(self.query_engine):
             raise NotImplementedError(f"{type(self.query_engine).__name__} does not support synthesize; use query")
-        return EngineSession(self.query_engine, self.augmenter, nodes)
+        return EngineSession(self.query_engine, self.augmenter, self._threads, nodes)
 
     def _loop(self, session: EngineSession | _Given | None) -> Augmenter:
         if isinstance(session, EngineSession):

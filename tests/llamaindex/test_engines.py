@@ -219,6 +219,32 @@ async def test_no_blocking_call_and_a_retriever_without_async_form(scripted, no_
     assert response.metadata["denoise"]["outcome"] == "verified"
 
 
+@pytest.mark.parametrize("whole", [False, True])
+async def test_around_a_local_model_the_event_loop_stays_free(local, no_blocking, whole):
+    """LlamaIndex would run such a model, and such a retriever, on the loop."""
+    import threading
+
+    here, ran = threading.get_ident(), []
+
+    def reply(prompt):
+        ran.append(threading.get_ident())
+        return RIGHT if "Lisbon" in prompt else WRONG
+
+    class Slow(Fixed):
+        def _retrieve(self, query_bundle):
+            ran.append(threading.get_ident())
+            return super()._retrieve(query_bundle)
+
+    engine = inner(local(reply), Slow(nodes()))
+    if whole:  # an engine of the same parts that can only be asked
+        engine = Whole(reply)
+        engine._llm = local(reply)
+    response = await AugmentedQueryEngine.around(engine).aquery(QUESTION)
+    assert response.metadata["denoise"]["outcome"] == "verified"
+    assert ran
+    assert here not in ran
+
+
 async def test_many_questions_at_once_do_not_mix(make):
     engine = make()
     responses = await asyncio.gather(*(engine.aquery(f"{QUESTION} ({i})") for i in range(20)))

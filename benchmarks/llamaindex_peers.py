@@ -1,0 +1,296 @@
+"""Our LlamaIndex parts beside LlamaIndex's own, in one run on the same scripted model and the same real passages.
+
+The model is a function with a fixed time per call, of the kind most local models are in LlamaIndex: its async
+form is its sync form. So control flow is compared, not language ability: calls, waiting, the event loop, ids,
+streams, what one bad reply costs. All judge with the same rule. Peers, with their defaults where not said:
+`LLMRerank` (one node per call, so that its calls are as many as ours), `SentenceEmbeddingOptimizer`,
+`RetryQueryEngine`, `RetrySourceQueryEngine`. These build parts on ``Settings``, which is therefore set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from harness import Benchmark, arguments
+from llama_index.core import MockEmbedding, Settings
+from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
+from llama_index.core.llms import CustomLLM
+from llama_index.core.postprocessor import LLMRerank, SentenceEmbeddingOptimizer
+from llama_index.core.query_engine import RetrieverQueryEngine, RetryQueryEngine, RetrySourceQueryEngine
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
+
+from denoise_core import DenoiseResult
+from denoise_core.augmenter import Groundedness
+from denoise_core.embedded import sample
+from denoise_core.s2a import S2ADenoiser
+from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor, LlamaLLM, UtilityEvaluator
+
+QUESTION = "Where is the red tower?"
+RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
+FACTS = ("The red tower is in Porto. Bread is cheap there.", "The blue bridge crosses the river.")
+
+
+class Model(CustomLLM):
+    """A function of the prompt; each call blocks for ``seconds``."""
+
+    reply: Any
+    seconds: float = 0.0
+    calls: int = 0
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="scripted")
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        self.calls += 1
+        time.sleep(self.seconds)
+        return CompletionResponse(text=self.reply(prompt))
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        text = self.complete(prompt).text
+        pieces = re.findall(r"\S+\s*", text)
+        return (CompletionResponse(text="".join(pieces[: i + 1]), delta=p) for i, p in enumerate(pieces))
+
+
+class Found(BaseRetriever):
+    def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:
+        return [NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.9) for i, t in enumerate(FACTS)]
+
+
+def passages() -> list[NodeWithScore]:
+    found = sample()[0].passages
+    return [
+        NodeWithScore(node=TextNode(text=p.text, id_=f"p{i}", metadata={"title": p.metadata["title"]}), score=0.5)
+        for i, p in enumerate(found)
+    ]
+
+
+def selects(bad: str | None = None) -> Callable[[str], str]:
+    """Keeps everything, in the form each asks for; what holds ``bad`` gets a useless reply."""
+
+    def reply(prompt: str) -> str:
+        if bad is not None and bad in prompt:
+            return "I would rather not say."
+        return "1-99" if "BEGIN " in prompt else "Doc: 1, Relevance: 9"
+
+    return reply
+
+
+def mends(prompt: str) -> str:
+    """Right as soon as the prompt says what was wrong before."""
+    return RIGHT if "1755" in prompt else WRONG
+
+
+async def stall_while(work: Awaitable[Any]) -> tuple[float, float]:
+    """The longest time the event loop was held up while it waited, and the time waited; both in seconds."""
+    longest, last = 0.0, time.perf_counter()
+
+    async def tick() -> None:
+        nonlocal longest, last
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+
+    ticking = asyncio.create_task(tick())
+    await asyncio.sleep(0)
+    started = last = time.perf_counter()
+    await work
+    seconds = time.perf_counter() - started
+    longest = max(longest, time.perf_counter() - last)
+    ticking.cancel()
+    return longest, seconds
+
+
+def postprocessors(bench: Benchmark, seconds: float) -> None:
+    nodes = passages()
+    query = sample()[0].text
+    target = 3 * seconds + 0.2
+
+    def build(name: str, model: Model) -> Any:
+        if name == "ours":
+            denoiser = S2ADenoiser(LlamaLLM(model), variant="select", max_concurrency=10)
+            return DenoisePostprocessor(denoiser=denoiser)
+        return LLMRerank(llm=model, choice_batch_size=1, top_n=len(nodes))
+
+    for name in ("ours", "LLMRerank"):
+        build(name, Model(reply=selects())).postprocess_nodes(nodes, query_str=query)  # imports and first calls
+        model = Model(reply=selects(), seconds=seconds)
+        started = time.perf_counter()
+        build(name, model).postprocess_nodes(nodes, query_str=query)
+        took = time.perf_counter() - started
+        what = f"{len(nodes)} nodes, {seconds:g} s a call"
+        bench.row(f"{what}: {name}, sync", took, "s", at_most=target if name == "ours" else None)
+        bench.row(f"{what}: {name}, calls", model.calls, "calls")
+        part = build(name, Model(reply=selects(), seconds=seconds))
+        stall, took = asyncio.run(stall_while(part.apostprocess_nodes(nodes, query_str=query)))
+        bench.row(f"{what}: {name}, async", took, "s", at_most=target if name == "ours" else None)
+        bench.row(
+            f"{what}: {name}, event loop held up at most", stall, "s", at_most=seconds if name == "ours" else None
+        )  # fmt: skip
+        bad = Model(reply=selects(bad=nodes[3].node.text[-60:]))
+        kept = build(name, bad).postprocess_nodes(nodes, query_str=query)
+        bench.row(
+            f"one bad reply of {len(nodes)}: {name}, nodes left", len(kept), "nodes",
+            at_least=len(nodes) if name == "ours" else None,
+        )  # fmt: skip
+        same = sum(
+            n.score == 0.5 for n in build(name, Model(reply=selects())).postprocess_nodes(nodes, query_str=query)
+        )
+        bench.row(f"retrieval score kept: {name}", same, "nodes", at_least=len(nodes) if name == "ours" else None)
+
+
+def inputs(bench: Benchmark) -> None:
+    query = sample()[0].text
+    parts = {
+        "ours": DenoisePostprocessor(denoiser=S2ADenoiser(LlamaLLM(Model(reply=lambda p: "1")), variant="select")),
+        "SentenceEmbeddingOptimizer": SentenceEmbeddingOptimizer(
+            embed_model=MockEmbedding(embed_dim=4), percentile_cutoff=0.5
+        ),
+    }
+    for name, part in parts.items():
+        nodes = passages()
+        before = copy.deepcopy(nodes)
+        out = part.postprocess_nodes(nodes, query_str=query)
+        changed = sum(a.model_dump() != b.model_dump() for a, b in zip(nodes, before))
+        bench.row(f"inputs changed: {name}", changed, "nodes", at_most=0 if name == "ours" else None)
+        texts = {n.node.node_id: n.node.text for n in before}
+        ours = sum(n.node.text in texts.get(n.node.node_id, "") for n in out)
+        bench.row(
+            f"id kept and text verbatim from it: {name}", ours / max(1, len(out)), "share of nodes kept",
+            at_least=1 if name == "ours" else None,
+        )  # fmt: skip
+
+
+def engine(name: str, model: Model, *, streaming: bool = False) -> Any:
+    inner = RetrieverQueryEngine.from_args(Found(), llm=model, streaming=streaming)
+    if name == "ours":
+        ours = AugmentedQueryEngine.around(inner, utility=Groundedness())
+        ours.streaming = streaming
+        return ours
+    judge = UtilityEvaluator(Groundedness())
+    return (
+        RetryQueryEngine(inner, judge)
+        if name == "RetryQueryEngine"
+        else RetrySourceQueryEngine(inner, judge, llm=model)
+    )
+
+
+def loops(bench: Benchmark, seconds: float) -> None:
+    for name in ("ours", "RetryQueryEngine", "RetrySourceQueryEngine"):
+        target = name == "ours"
+        model = Model(reply=mends, seconds=seconds)
+        Settings.llm = model
+        response, error = _try(lambda name=name, model=model: engine(name, model).query(QUESTION))
+        right = RIGHT in str(response) and not error
+        bench.row(f"mended on feedback: {name}", right, "1 = right answer", at_least=1 if target else None)
+        bench.row(f"mended on feedback: {name}, calls", model.calls, "calls")
+        ids = [n.node.node_id in ("n0", "n1") for n in getattr(response, "source_nodes", [])]
+        bench.row(
+            f"sources with the user's ids: {name}", sum(ids) / len(ids) if ids else 0.0, "share",
+            at_least=1 if target else None,
+        )  # fmt: skip
+
+        Settings.llm = never = Model(reply=lambda p: WRONG)
+        response, _ = _try(lambda name=name, never=never: engine(name, never).query(QUESTION))
+        told = (getattr(response, "metadata", None) or {}).get("denoise", {}).get("outcome") == "unverified"
+        bench.row(f"says that no answer passed: {name}", told, "1 = yes", at_least=1 if target else None)
+        bench.row(f"never right: {name}, calls", never.calls, "calls")
+
+        Settings.llm = waits = Model(reply=mends, seconds=seconds)
+        stall, _ = asyncio.run(stall_while(_atry(engine(name, waits).aquery(QUESTION))))
+        bench.row(
+            f"aquery, event loop held up at most: {name}", stall, "s", at_most=seconds if target else None
+        )  # fmt: skip
+
+        Settings.llm = streams = Model(reply=mends)
+        response, _ = _try(
+            lambda name=name, streams=streams: engine(name, streams, streaming=True).query(QUESTION)
+        )
+        delivered = "".join(response.response_gen) if hasattr(response, "response_gen") else ""
+        bench.row(
+            f"stream delivers the answer: {name}", RIGHT in delivered, "1 = yes", at_least=1 if target else None
+        )
+
+        Settings.llm = flaky = Model(reply=_raises_once())
+        response, error = _try(lambda name=name, flaky=flaky: engine(name, flaky).query(QUESTION))
+        bench.row(f"survives a call that raises: {name}", not error, "1 = yes", at_least=1 if target else None)
+    Settings.llm = None
+
+
+def _raises_once() -> Callable[[str], str]:
+    left = [1]
+
+    def reply(prompt: str) -> str:
+        if left:
+            left.pop()
+            raise ConnectionError("scripted")
+        return RIGHT
+
+    return reply
+
+
+def _try(call: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    try:
+        return call(), None
+    except Exception as error:
+        return None, error
+
+
+async def _atry(work: Awaitable[Any]) -> Any:
+    try:
+        return await work
+    except Exception as error:
+        return error
+
+
+class Untouched:
+    def denoise(self, query: str, given: Any) -> DenoiseResult:
+        return DenoiseResult(query, tuple(given))
+
+    async def adenoise(self, query: str, given: Any) -> DenoiseResult:
+        return self.denoise(query, given)
+
+
+def costs(bench: Benchmark, repeats: int) -> None:
+    nodes = passages()
+    part = DenoisePostprocessor(denoiser=Untouched())
+    took = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        part.postprocess_nodes(nodes, query_str="q")
+        took.append(time.perf_counter() - started)
+    bench.row(
+        f"adapter's own time, {len(nodes)} nodes (median)", statistics.median(took) * 1000, "ms", at_most=1.0
+    )
+    code = (
+        "import time, llama_index.core; t = time.perf_counter(); import llamaindex_denoise; "
+        "print(time.perf_counter() - t)"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)
+    ]
+    bench.row("import over llama_index.core (best of 3)", min(float(r.stdout) for r in runs), "s", at_most=0.1)
+
+
+def main(argv: list[str] | None = None) -> Benchmark:
+    options = arguments(__doc__ or "", argv)
+    bench = Benchmark("llamaindex_peers", options)
+    postprocessors(bench, 0.01 if options.quick else 0.1)
+    inputs(bench)
+    loops(bench, 0.01 if options.quick else 0.1)
+    costs(bench, 5 if options.quick else 200)
+    return bench.finish()
+
+
+if __name__ == "__main__":
+    main()
