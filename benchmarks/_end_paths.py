@@ -101,6 +101,7 @@ class Paths:
         self.layer = layer
         self.max_tokens = max_tokens
         self.early: EarlyLayers = early_layers(model)
+        self.early.ensure(layer)
         self.cache: PrefixCache[KeptPrefix] = PrefixCache(prefix_bytes)
         self.reuse = PrefixReuse(self.early, self.cache, scope=lambda n: n, max_tokens=max_tokens, pad=0)
         assert self.reuse.off(layer) is None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from denoise_core.chunk import Chunker, extract, whole
 from denoise_core.end.calibrate import Calibrated, Calibration
+from denoise_core.end.scorer import Scored
 from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import rule_for, select
 from denoise_core.errors import InputError
@@ -27,12 +28,14 @@ DEFAULT_KEEP = 0.3  # the paper's share
 class Scoring:
     """What the trace says was asked of the scorer; the event's reply is one float for each span.
 
-    ``guarantee`` is what a calibrated rule promises, and when it is void; None for other rules.
+    ``guarantee`` is what a calibrated rule promises, and when it is void; None for other rules. ``split``
+    are the spans too long for the model's window: they were read in parts and have their best part's score.
     """
 
     query: str
     spans: tuple[Span, ...]
     guarantee: str | None = None
+    split: tuple[Span, ...] = ()
 
 
 class ENDDenoiser:
@@ -93,12 +96,13 @@ class ENDDenoiser:
         source = {p.id: p.text for p in checked}
         texts = [source[s.passage_id][s.start : s.end] for s in spans]
         started = time.perf_counter()
-        scores = self._score(query, texts)
+        scores, split = self._score(query, texts)
         seconds = time.perf_counter() - started
         kept, reasons = select(self.rule, scores, texts, min_keep=self.min_keep, max_keep=self.max_keep)
         known = [None if s == -np.inf else float(s) for s in scores]
         promised = self.rule.guarantee if isinstance(self.rule, Calibrated) else None
-        event = Event("score", Scoring(query, tuple(spans), promised), tuple(known), seconds)
+        scoring = Scoring(query, tuple(spans), promised, tuple(spans[i] for i in split))
+        event = Event("score", scoring, tuple(known), seconds)
         return DenoiseResult(
             query,
             tuple(_kept(checked, spans, kept, known)),
@@ -116,19 +120,32 @@ class ENDDenoiser:
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         return await asyncio.to_thread(self.denoise, query, passages)
 
-    def _score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """A score for each text, minus infinity for one without text."""
+    def _score(self, query: str, texts: Sequence[str]) -> tuple[NDArray[np.float32], list[int]]:
+        """A score for each text, minus infinity for one without text; and which texts were read in parts."""
         worth = [i for i, t in enumerate(texts) if t.strip()]
         scores = np.full(len(texts), -np.inf, dtype=np.float32)
+        split: list[int] = []
         if worth:
-            given = np.asarray(self.scorer.score(query, [texts[i] for i in worth]), dtype=np.float32)
+            asked = [texts[i] for i in worth]
+            if isinstance(self.scorer, ReportsParts):
+                found = self.scorer.scored(query, asked)
+                given, split = found.scores, [worth[i] for i in found.split]
+            else:
+                given = np.asarray(self.scorer.score(query, asked), dtype=np.float32)
             if given.shape != (len(worth),):
                 raise InputError(
                     f"{type(self.scorer).__name__}.score must return one score for each of {len(worth)} texts, "
                     f"got an array of shape {given.shape}"
                 )
             scores[worth] = given
-        return scores
+        return scores, split
+
+
+@runtime_checkable
+class ReportsParts(Protocol):
+    """A scorer that says which texts did not fit its window, as `ProbeScorer` does."""
+
+    def scored(self, query: str, texts: Sequence[str]) -> Scored: ...
 
 
 @runtime_checkable

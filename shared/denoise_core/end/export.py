@@ -29,6 +29,18 @@ from denoise_core.end.reader import HiddenReader
 from denoise_core.end.remote import MANIFEST
 from denoise_core.errors import InputError
 
+_RECIPE = """# The first {layer} blocks of {name} with an Early Noise Dropping probe as their head
+
+A standard sequence-classification checkpoint: one logit, read at the last token. Send prompts as token ids, made
+as `end.json` says; `denoise_core.end.RemoteScorer` does both and checks the server first.
+
+    vllm serve {folder} --runner pooling --enable-prefix-caching
+
+With transformers: `AutoModelForSequenceClassification.from_pretrained("{folder}", dtype="float32")`; it leaves out
+the bias of {bias:.6g} (the tensor `score.bias`, if there is one), which shifts every score alike. Tested with
+transformers; that vLLM reads `score.bias` is known from its source, not from a run.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Exported:
@@ -94,7 +106,9 @@ def _classifier(reader: HiddenReader, probe: Probe) -> tuple[Any, float]:
         decoder.load_state_dict(kept, strict=False)
     except RuntimeError as error:
         raise InputError(f"{config.model_type!r} cannot be cut to {probe.layer} blocks: {error}") from error
-    norm = early_layers(model).final_norm
+    made = early_layers(model)
+    made.check()
+    norm = made.final_norm
     if norm is None:
         raise InputError("this model has no final norm in front of its head, so the probe's states cannot be made")
     weight, bias = torch.tensor(np.array(probe.weight)), probe.bias
@@ -206,4 +220,6 @@ def _write(
         "canaries": canaries,
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    recipe = _RECIPE.format(name=backbone.name, layer=probe.layer, bias=missing, folder=folder.name)
+    (folder / "README.md").write_text(recipe, encoding="utf-8")
     return Exported(folder, missing, pad)

@@ -67,7 +67,8 @@ class EarlyLayers:
     """One loaded model, read at any layer. Get it from `early_layers`, which keeps one for each model.
 
     ``lock`` is for whoever runs batches: one batch at a time bounds memory. ``causal`` says whether a token
-    sees those after it, found by trying; ``norm`` is the final norm with its gain at one.
+    sees those after it, ``norm`` is the final norm with its gain at one; both are found by trying, at the
+    first `check`.
     """
 
     def __init__(self, config: Any, decoder: nn.Module, blocks: nn.ModuleList) -> None:
@@ -83,10 +84,10 @@ class EarlyLayers:
         self._parameters = frozenset(inspect.signature(decoder.forward).parameters)
         self._checked: set[int] = set()
         self._refusal: str | None = None
+        self._learned = False
         for n, block in enumerate(blocks):
             block.register_forward_pre_hook(_Watch(n, self).before, with_kwargs=True)
         blocks[-1].register_forward_hook(_Watch(self.count, self).after)
-        self._learn()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copied or pickled model does not take this along (a lock cannot be copied); it gets its own.
@@ -119,12 +120,23 @@ class EarlyLayers:
             raise InputError(
                 f"layer={layer} is outside the model: it has {self.count} blocks, so 0 to {self.count}"
             )
-        if self._refusal:
-            raise InputError(self._refusal)
+        self.check()
         if layer not in self._checked:
             with self.lock:
                 self._compare(layer)
                 self._checked.add(layer)
+
+    def check(self) -> None:
+        """Raises `InputError` when the model cannot be read at all, or is in training mode now."""
+        if self.decoder.training:
+            raise InputError(
+                "the model is in training mode, so dropout would change its states: call model.eval()"
+            )
+        if not self._learned:
+            with self.lock:
+                self._learn()
+        if self._refusal:
+            raise InputError(self._refusal)
 
     @torch.inference_mode()
     def read(self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool) -> dict[int, torch.Tensor]:
@@ -196,9 +208,6 @@ class EarlyLayers:
 
     def _learn(self) -> None:
         """Direction of attention, and which module is the final norm."""
-        if self.decoder.training:
-            self._refusal = "the model is in training mode, so dropout would change its states: call model.eval()"
-            return
         ids = self._sample()
         other = ids.clone()
         other[0, -1] = (other[0, -1] + 1) % int(self.config.vocab_size)
@@ -213,6 +222,7 @@ class EarlyLayers:
                     self.norm = unit_gain(self.final_norm)
         except InputError as error:
             self._refusal = str(error)
+        self._learned = True
 
     @torch.inference_mode()
     def _compare(self, layer: int) -> None:

@@ -143,6 +143,7 @@ def open_backbone(model: Any, tokenizer: Any, load: Load, layers: int | None = N
         loaded, whole = model, None
         name = str(getattr(model, "name_or_path", "") or type(model).__name__)
     early = early_layers(loaded)
+    early.check()
     if tokenizer is None:
         tokenizer = _tokenizer_of(model, name, load.revision)
     elif isinstance(tokenizer, str | Path):

@@ -9,11 +9,12 @@ import weakref
 
 import pytest
 import torch
+from torch import nn
+
 from denoise_core import InputError
 from denoise_core.end.forward import inputs_of, pool_of
 from denoise_core.end.hidden import early_layers
 from denoise_core.end.layout import Prompt
-from torch import nn
 
 IDS = torch.randint(3, 300, (2, 21), generator=torch.Generator().manual_seed(1))
 
@@ -31,7 +32,7 @@ def count_blocks(blocks):
 
 def exact(model, layers=(0, 1, 3, 5)):
     """The hook equals ``output_hidden_states`` to the bit, and exactly L blocks ran."""
-    early = early_layers(model)
+    early = checked(model)
     inputs = early._inputs(IDS)
     with torch.inference_mode():
         whole = early.decoder(**inputs, output_hidden_states=True)
@@ -43,6 +44,12 @@ def exact(model, layers=(0, 1, 3, 5)):
             handle.remove()
         assert torch.equal(state, whole.hidden_states[layer]), layer
         assert seen == list(range(layer)), f"layer {layer}: blocks {seen} ran"
+    return early
+
+
+def checked(model):
+    early = early_layers(model)
+    early.check()
     return early
 
 
@@ -92,7 +99,7 @@ def test_the_last_layer_is_read_before_the_final_norm(family, tiny):
 
 
 def test_one_pass_gives_every_layer_asked_for(tiny):
-    early = early_layers(tiny("llama"))
+    early = checked(tiny("llama"))
     inputs = early._inputs(IDS)
     together = early.read(inputs, range(7), lambda h: h[:, -1])
     for layer in range(7):
@@ -142,9 +149,13 @@ def test_a_patched_forward_that_runs_its_blocks_is_read_exactly(tiny):
     )
 
 
-def test_training_mode_is_refused(tiny):
+def test_training_mode_is_refused_until_it_ends(tiny):
+    model = tiny("llama").train()
     with pytest.raises(InputError, match=r"model\.eval"):
-        early_layers(tiny("llama").train()).ensure(3)
+        early_layers(model).ensure(3)
+    early_layers(model.eval()).ensure(3)
+    with pytest.raises(InputError, match=r"model\.eval"):
+        early_layers(model.train()).ensure(3)
 
 
 def test_objects_that_are_no_transformer_are_refused():
@@ -164,7 +175,7 @@ def test_an_encoder_decoder_model_is_refused_and_its_encoder_read(tiny):
 
 def test_threads_mix_early_and_whole_passes(tiny):
     model = tiny("llama")
-    early = early_layers(model)
+    early = checked(model)
     inputs = early._inputs(IDS)
     with torch.inference_mode():
         whole = model(**inputs, output_hidden_states=True)
@@ -232,7 +243,7 @@ def test_global_randomness_is_left_alone(tiny):
 
 
 def test_bfloat16_neighbours_move_a_state_only_within_its_rounding(tiny):
-    early = early_layers(tiny("llama").to(torch.bfloat16))
+    early = checked(tiny("llama").to(torch.bfloat16))
     prompts = [prompt(n) for n in (9, 40, 17, 33)]
     together = early.read(inputs_of(early, prompts, 2), [3], pool_of("last", prompts))[3]
     for i, p in enumerate(prompts):

@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import LlamaModel
 
-from denoise_core import InputError, ProbeMismatch
-from denoise_core.end import SQC, HiddenReader, Layout, Probe, ProbeScorer, Settings
+from denoise_core import InputError, Passage, ProbeMismatch
+from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, Settings
 from denoise_core.end.layout import PASSAGE, QUESTION
 from denoise_core.end.loading import Load, load_first_layers, load_model
 from denoise_core.end.prefix import PrefixCache
@@ -83,6 +83,8 @@ def test_a_text_longer_than_the_window_is_cut_and_scored_by_its_best_part(llama,
     found = scorer.scored("who?", ["short", long])
     assert found.parts == (1, 3)
     assert found.split == (1,)
+    result = ENDDenoiser(scorer, keep=1).denoise("who?", [Passage("short", "a"), Passage(long, "b")])
+    assert [s.passage_id for s in result.trace.events[0].effect.split] == ["b"]
     parts = scorer.score("who?", [long[:400], long[400:800], long[800:]])
     assert found.scores[1] == pytest.approx(parts.max(), abs=1e-5)
     with pytest.raises(InputError, match="fill the model's window"):
