@@ -230,3 +230,29 @@ def test_around_an_engine(scripted):
 def test_wrong_parts_are_named(build, says):
     with pytest.raises(InputError, match=says):
         build()
+
+
+async def test_llamaindexs_retrieval_metrics_still_count_after_denoising():
+    from llama_index.core.evaluation import RetrieverEvaluator
+    from llama_index.core.retrievers import BaseRetriever
+
+    from denoise_core.end import ENDDenoiser
+    from denoise_core.testing import FunctionScorer
+    from llamaindex_denoise import DenoisePostprocessor
+
+    class Three(BaseRetriever):
+        def _retrieve(self, query_bundle):
+            return [NodeWithScore(node=TextNode(text=t, id_=t), score=0.5) for t in ("blue", "red", "green")]
+
+    def evaluator(*kept):
+        scorer = FunctionScorer(lambda q, t: float(t in kept))
+        denoise = DenoisePostprocessor(denoiser=ENDDenoiser(scorer, threshold=0.5))
+        return RetrieverEvaluator.from_metric_names(
+            ["hit_rate", "mrr"], retriever=Three(), node_postprocessors=[denoise]
+        )
+
+    kept = await evaluator("red").aevaluate("q", expected_ids=["red"])
+    assert kept.retrieved_ids == ["red"]
+    assert kept.metric_vals_dict == {"hit_rate": 1.0, "mrr": 1.0}
+    lost = await evaluator("blue").aevaluate("q", expected_ids=["red"])
+    assert lost.metric_vals_dict["hit_rate"] == 0.0
