@@ -45,7 +45,7 @@ check: $(VENV)/made-dev
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: $(VENV)/bin/ruff format ."; exit 1; }
 	@$(VENV)/bin/mypy
-	@$(VENV)/bin/pyright
+	@$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 
 bench: $(VENV)/made-dev
 	@$(VENV)/bin/python benchmarks/run.py --only "$(ONLY)" --data "$(DATA)" $(ARGS)

@@ -6,10 +6,11 @@ languages: abbreviations, decimals, ellipses, CJK and right-to-left scripts).
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from denoise_core.errors import InputError
 from denoise_core.types import Passage, Span
@@ -109,8 +110,7 @@ def _break(text: str, start: int, limit: int) -> int:
 
 
 def _sentence_ends(text: str, offset: int, language: str) -> list[int]:
-    from sentencex import get_sentence_boundaries
-
-    ends = [offset + b["end_index"] for b in get_sentence_boundaries(language, text)]
+    splitter: Any = importlib.import_module("sentencex")  # compiled, without stubs; not needed by whole passages
+    ends = [offset + b["end_index"] for b in splitter.get_sentence_boundaries(language, text)]
     lines = [offset + i + 1 for i, c in enumerate(text) if c == "\n"]
     return ends + lines

@@ -28,8 +28,8 @@ class Guard:
             if policy not in ("keep", "drop", "raise"):
                 raise InputError(f"{name}={policy!r}: expected 'keep', 'drop' or 'raise'")
         self.denoiser = denoiser
-        self.on_error = on_error
-        self.on_empty = on_empty
+        self.on_error: Policy = on_error
+        self.on_empty: Policy = on_empty
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         try:

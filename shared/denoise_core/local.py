@@ -36,7 +36,7 @@ class LocalLLM:
             raise InputError(f"max_new_tokens={max_new_tokens}: expected 1 or more")
         if temperature < 0:
             raise InputError(f"temperature={temperature}: expected 0 (greedy) or more")
-        self.model = model
+        self.model: Any = model
         self.tokenizer = tokenizer
         self.max_new_tokens = max_new_tokens
         self.temperature = temperature
@@ -70,10 +70,10 @@ class LocalLLM:
         return await asyncio.to_thread(self.complete, messages)
 
     def _load(self) -> None:
-        if not isinstance(self.model, str):
+        name = self.model
+        if not isinstance(name, str):
             return
         transformers = require("transformers", extra="end")
-        name = self.model
         try:
             self.tokenizer = self.tokenizer or transformers.AutoTokenizer.from_pretrained(name)
             self.model = transformers.AutoModelForCausalLM.from_pretrained(name).eval()

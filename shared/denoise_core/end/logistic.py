@@ -95,7 +95,8 @@ class _Columns:
 
     def gradient(self, x: Floats, sign: Floats) -> None:
         error = -sign * self.importance * _sigmoid(-sign * self.logits)
-        self.grad = np.concatenate([x.T @ error + self.theta[:-1], error.sum(0, keepdims=True)])
+        slope = np.concatenate([x.T @ error + self.theta[:-1], error.sum(0, keepdims=True)])
+        self.grad = np.asarray(slope, dtype=self.theta.dtype)
         if self.before is not None:
             self.steps.append(self.theta - self.before[0])
             self.turns.append(self.grad - self.before[1])

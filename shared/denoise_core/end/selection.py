@@ -104,7 +104,7 @@ class Tokens:
         kept = np.zeros(len(scores), dtype=np.bool_)
         left = self.limit
         for i in ranking(scores):
-            needed = self.count(texts[i])
+            needed = self.count(texts[int(i)])
             if needed <= left:
                 kept[i], left = True, left - needed
         return kept

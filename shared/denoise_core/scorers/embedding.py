@@ -56,10 +56,12 @@ class EmbeddingScorer:
 
 def _embedder(embed: Vectors | Encodes | str) -> Vectors:
     if isinstance(embed, str):
-        embed = require("sentence_transformers", extra="knowledge").SentenceTransformer(
+        # "dense" is the extra that brings sentence-transformers; its own default for remote code is off, too.
+        loaded: Any = require("sentence_transformers", extra="dense").SentenceTransformer(
             embed, trust_remote_code=False
         )
-    if isinstance(embed, Encodes):
+        return lambda texts: loaded.encode(list(texts))
+    if isinstance(embed, Encodes):  # before callable: a sentence-transformers model is both
         model = embed
         return lambda texts: model.encode(list(texts))
     if callable(embed):
