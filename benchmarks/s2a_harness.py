@@ -112,7 +112,8 @@ def calculator(problems: Sequence[dict[str, str]]) -> Callable[[Sequence[Message
         problem = next(p for start, p in by_start.items() if start in text)
         noise = problem["sentence_template"].format(role=problem["role"], number=problem["number"])
         if "BEGIN " not in asked:
-            return f"So it is {float(problem['answer']) + (noise in asked) * float(problem['number']):g}."
+            solved = float(problem["answer"].replace(",", ""))
+            return f"So it is {solved + (noise in asked) * float(problem['number']):.12g}."
         if "in numbered pieces" in asked:
             cut = _PIECE.split(asked.split("\nEND ")[0])[1:]
             return ", ".join(n for n, text in zip(cut[::2], cut[1::2]) if noise not in text)
