@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -13,7 +13,7 @@ from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, Pro
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin
 
 from denoise_core import Denoiser, Guard, InputError
-from denoise_core.s2a import Prompt, S2ADenoiser
+from denoise_core.s2a import Options, Prompt, S2ADenoiser
 
 D = TypeVar("D", bound=Denoiser)
 
@@ -48,8 +48,7 @@ def prompts_of(denoiser: Denoiser) -> PromptDictType:
     if isinstance(denoiser, Guard):
         return prompts_of(denoiser.denoiser)
     if isinstance(denoiser, S2ADenoiser):
-        prompt: Prompt = getattr(denoiser.options.prompts, denoiser.variant)
-        return {f"s2a_{denoiser.variant}": to_template(prompt)}
+        return {f"s2a_{denoiser.variant}": to_template(denoiser.options.step_1(denoiser.variant))}
     return {}
 
 
@@ -61,10 +60,14 @@ def with_prompts(denoiser: D, prompts: Mapping[str, BasePromptTemplate]) -> D:
     if isinstance(changed, S2ADenoiser):
         wanted = prompts.get(f"s2a_{changed.variant}")
         if wanted is not None:
-            old: Prompt = getattr(changed.options.prompts, changed.variant)
-            new = replace(changed.options.prompts, **{changed.variant: to_prompt(wanted, old)})
-            changed.options = replace(changed.options, prompts=new)
+            changed.options = with_prompt(changed.options, changed.options.step_1(changed.variant), wanted)
     return changed
+
+
+def with_prompt(options: Options, old: Prompt, template: BasePromptTemplate) -> Options:
+    """``options`` with ``template`` in the place of its prompt ``old``."""
+    place = next(f.name for f in fields(options.prompts) if getattr(options.prompts, f.name) is old)
+    return replace(options, prompts=replace(options.prompts, **{place: to_prompt(template, old)}))
 
 
 def to_template(prompt: Prompt) -> ChatPromptTemplate:

@@ -21,7 +21,7 @@ from denoise_core.record import summary_of
 from denoise_core.s2a import S2A, S2AAnswer
 from llamaindex_denoise._convert import is_text, to_nodes, to_passages, weave
 from llamaindex_denoise._engine import DenoiseEngine, postprocessor_modules, response_metadata
-from llamaindex_denoise._prompts import prompts_of, to_prompt, to_template, with_prompts
+from llamaindex_denoise._prompts import prompts_of, to_template, with_prompt, with_prompts
 from llamaindex_denoise.clients import Threads, retrieve_nodes
 from llamaindex_denoise.events import denoise_event
 
@@ -129,16 +129,15 @@ class S2AQueryEngine(DenoiseEngine):
         return answer.text, sources, response_metadata(sources, note)
 
     def _get_prompts(self) -> PromptDictType:
-        prompts = self.s2a.denoiser.options.prompts
-        return {**prompts_of(self.s2a.denoiser), "s2a_answer": to_template(prompts.answer_fairly)}
+        d = self.s2a.denoiser
+        return {**prompts_of(d), "s2a_answer": to_template(d.options.step_2(d.variant))}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         changed = copy.copy(self.s2a)
         denoiser = with_prompts(self.s2a.denoiser, prompts)
         if "s2a_answer" in prompts:
-            old = denoiser.options.prompts
-            new = replace(old, answer_fairly=to_prompt(prompts["s2a_answer"], old.answer_fairly))
-            denoiser.options = replace(denoiser.options, prompts=new)
+            old = denoiser.options.step_2(denoiser.variant)
+            denoiser.options = with_prompt(denoiser.options, old, prompts["s2a_answer"])
         changed.denoiser = denoiser
         self.s2a = changed
 

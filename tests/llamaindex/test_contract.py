@@ -128,6 +128,8 @@ def s2a_model(variant):
         red = [s for s in document.split(". ") if "red" in s]
         if variant in numbers:
             return numbers[variant][0 if red else 1]
+        if variant == "single":
+            return ". ".join([*red, QUESTION])
         return f"Context: {'. '.join(red) or 'NONE'}\nQuestion: {QUESTION}"
 
     return FunctionLLM(reply)
@@ -140,6 +142,8 @@ DENOISERS = {
     ),
     "s2a_default": lambda: S2ADenoiser(s2a_model("default")),
     "s2a_relevance": lambda: S2ADenoiser(s2a_model("relevance"), variant="relevance"),
+    "s2a_single": lambda: S2ADenoiser(s2a_model("single"), variant="single"),
+    "s2a_keep_original": lambda: S2ADenoiser(s2a_model("default"), variant="keep_original"),
     "s2a_select": lambda: S2ADenoiser(s2a_model("select"), variant="select"),
     "s2a_remove": lambda: S2ADenoiser(s2a_model("remove"), variant="remove"),
     "s2a_auto": lambda: S2ADenoiser(s2a_model("auto"), variant="auto"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import get_args
 
 import pytest
 from llama_index.core import MockEmbedding, VectorStoreIndex, get_response_synthesizer
@@ -18,6 +19,7 @@ from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, Limits
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2A
+from denoise_core.s2a.options import Variant
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import (
     AnswerEvent,
@@ -462,6 +464,26 @@ def test_s2a_prompts_can_be_read_and_changed(scripted):
         engine.update_prompts({"s2a_answer": PromptTemplate("{question}")})
     with pytest.raises(InputError, match="single braces"):
         engine.update_prompts({"s2a_answer": RichPromptTemplate("{{ question }}")})
+
+
+@pytest.mark.parametrize("variant", get_args(Variant))
+def test_the_prompts_of_every_variant_are_the_ones_it_uses(scripted, variant):
+    asked = []
+
+    def reply(messages):
+        asked.append(messages[-1].content)
+        return f"Context: The red tower is in Porto.\nQuestion: {QUESTION}"
+
+    engine = S2AQueryEngine(S2A(LlamaLLM(scripted(reply)), variant=variant), Fixed(nodes()))
+    marked = {
+        name: PromptTemplate(f"<{name}> " + template.message_templates[-1].content)
+        for name, template in engine.get_prompts().items()
+    }
+    engine.update_prompts(marked)
+    engine.query(QUESTION)
+    assert set(marked) == {f"s2a_{variant}", "s2a_answer"}
+    assert asked[0].startswith(f"<s2a_{variant}>")
+    assert asked[-1].startswith("<s2a_answer>")
 
 
 def test_the_postprocessors_prompts_are_reached_too(scripted):
