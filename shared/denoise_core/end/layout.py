@@ -19,6 +19,7 @@ import hashlib
 import itertools
 import json
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -90,7 +91,7 @@ class Layout:
         bound: list[tuple[int, ...] | Slot] = [tuple(start)] if start else []
         for text, group in itertools.groupby(pieces, key=lambda p: isinstance(p, str)):
             if text:
-                bound.append(tuple(_ids(tokenizer, ["".join(map(str, group))], own_text=True)[0]))
+                bound.append(tuple(token_ids(tokenizer, ["".join(map(str, group))], own_text=True)[0]))
             else:
                 bound += [p for p in group if isinstance(p, Slot)]
         return BoundLayout(self.name, tuple(p for p in bound if p != ()), tokenizer)
@@ -157,7 +158,7 @@ class BoundLayout:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of texts from outside. Text that spells a special token stays text."""
-        return _ids(self.tokenizer, texts, own_text=False)
+        return token_ids(self.tokenizer, texts, own_text=False)
 
     def assemble(self, passage: Sequence[int], question: Sequence[int]) -> Prompt:
         ids: list[int] = []
@@ -179,19 +180,24 @@ class BoundLayout:
         )
 
 
-def _ids(tokenizer: Any, texts: Sequence[str], *, own_text: bool) -> list[list[int]]:
+_tokenizing = threading.Lock()
+
+
+def token_ids(tokenizer: Any, texts: Sequence[str], *, own_text: bool) -> list[list[int]]:
+    """Ids of each text, nothing added. Unless it is our ``own_text``, what spells a special token stays text."""
     # A lone surrogate, as broken JSON has it, is no Unicode text and would stop the tokenizer.
     clean = [t.encode("utf-8", "replace").decode("utf-8") for t in texts]
     if not clean:
         return []
-    given = tokenizer(
-        clean,
-        add_special_tokens=False,
-        split_special_tokens=not own_text,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        verbose=False,  # longer than the window is expected here: the reader splits
-    )
+    with _tokenizing:  # whether special tokens count is a setting of the tokenizer object, not of the call
+        given = tokenizer(
+            clean,
+            add_special_tokens=False,
+            split_special_tokens=not own_text,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,  # longer than the window is expected here: the reader splits
+        )
     return [list(map(int, ids)) for ids in given["input_ids"]]
 
 

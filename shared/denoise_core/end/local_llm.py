@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from denoise_core._optional import require
+from denoise_core.end.layout import token_ids
 from denoise_core.errors import InputError
 from denoise_core.types import Message, Reply, Usage
 
@@ -102,7 +103,7 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     """
     if not getattr(tokenizer, "chat_template", None):
         start = tokenizer("a")["input_ids"][: -len(tokenizer("a", add_special_tokens=False)["input_ids"])]
-        return [*start, *_text_ids(tokenizer, "\n\n".join(m.content for m in messages))]
+        return [*start, *token_ids(tokenizer, ["\n\n".join(m.content for m in messages)], own_text=False)[0]]
     marks = [f"zzMESSAGE{n}zz" for n in range(len(messages))]
     turns = [{"role": m.role, "content": mark} for m, mark in zip(messages, marks, strict=True)]
     try:
@@ -117,18 +118,9 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     if [p for p in pieces if p in contents] != marks:
         raise InputError("the tokenizer's chat template does not show the messages as they are, each once")
     out: list[int] = []
-    for piece in pieces:
-        out += (
-            _text_ids(tokenizer, contents[piece])
-            if piece in contents
-            else tokenizer(piece, add_special_tokens=False)["input_ids"]
-        )
+    for piece in filter(None, pieces):
+        out += token_ids(tokenizer, [contents.get(piece, piece)], own_text=piece not in contents)[0]
     return out
-
-
-def _text_ids(tokenizer: Any, text: str) -> list[int]:
-    clean = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no Unicode text
-    return list(tokenizer(clean, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"])
 
 
 def _flags(ids: Any, stop: bool) -> Any:

@@ -69,7 +69,8 @@ class HiddenReader:
     name. Threads may share a reader; readers of one model share its lock, so that one batch runs at a time.
 
     ``prefix`` keeps what was computed for a passage until its next question (decoders, layouts with the
-    passage first): 512 MiB by default, least recently used out first; ``PrefixCache(0)`` switches it off.
+    passage first), on the model's device: 512 MiB by default, the least recently used leaves first;
+    ``PrefixCache(0)`` switches it off.
     """
 
     def __init__(

@@ -44,6 +44,7 @@ class PrefixReuse:
         self.pad = pad
         self.space = work_space()
         self._tried: dict[int, str | None] = {}
+        self._scopes: dict[int, Hashable] = {}
 
     def off(self, layer: int) -> str | None:
         """Why nothing can be kept at ``layer``, or None; a model's past may be more than keys and values."""
@@ -113,7 +114,9 @@ class PrefixReuse:
         return [done for batch in plan for done in halving(batch, run)]
 
     def _key(self, prompt: Prompt, shared: int, layer: int) -> Hashable:
-        return self.scope(layer), np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
+        if layer not in self._scopes:
+            self._scopes[layer] = self.scope(layer)
+        return self._scopes[layer], np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
 
     def _try(self, layer: int) -> str | None:
         """Eight and five tokens kept, three more resumed, against the same prompts run whole."""
