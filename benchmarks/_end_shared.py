@@ -38,8 +38,8 @@ SETS = {  # name here: name of the file, and how many questions at most are meas
     NQ: ("nq_gold_distractors20", 250),
     "HotpotQA": ("hotpotqa_distractor", 250),
     "MuSiQue": ("musique", 250),
-    "OTT-QA": ("ottqa", 110),
-    "DSTC11": ("dstc11_track5", 80),
+    "OTT-QA": ("ottqa", 69),
+    "DSTC11": ("dstc11_track5", 50),
     "RAMDocs": ("ramdocs", 250),
 }
 SHARES = (0.3, 0.1)

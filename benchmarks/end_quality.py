@@ -35,7 +35,7 @@ from denoise_core.question import Question
 
 CONTROL_LAYER = 3
 FITTED_ON = 380  # questions of NQ
-IN_CONTROLS = 40  # questions of each set
+IN_CONTROLS = 25  # questions of each set
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
