@@ -31,7 +31,8 @@ class Budget:
     """Limits; None is no limit. A call is one LLM completion or one retrieval, nested ones included.
 
     ``calls`` is exact: the call that would pass it is not made. ``tokens`` and ``money`` are known only
-    after a reply, so the call that crosses the limit is the last. ``seconds`` counts from the start of
+    after a reply, so no call starts once the limit is reached, and those already under way are finished: of
+    a batch up to ``max_concurrency``. ``seconds`` counts from the start of
     the run; it is checked before each effect, and under `arun` it also ends an effect in the middle.
 
     Raises `InputError` for a negative limit, and for ``money`` without a ``price``.
@@ -80,26 +81,31 @@ class Meter:
         ``take(0)`` only asks whether tokens, seconds and money still allow to go on.
         """
         with self._lock:
-            limits = self.budget
-            for what, limit, spent, needed in (
-                ("calls", limits.calls, self.calls, calls),
-                ("tokens", limits.tokens, self.tokens, 1),
-                ("seconds", limits.seconds, self.seconds, 0),
-                ("money", limits.money, self.money, 0),
-            ):
-                used_up = limit is not None and (spent + needed > limit if needed else spent >= limit)
-                if used_up and (what != "calls" or calls):
-                    raise BudgetExceeded(what, limit or 0, spent)
+            refusal = self._own_refusal(calls)
+            if refusal:
+                raise refusal
             if self.parent:
                 self.parent.take(calls)
             self.calls += calls
 
-    def give_back(self, calls: int) -> None:
-        """Undo `take` for calls that were refused after all by another limit."""
+    def refusal(self, calls: int = 1) -> BudgetExceeded | None:
+        """What `take` would raise now, without counting anything."""
         with self._lock:
-            self.calls -= calls
-        if self.parent:
-            self.parent.give_back(calls)
+            own = self._own_refusal(calls)
+        return own or (self.parent.refusal(calls) if self.parent else None)
+
+    def _own_refusal(self, calls: int) -> BudgetExceeded | None:
+        limits = self.budget
+        if limits.calls is not None and calls and self.calls + calls > limits.calls:
+            return BudgetExceeded("calls", limits.calls, self.calls)
+        for what, limit, spent in (
+            ("tokens", limits.tokens, self.tokens),
+            ("seconds", limits.seconds, self.seconds),
+            ("money", limits.money, self.money),
+        ):
+            if limit is not None and spent >= limit:
+                return BudgetExceeded(what, limit, spent)
+        return None
 
     def add_usage(self, usage: Usage) -> None:
         with self._lock:

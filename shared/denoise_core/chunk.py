@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from denoise_core.errors import InputError
-from denoise_core.types import Passage, Span
+from denoise_core.types import Passage, Span, well_formed
 
 Chunker: TypeAlias = Callable[[Passage], Sequence[Span]]
 
@@ -65,7 +65,8 @@ def chunks(max_characters: int = 1000, *, language: str = "en") -> Chunker:
 def extract(passage: Passage, keep: Iterable[Span]) -> Passage | None:
     """``passage`` with only the spans in ``keep``, in the text's order; None when nothing is left.
 
-    Neighbouring spans are merged. All of it kept gives the passage itself, with ``spans`` empty.
+    Neighbouring spans are merged. All of it kept gives the passage with ``spans`` empty. Spans name the
+    characters of ``passage`` as it is given here, also when it is itself the result of an earlier step.
     """
     merged: list[Span] = []
     for span in sorted(keep, key=lambda s: (s.start, s.end)):
@@ -76,8 +77,10 @@ def extract(passage: Passage, keep: Iterable[Span]) -> Passage | None:
     if not merged:
         return None
     if merged == [Span(passage.id, 0, len(passage.text))]:
-        return passage
-    return replace(passage, text="".join(passage.text[s.start : s.end] for s in merged), spans=tuple(merged))
+        return replace(passage, spans=(), rewritten=False) if passage.spans or passage.rewritten else passage
+    return replace(
+        passage, rewritten=False, text="".join(passage.text[s.start : s.end] for s in merged), spans=tuple(merged)
+    )
 
 
 def _tile(passage_id: str, length: int, cuts: Iterable[int]) -> tuple[Span, ...]:
@@ -111,6 +114,6 @@ def _break(text: str, start: int, limit: int) -> int:
 
 def _sentence_ends(text: str, offset: int, language: str) -> list[int]:
     splitter: Any = importlib.import_module("sentencex")  # compiled, without stubs; not needed by whole passages
-    ends = [offset + b["end_index"] for b in splitter.get_sentence_boundaries(language, text)]
+    ends = [offset + b["end_index"] for b in splitter.get_sentence_boundaries(language, well_formed(text))]
     lines = [offset + i + 1 for i, c in enumerate(text) if c == "\n"]
     return ends + lines

@@ -30,11 +30,14 @@ from denoise_core.budget import Budget, Meter, current_meter, enter
 from denoise_core.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.errors import BudgetExceeded
 from denoise_core.protocols import LLM, Denoiser, Retriever
-from denoise_core.result import DenoiseResult, Event, Trace, attach_trace
+from denoise_core.result import DenoiseResult, Event, Trace, attach_trace, trace_of
 from denoise_core.types import Passage, Reply, Usage
 
 T = TypeVar("T")
 S = TypeVar("S")
+
+# Set once nobody waits any more for the sync call that a run is part of: the run then makes no further effect.
+_left: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("denoise_left", default=None)
 
 CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English, used only when a model does not report usage
 
@@ -54,8 +57,8 @@ def run(
     A `Batch` runs on at most ``max_concurrency`` threads. Without a ``budget`` the flow draws on that of
     the run around it, if there is one. ``call_seconds`` bounds one effect: `TimeoutError` is raised in the
     flow when its time is up (sync code cannot be interrupted: its thread is left behind and its reply
-    thrown away). Raises `InputError` for ``max_concurrency < 1``, `TypeError` when
-    the flow asks for something nobody was given for, and whatever the outside raises.
+    thrown away; a run inside it makes no further effect). Raises `InputError` for ``max_concurrency < 1``,
+    `TypeError` when the flow asks for something nobody was given for, and whatever the outside raises.
     """
     drive = _Drive(flow, _Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
     with drive.recording():
@@ -168,15 +171,7 @@ class _Attempt:
     started: float = field(default_factory=time.perf_counter)
     event: Event | None = None
     refusal: BudgetExceeded | None = None
-
-    def __post_init__(self) -> None:
-        # Calls are taken when the effect is asked for, so that of a batch the first ones are served, under
-        # both drivers; the other limits are looked at when its turn comes, for they move meanwhile.
-        try:
-            if self.meter:
-                self.meter.take(self.calls)
-        except BudgetExceeded as refusal:
-            self.refusal = refusal
+    inner: tuple[Event, ...] = ()
 
     @property
     def calls(self) -> int:
@@ -184,15 +179,17 @@ class _Attempt:
 
     def begin(self) -> None:
         self.started = time.perf_counter()
+        left = _left.get()
+        if left is not None and left.is_set():
+            raise TimeoutError("the call that this run belongs to has run out of time")
         if self.refusal:
             raise self.refusal
-        try:
-            if self.meter:
-                self.meter.take(0)
-        except BudgetExceeded:
-            if self.meter:
-                self.meter.give_back(self.calls)
-            raise
+        if self.meter:
+            self.meter.take(self.calls)
+
+    def events(self) -> tuple[Event, ...]:
+        """What goes into the trace once no more will come of it."""
+        return self.inner if self.event is None else (*self.inner, self.event)
 
     def succeed(self, reply: Any) -> Any:
         checked, usage = _check(self.effect, reply)
@@ -204,6 +201,8 @@ class _Attempt:
     def fail(self, error: BaseException) -> None:
         seconds = time.perf_counter() - self.started
         text = f"{type(error).__name__}: {error}"
+        if isinstance(self.effect, Denoise):  # what it had done has no reply to travel in
+            self.inner = trace_of(error).events
         self.event = Event(self.effect.tag, self.effect, None, seconds, error=text)
 
 
@@ -229,12 +228,24 @@ def _estimate(effect: Complete, reply: Reply) -> Usage:
     return Usage(-(-asked // CHARACTERS_PER_TOKEN), -(-len(reply.text) // CHARACTERS_PER_TOKEN), estimated=True)
 
 
+def _attempts(drive: _Drive[Any], effect: Batch) -> list[_Attempt]:
+    """One for each item. When the calls left do not suffice, the last items are refused, under both drivers."""
+    attempts = []
+    needed = 0
+    for item in effect.items:
+        attempt = _Attempt(item, drive.meter)
+        needed += attempt.calls
+        attempt.refusal = drive.meter.refusal(needed) if drive.meter and attempt.calls else None
+        attempts.append(attempt)
+    return attempts
+
+
 def _single(drive: _Drive[Any], effect: Single) -> Any:
     attempt = _Attempt(effect, drive.meter)
     try:
         return _perform(drive.servers, attempt)
     finally:
-        drive.events += [attempt.event] if attempt.event else []
+        drive.events += attempt.events()
 
 
 async def _asingle(drive: _Drive[Any], effect: Single) -> Any:
@@ -242,39 +253,42 @@ async def _asingle(drive: _Drive[Any], effect: Single) -> Any:
     try:
         return await _aperform(drive.servers, attempt)
     finally:
-        drive.events += [attempt.event] if attempt.event else []
+        drive.events += attempt.events()
 
 
 def _batch(drive: _Drive[Any], effect: Batch) -> list[Any]:
-    attempts = [_Attempt(item, drive.meter) for item in effect.items]
+    attempts = _attempts(drive, effect)
     workers = min(drive.max_concurrency, len(attempts))
     try:
         if workers <= 1:
             return [_perform(drive.servers, a) for a in attempts]
-        with ThreadPoolExecutor(workers, thread_name_prefix="denoise") as pool:
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="denoise")
+        try:
             # A copy of the context for each: the meter, and whatever the framework around us keeps there.
             futures = [pool.submit(contextvars.copy_context().run, _perform, drive.servers, a) for a in attempts]
-            try:
-                return [f.result() for f in futures]
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            return [f.result() for f in futures]
+        finally:  # after Ctrl-C nobody waits for calls under way, and no new one starts
+            pool.shutdown(wait=False, cancel_futures=True)
     finally:
-        drive.events += [a.event for a in attempts if a.event]
+        drive.events += [e for a in attempts for e in a.events()]
 
 
 async def _abatch(drive: _Drive[Any], effect: Batch) -> list[Any]:
-    attempts = [_Attempt(item, drive.meter) for item in effect.items]
+    attempts = _attempts(drive, effect)
     bound = asyncio.Semaphore(drive.max_concurrency)
 
     async def one(attempt: _Attempt) -> Any:
         async with bound:
             return await _aperform(drive.servers, attempt)
 
+    tasks = [asyncio.create_task(one(a)) for a in attempts]
     try:
-        return list(await asyncio.gather(*map(one, attempts)))
-    finally:
-        drive.events += [a.event for a in attempts if a.event]
+        return list(await asyncio.gather(*tasks))
+    finally:  # when one was cancelled, gather leaves the others running
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        drive.events += [e for a in attempts for e in a.events()]
 
 
 def _perform(servers: _Servers, attempt: _Attempt) -> Any:
@@ -307,6 +321,8 @@ def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
     limit = _limit(seconds, meter)
     done: Future[S] = Future()
     context = contextvars.copy_context()
+    left = threading.Event()
+    context.run(_left.set, left)
 
     def work() -> None:
         try:
@@ -321,6 +337,8 @@ def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
         if done.done():
             raise  # the outside's own time-out, not ours
         raise _time_up(seconds, meter) from error
+    finally:
+        left.set()
 
 
 def _limit(seconds: float | None, meter: Meter | None) -> float | None:

@@ -9,7 +9,7 @@ from typing import Literal
 from denoise_core.errors import EmptyResult, InputError
 from denoise_core.protocols import Denoiser
 from denoise_core.result import DenoiseResult, trace_of
-from denoise_core.types import Drop, Passage
+from denoise_core.types import Drop, Passage, Span
 
 Policy = Literal["keep", "drop", "raise"]
 
@@ -65,8 +65,8 @@ def _instead(result: DenoiseResult, passages: Sequence[Passage], policy: Policy,
     if result.fallback:
         why = f"{result.fallback}; {why}"
     if policy == "keep":
-        return replace(
-            result, passages=tuple(passages), dropped=(), kept=(), fallback=f"{why}; the input was kept as it is"
-        )
-    dropped = tuple(Drop(span, why) for p in passages for span in p.covered)
+        # Spans name the input of this step; what an earlier step may have left there is about another text.
+        kept = tuple(replace(p, spans=(), rewritten=False) if p.spans or p.rewritten else p for p in passages)
+        return replace(result, passages=kept, dropped=(), kept=(), fallback=f"{why}; the input was kept as it is")
+    dropped = tuple(Drop(Span(p.id, 0, len(p.text)), why) for p in passages)
     return replace(result, passages=(), dropped=dropped, kept=(), fallback=f"{why}; everything was dropped")

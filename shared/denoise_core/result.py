@@ -73,8 +73,8 @@ def trace_of(error: BaseException) -> Trace:
 
 
 def attach_trace(error: BaseException, events: Iterable[Event]) -> None:
-    """Put the events on ``error``, before those that an outer run may have put there."""
+    """Put the events on ``error``; they hold those of inner runs already, so older ones are replaced."""
     try:
-        error.__denoise_trace__ = Trace(tuple(events)) + trace_of(error)  # type: ignore[attr-defined]
+        error.__denoise_trace__ = Trace(tuple(events))  # type: ignore[attr-defined]
     except AttributeError:  # an exception class with __slots__: nothing to hang it on
         return

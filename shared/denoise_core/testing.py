@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.protocols import Denoiser, Scorer
-from denoise_core.result import DenoiseResult
+from denoise_core.result import DenoiseResult, Trace
 from denoise_core.types import Message, Passage, Reply, Span
 
 
@@ -87,9 +88,10 @@ def check_denoiser(
     after = [(p.text, p.id, p.score, dict(p.metadata), p.spans) for p in passages]
     assert before == after, "the input passages were changed"
     other = asyncio.run(make().adenoise(query, passages))
-    same = (other.query, other.passages, other.dropped) == (result.query, result.passages, result.dropped)
+    same = replace(other, trace=Trace()) == replace(result, trace=Trace())
     assert same, f"sync and async differ:\n{result}\n{other}"
-    assert make().denoise(query, []).passages == (), "no passages in, some passages out"
+    for empty in (make().denoise(query, []), asyncio.run(make().adenoise(query, []))):
+        assert empty.passages == (), "no passages in, some passages out"
     return result
 
 
@@ -104,6 +106,10 @@ def check_result(passages: Sequence[Passage], result: DenoiseResult, *, drops_li
         if not p.rewritten:
             own = "".join(source[s.passage_id].text[s.start : s.end] for s in p.covered)
             assert p.text == own, f"passage {p.id!r}: kept text {p.text!r} is not its source's {own!r}"
+    named = [s for p in result.passages for s in p.covered]
+    named += [d.span for d in result.dropped] + [k.span for k in result.kept]
+    unknown = sorted({s.passage_id for s in named} - set(source))
+    assert not unknown, f"spans name passages that were not given: {unknown}"
     for p in passages if drops_listed else ():
         kept = [s for out in result.passages for s in out.covered if s.passage_id == p.id]
         check_tiling(p, kept + [d.span for d in result.dropped if d.span.passage_id == p.id])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -9,6 +10,8 @@ from typing import Any, Literal
 from denoise_core.errors import InputError
 
 Role = Literal["system", "user", "assistant"]
+
+_LONE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +125,23 @@ def unique_ids(ids: Sequence[str | None]) -> list[str]:
     """
     taken = {i for i in ids if i is not None}
     used: set[str] = set()
+    newest: dict[str, int] = {}  # the number last given to a repeated id, so that many of one cost no more
     out: list[str] = []
     for position, wanted in enumerate(ids):
         base = f"passage-{position}" if wanted is None else wanted
-        name, n = base, 1
+        name, n = base, newest.get(base, 1)
         while name in used or (name in taken and name != wanted):
             n += 1
             name = f"{base}#{n}"
+        newest[base] = n
         used.add(name)
         out.append(name)
     return out
+
+
+def well_formed(text: str) -> str:
+    """The text with each lone surrogate, which no tokenizer takes, replaced by U+FFFD; offsets stay.
+
+    Such characters come out of JSON with half an escaped emoji.
+    """
+    return text if text.isascii() else _LONE.sub("\ufffd", text)

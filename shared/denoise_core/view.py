@@ -13,7 +13,7 @@ from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.result import DenoiseResult
-from denoise_core.types import Passage
+from denoise_core.types import Passage, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,51 @@ class Shown:
 
 def pieces(passage: Passage, result: DenoiseResult) -> tuple[Piece, ...]:
     """The passage cut where its fate changes; the texts joined give the passage's text back."""
-    kept = [(s, True, "kept") for p in result.passages for s in p.covered if s.passage_id == passage.id]
-    scored = {k.span: k.score for k in result.kept if k.span.passage_id == passage.id}
-    if scored:  # finer than the passages, whose neighbouring chunks were merged
-        kept = [(span, True, f"kept, score {score:.3f}") for span, score in scored.items()]
-    dropped = [
-        (d.span, False, d.reason if d.score is None else f"{d.reason}, score {d.score:.3f}")
-        for d in result.dropped
-        if d.span.passage_id == passage.id
+    return all_pieces([passage], result)[0]
+
+
+def all_pieces(passages: Sequence[Passage], result: DenoiseResult) -> list[tuple[Piece, ...]]:
+    """`pieces` of many passages, in one pass over the result."""
+    parts = _by_passage(result)
+    return [
+        tuple(Piece(p.text[s.start : s.end], kept, note) for s, kept, note in parts.get(p.id, []))
+        for p in passages
     ]
-    found = sorted(kept + dropped, key=lambda f: (f[0].start, f[0].end))
-    return tuple(Piece(passage.text[s.start : s.end], keep, note) for s, keep, note in found)
+
+
+def _by_passage(result: DenoiseResult) -> dict[str, list[tuple[Span, bool, str]]]:
+    """For each passage id its ranges as (span, kept, note), in the text's order and without overlap."""
+    scored: dict[str, list[tuple[Span, bool, str]]] = {}
+    for keep in result.kept:
+        scored.setdefault(keep.span.passage_id, []).append((keep.span, True, f"kept, score {keep.score:.3f}"))
+    out: dict[str, list[tuple[Span, bool, str]]] = {}
+    for passage in result.passages:
+        for span in passage.covered:
+            # Scored chunks are finer than the passages, whose neighbouring chunks were merged.
+            inside = [
+                p for p in scored.get(span.passage_id, []) if span.start <= p[0].start and p[0].end <= span.end
+            ]
+            out.setdefault(span.passage_id, []).extend(_filled(span, inside))
+    for drop in result.dropped:
+        note = drop.reason if drop.score is None else f"{drop.reason}, score {drop.score:.3f}"
+        out.setdefault(drop.span.passage_id, []).append((drop.span, False, note))
+    for parts in out.values():
+        parts.sort(key=lambda part: (part[0].start, part[0].end))
+    return out
+
+
+def _filled(span: Span, inside: list[tuple[Span, bool, str]]) -> list[tuple[Span, bool, str]]:
+    """``inside`` with what it leaves of ``span`` (chunks without text are not scored) filled up as kept."""
+    out: list[tuple[Span, bool, str]] = []
+    at = span.start
+    for part in sorted(inside, key=lambda p: p[0].start):
+        if part[0].start > at:
+            out.append((Span(span.passage_id, at, part[0].start), True, "kept"))
+        out.append(part)
+        at = part[0].end
+    if at < span.end or not out:
+        out.append((Span(span.passage_id, at, span.end), True, "kept"))
+    return out
 
 
 def fragment(passages: Sequence[Passage], result: DenoiseResult, *, gold: Sequence[str] = ()) -> str:
@@ -74,10 +108,10 @@ def _render(kind: str, items: Sequence[Shown], **values: Any) -> str:
                     "id": p.id,
                     "title": p.metadata.get("title", ""),
                     "gold": p.id in item.gold,
-                    "pieces": pieces(p, item.result),
+                    "pieces": cut,
                     "rewritten": [out.text for out in item.result.passages if out.rewritten and out.id == p.id],
                 }
-                for p in item.passages
+                for p, cut in zip(item.passages, all_pieces(item.passages, item.result), strict=True)
             ],
         }
         for item in items

@@ -90,3 +90,13 @@ def test_whole_is_one_chunk_also_of_nothing():
 def test_a_size_that_makes_no_sense():
     with pytest.raises(InputError, match="max_characters=0"):
         chunks(0)
+
+
+def test_what_is_kept_whole_of_an_earlier_result_is_named_by_its_own_text():
+    earlier = Passage("def ghi", "a", spans=(Span("a", 3, 10),))
+    assert extract(earlier, [Span("a", 0, 7)]).covered == (Span("a", 0, 7),)
+
+
+def test_half_characters_do_not_stop_the_splitter():
+    passage = Passage("One \ud83d. Two.", "p")
+    assert texts(passage, sentences(passage)) == ["One \ud83d. ", "Two."]

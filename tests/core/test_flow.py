@@ -319,3 +319,117 @@ def test_the_outsides_own_timeout_stays_a_timeout():
 def test_bad_settings_say_what_was_expected(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+class Nested:
+    """A denoiser whose own run asks an LLM for each of `size` items, one at a time."""
+
+    def __init__(self, llm, size):
+        self.llm, self.size = llm, size
+
+    def _flow(self, query, passages):
+        yield Batch(tuple(ask("inner") for _ in range(self.size)))
+        return DenoiseResult(query, tuple(passages))
+
+    def denoise(self, query, passages):
+        return run_flow(self._flow(query, passages), llm=self.llm, max_concurrency=1)[0]
+
+    async def adenoise(self, query, passages):
+        return (await arun_flow(self._flow(query, passages), llm=self.llm, max_concurrency=1))[0]
+
+
+class Gate:
+    """An LLM that answers at once after `open`, and counts the calls that began."""
+
+    def __init__(self):
+        self.began = 0
+        self.opened = threading.Event()
+
+    def complete(self, messages):
+        self.began += 1
+        self.opened.wait(30)
+        return Reply("y")
+
+    async def acomplete(self, messages):
+        self.began += 1
+        await asyncio.to_thread(self.opened.wait, 30)
+        return Reply("y")
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_timed_out_run_gives_back_what_it_did_not_use_and_makes_no_further_call(sync):
+    gate = Gate()
+
+    def flow():
+        try:
+            yield from denoise("q", DOCS, denoiser=Nested(gate, 20))
+        except TimeoutError:
+            gate.opened.set()
+        return (yield from complete((Message("user", "after"),), tag="after")).text
+
+    options = {"llm": FunctionLLM(lambda m: "done"), "budget": Budget(calls=20), "call_seconds": 0.05}
+    drive = run_flow if sync else lambda *a, **k: asyncio.run(arun_flow(*a, **k))
+    before = set(threading.enumerate())
+    value, trace = drive(flow(), **options)
+    assert value == "done"
+    assert [e.tag for e in trace.events if e.tag == "after"] == ["after"]
+    for thread in set(threading.enumerate()) - before:  # the one that was left behind ends by itself
+        thread.join(30)
+    assert gate.began == 1
+
+
+def test_one_cancelled_item_ends_the_whole_batch():
+    started = []
+
+    class Cancels:
+        async def acomplete(self, messages):
+            started.append(messages[0].content)
+            if messages[0].content == "0":
+                raise asyncio.CancelledError
+            await asyncio.Event().wait()
+
+    def flow():
+        yield Batch(tuple(ask(str(n)) for n in range(8)))
+
+    async def main():
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await arun_flow(flow(), llm=Cancels(), max_concurrency=2)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        return others, trace_of(caught.value)
+
+    others, trace = asyncio.run(main())
+    assert not others
+    assert len(trace.events) == len(started)
+
+
+def test_what_a_failed_denoiser_had_done_is_in_the_trace():
+    class Fails(Nested):
+        def _flow(self, query, passages):
+            yield ask("inner")
+            raise ValueError("bad")
+
+    def flow():
+        try:
+            yield from denoise("q", DOCS, denoiser=Fails(FunctionLLM(lambda m: Reply("y", Usage(600, 400))), 1))
+        except ValueError:
+            return "caught"
+
+    value, trace = both(flow, dict)
+    assert value == "caught"
+    assert [(e.tag, e.error) for e in trace.events] == [("ask", None), ("denoise", "ValueError: bad")]
+    assert trace.usage == Usage(600, 400)
+
+
+def test_an_error_raised_twice_carries_only_its_own_run():
+    error = ValueError("always the same object")
+
+    def reply(messages):
+        raise error
+
+    def flow():
+        yield ask("x")
+
+    for _ in range(3):
+        with pytest.raises(ValueError, match="same object"):
+            run_flow(flow(), llm=FunctionLLM(reply))
+    assert len(trace_of(error).events) == 1

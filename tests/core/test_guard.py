@@ -135,3 +135,13 @@ def test_cancellation_goes_through():
 def test_an_unknown_policy_is_named(name):
     with pytest.raises(InputError, match=f"{name}='ignore'"):
         Guard(Answers(nothing), **{name: "ignore"})
+
+
+@pytest.mark.parametrize("policy", ["keep", "drop"])
+def test_spans_are_about_this_steps_input_also_after_an_earlier_step(policy):
+    earlier = (
+        Passage("def ghi", "a", spans=(Span("a", 3, 10),)),
+        Passage("new", "b", spans=(Span("b", 0, 9),), rewritten=True),
+    )
+    result = guarded(Guard(Answers(fails), on_error=policy), earlier)
+    check_result(earlier, result)

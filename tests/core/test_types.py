@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from denoise_core import BudgetExceeded, InputError, MissingExtra, Passage, Span, unique_ids
 from denoise_core._optional import require
-from denoise_core.types import check_passages
+from denoise_core.types import check_passages, well_formed
 
 
 @pytest.mark.parametrize("text", [None, 3, b"bytes", ["list"]])
@@ -46,3 +46,13 @@ def test_values_and_errors_survive_copying():
     assert copy.deepcopy(passage) == passage
     error = pickle.loads(pickle.dumps(BudgetExceeded("calls", 3, 3)))  # noqa: S301 - our own bytes
     assert (error.what, error.limit, error.spent) == ("calls", 3, 3)
+
+
+def test_many_of_one_id_are_numbered_in_one_pass():
+    names = unique_ids(["a"] * 30_000)
+    assert (names[1], names[-1]) == ("a#2", "a#30000")
+
+
+def test_half_characters_are_replaced_and_offsets_stay():
+    assert well_formed("a\ud83db") == "a\ufffdb"
+    assert well_formed("a😀b") == "a😀b"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, Span
-from denoise_core.chunk import extract, sentences
+from denoise_core.chunk import chunks, extract, sentences
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_core.view import Shown, fragment, page, pieces
@@ -86,3 +86,9 @@ def test_kept_chunks_show_their_own_score(score):
     kept = () if score is None else (Keep(span, score),)
     result = DenoiseResult("q", (Passage("abc", "a"),), kept=kept)
     assert pieces(Passage("abc", "a"), result)[0].note == ("kept" if score is None else "kept, score 0.500")
+
+
+def test_chunks_without_text_are_shown_too():
+    passage = Passage("hello          world", "p")
+    result = ENDDenoiser(FunctionScorer(lambda q, t: 1.0), keep=1.0, chunker=chunks(5)).denoise("q", [passage])
+    assert "".join(piece.text for piece in pieces(passage, result)) == passage.text

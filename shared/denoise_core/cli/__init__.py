@@ -7,6 +7,8 @@ import sys
 
 from denoise_core.errors import DenoiseError
 
+INTERRUPTED = 130  # the status after Ctrl-C
+
 
 def main() -> None:
     """Run the command. An error on purpose ends in one line that names the fix, and exit status 2."""
@@ -19,13 +21,16 @@ def main() -> None:
         if error.name not in ("typer", "rich", "jinja2"):
             raise
         _end(f"the command needs {error.name!r}; run: pip install 'rag-denoise[embedded]'")
-    except DenoiseError as error:
+    except (DenoiseError, OSError) as error:
         _end(str(error))
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; nothing was left half-written\n")
-        sys.exit(130)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            sys.stderr.write("interrupted; nothing was left half-written\n")
+        raise
 
 
 def _end(message: str) -> None:
-    sys.stderr.write(f"rag-denoise: {' '.join(message.split())}\n")
+    from denoise_core.cli.plain import plain
+
+    sys.stderr.write(f"rag-denoise: {plain(' '.join(message.split()))}\n")
     sys.exit(2)

@@ -59,8 +59,9 @@ def run(
     ],
     method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,
     keep: Annotated[
-        float, typer.Option(help="Below 1: the share of the chunks to keep. 1 or more: their number.", min=0.0)
-    ] = 0.3,
+        float | None,
+        typer.Option(help="Below 1: the share of the chunks to keep (0.3 if left out). 1 or more: their number."),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="For s2a-select: a Hugging Face chat model, by name or folder.")
     ] = None,
@@ -107,12 +108,17 @@ def fit(
     fit_own(data, out, model=model, layer=layer, skip_bad=skip_bad)
 
 
-@app.callback()
-def _options(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Print the version and stop.")] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from denoise_core import __version__
 
         typer.echo(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and stop.")
+    ] = False,
+) -> None: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,12 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
+from denoise_core.cli.plain import plain, write_whole
 from denoise_core.embedded import DefaultScorer, embedding_scorer, encoder
 from denoise_core.embedded.sample import sample
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.selection import count_of_share
+from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import wilson
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
@@ -58,6 +59,10 @@ class Outcome:
 def run_demo(html: Path, *, keep: float, questions: int) -> None:
     """Print each question's fate and the summary, and write the page. Raises `InputError` for a bad share."""
     console = Console(highlight=False)
+    if not html.parent.is_dir():
+        raise InputError(f"--html {html}: there is no folder {str(html.parent)!r}")
+    if not 0 < keep <= 1:
+        raise InputError(f"--keep {keep:g}: the demo keeps a share, above 0 and at most 1")
     chosen = sample()[:questions]
     denoisers = {name: ENDDenoiser(make(), keep=keep) for name, make in METHODS.items()}
     with console.status("loading the embedded model ..."):
@@ -72,7 +77,7 @@ def run_demo(html: Path, *, keep: float, questions: int) -> None:
     rows = _summary(outcomes)
     _print_table(console, rows)
     _write(html, outcomes["default"], rows, keep)
-    console.print(f"The page with every kept and dropped passage: {html.resolve()}", soft_wrap=True)
+    console.print(Text(plain(f"The page with every kept and dropped passage: {html.resolve()}")), soft_wrap=True)
 
 
 def _timed(denoiser: ENDDenoiser, question: Question) -> Outcome:
@@ -155,6 +160,4 @@ def _write(path: Path, outcomes: Sequence[Outcome], rows: list[list[str]], keep:
         "default. Kept text is plain, dropped text struck through; scores show when the pointer rests on a text."
     )
     text = page(items, title="What was kept and what was dropped", lead=lead, table=rows)
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+    write_whole(path, text)

@@ -8,7 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
+from denoise_core.cli.plain import plain
+from denoise_core.end.probe_folder import check_free
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.train import Training, train
 from denoise_core.errors import InputError
@@ -18,9 +21,10 @@ from denoise_core.evaluate.datasets import read_questions
 def fit_own(data: Path, out: Path, *, model: str | None, layer: int | None, skip_bad: bool) -> None:
     """Read, fit, save. The folder appears whole or not at all."""
     console = Console(stderr=True)
+    check_free(out)
     loaded = read_questions(data, skip_bad=skip_bad)
     for bad in loaded.bad:
-        console.print(f"left out: {data}, record {bad.place}: {bad.reason}", style="yellow", markup=False)
+        console.print(Text(plain(f"left out: {data}, record {bad.place}: {bad.reason}"), style="yellow"))
     if not loaded.questions:
         raise InputError(f"{data} holds no labelled question; rag-denoise fit --help shows what a line looks like")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -57,4 +61,4 @@ def _report(console: Console, training: Training, out: Path) -> None:
     for name, fit in rows:
         table.add_row(name, *(f"{fit.recall[cut].mean():.2f}" for cut in cuts))
     console.print(table)
-    console.print(f"saved to {out} (probe.safetensors, probe.json, README.md)", highlight=False, soft_wrap=True)
+    console.print(Text(plain(f"saved to {out} (probe.safetensors, probe.json, README.md)")), soft_wrap=True)

@@ -1,116 +1,166 @@
-"""Passages from files: JSON lines, plain text, Markdown, a folder of them, or standard input."""
+"""Passages from files: JSON lines, a JSON array, plain text, Markdown, a folder of them, or standard input."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from denoise_core.chunk import chunks, whole
 from denoise_core.errors import InputError
-from denoise_core.types import Passage, Span, unique_ids
+from denoise_core.types import Passage, Span, unique_ids, well_formed
 
-SUFFIXES = (".jsonl", ".txt", ".md")
-_PROSE = "prose"  # metadata["format"] of a passage that is a whole file and is cut into chunks for scoring
+SUFFIXES = (".jsonl", ".json", ".txt", ".md")  # what is looked for in a folder
+STANDARD_INPUT = "standard input"
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read, and what a person should be told about it (bad lines left out, ids changed)."""
+    """What was read, and what a person should be told about it (bad lines left out, ids changed).
+
+    ``prose`` are the ids of passages that are a whole file; they are cut into chunks to be scored.
+    """
 
     passages: tuple[Passage, ...]
     warnings: tuple[str, ...] = ()
+    prose: frozenset[str] = frozenset()
+
+    def cut(self, passage: Passage) -> Sequence[Span]:
+        """The chunker for these passages: files by sentences, to about 1,000 characters; records whole."""
+        return chunks(1000)(passage) if passage.id in self.prose and passage.text else whole(passage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    passage: Passage
+    id: str | None
+    prose: bool = False
 
 
 def read_passages(source: str, *, skip_bad: bool = False) -> Reading:
-    """Read ``source``: a file, a folder, or ``-`` for standard input.
+    """Read ``source``: a file, a folder, or ``-`` for standard input; UTF-8, with or without a mark at its start.
 
     A line of JSON is one passage (``text``, and optionally ``id``, ``title``, ``score``; other fields become
-    metadata). A text or Markdown file is one passage, so that spans point into the file. Raises `InputError`
-    for what cannot be read, naming file and line; with ``skip_bad`` that is a warning and the rest is read.
+    metadata), and so is an object in a JSON array. Any other file is one passage, so that spans point into
+    the file's text (after the mark, line ends as they are). Raises `InputError` for what cannot be read,
+    naming file and line; with ``skip_bad`` that is a warning and the rest is read.
     """
     warnings: list[str] = []
-    found: list[Passage] = []
-    ids: list[str | None] = []
-    for name, text in _texts(source, warnings if skip_bad else None):
-        for passage, given in _parse(name, text, warnings if skip_bad else None):
-            found.append(passage)
-            ids.append(given)
-    names = unique_ids(ids)
-    repeated = sorted(str(i) for i, n in Counter(ids).items() if i is not None and n > 1)
+    reader = _Reader(warnings if skip_bad else None)
+    found = [f for name, short, blob in _files(source) for f in reader.parse(name, short, blob)]
+    names = unique_ids([f.id for f in found])
+    repeated = sorted(i for i, n in Counter(f.id for f in found if f.id is not None).items() if n > 1)
     if repeated:
         warnings.append(f"ids used more than once were numbered: {', '.join(repeated[:5])}")
-    return Reading(tuple(replace(p, id=i) for p, i in zip(found, names, strict=True)), tuple(warnings))
+    passages = tuple(replace(f.passage, id=i) for f, i in zip(found, names, strict=True))
+    if any(well_formed(p.text) != p.text for p in passages):
+        warnings.append("half characters (lone surrogates) were replaced by U+FFFD")
+        passages = tuple(replace(p, text=well_formed(p.text)) for p in passages)
+    prose = frozenset(i for f, i in zip(found, names, strict=True) if f.prose)
+    return Reading(passages, tuple(warnings), prose)
 
 
-def cut(passage: Passage) -> Sequence[Span]:
-    """The chunker for what `read_passages` gives: files by sentences of about 1,000 characters, lines whole."""
-    return chunks(1000)(passage) if passage.metadata.get("format") == _PROSE and passage.text else whole(passage)
-
-
-def _texts(source: str, forgive: list[str] | None) -> Iterator[tuple[str, str]]:
-    """(name, text) of every file that ``source`` stands for."""
+def _files(source: str) -> Iterator[tuple[str, str, bytes | OSError]]:
+    """(name for messages, id, content) of every file that ``source`` stands for."""
     if source == "-":
-        yield "standard input", sys.stdin.read()
+        stream = getattr(sys.stdin, "buffer", None)
+        yield STANDARD_INPUT, STANDARD_INPUT, stream.read() if stream else sys.stdin.read().encode()
         return
     path = Path(source)
-    if not path.exists():
-        raise InputError(f"cannot read {source!r}: no such file or folder (use - for standard input)")
+    try:
+        is_folder, is_there = path.is_dir(), path.exists()
+    except (OSError, ValueError):  # a text given in the place of a path: too long, or with a NUL
+        is_folder = is_there = False
+    if not is_there:
+        raise InputError(f"cannot read {source[:200]!r}: no such file or folder (use - for standard input)")
     files = [path]
-    if path.is_dir():
+    if is_folder:
         files = sorted(f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
         if not files:
             raise InputError(f"no {', '.join(SUFFIXES)} files in the folder {source!r}")
     for file in files:
+        short = file.relative_to(path).as_posix() if is_folder else file.name
         try:
-            yield str(file), file.read_text(encoding="utf-8-sig")
+            yield str(file), short, file.read_bytes()
+        except OSError as error:
+            yield str(file), short, error
+
+
+class _Reader:
+    """Turns contents into passages; ``forgive`` collects what was left out, None raises it."""
+
+    def __init__(self, forgive: list[str] | None) -> None:
+        self.forgive = forgive
+
+    def parse(self, name: str, short: str, blob: bytes | OSError) -> Iterator[_Found]:
+        try:
+            if isinstance(blob, OSError):
+                raise blob
+            text = blob.decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            _bad(f"cannot read {str(file)!r} as UTF-8 text: {error}", forgive)
+            self.bad(f"cannot read {name!r} as UTF-8 text: {error}")
+            return
+        start = text.lstrip()[:1]
+        given = name == STANDARD_INPUT
+        if name.lower().endswith(".jsonl") or (given and start == "{"):
+            for number, line in enumerate(text.split("\n"), 1):
+                if line.strip():
+                    yield from self.record(f"{name}, line {number}", line)
+        elif name.lower().endswith(".json") or (given and start == "["):
+            yield from self.array(name, text)
+        elif text.strip():
+            yield _Found(Passage(text, short, metadata={"file": name}), short, prose=True)
 
-
-def _parse(name: str, text: str, forgive: list[str] | None) -> Iterator[tuple[Passage, str | None]]:
-    if not (name.lower().endswith(".jsonl") or (name == "standard input" and text.lstrip().startswith("{"))):
-        if text.strip():
-            short = Path(name).name
-            yield Passage(text, short, metadata={"format": _PROSE, "file": name}), short
-        return
-    for number, record in _records(name, text.split("\n"), forgive):
+    def array(self, name: str, text: str) -> Iterator[_Found]:
         try:
-            yield _passage(record), None if record.get("id") is None else str(record["id"])
+            records = _json(text)
+            if not isinstance(records, list):
+                raise InputError(f"expected a JSON array of objects with 'text', got {type(records).__name__}")
         except InputError as error:
-            _bad(f"{name}, line {number}: {error}", forgive)
+            self.bad(f"{name}: {error}")
+            return
+        for number, record in enumerate(records, 1):
+            yield from self.record(f"{name}, record {number}", record)
 
-
-def _records(name: str, lines: Iterable[str], forgive: list[str] | None) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    def record(self, where: str, record: Any) -> Iterator[_Found]:
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            _bad(f"{name}, line {number}: not JSON ({error.msg} at character {error.pos})", forgive)
-            continue
-        if isinstance(record, dict):
-            yield number, record
-        else:
-            _bad(f"{name}, line {number}: expected a JSON object, got {type(record).__name__}", forgive)
+            record = _json(record) if isinstance(record, str) else record
+            passage = _passage(record)
+        except InputError as error:
+            self.bad(f"{where}: {error}")
+            return
+        yield _Found(passage, None if record.get("id") is None else str(record["id"]))
+
+    def bad(self, message: str) -> None:
+        if self.forgive is None:
+            raise InputError(f"{message} (--skip-bad leaves such parts out)")
+        self.forgive.append(f"left out: {message}")
 
 
-def _passage(record: dict[str, Any]) -> Passage:
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON ({error.msg} at character {error.pos})") from error
+    except RecursionError as error:
+        raise InputError("not usable JSON: nested too deeply") from error
+
+
+def _no_number(name: str) -> NoReturn:
+    raise InputError(f"not JSON: {name} is no number there")
+
+
+def _passage(record: Any) -> Passage:
+    if not isinstance(record, dict):
+        raise InputError(f"expected a JSON object, got {type(record).__name__}")
     if "text" not in record:
         raise InputError(f"expected a field 'text', found {', '.join(map(repr, record)) or 'no fields'}")
     score = record.get("score")
-    if score is not None and not isinstance(score, int | float):
+    if score is not None and (not isinstance(score, int | float) or isinstance(score, bool)):
         raise InputError(f"expected 'score' as a number, got {score!r}")
     metadata = {k: v for k, v in record.items() if k not in ("text", "id", "score")}
     return Passage(record["text"], str(record.get("id")), score, metadata)
-
-
-def _bad(message: str, forgive: list[str] | None) -> None:
-    if forgive is None:
-        raise InputError(f"{message} (--skip-bad leaves such parts out)")
-    forgive.append(f"left out: {message}")

@@ -10,16 +10,25 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from denoise_core.cli.read import cut, read_passages
+from denoise_core.chunk import Chunker
+from denoise_core.cli.plain import plain
+from denoise_core.cli.read import read_passages
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Passage, Span
-from denoise_core.view import pieces
+from denoise_core.view import all_pieces
 
 
 def run_own(
-    question: str, source: str, method: str, *, keep: float, model: str | None, as_json: bool, skip_bad: bool
+    question: str,
+    source: str,
+    method: str,
+    *,
+    keep: float | None,
+    model: str | None,
+    as_json: bool,
+    skip_bad: bool,
 ) -> None:
     """Read, denoise, print. Warnings go to standard error, so that ``--json`` stays one object."""
     if not question.strip():
@@ -27,20 +36,22 @@ def run_own(
     reading = read_passages(source, skip_bad=skip_bad)
     aside = Console(stderr=True)
     for warning in reading.warnings:
-        aside.print(Text(warning, style="yellow"), soft_wrap=True)
+        aside.print(Text(plain(warning), style="yellow"), soft_wrap=True)
     with aside.status("reading and scoring ..."):
-        result = denoiser_for(method, keep, model).denoise(question, reading.passages)
+        result = denoiser_for(method, keep, model, reading.cut).denoise(question, reading.passages)
     if as_json:
-        typer.echo(json.dumps(as_record(result), ensure_ascii=False))
+        typer.echo(json.dumps(as_record(result), ensure_ascii=False, allow_nan=False))
     else:
         show(Console(highlight=False), reading.passages, result)
 
 
-def denoiser_for(method: str, keep: float, model: str | None) -> Denoiser:
+def denoiser_for(method: str, keep: float | None, model: str | None, chunker: Chunker) -> Denoiser:
     """The denoiser behind a ``--method``; ``keep`` below 1 is a share, else a number of chunks."""
     if method == "s2a-select":
         if model is None:
             raise InputError("--method s2a-select asks a chat model: add --model NAME_OR_FOLDER")
+        if keep is not None:
+            raise InputError("--keep is for methods that score; with --method s2a-select the model decides")
         from denoise_core.local import LocalLLM
         from denoise_core.s2a import S2ADenoiser
 
@@ -57,13 +68,13 @@ def denoiser_for(method: str, keep: float, model: str | None) -> Denoiser:
         "embedding": embedding_scorer,
     }
     scorer = makers[method]()
-    return ENDDenoiser(scorer, keep=_kept(keep), chunker=cut)
+    return ENDDenoiser(scorer, keep=_kept(keep), chunker=chunker)
 
 
-def _kept(keep: float) -> float | int:
-    if keep < 1:
+def _kept(keep: float | None) -> float | int | None:
+    if keep is None or keep < 1:
         return keep
-    if keep != int(keep):
+    if not keep.is_integer():  # infinity is none either
         raise InputError(f"--keep {keep}: a share is below 1, a number of chunks is whole")
     return int(keep)
 
@@ -96,16 +107,16 @@ def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult)
     """Kept text plain, dropped text struck through and dim, under each passage's id."""
     if not passages:
         console.print("no passages")
-    for passage in passages:
+    for passage, cut in zip(passages, all_pieces(passages, result), strict=True):
         title = passage.metadata.get("title")
-        console.print(Text(f"{passage.id}  {title}" if title else passage.id, style="bold"))
-        for piece in pieces(passage, result):
+        console.print(Text(plain(f"{passage.id}  {title}" if title else passage.id), style="bold"))
+        for piece in cut:
             line = Text(f"  {'+' if piece.kept else '-'} ")
-            line.append(piece.text.strip(), style="" if piece.kept else "dim strike")
+            line.append(plain(piece.text.strip()), style="" if piece.kept else "dim strike")
             console.print(line)
-            console.print(Text(f"    {piece.note}", style="green" if piece.kept else "dim"))
+            console.print(Text(plain(f"    {piece.note}"), style="green" if piece.kept else "dim"))
     before = sum(len(p.text) for p in passages)
     after = sum(len(p.text) for p in result.passages)
     console.print(f"kept {len(result.passages)} of {len(passages)} passages, {after} of {before} characters")
     if result.fallback:
-        console.print(Text(f"fallback: {result.fallback}", style="yellow"))
+        console.print(Text(plain(f"fallback: {result.fallback}"), style="yellow"))

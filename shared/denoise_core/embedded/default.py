@@ -1,4 +1,7 @@
-"""The default scorer: probe, embedding cosine, late interaction and BM25, stacked; each can be used alone."""
+"""The default scorer: probe, embedding cosine, late interaction and BM25, stacked; each can be used alone.
+
+The fit gave BM25 no weight (`stack`), so it is not computed; the stack of a fit of your own may use it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from denoise_core.scorers.stack import Stack, StackedScorer
 class DefaultScorer:
     """The stack over all four signals; the model is loaded at the first call, once in a process."""
 
-    listwise = True  # BM25 and the word weights of late interaction come from the list
+    listwise = True  # the word weights of late interaction come from the list
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Higher is better, about 0 for an average passage; float32 ``(len(texts),)``.

@@ -124,12 +124,7 @@ def replacing(folder: Path, *, ours: frozenset[str]) -> Iterator[Path]:
 
     ``ours`` are the only names an existing folder may hold; else `InputError`, and nothing is touched.
     """
-    if folder.exists():
-        others = (
-            sorted(p.name for p in folder.iterdir() if p.name not in ours) if folder.is_dir() else [folder.name]
-        )
-        if others:
-            raise InputError(f"{folder} exists and holds {others[:3]}: choose another folder")
+    check_free(folder, ours)
     folder.parent.mkdir(parents=True, exist_ok=True)
     stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
     try:
@@ -138,6 +133,15 @@ def replacing(folder: Path, *, ours: frozenset[str]) -> Iterator[Path]:
         _swap(stage, folder)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+
+
+def check_free(folder: Path, ours: frozenset[str] = OURS) -> None:
+    """Raises `InputError` when `replacing` would refuse: worth asking before hours of work."""
+    if folder.exists():
+        inside = [p.name for p in folder.iterdir()] if folder.is_dir() else [folder.name]
+        others = sorted(name for name in inside if name not in ours)
+        if others:
+            raise InputError(f"{folder} exists and holds {others[:3]}: choose another folder")
 
 
 def _swap(stage: Path, folder: Path) -> None:

@@ -89,16 +89,28 @@ class StackedScorer:
         self.stack = stack
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """Sums of standardised signals, float32 ``(len(texts),)``; about 0 for an average passage."""
-        return self.stack.combine(collect(self.parts, query, texts))
+        """Sums of standardised signals, float32 ``(len(texts),)``; about 0 for an average passage.
+
+        A part whose weights are all 0 is not asked.
+        """
+        return self.stack.combine(collect(self.parts, query, texts, self.stack))
 
 
-def collect(parts: Sequence[Scorer | Signals], query: str, texts: Sequence[str]) -> Floats:
-    """All signals of the parts side by side, ``(len(texts), k)``."""
-    columns = [
-        part.signals(query, texts) if isinstance(part, Signals) else part.score(query, texts)[:, None]
-        for part in parts
-    ]
+def collect(
+    parts: Sequence[Scorer | Signals], query: str, texts: Sequence[str], stack: Stack | None = None
+) -> Floats:
+    """All signals of the parts side by side, ``(len(texts), k)``; means where ``stack`` gives a part no weight."""
+    columns: list[Floats] = []
+    at = 0
+    for part in parts:
+        width = len(part.names) if isinstance(part, Signals) else 1
+        if stack is not None and not any(stack.weight[at : at + width]):
+            columns.append(np.tile(np.array(stack.mean[at : at + width], dtype=np.float32), (len(texts), 1)))
+        elif isinstance(part, Signals):
+            columns.append(part.signals(query, texts))
+        else:
+            columns.append(part.score(query, texts)[:, None])
+        at += width
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 

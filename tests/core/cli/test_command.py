@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import denoise_core
 from denoise_core.cli import main
+from denoise_core.cli.plain import write_whole
 
 PASSAGES = [
     {"id": "tower", "title": "Eiffel Tower", "text": "The Eiffel Tower was finished in 1889."},
@@ -141,3 +143,55 @@ def test_help_teaches(command, verb):
     assert done.returncode == 0
     assert "Usage" in done.stdout
     assert len(done.stdout) > 400
+
+
+def test_the_version_is_printed_without_a_verb(command):
+    done = command("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, denoise_core.__version__)
+
+
+def test_what_passages_hold_cannot_act_on_the_terminal(run, tmp_path):
+    path = tmp_path / "p.jsonl"
+    acting = {"text": "hi \x1b[2J\x1b]0;owned\x07 \u202e", "id": "\x1b[31mred", "title": "[bold]t[/x]"}
+    path.write_text("\n".join(json.dumps(r) for r in (acting, acting)), encoding="utf-8")
+    done = run("-p", str(path), "--method", "bm25")
+    assert done.returncode == 0
+    assert not set("\x1b\x07\u202e") & set(done.stdout + done.stderr)
+    assert "[bold]t[/x]" in done.stdout
+
+
+def test_keep_is_refused_where_it_would_be_ignored(run, source):
+    done = run("-p", source, "--method", "s2a-select", "--model", "x", "--keep", "0.5")
+    assert (done.returncode, "the model decides" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("keep", ["inf", "nan", "-1", "1.5"])
+def test_a_keep_that_is_neither_share_nor_number_is_refused(run, source, keep):
+    done = run("-p", source, "--method", "bm25", "--keep", keep)
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--html", "missing/x.html"], "there is no folder"), (["--keep", "5"], "keeps a share")],
+)
+def test_the_demo_refuses_before_it_runs(command, arguments, message):
+    done = command("demo", *arguments)
+    assert (done.returncode, message in done.stderr) == (2, True)
+
+
+def test_a_fit_that_could_not_be_saved_is_refused_before_it_runs(command, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    done = command("fit", str(tmp_path / "missing.jsonl"), "-o", str(tmp_path))
+    assert (done.returncode, "choose another folder" in done.stderr) == (2, True)
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path):
+    target = tmp_path / "page.html"
+    target.write_text("old")
+    write_whole(target, "new")
+    assert target.read_text() == "new"
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(target, "half a character: \ud83d")
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
+    assert target.read_text() == "new"

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.cli.read import cut, read_passages
+from denoise_core.cli.read import read_passages
 from denoise_core.testing import check_tiling
 
 
@@ -33,11 +33,12 @@ def test_a_folder_gives_all_its_files_in_order_and_spans_point_into_them(tmp_pat
     write(tmp_path, "sub/c.txt", "Text.")
     write(tmp_path, "a.jsonl", {"text": "x " * 2000})
     write(tmp_path, "ignored.csv", "1,2")
-    passages = read_passages(str(tmp_path)).passages
-    assert [p.id for p in passages] == ["passage-0", "b.md", "c.txt"]
-    for passage in passages:
-        check_tiling(passage, cut(passage))
-    assert [len(cut(p)) > 1 for p in passages] == [False, True, False]
+    write(tmp_path, "sub/b.md", "Other.")
+    reading = read_passages(str(tmp_path))
+    assert [p.id for p in reading.passages] == ["passage-0", "b.md", "sub/b.md", "sub/c.txt"]
+    for passage in reading.passages:
+        check_tiling(passage, reading.cut(passage))
+    assert [len(reading.cut(p)) > 1 for p in reading.passages] == [False, True, False, False]
 
 
 def test_standard_input_is_json_lines_or_text(monkeypatch):
@@ -79,7 +80,7 @@ def test_duplicate_ids_are_numbered_and_said(tmp_path):
 def test_what_cannot_be_read_is_named(tmp_path):
     with pytest.raises(InputError, match="no such file or folder"):
         read_passages(str(tmp_path / "missing.txt"))
-    with pytest.raises(InputError, match=r"no \.jsonl, \.txt, \.md files"):
+    with pytest.raises(InputError, match=r"no \.jsonl, \.json, \.txt, \.md files"):
         read_passages(str(tmp_path))
     (tmp_path / "latin.txt").write_bytes("é".encode("latin-1"))
     with pytest.raises(InputError, match="as UTF-8"):
@@ -95,3 +96,41 @@ def test_any_text_survives_json_lines(tmp_path_factory, texts):
     folder = tmp_path_factory.mktemp("read")
     source = write(folder, "a.jsonl", *({"text": t} for t in texts))
     assert [p.text for p in read_passages(source).passages] == texts
+
+
+def test_spans_point_into_the_file_whatever_its_line_ends_and_mark(tmp_path):
+    text = "First line.\r\nSecond line.\rThird.\n"
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    reading = read_passages(str(tmp_path / "a.txt"))
+    assert reading.passages[0].text == text
+    check_tiling(reading.passages[0], reading.cut(reading.passages[0]))
+
+
+def test_a_json_array_and_a_field_called_format_are_records(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps([{"text": "one " * 900, "format": "prose"}, {"text": "two"}]))
+    reading = read_passages(str(tmp_path))
+    assert [len(reading.cut(p)) for p in reading.passages] == [1, 1]
+    (tmp_path / "a.json").write_text('{"text": "not in an array"}')
+    with pytest.raises(InputError, match="expected a JSON array"):
+        read_passages(str(tmp_path))
+
+
+def test_half_characters_are_replaced_and_said(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "hello \\ud83d x"}')
+    reading = read_passages(str(path))
+    assert reading.passages[0].text == "hello \ufffd x"
+    assert "U+FFFD" in reading.warnings[0]
+
+
+@pytest.mark.parametrize("line", ["[" * 200_000, '{"text": "x", "rank": NaN}'])
+def test_json_that_no_one_else_would_read_is_a_bad_line(tmp_path, line):
+    source = write(tmp_path, "a.jsonl", line, {"text": "two"})
+    with pytest.raises(InputError, match="line 1: not"):
+        read_passages(source)
+    assert [p.text for p in read_passages(source, skip_bad=True).passages] == ["two"]
+
+
+def test_a_text_in_the_place_of_a_path_is_no_crash():
+    with pytest.raises(InputError, match="no such file"):
+        read_passages("words " * 200)
