@@ -16,6 +16,7 @@ from denoise_core.errors import (
 )
 from denoise_core.flow import arun, run
 from denoise_core.guard import Guard
+from denoise_core.pipeline import Pipeline
 from denoise_core.protocols import LLM, Denoiser, Retriever, Scorer
 from denoise_core.result import DenoiseResult, Event, Trace, trace_of
 from denoise_core.types import Drop, Keep, Message, Passage, Reply, Span, Usage, unique_ids
@@ -38,6 +39,7 @@ __all__ = [
     "Message",
     "MissingExtra",
     "Passage",
+    "Pipeline",
     "Price",
     "ProbeMismatch",
     "Reply",
