@@ -19,9 +19,9 @@ from typing_extensions import TypedDict, override
 
 from denoise_core import InputError, Message
 from denoise_core.augmenter import Answer, Augmenter
+from denoise_core.augmenter.record import answer_record
 from denoise_core.bound import at_most
 from langchain_denoise._convert import evidence_documents, from_messages
-from langchain_denoise._records import answer_record
 
 
 class AugmentedInput(TypedDict):
