@@ -44,14 +44,18 @@ def response_scores(
 def bert_score(candidates: Sequence[str], references: Sequence[str], *, model: str) -> float:
     """Mean BERTScore F1 in percent, by the package ``bert-score`` and a model name or path."""
     said = _checked(candidates, references, None)
-    found = require("bert_score", extra="evaluate").score(said, list(references), model_type=model)
+    found = require("bert_score", extra="evaluate", package="bert-score").score(
+        said, list(references), model_type=model
+    )
     return 100 * float(found[2].mean())
 
 
 def bleurt(candidates: Sequence[str], references: Sequence[str], *, checkpoint: str) -> float:
     """Mean BLEURT, by the package ``bleurt`` (not on the package index) and a checkpoint folder."""
     said = _checked(candidates, references, None)
-    scorer = require("bleurt.score", extra="evaluate").BleurtScorer(checkpoint)
+    scorer = require(
+        "bleurt.score", extra="evaluate", package="the package bleurt from its repository"
+    ).BleurtScorer(checkpoint)
     return _mean(scorer.score(references=list(references), candidates=said))
 
 
@@ -134,7 +138,10 @@ def _checked(candidates: Sequence[str], references: Sequence[str], knowledge: Se
 
 
 def _rouge(said: Sequence[str], references: Sequence[str]) -> list[float]:
-    scorer = require("rouge_score.rouge_scorer", extra="evaluate").RougeScorer(["rouge1"], use_stemmer=True)
+    # Given its tokenizer, the scorer does not log that it took the default one. That one line goes through absl,
+    # which calls logging.basicConfig(): from then on every logger of the process would write to stderr.
+    tokenizer = require("rouge_score.tokenizers", extra="evaluate").DefaultTokenizer(use_stemmer=True)
+    scorer = require("rouge_score.rouge_scorer", extra="evaluate").RougeScorer(["rouge1"], tokenizer=tokenizer)
     return [float(scorer.score(r, s)["rouge1"].fmeasure) for s, r in zip(said, references, strict=True)]
 
 

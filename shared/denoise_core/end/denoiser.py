@@ -19,7 +19,7 @@ from denoise_core.end.selection import rule_for, select
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.result import DenoiseResult, Event, Trace
-from denoise_core.types import Drop, Keep, Passage, Span, check_passages
+from denoise_core.types import Drop, Keep, Passage, Span, check_passages, well_formed
 
 DEFAULT_KEEP = 0.3  # the paper's share
 
@@ -90,11 +90,11 @@ class ENDDenoiser:
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         checked = check_passages(passages)
-        spans = [span for p in checked for span in self.chunker(p)]
+        spans = [span for p in checked for span in _tiling(p, self.chunker(p))]
         if not spans:
             return DenoiseResult(query, ())
         source = {p.id: p.text for p in checked}
-        texts = [source[s.passage_id][s.start : s.end] for s in spans]
+        texts = [well_formed(source[s.passage_id][s.start : s.end]) for s in spans]
         started = time.perf_counter()
         scores, split = self._score(query, texts)
         seconds = time.perf_counter() - started
@@ -164,6 +164,22 @@ def _calibration_of(scorer: Scorer) -> Calibration:
             "keep=calibrate(scorer, questions).rule(risk) with questions of your own, or a share such as 0.3"
         )
     return found
+
+
+def _tiling(passage: Passage, spans: Sequence[Span]) -> Sequence[Span]:
+    """The chunks as they are. Raises `InputError` unless they tile the passage: what they miss would be lost."""
+    at = 0
+    for span in spans:
+        if span.passage_id != passage.id or span.start != at or span.end < at:
+            break
+        at = span.end
+    else:
+        if at == len(passage.text):
+            return spans
+    raise InputError(
+        f"the chunker's spans do not tile passage {passage.id!r} of {len(passage.text)} characters: from {at} on "
+        "there is a gap, an overlap or another passage's id"
+    )
 
 
 def _kept(

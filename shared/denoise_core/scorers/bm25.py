@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
+from denoise_core.errors import InputError
 
-WORD = r"(?u)\b\w+\b"  # single letters and CJK characters count too
 CJK = r"[぀-ヿ㐀-鿿가-힯豈-﫿]"
 
 
@@ -57,4 +57,9 @@ class BM25Scorer:
     def _stemmer(self) -> Any:
         if self.language is None:
             return None
-        return require("Stemmer", extra="knowledge").Stemmer(self.language)
+        stemmers = require("Stemmer", extra="knowledge")
+        try:
+            return stemmers.Stemmer(self.language)
+        except KeyError as error:
+            known = ", ".join(stemmers.algorithms())
+            raise InputError(f"language={self.language!r}: expected None or one of {known}") from error

@@ -54,7 +54,7 @@ class CrossEncoderScorer:
 
 def _predictor(model: Pairs | Predicts | str) -> Pairs:
     if isinstance(model, str):
-        model = require("sentence_transformers", extra="knowledge").CrossEncoder(model, trust_remote_code=False)
+        model = require("sentence_transformers", extra="dense").CrossEncoder(model, trust_remote_code=False)
     if isinstance(model, Predicts):
         predicts = model
         return lambda pairs: predicts.predict(pairs)

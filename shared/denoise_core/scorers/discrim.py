@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
+from denoise_core.delimit import new_marker
 from denoise_core.effects import Complete, Failed, Flow, batch
 from denoise_core.errors import InputError
 from denoise_core.flow import run
@@ -65,7 +66,9 @@ class LLMDiscrim:
 
 
 def messages(query: str, text: str) -> tuple[Message, ...]:
-    return Message("system", SYSTEM), Message("user", USER.format(question=query, passage=text))
+    """What is asked about one text; it stands between marks that it cannot hold."""
+    user = USER.format(question=query, passage=text, marker=new_marker([query, text]))
+    return Message("system", SYSTEM), Message("user", user)
 
 
 def read(reply: str) -> float:

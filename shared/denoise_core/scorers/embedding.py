@@ -26,7 +26,7 @@ class EmbeddingScorer:
     """Cosine of query and text, -1 to 1.
 
     ``embed`` is a callable from texts to vectors ``(n, d)``, an object with ``encode``, or the name or
-    path of a sentence-transformers model (loaded at the first call; needs the extra ``knowledge``).
+    path of a sentence-transformers model (loaded at the first call; needs the extra ``dense``).
     ``query_embed`` embeds the query where that differs. A text of zero length in the space scores 0.
     """
 

@@ -149,3 +149,18 @@ async def test_the_event_loop_goes_on_while_chunks_are_scored():
     await asyncio.sleep(0)
     go.set()
     assert len((await task).passages) == 1
+
+
+@pytest.mark.parametrize(
+    "chunker",
+    [
+        lambda p: [Span(p.id, 0, 3)],
+        lambda p: [Span(p.id, 0, 3), Span(p.id, 2, len(p.text))],
+        lambda p: [Span("other", 0, len(p.text))],
+        lambda p: [],
+    ],
+)
+def test_a_chunker_that_would_lose_text_is_refused(chunker):
+    denoiser = ENDDenoiser(FunctionScorer(lambda q, t: 1.0), chunker=chunker)
+    with pytest.raises(InputError, match="do not tile passage 'x' of 7 characters"):
+        denoiser.denoise("q", [Passage("abcdefg", "x")])

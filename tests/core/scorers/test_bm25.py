@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from denoise_core import InputError
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import check_scorer
 
@@ -46,3 +47,8 @@ def test_nothing_in_common_is_zero():
     assert BM25Scorer().score("", ["a"]).tolist() == [0]
     assert BM25Scorer().score("a", ["", "🙂"]).tolist() == [0, 0]
     assert BM25Scorer().score("a", []).shape == (0,)
+
+
+def test_an_unknown_language_lists_the_known_ones():
+    with pytest.raises(InputError, match="one of .*english"):
+        BM25Scorer(language="klingon").score("q", ["text"])

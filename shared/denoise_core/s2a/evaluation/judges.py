@@ -9,10 +9,10 @@ import re
 import unicodedata
 from typing import Protocol
 
+from denoise_core.delimit import new_marker
 from denoise_core.effects import Flow, complete
 from denoise_core.protocols import LLM
 from denoise_core.s2a import parse
-from denoise_core.s2a.delimit import new_marker
 from denoise_core.s2a.evaluation.cases import Case
 from denoise_core.s2a.prompts import Prompt
 
