@@ -8,6 +8,8 @@ from typing import Any
 
 from denoise_core.types import Drop, Keep, Passage, Usage
 
+_ON_ERROR = "__denoise_trace__"  # the attribute of an exception that a trace travels on
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -68,13 +70,13 @@ class DenoiseResult:
 
 def trace_of(error: BaseException) -> Trace:
     """The trace that travelled on an exception out of `run` or `arun`; empty if it came from elsewhere."""
-    found = getattr(error, "__denoise_trace__", None)
+    found = getattr(error, _ON_ERROR, None)
     return found if isinstance(found, Trace) else Trace()
 
 
 def attach_trace(error: BaseException, events: Iterable[Event]) -> None:
     """Put the events on ``error``; they hold those of inner runs already, so older ones are replaced."""
     try:
-        error.__denoise_trace__ = Trace(tuple(events))  # type: ignore[attr-defined]
+        setattr(error, _ON_ERROR, Trace(tuple(events)))
     except AttributeError:  # an exception class with __slots__: nothing to hang it on
         return

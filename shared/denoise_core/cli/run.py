@@ -52,7 +52,7 @@ def denoiser_for(method: str, keep: float | None, model: str | None, chunker: Ch
             raise InputError("--method s2a-select asks a chat model: add --model NAME_OR_FOLDER")
         if keep is not None:
             raise InputError("--keep is for methods that score; with --method s2a-select the model decides")
-        from denoise_core.local import LocalLLM
+        from denoise_core.end import LocalLLM
         from denoise_core.s2a import S2ADenoiser
 
         return S2ADenoiser(LocalLLM(model), variant="select", max_concurrency=1)

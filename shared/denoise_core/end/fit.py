@@ -68,6 +68,7 @@ def probe_of(
     y = np.asarray(labels, dtype=np.bool_)
     # "lower": a threshold between two relevant chunks would keep fewer than it promises.
     threshold = float(np.quantile(found.held_out[y], 1 - GOLD_KEPT_BY_THRESHOLD, method="lower"))
+    above = found.held_out >= threshold
     own: dict[str, Any] = {
         "fit": {
             "questions": len(set(groups)),
@@ -75,10 +76,8 @@ def probe_of(
             "relevant chunks": int(y.sum()),
             "C": found.C,
             "chance that a relevant chunk outranks another, held out": found.quality[found.C],
-            "share of relevant chunks above the threshold, held out": float(
-                (found.held_out[y] >= threshold).mean()
-            ),
-            "share of all chunks above the threshold, held out": float((found.held_out >= threshold).mean()),
+            "share of relevant chunks above the threshold, held out": float(above[y].mean()),
+            "share of all chunks above the threshold, held out": float(above.mean()),
         }
     }
     return Probe(found.weight, found.bias, reading, threshold, {**own, **(card or {})})

@@ -1,4 +1,4 @@
-"""A loaded Hugging Face model as an `LLM`: the same object that END reads can write the answer."""
+"""A local Hugging Face model as an `LLM`: nothing leaves the machine, and the object END reads can answer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from denoise_core._optional import require
@@ -15,29 +16,44 @@ from denoise_core.types import Message, Reply, Usage
 
 
 class LocalLLM:
-    """Generates with ``model`` (a causal language model object) and its tokenizer.
+    """Generates with ``model``: a causal language model object and its tokenizer, or a name or folder.
 
+    A name or folder is loaded at the first call, without running code that comes with it.
     Messages go through the tokenizer's chat template, or without one are put one under the other.
     Decoding is greedy unless ``temperature`` is above 0. Calls from several threads take turns: one
-    generation fills the device. Raises `InputError` for a prompt that leaves no room in the window.
+    generation fills the device. ``seed`` makes sampling repeatable.
+
+    Raises `InputError` for a prompt that leaves no room in the window, a model that cannot be loaded, and a
+    model object without a tokenizer.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, max_new_tokens: int = 256, temperature: float = 0.0) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        *,
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        seed: int | None = None,
+    ) -> None:
+        if tokenizer is None and not isinstance(model, str | Path):
+            raise InputError("a loaded model needs its tokenizer: LocalLLM(model, tokenizer)")
         if max_new_tokens < 1:
             raise InputError(f"max_new_tokens={max_new_tokens}: expected 1 or more")
         if temperature < 0:
             raise InputError(f"temperature={temperature}: expected 0 (greedy) or more")
-        self.model = model
-        self.tokenizer = tokenizer
+        self.model: Any = model
+        self.tokenizer: Any = tokenizer
         self.max_new_tokens = max_new_tokens
         self.temperature = temperature
+        self.seed = seed
         self._lock = threading.Lock()
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         inputs = self._inputs(messages)
         before = inputs["input_ids"].shape[1]
         with self._lock:
-            made = self.model.generate(**inputs, **self._settings())[0, before:]
+            made = self._generate(**inputs)[0, before:]
         text = self.tokenizer.decode(made, skip_special_tokens=True)
         return Reply(text, Usage(before, len(made)))
 
@@ -60,7 +76,7 @@ class LocalLLM:
             try:
                 with self._lock:
                     stop = transformers.StoppingCriteriaList([lambda ids, scores, **_: _flags(ids, left.is_set())])
-                    self.model.generate(**inputs, **self._settings(), streamer=streamer, stopping_criteria=stop)
+                    self._generate(**inputs, streamer=streamer, stopping_criteria=stop)
             except BaseException as error:
                 failed.append(error)
             finally:
@@ -76,8 +92,31 @@ class LocalLLM:
         if failed:
             raise failed[0]
 
+    def _load(self) -> None:
+        with self._lock:
+            if not isinstance(self.model, str | Path):
+                return
+            from denoise_core.end.loading import load_model, load_tokenizer
+
+            name = self.model
+            try:
+                self.tokenizer = self.tokenizer or load_tokenizer(name)
+                self.model = load_model(name, generates=True)
+            except (OSError, ValueError) as error:
+                reason = str(error).strip().splitlines()[0]
+                raise InputError(f"cannot load {str(name)!r} as a causal language model: {reason}") from error
+
+    def _generate(self, **inputs: Any) -> Any:
+        """The model's own ``generate``; the global random state is left as it was when there is a seed."""
+        torch = require("torch", extra="end")
+        with torch.random.fork_rng(enabled=self.seed is not None):
+            if self.seed is not None:
+                torch.manual_seed(self.seed)
+            return self.model.generate(**inputs, **self._settings())
+
     def _inputs(self, messages: Sequence[Message]) -> Any:
         torch = require("torch", extra="end")
+        self._load()
         ids = prompt_ids(self.tokenizer, messages)
         window = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
         if window is not None and len(ids) >= window:

@@ -126,3 +126,25 @@ def test_limits_are_kept_and_nonsense_is_refused(tiny, tokenizer):
         LocalLLM(small, tokenizer, max_new_tokens=0)
     with pytest.raises(InputError, match="temperature=-1"):
         LocalLLM(small, tokenizer, temperature=-1)
+
+
+def test_a_model_in_a_folder_is_loaded_at_the_first_call(model, tokenizer, tmp_path):
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    named = LocalLLM(str(tmp_path), max_new_tokens=6)
+    assert isinstance(named.model, str)
+    question = [Message("user", "hello")]
+    assert named.complete(question) == LocalLLM(model, tokenizer, max_new_tokens=6).complete(question)
+    with pytest.raises(InputError, match=r"cannot load .* as a causal language model"):
+        LocalLLM(str(tmp_path / "missing")).complete(question)
+    with pytest.raises(InputError, match="needs its tokenizer"):
+        LocalLLM(model)
+
+
+def test_a_seed_makes_sampling_repeatable_and_leaves_the_global_state_alone(model, tokenizer):
+    question = [Message("user", "hello")]
+    sampled = LocalLLM(model, tokenizer, max_new_tokens=8, temperature=1.5, seed=7)
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    assert sampled.complete(question) == sampled.complete(question)
+    assert torch.equal(before, torch.get_rng_state())

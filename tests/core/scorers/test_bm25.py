@@ -50,5 +50,5 @@ def test_nothing_in_common_is_zero():
 
 
 def test_an_unknown_language_lists_the_known_ones():
-    with pytest.raises(InputError, match="one of .*english"):
+    with pytest.raises(InputError, match=r"one of .*english"):
         BM25Scorer(language="klingon").score("q", ["text"])
