@@ -9,7 +9,6 @@ right, for harm and corrections, means a KF1 of at least 0.5.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,7 +75,6 @@ VARIANTS: dict[str, Change] = {
 def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("augmenter_ablation", options)
-    logging.getLogger("bm25s").setLevel(logging.WARNING)  # a metric's package turns on the logging of all
     turns = _made_up() if options.quick else _last_turns(read(options.data, "dstc11_track5"))
     episodes = simulators(turns, seed=options.seed + 1)
     bench.row("dialogues", len(episodes), "count")

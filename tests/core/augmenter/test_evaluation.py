@@ -1,5 +1,8 @@
 """The paper's measures, and what a loop corrected, harmed and cost."""
 
+import subprocess
+import sys
+
 import pytest
 
 from denoise_core import InputError, Reply, Usage
@@ -28,6 +31,22 @@ def test_worse_texts_score_less_everywhere():
     meteor = next(name for name in best if name.startswith("meteor"))
     for name in ("bleu4", "chrf", "rouge1", "kf1", meteor):
         assert 0 < worse[name] < best[name]
+
+
+def test_measuring_leaves_the_logging_of_the_process_alone():
+    code = """
+import logging
+from denoise_core import Passage
+from denoise_core.augmenter import BM25Retriever
+from denoise_core.augmenter.evaluation import response_scores
+before = list(logging.root.handlers), logging.root.level
+scores = response_scores(["It has three floors."], ["It has three floors."])
+BM25Retriever([Passage("It has three floors.", "a")]).retrieve("floors")
+assert (list(logging.root.handlers), logging.root.level) == before, logging.root.handlers
+print(round(scores["rouge1"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("100\n", "")
 
 
 def test_lists_of_unequal_length_are_refused():
