@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from denoise_core import DenoiseResult, InputError, Message, Passage, Reply, Usage, unique_ids
-from denoise_core.record import KEY, record_of
+from denoise_core.record import KEY, chunks_of, record_of
 from denoise_core.types import Role
 
 SCORE_KEY = "relevance_score"
@@ -54,7 +54,10 @@ def to_documents(
     """
     original = {p.id: d for p, d in zip(passages, documents, strict=True)}
     given = {p.id: p for p in passages}
-    return [_to_document(kept, original, given, result) for kept in result.passages]
+    chunks = chunks_of(result)
+    return [
+        _to_document(kept, original, given, record_of(kept, given, result, chunks)) for kept in result.passages
+    ]
 
 
 def evidence_documents(evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str) -> list[Document]:
@@ -65,9 +68,8 @@ def evidence_documents(evidence: Sequence[Passage], retrieved: Sequence[Passage]
 
 
 def _to_document(
-    kept: Passage, original: Mapping[str, Document], given: Mapping[str, Passage], result: DenoiseResult
+    kept: Passage, original: Mapping[str, Document], given: Mapping[str, Passage], record: dict[str, Any]
 ) -> Document:
-    record = record_of(kept, given, result)
     document = original.get(kept.id)
     if document is None:  # a joint rewrite: it has several originals, and keeps the metadata they agree on
         sources = [original[i] for i in record["spans"] if i in original]

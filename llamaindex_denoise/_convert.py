@@ -21,7 +21,7 @@ from llama_index.core.schema import (
 )
 
 from denoise_core import DenoiseResult, InputError, Passage, unique_ids
-from denoise_core.record import KEY, VERSION, record_of
+from denoise_core.record import KEY, VERSION, chunks_of, record_of
 
 Ranges: TypeAlias = list[list[int]]
 ScorePolicy: TypeAlias = Literal["keep", "replace"]
@@ -85,7 +85,8 @@ def to_nodes(
     retrieval score, where it has one. Each node carries a record, see `record`.
     """
     given = {p.id: p for p in passages}
-    return [_to_node(kept, given, result, by, scores) for kept in result.passages]
+    chunks = chunks_of(result)
+    return [_to_node(kept, given, record_of(kept, given, result, chunks), by, scores) for kept in result.passages]
 
 
 def weave(nodes: Sequence[NodeWithScore], kept: Sequence[NodeWithScore]) -> list[NodeWithScore]:
@@ -126,9 +127,9 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
 
 
 def _to_node(
-    kept: Passage, given: Mapping[str, Passage], result: DenoiseResult, by: str, scores: ScorePolicy
+    kept: Passage, given: Mapping[str, Passage], about: Mapping[str, Any], by: str, scores: ScorePolicy
 ) -> NodeWithScore:
-    note = {**record_of(kept, given, result), "op": by}
+    note = {**about, "op": by}
     origin = _origin(kept, given)
     source = source_of(origin) if origin else None
     node: BaseNode
@@ -146,7 +147,7 @@ def _to_node(
     for excluded in (node.excluded_embed_metadata_keys, node.excluded_llm_metadata_keys):
         if KEY not in excluded:
             excluded.append(KEY)
-    own = _own_score(kept, origin, result)
+    own = _own_score(kept, origin, about)
     note["score"] = own
     return NodeWithScore(node=node, score=own if scores == "replace" and own is not None else score)
 
@@ -157,13 +158,13 @@ def _origin(kept: Passage, given: Mapping[str, Passage]) -> Passage | None:
     return given.get(kept.id) or (given.get(behind.pop()) if len(behind) == 1 else None)
 
 
-def _own_score(kept: Passage, origin: Passage | None, result: DenoiseResult) -> float | None:
+def _own_score(kept: Passage, origin: Passage | None, about: Mapping[str, Any]) -> float | None:
     """The method's score of a passage: the one it set, or its best chunk's."""
-    if result.fallback:
+    if about["fallback"]:
         return None
     if kept.score is not None and (origin is None or kept.score != origin.score):
         return float(kept.score)
-    return max((float(k.score) for k in result.kept if origin and k.span.passage_id == origin.id), default=None)
+    return max((k["score"] for k in about["kept"] if origin and k["score"] is not None), default=None)
 
 
 def _whole_way(node: BaseNode, origin: Passage, note: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from denoise_core.augmenter import Attempt, Feedback, Groundedness, Reason, Temp
 from denoise_core.augmenter.engine import as_data
 from denoise_core.augmenter.memory import WorkingMemory, best_attempt
 from denoise_core.augmenter.prompts import REVISE
+from denoise_core.augmenter.record import attempt_record
 from denoise_core.effects import Flow
 from llamaindex_denoise._convert import is_text, to_passages
 
@@ -148,7 +149,7 @@ class VerifiedFunctionAgent(FunctionAgent):
         chosen.held.release()
         verdict = chosen.attempt.verdict
         outcome = {"pass": "verified", "fail": "unverified", "unknown": "unknown"}[verdict.outcome]
-        note = {"outcome": outcome, "score": verdict.score, "attempts": [_plain(t.attempt) for t in tried]}
+        note = {"outcome": outcome, "score": verdict.score, "attempts": [attempt_record(t.attempt) for t in tried]}
         await ctx.store.set(STORE_KEY, note)
         ctx.write_event_to_stream(VerificationEvent(record=note))
         return chosen.output
@@ -208,13 +209,3 @@ def evidence_of(calls: Sequence[ToolCallResult]) -> tuple[Passage, ...]:
 
 def _text_node(tool_id: str, tool_name: str, text: str) -> NodeWithScore:
     return NodeWithScore(node=TextNode(text=text, id_=tool_id or tool_name))
-
-
-def _plain(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "text": attempt.candidate,
-        "outcome": attempt.verdict.outcome,
-        "score": float(attempt.verdict.score),
-        "reasons": [r.text for r in attempt.verdict.reasons],
-        "feedback": attempt.feedback,
-    }

@@ -4,12 +4,15 @@
 `VerificationMiddleware` checks the final answer. Not imported with the package: it needs ``langchain``.
 """
 
-from denoise_core._optional import require
+from denoise_core import MissingExtra
 
-require("langchain.agents", extra="agents")
-
-from langchain_denoise.middleware.tool_results import DenoiseToolResults  # noqa: E402
-from langchain_denoise.middleware.user_words import S2AMiddleware  # noqa: E402
-from langchain_denoise.middleware.verification import VerificationMiddleware  # noqa: E402
+try:
+    from langchain_denoise.middleware.tool_results import DenoiseToolResults
+    from langchain_denoise.middleware.user_words import S2AMiddleware
+    from langchain_denoise.middleware.verification import VerificationMiddleware
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.split(".")[0] not in ("langchain", "langgraph"):
+        raise
+    raise MissingExtra("middleware needs langchain; run: pip install 'rag-denoise[agents]'") from error
 
 __all__ = ["DenoiseToolResults", "S2AMiddleware", "VerificationMiddleware"]

@@ -16,14 +16,31 @@ KEY = "denoise"
 VERSION = 1
 
 
-def record_of(kept: Passage, given: Mapping[str, Passage], result: DenoiseResult) -> dict[str, Any]:
+Chunks = Mapping[str, tuple[list[Keep], list[Drop]]]
+
+
+def chunks_of(result: DenoiseResult) -> Chunks:
+    """The scored chunks by passage id: made once for many calls of `record_of` on one result."""
+    found: dict[str, tuple[list[Keep], list[Drop]]] = {}
+    for keep in result.kept:
+        found.setdefault(keep.span.passage_id, ([], []))[0].append(keep)
+    for drop in result.dropped:
+        found.setdefault(drop.span.passage_id, ([], []))[1].append(drop)
+    return found
+
+
+def record_of(
+    kept: Passage, given: Mapping[str, Passage], result: DenoiseResult, chunks: Chunks | None = None
+) -> dict[str, Any]:
     """What happened to the passage that became ``kept``; strings, numbers, lists and dicts only.
 
     ``given`` is the input by id. ``spans`` maps each input passage the text stands for to half-open
     character ranges of it; ``coverage`` is the share of those passages' characters they cover. ``kept`` and
     ``dropped`` list the scored chunks of these passages, where the method scores.
-    ``score_before`` is the score the passage came with; a score that is not finite becomes None.
+    ``score_before`` is the score the passage came with; a score that is not finite becomes None. ``chunks``
+    is `chunks_of` the result, made here when not given.
     """
+    chunks = chunks_of(result) if chunks is None else chunks
     spans = spans_by_passage(kept.covered)
     length = sum(len(given[i].text) for i in spans if i in given)
     before = given[kept.id].score if kept.id in given else None
@@ -35,8 +52,8 @@ def record_of(kept: Passage, given: Mapping[str, Passage], result: DenoiseResult
         "coverage": round(sum(len(s) for s in kept.covered) / length, 4) if length else 1.0,
         "score": _number(kept.score),
         "score_before": _number(before),
-        "kept": [_scored(k) for k in result.kept if k.span.passage_id in spans],
-        "dropped": [_dropped(d) for d in result.dropped if d.span.passage_id in spans],
+        "kept": [_scored(k) for i in spans if i in chunks for k in chunks[i][0]],
+        "dropped": [_dropped(d) for i in spans if i in chunks for d in chunks[i][1]],
         "query": result.query,
         "fallback": result.fallback,
     }

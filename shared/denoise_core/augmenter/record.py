@@ -17,7 +17,7 @@ def answer_record(answer: Answer) -> dict[str, Any]:
         "outcome": str(answer.outcome),
         "stopped_because": str(answer.stopped_because),
         "score": answer.score,
-        "attempts": [_attempt(a) for a in answer.memory.attempts],
+        "attempts": [attempt_record(a) for a in answer.memory.attempts],
         "citations": [p.id for p in answer.citations],
         "evidence": [p.id for p in answer.memory.evidence],
         "queries": list(answer.memory.queries),
@@ -29,7 +29,8 @@ def answer_record(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def attempt_record(attempt: Attempt) -> dict[str, Any]:
+    """One attempt of the loop, as it stands in an answer's record."""
     return {
         "text": attempt.candidate,
         "outcome": attempt.verdict.outcome,
