@@ -108,6 +108,25 @@ def fit(
     fit_own(data, out, model=model, layer=layer, skip_bad=skip_bad)
 
 
+@app.command("noisy-retrieval")
+def noisy_retrieval(
+    haystack: Annotated[Path, typer.Argument(help="A text file in UTF-8 that the prose is drawn from.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="JSON lines file to write.")],
+    level: Annotated[int, typer.Option(min=0, max=4, help="How many of 5 attributes a distractor shares.")] = 4,
+    questions: Annotated[int, typer.Option("--questions", "-n", min=1, help="How many questions.")] = 100,
+    extended: Annotated[bool, typer.Option("--extended", help="Twice the prose: about 8,000 tokens.")] = False,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same set.")] = 0,
+) -> None:
+    """Make a NoisyRetrieval set: one password among twelve look-alikes, inside prose (END paper, section 5).
+
+    The file is what 'rag-denoise fit' and the evaluation harness read.
+    """
+    from denoise_core.evaluate.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
+
+    write_noisy_retrieval(out, haystack, NoisyRetrieval(level, extended), questions, seed=seed)
+    typer.echo(f"wrote {questions} questions of level {level} to {out}", err=True)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         from denoise_core import __version__

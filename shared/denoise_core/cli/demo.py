@@ -12,7 +12,8 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from denoise_core.cli.plain import plain, write_whole
+from denoise_core._files import write_whole
+from denoise_core.cli.plain import plain
 from denoise_core.embedded import DefaultScorer, embedding_scorer, encoder
 from denoise_core.embedded.sample import sample
 from denoise_core.end import ENDDenoiser

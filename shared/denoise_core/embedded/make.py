@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from denoise_core._files import write_whole
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.end.probe import Probe
@@ -66,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     named = replace(probe.reading, model=replace(probe.reading.model, name=HUB_NAME))  # not where it lay here
     finished = Probe(probe.weight, probe.bias, named, probe.threshold, {**probe.card, **card})
     finished.save(given.out / "probe")
-    (given.out / "stack.json").write_text(json.dumps(stack.to_dict(), indent=1) + "\n", encoding="utf-8")
+    write_whole(given.out / "stack.json", json.dumps(stack.to_dict(), indent=1) + "\n")
 
 
 def fit(

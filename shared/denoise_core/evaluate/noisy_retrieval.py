@@ -12,13 +12,12 @@ so figures are comparable in kind, not digit by digit.
 from __future__ import annotations
 
 import json
-import os
 import random
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from denoise_core._files import write_whole
 from denoise_core.chunk import sentences
 from denoise_core.errors import InputError
 from denoise_core.question import Question
@@ -152,13 +151,7 @@ def write_questions(out: str | Path, questions: Sequence[Question]) -> Path:
     """Questions as JSON lines, one record each, that `read_questions` reads back."""
     out = Path(out)
     lines = [json.dumps(_record(q), ensure_ascii=False) + "\n" for q in questions]
-    handle, scratch = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines(lines)
-        os.replace(scratch, out)
-    finally:
-        Path(scratch).unlink(missing_ok=True)
+    write_whole(out, "".join(lines))
     return out
 
 

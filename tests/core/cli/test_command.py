@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import denoise_core
+from denoise_core._files import write_whole
 from denoise_core.cli import main
-from denoise_core.cli.plain import write_whole
+from denoise_core.evaluate.datasets import read_questions
 
 PASSAGES = [
     {"id": "tower", "title": "Eiffel Tower", "text": "The Eiffel Tower was finished in 1889."},
@@ -137,7 +138,7 @@ def test_an_empty_question_is_asked_for(command, source):
     assert (done.returncode, "--question is empty" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("verb", [[], ["demo"], ["run"], ["fit"]])
+@pytest.mark.parametrize("verb", [[], ["demo"], ["run"], ["fit"], ["noisy-retrieval"]])
 def test_help_teaches(command, verb):
     done = command(*verb, "--help")
     assert done.returncode == 0
@@ -195,3 +196,17 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
         write_whole(target, "half a character: \ud83d")
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
     assert target.read_text() == "new"
+
+
+def test_a_noisy_retrieval_set_is_made_and_read_back(command, tmp_path):
+    (tmp_path / "prose.txt").write_text("It was a dark night. The wind blew over the moor. " * 200)
+    out = tmp_path / "set.jsonl"
+    made = ["noisy-retrieval", str(tmp_path / "prose.txt"), "-o", str(out), "--level", "2", "-n", "3"]
+    assert command(*made).returncode == 0
+    first = out.read_bytes()
+    questions = read_questions(out).questions
+    assert [(len(q.passages), len(q.gold)) for q in questions] == [(13, 1)] * 3
+    assert command(*made).returncode == 0
+    assert out.read_bytes() == first
+    assert command("noisy-retrieval", str(tmp_path / "none.txt"), "-o", str(out)).returncode == 2
+    assert out.read_bytes() == first

@@ -1,0 +1,20 @@
+"""A file that appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write ``text`` as UTF-8; an interrupted write leaves the old file, or none, and nothing beside it."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    part = Path(name)
+    try:
+        with open(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        part.chmod(0o644)  # a temporary file is its owner's alone
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
