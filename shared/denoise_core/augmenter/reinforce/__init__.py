@@ -3,6 +3,7 @@
 Three stages, as in the paper: `imitate` the rules, `reinforce` in a `Simulator`, `learn_from_recorded` runs.
 """
 
+from denoise_core.augmenter.reinforce.encoder import TextEncoder
 from denoise_core.augmenter.reinforce.features import memory_features, with_text
 from denoise_core.augmenter.reinforce.linear import LinearPolicy
 from denoise_core.augmenter.reinforce.simulate import Simulator, Turn, simulators
@@ -19,6 +20,7 @@ __all__ = [
     "OffPolicyReport",
     "Settings",
     "Simulator",
+    "TextEncoder",
     "Turn",
     "imitate",
     "learn_from_recorded",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
 from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.text import content_words, words
+from denoise_core.augmenter.vectors import Embed, KeptVectors
 
 Features: TypeAlias = Callable[[WorkingMemory], NDArray[np.float64]]
 
@@ -80,16 +81,17 @@ def memory_features(memory: WorkingMemory) -> NDArray[np.float64]:
     )
 
 
-def with_text(embed: Callable[[list[str]], Any]) -> Features:
+def with_text(embed: Embed) -> Features:
     """`memory_features` and, after them, the embedding of the question by any text encoder, held fixed.
 
-    ``embed`` takes texts and gives an array of shape ``(texts, width)``: a sentence-transformers model's
-    ``encode``, the mean of a T5 encoder's states, or anything of that form.
+    ``embed`` takes texts and gives an array of shape ``(texts, width)``: a `TextEncoder` for models of
+    transformers, a sentence-transformers model's ``encode``, or anything of that form. It is asked once for
+    each question, as long as that question is among the 4096 last ones.
     """
+    vectors = KeptVectors(embed)
 
     def features(memory: WorkingMemory) -> NDArray[np.float64]:
-        vector = np.asarray(embed([memory.question]), dtype=np.float64)[0]
-        return np.concatenate([memory_features(memory), vector / max(float(np.linalg.norm(vector)), 1e-12)])
+        return np.concatenate([memory_features(memory), vectors([memory.question])[0].astype(np.float64)])
 
     return features
 
