@@ -7,7 +7,7 @@ The target is the best of all fixed policies by reward, shipped rules and lists 
 reward at no more than its cost. The reward has the cost in it already, so a policy trained on it spends where
 that pays. A second operating point is therefore trained with the cost counted ``WEIGHTS`` times; the weight is
 chosen on the training dialogues alone: the smallest whose policies cost no more there than the fixed policy
-that is best there. (When that one drafts once and sends, nothing can cost less, and to match it is to do the same.)
+that is best there. (Where that one drafts once and sends, nothing costs less, and to match it is to do the same.)
 Whatever it was trained on, a policy is reported by the same reward.
 
 Training sees 300 dialogues; everything reported is on the other 200. The learning curve is the greedy policy's
