@@ -1,7 +1,8 @@
 """Utilities: what a candidate is held against, and how (paper, section 2.4).
 
 `Groundedness` is the default and needs no model. `KnowledgeOverlap` is the paper's. `SelfCriticism` asks an LLM.
-`FunctionUtility` takes any function, such as those of `models`: NLI, cross-encoder, typed yes/no decisions.
+`FunctionUtility` takes any function, such as `Similarity` (the embedded encoder) or those of
+`models`: NLI, cross-encoder, typed yes/no decisions.
 `LinearCombination` weighs several; `calibrate` and `fit_threshold` measure and set them on labelled examples.
 """
 
@@ -12,6 +13,7 @@ from denoise_core.augmenter.utilities.function import FunctionUtility
 from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.augmenter.utilities.labelled import Labelled
 from denoise_core.augmenter.utilities.overlap import KnowledgeOverlap, knowledge_f1
+from denoise_core.augmenter.utilities.similarity import Similarity
 
 __all__ = [
     "Calibration",
@@ -21,6 +23,7 @@ __all__ = [
     "Labelled",
     "LinearCombination",
     "SelfCriticism",
+    "Similarity",
     "Threshold",
     "Weights",
     "calibrate",
