@@ -163,11 +163,16 @@ def work(bench: Benchmark, limit: int) -> list[Work]:
         own = passages_of(one)
         documents = own + [Passage(p.text, f"other-{p.id}", metadata=p.metadata) for p in passages_of(other)]
         gold = [(p, n) for p in one["passages"] for n in p["gold_sentences"] if n < len(p["sentences"])]
-        sparse = [p["sentences"][n].strip() for p, n in gold]
-        dense = [s.strip() for p in one["passages"] if p["is_gold"] for s in p["sentences"] if s.strip()]
+        sparse = [s for p, n in gold if telling(s := p["sentences"][n].strip())]
+        dense = [s for p in one["passages"] if p["is_gold"] for s in map(str.strip, p["sentences"]) if telling(s)]
         if sparse:
             out.append((one["question"], documents, sparse, dense))
     return out[:limit]
+
+
+def telling(sentence: str) -> bool:
+    """Long enough to be found in its document and nowhere else; the set has pieces like a lone bracket."""
+    return len(sentence) >= 20
 
 
 def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
