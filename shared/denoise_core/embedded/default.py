@@ -18,7 +18,7 @@ from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.weights import minilm
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe
-from denoise_core.end.scorer import ProbeScorer
+from denoise_core.end.scorer import ProbeScorer, Scored
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.embedding import EmbeddingScorer
 from denoise_core.scorers.stack import Stack, StackedScorer
@@ -35,6 +35,10 @@ class DefaultScorer:
         Raises `MissingExtra` without the extra ``embedded``.
         """
         return _stacked().score(query, texts)
+
+    def scored(self, query: str, texts: Sequence[str]) -> Scored:
+        """`score`, and in how many windows each text was read: a long one counts by its best part."""
+        return _stacked().scored(query, texts)
 
 
 def default_denoiser(keep: float | int = 0.3, *, min_keep: int = 1, chunker: Chunker = whole) -> ENDDenoiser:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.batching import batches
+from denoise_core.end.batching import batches, windows
 
 Floats = NDArray[np.float32]
 
@@ -45,24 +45,32 @@ class SentenceEncoder:
         return self._load()[1]
 
     def signals(self, query: str, texts: Sequence[str]) -> Floats:
-        """float32 ``(len(texts), 2)``: cosine and maxsim, both -1 to 1."""
+        """float32 ``(len(texts), 2)``: cosine and maxsim, both -1 to 1.
+
+        A text longer than the model's window is read in parts, and each signal is its best part's.
+        """
         torch = require("torch", extra="end")
         with self._lock, torch.inference_mode():
             asked = self._pieces([query])[0][:MAX_QUESTION]
             pieces = self._pieces(texts)
             rarity = torch.tensor(idf(asked, pieces))
             question = self._states([asked])[0]
-            out = np.zeros((len(texts), 2), dtype=np.float32)
-            for batch in batches([len(p) + 2 for p in pieces], MAX_TOKENS):
-                for i, states in zip(batch, self._states([pieces[i] for i in batch]), strict=True):
-                    out[i] = _cosine(question, states), _maxsim(question, states, rarity)
+            rows = [(i, part) for i, p in enumerate(pieces) for part in windows(p, self._room)]
+            out = np.full((len(texts), 2), -np.inf, dtype=np.float32)
+            for batch in batches([len(part) + 2 for _, part in rows], MAX_TOKENS):
+                for r, states in zip(batch, self._states([rows[r][1] for r in batch]), strict=True):
+                    found = _cosine(question, states), _maxsim(question, states, rarity)
+                    out[rows[r][0]] = np.maximum(out[rows[r][0]], found)
             return out
 
     def vectors(self, texts: Sequence[str]) -> Floats:
-        """The model's own embeddings: mean-pooled, of length 1, float32 ``(len(texts), width)``."""
+        """The model's own embeddings: mean-pooled, of length 1, float32 ``(len(texts), width)``.
+
+        A text longer than the window is embedded by its beginning, as the model's own library does.
+        """
         torch = require("torch", extra="end")
         with self._lock, torch.inference_mode():
-            pieces = self._pieces(texts)
+            pieces = [p[: self._room] for p in self._pieces(texts)]
             out = np.zeros((len(texts), int(self.model.config.hidden_size)), dtype=np.float32)
             for batch in batches([len(p) + 2 for p in pieces], MAX_TOKENS):
                 for i, states in zip(batch, self._states([pieces[i] for i in batch]), strict=True):
@@ -83,13 +91,16 @@ class SentenceEncoder:
             return self._loaded
 
     def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids without special ones, cut to the model's window."""
-        model, tokenizer = self._load()
+        """Ids without special ones."""
         if not texts:
             return []
-        ids = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
-        room = int(model.config.max_position_embeddings) - 2
-        return [list(row[:room]) for row in ids]
+        ids = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        return [list(row) for row in ids]
+
+    @property
+    def _room(self) -> int:
+        """Word pieces that fit between the special ones."""
+        return int(self.model.config.max_position_embeddings) - 2
 
     def _states(self, rows: Sequence[Sequence[int]]) -> list[Any]:
         """Last-layer states of each row between its special tokens: ``(pieces + 2, width)`` each."""

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
+from denoise_core.end.denoiser import ReportsParts
+from denoise_core.end.scorer import Scored
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 
@@ -93,13 +95,26 @@ class StackedScorer:
 
         A part whose weights are all 0 is not asked.
         """
-        return self.stack.combine(collect(self.parts, query, texts, self.stack))
+        return self.scored(query, texts).scores
+
+    def scored(self, query: str, texts: Sequence[str]) -> Scored:
+        """`score`, and in how many windows its parts read each text, where they say so."""
+        windows = [1] * len(texts)
+        signals = collect(self.parts, query, texts, self.stack, windows)
+        return Scored(self.stack.combine(signals), tuple(windows))
 
 
 def collect(
-    parts: Sequence[Scorer | Signals], query: str, texts: Sequence[str], stack: Stack | None = None
+    parts: Sequence[Scorer | Signals],
+    query: str,
+    texts: Sequence[str],
+    stack: Stack | None = None,
+    windows: list[int] | None = None,
 ) -> Floats:
-    """All signals of the parts side by side, ``(len(texts), k)``; means where ``stack`` gives a part no weight."""
+    """All signals of the parts side by side, ``(len(texts), k)``; means where ``stack`` gives a part no weight.
+
+    ``windows`` has one entry a text, and is raised to the number of parts in which a scorer read the text.
+    """
     columns: list[Floats] = []
     at = 0
     for part in parts:
@@ -108,6 +123,11 @@ def collect(
             columns.append(np.tile(np.array(stack.mean[at : at + width], dtype=np.float32), (len(texts), 1)))
         elif isinstance(part, Signals):
             columns.append(part.signals(query, texts))
+        elif isinstance(part, ReportsParts):
+            found = part.scored(query, texts)
+            columns.append(found.scores[:, None])
+            if windows is not None:
+                windows[:] = map(max, windows, found.parts)
         else:
             columns.append(part.score(query, texts)[:, None])
         at += width

@@ -141,3 +141,12 @@ def test_tokens_are_counted_and_long_questions_are_no_trouble():
     assert encoder().count("") == 0
     assert encoder().count("Eiffel Tower") >= 2
     assert np.isfinite(DefaultScorer().score("why " * 300, ["because", "no"])).all()
+
+
+def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
+    buried = "Bananas are rich in potassium. " * 200 + TEXTS[0] + " Paris has many bakeries." * 200
+    passages = [Passage(buried, "long"), Passage("Bananas are yellow.", "short")]
+    result = default_denoiser(keep=1).denoise(QUESTION, passages)
+    assert [p.id for p in result.passages] == ["long"]
+    assert [s.passage_id for s in result.trace.events[0].effect.split] == ["long"]
+    assert encoder().count(buried) > 2000
