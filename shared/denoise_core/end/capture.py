@@ -168,11 +168,10 @@ def _identity(reader: HiddenReader, questions: Sequence[Question], layers: Seque
     digest = hashlib.sha256()
     for q in questions:
         digest.update(json.dumps([q.text, [p.text for p in q.passages]]).encode())
-    return {
-        "layers": list(layers),
-        "questions": digest.hexdigest(),
-        "reading": reader.reading(max(layers)).to_dict(),
-    }
+    reading = reader.reading(max(layers)).to_dict()
+    # Where the model lies decides nothing: the same weights in another folder give the same states.
+    model = {k: v for k, v in reading["model"].items() if k not in ("name", "revision", "layers")}
+    return {"layers": list(layers), "questions": digest.hexdigest(), "reading": reading | {"model": model}}
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -101,6 +101,18 @@ def test_a_folder_of_something_else_is_refused(reader, tiny, byte_tokenizer, tmp
         capture(reader(), questions, layers=[2], folder=tmp_path / "mine")
 
 
+def test_the_same_model_in_another_place_goes_on(tiny, byte_tokenizer, tmp_path):
+    model, tokenizer = tiny("llama"), byte_tokenizer()
+    readers = []
+    for place in ("here", "there"):
+        model.save_pretrained(tmp_path / place)
+        readers.append(Counting(str(tmp_path / place), tokenizer=tokenizer))
+    first = capture(readers[0], shouting(3), folder=tmp_path / "states")
+    again = capture(readers[1], shouting(3), folder=tmp_path / "states")
+    assert (readers[0].pairs_read, readers[1].pairs_read) == (12, 0)
+    assert (first.by_layer[2] == again.by_layer[2]).all()
+
+
 @pytest.mark.parametrize("name", ["layer-002.npy", "done.json", "states.json"])
 def test_a_damaged_folder_is_a_clear_error(reader, tmp_path, name):
     capture(reader(), shouting(3), layers=[2], folder=tmp_path / "s")
