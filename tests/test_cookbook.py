@@ -1,13 +1,15 @@
 """Every notebook of the cookbook runs from top to bottom, and is kept with its outputs."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "cookbook").glob("*.ipynb"))
+COOKBOOK = Path(__file__).parents[1] / "cookbook"
+NOTEBOOKS = sorted(COOKBOOK.glob("*.ipynb"))
 
 RUN = """
 import sys, nbclient, nbformat
@@ -23,6 +25,9 @@ def notebook(request):
 
 @pytest.mark.notebook
 def test_it_runs(notebook, tmp_path):
+    """In a folder of its own, so that nothing is left behind; the data lies beside it there too."""
+    if (COOKBOOK / "data").is_dir():
+        shutil.copytree(COOKBOOK / "data", tmp_path / "data")
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(notebook)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
