@@ -25,7 +25,6 @@ def notebook(request):
 
 @pytest.mark.notebook
 def test_it_runs(notebook, tmp_path):
-    shutil.copytree(COOKBOOK / "data", tmp_path / "data")  # they read beside themselves, and write nothing there
     """In a folder of its own, so that nothing is left behind; the data lies beside it there too."""
     if (COOKBOOK / "data").is_dir():
         shutil.copytree(COOKBOOK / "data", tmp_path / "data")
