@@ -57,6 +57,30 @@ class LocalLLM:
         text = self.tokenizer.decode(made, skip_special_tokens=True)
         return Reply(text, Usage(before, len(made)))
 
+    def complete_batch(self, conversations: Sequence[Sequence[Message]]) -> list[Reply]:
+        """A reply to each of several conversations, from one generation; shorter ones are padded on the left.
+
+        Greedy replies are those of `complete`, up to the arithmetic of another batch shape.
+        """
+        if not conversations:
+            return []
+        torch = require("torch", extra="end")
+        asked = [self._ids(messages) for messages in conversations]
+        longest = max(map(len, asked))
+        pad = self._pad()
+        ids = torch.tensor([[pad] * (longest - len(a)) + a for a in asked], device=self.model.device)
+        mask = torch.tensor([[0] * (longest - len(a)) + [1] * len(a) for a in asked], device=self.model.device)
+        with self._lock:
+            made = self._generate(input_ids=ids, attention_mask=mask)[:, longest:].tolist()
+        ends = self.model.generation_config.eos_token_id
+        stops = set(ends if isinstance(ends, list) else [ends])
+        replies = []
+        for prompt, row in zip(asked, made, strict=True):
+            length = next((n + 1 for n, token in enumerate(row) if token in stops), len(row))
+            text = self.tokenizer.decode(row[:length], skip_special_tokens=True)
+            replies.append(Reply(text, Usage(len(prompt), length)))
+        return replies
+
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return await asyncio.to_thread(self.complete, messages)
 
@@ -116,6 +140,10 @@ class LocalLLM:
 
     def _inputs(self, messages: Sequence[Message]) -> Any:
         torch = require("torch", extra="end")
+        row = torch.tensor([self._ids(messages)], device=self.model.device)
+        return {"input_ids": row, "attention_mask": torch.ones_like(row)}
+
+    def _ids(self, messages: Sequence[Message]) -> list[int]:
         self._load()
         ids = prompt_ids(self.tokenizer, messages)
         window = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
@@ -124,15 +152,17 @@ class LocalLLM:
                 f"the prompt has {len(ids)} tokens and the model's window is {window}: keep fewer passages "
                 "(ENDDenoiser(keep=...)) or take a model with a longer window"
             )
-        row = torch.tensor([ids], device=self.model.device)
-        return {"input_ids": row, "attention_mask": torch.ones_like(row)}
+        return ids
+
+    def _pad(self) -> int:
+        pad = self.tokenizer.pad_token_id
+        return int(self.tokenizer.eos_token_id if pad is None else pad)
 
     def _settings(self) -> dict[str, Any]:
-        pad = self.tokenizer.pad_token_id
         chosen: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "do_sample": self.temperature > 0}
         if self.temperature > 0:
             chosen["temperature"] = self.temperature
-        return chosen | {"pad_token_id": self.tokenizer.eos_token_id if pad is None else pad}
+        return chosen | {"pad_token_id": self._pad()}
 
 
 def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:

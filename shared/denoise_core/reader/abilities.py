@@ -1,0 +1,56 @@
+"""What the reader can do: every task on held-out names, combinations and wordings, with intervals."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from denoise_core.end.local_llm import LocalLLM
+from denoise_core.evaluate.metrics import wilson
+from denoise_core.reader.scene import Difficulty
+from denoise_core.reader.tasks import TASKS, Conversation
+from denoise_core.reader.world import World
+
+HARD = Difficulty(6, 4, 3, 120)
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """``exact`` replies of ``asked`` are word for word as taught; ``first`` of them begin with the right word."""
+
+    task: str
+    asked: int
+    exact: int
+    first: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the exact share (Wilson)."""
+        return wilson(self.exact, self.asked)
+
+
+def measure(
+    llm: LocalLLM, *, asked: int = 100, seed: int = 1, difficulty: Difficulty = HARD, batch: int = 16
+) -> Iterator[Ability]:
+    """Each task in turn, the last reply of ``asked`` conversations that training never drew. Greedy if ``llm`` is."""
+    for name, (_, make) in TASKS.items():
+        world = World(random.Random(f"abilities/{seed}/{name}"), test=True)
+        conversations = [make(world, difficulty) for _ in range(asked)]
+        replies = answered(llm, [c[:-1] for c in conversations], batch)
+        pairs = [(reply, c[-1].content) for reply, c in zip(replies, conversations, strict=True)]
+        exact = sum(reply.strip() == wanted for reply, wanted in pairs)
+        first = sum(reply.split()[:1] == wanted.split()[:1] for reply, wanted in pairs)
+        yield Ability(name, asked, exact, first)
+
+
+def answered(llm: LocalLLM, conversations: Sequence[Conversation], batch: int = 16) -> list[str]:
+    """The replies, in order; conversations of like length share a batch, which saves padding."""
+    order = sorted(range(len(conversations)), key=lambda i: sum(len(m.content) for m in conversations[i]))
+    said: dict[int, str] = {}
+    queue = iter(order)
+    while part := list(islice(queue, batch)):
+        for i, reply in zip(part, llm.complete_batch([conversations[i] for i in part]), strict=True):
+            said[i] = reply.text
+    return [said[i] for i in range(len(conversations))]

@@ -1,0 +1,68 @@
+"""Conversations as rows of token ids of one length, several to a row, each in a segment of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from denoise_core.types import Message
+
+_TRIES = 40  # conversations that did not fit in a row, before the batch is taken as full
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All (rows, length): token ids, segment numbers, weight of each token as a target, first token of a reply."""
+
+    ids: torch.Tensor
+    segments: torch.Tensor
+    weights: torch.Tensor
+    firsts: torch.Tensor
+
+
+def encoded(tokenizer: Any, messages: Sequence[Message]) -> tuple[list[int], list[float], list[int]]:
+    """Ids of a conversation as the chat template writes it, the weight of each as a target, and where replies begin.
+
+    A reply's tokens share a weight that grows with the root of its length, so that long copies do not drown
+    the short answers.
+    """
+    role = {r: tokenizer.convert_tokens_to_ids(f"<|{r}|>") for r in ("system", "user", "assistant")}
+    texts = tokenizer([m.content for m in messages], add_special_tokens=False, split_special_tokens=True)[
+        "input_ids"
+    ]
+    ids, weights, firsts = [tokenizer.bos_token_id], [0.0], []
+    for message, text in zip(messages, texts, strict=True):
+        learned = message.role == "assistant"
+        if learned:
+            firsts.append(len(ids) + 1)
+        ids += [role[message.role], *text, tokenizer.eos_token_id]
+        weights += [0.0, *[(len(text) + 1) ** -0.5 if learned else 0.0] * (len(text) + 1)]
+    return ids, weights, firsts
+
+
+def packed(tokenizer: Any, conversations: Iterator[Sequence[Message]], rows: int, length: int) -> Rows:
+    """Takes conversations until the rows are about full; one that is longer than a row is left out."""
+    made = Rows(
+        torch.full((rows, length), tokenizer.pad_token_id),
+        torch.zeros((rows, length), dtype=torch.int32),
+        torch.zeros((rows, length)),
+        torch.zeros((rows, length), dtype=torch.bool),
+    )
+    used, segment, misses = [0] * rows, 0, 0
+    while misses < _TRIES and min(used) < 0.9 * length:
+        ids, weights, firsts = encoded(tokenizer, next(conversations))
+        fitting = [r for r in range(rows) if used[r] + len(ids) <= length]
+        if not fitting:
+            misses += 1
+            continue
+        row = max(fitting, key=lambda r: used[r])
+        at, segment = used[row], segment + 1
+        made.ids[row, at : at + len(ids)] = torch.tensor(ids)
+        made.weights[row, at : at + len(ids)] = torch.tensor(weights)
+        made.segments[row, at : at + len(ids)] = segment
+        made.firsts[row, [at + f for f in firsts]] = True
+        used[row] += len(ids)
+    return made

@@ -1,0 +1,204 @@
+"""Training the reader: one seeded run, resumable after a kill, from nothing to a folder that transformers loads.
+
+    python -m denoise_core.reader.train OUT            # on two cores: some hours
+    python -m denoise_core.reader.train OUT --device cuda
+
+Every batch is drawn from the seed and its number alone, so a resumed run goes on as if it had not been stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from denoise_core._files import write_whole
+from denoise_core.errors import InputError
+from denoise_core.reader import tasks
+from denoise_core.reader.curriculum import STAGES, Stage
+from denoise_core.reader.network import Network, Shape, hugging_face
+from denoise_core.reader.rows import Rows, packed
+from denoise_core.reader.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``tokens`` is the length of the run, padding included. ``seed`` decides weights and data."""
+
+    tokens: int = 45_000_000
+    seed: int = 0
+    rate: float = 1.5e-3
+    warm_up: int = 100
+    decay_from: float = 0.6  # of the run; from here on the rate falls in a line to a twentieth
+    shape: Shape = field(default_factory=Shape)
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run stands. ``right`` is a running mean: replies whose first token is right."""
+
+    step: int = 0
+    tokens: int = 0
+    stage: int = 0
+    stage_tokens: int = 0
+    right: float = 0.0
+
+
+class Run:
+    """A training run with its folder: ``state.safetensors`` and ``progress.json`` are enough to go on."""
+
+    def __init__(
+        self,
+        out: Path,
+        tokenizer: Any,
+        settings: Settings,
+        *,
+        stages: tuple[Stage, ...] = STAGES,
+        device: str = "cpu",
+        compile: bool = False,
+    ) -> None:
+        self.out, self.tokenizer, self.settings, self.stages, self.device = (
+            out,
+            tokenizer,
+            settings,
+            stages,
+            device,
+        )
+        torch.manual_seed(settings.seed)
+        # The optimizer works on a full-precision copy: steps of 1e-4 would be lost in bfloat16.
+        self.network = Network(settings.shape).to(device)
+        self.master = {n: p.detach().clone().float() for n, p in self.network.named_parameters()}
+        self.network.bfloat16()
+        self.forward: Callable[..., torch.Tensor] = (
+            torch.compile(self.network, dynamic=False) if compile else self.network
+        )
+        self.optimizer = torch.optim.AdamW(
+            list(self.master.values()), lr=settings.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+        )
+        self.progress = Progress()
+        if (out / "progress.json").exists():
+            self._resume()
+        self._publish()
+
+    def train(
+        self, *, save_every: float = 120.0, report: Callable[[dict[str, Any]], None] = lambda row: None
+    ) -> None:
+        """Trains to the end, saving every ``save_every`` seconds; ``report`` gets a row every 50 steps."""
+        saved, began, sums = time.monotonic(), time.monotonic(), [0.0, 0.0, 0.0]
+        tokens_before = self.progress.tokens
+        while self.progress.tokens < self.settings.tokens:
+            loss, right = self.step()
+            sums = [sums[0] + loss, sums[1] + right, sums[2] + 1]
+            p = self.progress
+            if p.step % 50 == 0:
+                row = {
+                    "step": p.step,
+                    "tokens": p.tokens,
+                    "stage": self.stages[p.stage].name,
+                    "loss": round(sums[0] / sums[2], 4),
+                    "first_token": round(sums[1] / sums[2], 4),
+                    "tokens_per_second": round((p.tokens - tokens_before) / (time.monotonic() - began)),
+                }
+                with (self.out / "log.jsonl").open("a", encoding="utf-8") as log:
+                    log.write(json.dumps(row) + "\n")
+                report(row)
+                sums = [0.0, 0.0, 0.0]
+            if time.monotonic() - saved > save_every:
+                self.save()
+                saved = time.monotonic()
+        self.save()
+
+    def step(self) -> tuple[float, float]:
+        """One batch; the loss and the share of replies whose first token is right."""
+        p, s = self.progress, self.settings
+        stage = self.stages[p.stage]
+        rows = self.batch(stage, p.step)
+        ids, segments = rows.ids.to(self.device), rows.segments.to(self.device)
+        hidden = self.forward(ids, segments, stage.depth)[:, :-1]
+        weights = rows.weights[:, 1:].to(self.device)
+        learned = weights > 0
+        logits = (hidden[learned] @ self.network.embedding.weight.T).float()
+        targets, weights = ids[:, 1:][learned], weights[learned]
+        loss = (F.cross_entropy(logits, targets, reduction="none") * weights).sum() / weights.sum()
+        torch.autograd.backward(loss)
+        right = (logits.argmax(-1) == targets)[rows.firsts[:, 1:].to(self.device)[learned]].float().mean().item()
+        for name, parameter in self.network.named_parameters():
+            self.master[name].grad = None if parameter.grad is None else parameter.grad.float()
+            parameter.grad = None
+        torch.nn.utils.clip_grad_norm_(self.master.values(), 1.0)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._rate()
+        self.optimizer.step()
+        self._publish()
+        p.step += 1
+        p.tokens += ids.numel()
+        p.stage_tokens += ids.numel()
+        p.right = 0.97 * p.right + 0.03 * right
+        passed = stage.passes is not None and p.right >= stage.passes and p.stage_tokens >= stage.least
+        if p.stage + 1 < len(self.stages) and (passed or p.stage_tokens >= stage.share * s.tokens):
+            p.stage, p.stage_tokens, p.right = p.stage + 1, 0, 0.5 * p.right
+        return loss.item(), right
+
+    def batch(self, stage: Stage, step: int) -> Rows:
+        rng = random.Random(f"{self.settings.seed}/{step}")
+        return packed(self.tokenizer, self._conversations(stage, rng), stage.rows, stage.length)
+
+    def _conversations(self, stage: Stage, rng: random.Random) -> Iterator[tasks.Conversation]:
+        makers = [(w, tasks.cloze if n == "cloze" else tasks.TASKS[n][1]) for n, w in stage.tasks.items()]
+        world = World(rng, plain=stage.plain)
+        while True:
+            make = rng.choices([m for _, m in makers], [w for w, _ in makers])[0]
+            yield make(world, stage.difficulty)
+
+    def _rate(self) -> float:
+        s, p = self.settings, self.progress
+        done = p.tokens / s.tokens
+        fall = 1.0 if done < s.decay_from else 1 - 0.95 * (done - s.decay_from) / (1 - s.decay_from)
+        return s.rate * min(1.0, (p.step + 1) / s.warm_up) * fall
+
+    @torch.no_grad()
+    def _publish(self) -> None:
+        torch._foreach_copy_([p.data for _, p in self.network.named_parameters()], list(self.master.values()))
+
+    def save(self) -> None:
+        """Weights and optimizer as safetensors, whole or not at all; then the model as transformers loads it."""
+        from safetensors.torch import save_file
+
+        self.out.mkdir(parents=True, exist_ok=True)
+        tensors = {f"master.{n}": t for n, t in self.master.items()}
+        for n, t in self.master.items():
+            for key, value in self.optimizer.state.get(t, {}).items():
+                tensors[f"optimizer.{key}.{n}"] = value
+        part = self.out / "state.part"
+        save_file({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, part)
+        part.replace(self.out / "state.safetensors")
+        write_whole(
+            self.out / "progress.json", json.dumps({**asdict(self.progress), "settings": asdict(self.settings)})
+        )
+        model = hugging_face(self.network.cpu(), self.tokenizer)
+        model.save_pretrained(self.out / "model")
+        self.tokenizer.save_pretrained(self.out / "model")
+        self.network.to(self.device)
+
+    def _resume(self) -> None:
+        from safetensors.torch import load_file
+
+        record = json.loads((self.out / "progress.json").read_text("utf-8"))
+        settings = record.pop("settings")
+        if settings["shape"] != asdict(self.settings.shape) or settings["seed"] != self.settings.seed:
+            raise InputError(f"{self.out} holds a run with other settings: {settings}; give another folder")
+        tensors = load_file(self.out / "state.safetensors", device=self.device)
+        for n, t in self.master.items():
+            t.copy_(tensors[f"master.{n}"])
+            if f"optimizer.step.{n}" in tensors:  # blocks that no stage has used yet have no state
+                self.optimizer.state[t] = {
+                    key: tensors[f"optimizer.{key}.{n}"] for key in ("step", "exp_avg", "exp_avg_sq")
+                }
+        self.progress = Progress(**record)
