@@ -14,7 +14,7 @@ import torch
 from transformers import LlamaConfig, LlamaModel
 
 from denoise_core.end.batching import batches
-from denoise_core.end.forward import inputs_of, pool_of
+from denoise_core.end.forward import inputs_of
 from denoise_core.end.hidden import EarlyLayers, early_layers
 from denoise_core.end.kv import KeptPrefix
 from denoise_core.end.layout import Prompt
@@ -117,7 +117,7 @@ class Paths:
         scores = np.zeros(len(prompts), dtype=np.float32)
         for batch in batches([len(p.ids) for p in prompts], self.max_tokens):
             some = [prompts[i] for i in batch]
-            found = self.early.read(inputs_of(self.early, some, 0), [layer], pool_of("last", some))[layer]
+            found = self.early.last(inputs_of(self.early, some, 0), layer)
             scores[batch] = found.float().cpu().numpy() @ self.probe
         return scores
 

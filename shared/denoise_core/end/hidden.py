@@ -26,6 +26,7 @@ from torch import nn
 
 from denoise_core.end import normalise
 from denoise_core.end.anatomy import find_blocks, find_final_norm, unit_gain
+from denoise_core.end.last_token import last_token
 from denoise_core.errors import InputError
 
 Pool = Callable[[torch.Tensor], torch.Tensor]
@@ -37,12 +38,17 @@ class _Exit(BaseException):
 
 @dataclass(slots=True)
 class _Request:
-    """One pass: pool the state at each of ``layers``, leave at ``stop``; ``entered`` counts blocks run."""
+    """One pass: pool the state at each of ``layers``, leave at ``stop``; ``entered`` counts blocks run.
+
+    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile.
+    """
 
     owner: EarlyLayers
     layers: frozenset[int]
     stop: int
     pool: Pool
+    last: bool = False
+    inside: bool = False
     entered: int = 0
     found: dict[int, torch.Tensor] = field(default_factory=dict)
 
@@ -58,6 +64,16 @@ class _Request:
         if layer >= self.stop:
             raise _Exit
         self.entered += entering
+
+    def finish(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Run the final block for the last token and leave; come back when it has to be run whole."""
+        self.inside = True
+        try:
+            state = last_token(block, args, kwargs)
+        finally:
+            self.inside = False
+        if state is not None:
+            self.arrive(self.stop, state, entering=False)
 
 
 _request: contextvars.ContextVar[_Request | None] = contextvars.ContextVar("end_request", default=None)
@@ -83,6 +99,7 @@ class EarlyLayers:
         self.final_norm: nn.Module | None = None
         self._parameters = frozenset(inspect.signature(decoder.forward).parameters)
         self._checked: set[int] = set()
+        self._narrow: dict[int, bool] = {}
         self._refusal: str | None = None
         self._learned = False
         for n, block in enumerate(blocks):
@@ -138,14 +155,30 @@ class EarlyLayers:
         if self._refusal:
             raise InputError(self._refusal)
 
-    @torch.inference_mode()
     def read(self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool) -> dict[int, torch.Tensor]:
         """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
 
         ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. Raises
         `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
         """
-        request = _Request(self, frozenset(layers), max(layers), pool)
+        return self._pass(inputs, _Request(self, frozenset(layers), max(layers), pool))
+
+    def last(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
+        """The last column's state at ``layer``, float32 ``(batch, width)``: rows are padded on the left.
+
+        As ``read`` with that pooling, but the final block of the pass runs for the last token only, where
+        that was found to give the same. Raises what `read` raises.
+        """
+        if layer not in self._narrow:
+            self._narrow[layer] = self.causal and layer > 0 and self._try_last(layer)
+        return self._last(inputs, layer, narrow=self._narrow[layer])
+
+    def _last(self, inputs: Mapping[str, Any], layer: int, *, narrow: bool) -> torch.Tensor:
+        request = _Request(self, frozenset([layer]), layer, lambda h: h[:, -1].float(), last=narrow)
+        return self._pass(inputs, request)[layer]
+
+    @torch.inference_mode()
+    def _pass(self, inputs: Mapping[str, Any], request: _Request) -> dict[int, torch.Tensor]:
         token = _request.set(request)
         try:
             self.decoder(**inputs)
@@ -206,6 +239,24 @@ class EarlyLayers:
         ids = torch.randint(int(self.config.vocab_size), (1, 8), generator=generator)
         return ids.to(self.device)
 
+    def _try_last(self, layer: int) -> bool:
+        """Whether the last token alone gives what the whole block gives: rows with padding, and without."""
+        ids = torch.cat([self._sample(), self._sample().flip(-1)])
+        for padded in (0, 3):
+            inputs = self._inputs(ids)
+            inputs["attention_mask"][0, :padded] = 0
+            if "position_ids" in inputs:
+                inputs["position_ids"] = (inputs["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+            whole = self._last(inputs, layer, narrow=False)
+            try:
+                alone = self._last(inputs, layer, narrow=True)
+            except Exception:  # whatever a foreign block makes of one token and a past
+                return False
+            near = _same(alone, whole, 1e-5) if self.dtype in ("float32", "float64") else _alike(alone, whole)
+            if not near:
+                return False
+        return True
+
     def _learn(self) -> None:
         """Direction of attention, and which module is the final norm."""
         ids = self._sample()
@@ -242,10 +293,15 @@ class EarlyLayers:
             )
 
 
-def _same(state: torch.Tensor, wanted: torch.Tensor) -> bool:
+def _same(state: torch.Tensor, wanted: torch.Tensor, tolerance: float = 1e-3) -> bool:
     """Equal but for a kernel that adds in another order the second time."""
     scale = float(wanted.abs().max()) or 1.0
-    return state.shape == wanted.shape and float((state - wanted).abs().max()) <= 1e-3 * scale
+    return state.shape == wanted.shape and float((state - wanted).abs().max()) <= tolerance * scale
+
+
+def _alike(states: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """As near as half precision is to itself in another batch."""
+    return bool((torch.cosine_similarity(states, wanted) > 0.999).all())
 
 
 class _Watch:
@@ -259,14 +315,21 @@ class _Watch:
         return _Watch, (self.n, None)  # in a copy of the model it watches nothing
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        request, owner = _request.get(), self.owner()
-        if request is not None and owner is request.owner:
+        request = self._request()
+        if request is not None:
             request.arrive(self.n, args[0] if args else kwargs.get("hidden_states"), entering=True)
+            if request.last and self.n == request.stop - 1:
+                request.finish(module, args, kwargs)
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        request, owner = _request.get(), self.owner()
-        if request is not None and owner is request.owner:
+        request = self._request()
+        if request is not None:
             request.arrive(self.n, output[0] if isinstance(output, tuple) else output, entering=False)
+
+    def _request(self) -> _Request | None:
+        """The pass that is under way in this thread, if it is one of the model watched."""
+        request, owner = _request.get(), self.owner()
+        return request if request is not None and owner is request.owner and not request.inside else None
 
 
 _KEPT = "_denoise_early_layers"

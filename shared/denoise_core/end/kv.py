@@ -14,7 +14,7 @@ import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from denoise_core.end.forward import inputs_of
-from denoise_core.end.hidden import EarlyLayers, Pool
+from denoise_core.end.hidden import EarlyLayers
 from denoise_core.end.layout import Prompt
 
 
@@ -118,15 +118,15 @@ def _cache(layers: Sequence[DynamicLayer]) -> DynamicCache:
 
 @torch.inference_mode()
 def record(
-    early: EarlyLayers, prompts: Sequence[Prompt], shared: Sequence[int], layer: int, pool: Pool, pad: int
+    early: EarlyLayers, prompts: Sequence[Prompt], shared: Sequence[int], layer: int, pad: int
 ) -> tuple[torch.Tensor, list[KeptPrefix]]:
-    """One whole pass: the pooled states, and each prompt's first ``shared`` tokens kept."""
+    """One whole pass: the last tokens' states, and each prompt's first ``shared`` tokens kept."""
     inputs = inputs_of(early, prompts, pad)
     width = inputs["input_ids"].shape[1]
     spans = [(width - len(p.ids), width - len(p.ids) + n) for p, n in zip(prompts, shared, strict=True)]
     layers = [_Recorder.of(spans) for _ in range(early.count)]
     inputs |= {"past_key_values": _cache(layers), "use_cache": True}
-    states = early.read(inputs, [layer], pool)[layer]
+    states = early.last(inputs, layer)
     blocks = [found.kept for found in layers[:layer]]
     return states, [KeptPrefix(n, tuple(kept[row] for kept in blocks)) for row, n in enumerate(shared)]
 
@@ -137,10 +137,9 @@ def resume(
     kept: Sequence[KeptPrefix],
     rest: Sequence[Sequence[int]],
     layer: int,
-    pool: Pool,
     space: _Space,
 ) -> torch.Tensor:
-    """The pooled states of prefixes and the ``rest`` of their prompts, all of one length."""
+    """The last tokens' states of prefixes and the ``rest`` of their prompts, all of one length."""
     more, width = len(rest[0]), max(k.tokens for k in kept)
     lengths = torch.tensor([k.tokens for k in kept])[:, None]
     at = torch.arange(width + more)
@@ -156,7 +155,7 @@ def resume(
     }
     if early.takes("position_ids"):
         inputs["position_ids"] = (lengths + torch.arange(more)).to(early.device)
-    return early.read(inputs, [layer], pool)[layer]
+    return early.last(inputs, layer)
 
 
 def work_space() -> _Space:

@@ -252,7 +252,11 @@ class HiddenReader:
         from denoise_core.end.forward import inputs_of, pool_of
 
         early = self.backbone.early
-        found = early.read(inputs_of(early, prompts, self._pad), layers, pool_of(self.pooling, prompts))
+        inputs = inputs_of(early, prompts, self._pad)
+        if self.pooling == "last" and len(layers) == 1:
+            found = {layers[0]: early.last(inputs, layers[0])}
+        else:
+            found = early.read(inputs, layers, pool_of(self.pooling, prompts))
         return {layer: np.asarray(states.cpu().numpy(), dtype=np.float32) for layer, states in found.items()}
 
     @property

@@ -65,8 +65,7 @@ class PrefixReuse:
 
         def whole(rows: list[int]) -> Floats:
             some = [prompts[i] for i in rows]
-            pool = pool_of("last", some)
-            states, kept = record(self.early, some, [shared[i] for i in rows], layer, pool, self.pad)
+            states, kept = record(self.early, some, [shared[i] for i in rows], layer, self.pad)
             for i, prefix in zip(rows, kept, strict=True):
                 self.cache.put(self._key(prompts[i], shared[i], layer), prefix)
             return numbers(states)
@@ -76,8 +75,7 @@ class PrefixReuse:
 
         def resumed(rows: list[int]) -> Floats:
             rest = [prompts[i].ids[shared[i] :] for i in rows]
-            pool = pool_of("last", [prompts[i] for i in rows])
-            return numbers(resume(self.early, [hits[i] for i in rows], rest, layer, pool, self.space))
+            return numbers(resume(self.early, [hits[i] for i in rows], rest, layer, self.space))
 
         rests = {i: len(prompts[i].ids) - shared[i] for i in hits}
         for length in sorted(set(rests.values())):
@@ -97,9 +95,7 @@ class PrefixReuse:
 
         def whole(rows: list[int]) -> Floats:
             some = [starts[i] for i in rows]
-            states, kept = record(
-                self.early, some, [p.shared for p in some], layer, pool_of("last", some), self.pad
-            )
+            states, kept = record(self.early, some, [p.shared for p in some], layer, self.pad)
             for p, prefix in zip(some, kept, strict=True):
                 self.cache.put(self._key(p, p.shared, layer), prefix)
             return numbers(states)
@@ -126,8 +122,8 @@ class PrefixReuse:
         pool = pool_of("last", prompts)
         try:
             wanted = self.early.read(inputs_of(self.early, prompts, self.pad), [layer], pool)[layer]
-            first, kept = record(self.early, prompts, [8, 5], layer, pool, self.pad)
-            then = resume(self.early, kept, [ids[8:], ids[8:]], layer, pool, self.space)
+            first, kept = record(self.early, prompts, [8, 5], layer, self.pad)
+            then = resume(self.early, kept, [ids[8:], ids[8:]], layer, self.space)
         except Exception as error:  # whatever a foreign model makes of a cache of plain keys and values
             return f"this model's past is not plain keys and values ({type(error).__name__}: {error})"
         for found in (first, then):
