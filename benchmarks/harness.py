@@ -85,6 +85,7 @@ class Benchmark:
         self.name = name
         self.options = options
         self.rows: list[Row] = []
+        self.about: dict[str, str] = {}  # what else a reader of the results must know: model, decoding, ...
         random.seed(options.seed)
 
     def row(
@@ -127,6 +128,7 @@ class Benchmark:
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "python": platform.python_version(),
             "versions": dict(_versions()),
+            **({"about": self.about} if self.about else {}),
             "rows": [asdict(r) for r in self.rows],
         }
 

@@ -1,0 +1,82 @@
+"""S2A on word problems with an irrelevant sentence, with the reader: the S2A paper's Figure 7 in miniature.
+
+Sums of one and two steps over held-out wordings, each number small; the sentence that has no part in them is beside
+the topic (``random``), about the same goods of somebody else (``topic``), or left out (``none``: what S2A costs
+where nothing is to be removed). The problem's text is the passage, its question the question. An answer is right
+when its last number is. The oracle is asked without the sentence.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from _reader_shared import Batched, describe, gain, generator, reader_arguments, s2a_table, together
+from harness import Benchmark
+
+from denoise_core import Passage
+from denoise_core.flow import run
+from denoise_core.reader.sums import make_sum
+from denoise_core.reader.world import World
+from denoise_core.s2a.evaluation import Case, NumberJudge, Score, paper_systems
+
+PROBLEMS = 80  # of each kind
+KINDS = ("none", "random", "topic")
+SYSTEMS = ("plain", "stepwise", "oracle", "s2a relevance", "s2a select")
+
+
+def cases(rng: random.Random, count: int) -> list[Case]:
+    world = World(rng, test=True)
+    found = []
+    for steps in (1, 2):
+        for kind in KINDS:
+            for n in range(count):
+                sums = make_sum(world, steps=steps, noise=kind)
+                came, clean = ((Passage(text, "p"),) for text in (sums.text, sums.clean))
+                name = f"{steps}-step {kind}"
+                gold = (str(sums.answer),)
+                found.append(Case(f"{name} {n}", name, sums.question, gold, sums.question, came, clean))
+    return found
+
+
+def ask(llm: Batched, asked: Sequence[Case], system: str) -> list[Score]:
+    answer = paper_systems(lambda seed: llm)[system]
+    judge = NumberJudge()
+    found = []
+    for case, (said, trace) in zip(asked, together([answer(c, 0) for c in asked]), strict=True):
+        value, _ = run(judge.judge(case, said.text))
+        tokens = sum(e.usage.output_tokens for e in trace.events if e.usage)
+        found.append(Score(system, case.id, case.kind, 0, judge.name, value, said.text, tokens))
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> Benchmark:
+    options, folder = reader_arguments(__doc__.splitlines()[0], argv)
+    bench = Benchmark("s2a_math", options)
+    llm = Batched(generator(options, folder))
+    describe(bench, folder)
+    asked = cases(random.Random(f"math/{options.seed}"), 3 if options.quick else PROBLEMS)
+    bench.row("problems", len(asked), "count")
+    told = {system: ask(llm, asked, system) for system in SYSTEMS}
+    everything = [score for system in SYSTEMS for score in told[system]]
+    s2a_table(bench, everything, NumberJudge.name, "problems", "Word problems with an irrelevant sentence")
+    for kind in KINDS:
+        at = [i for i, case in enumerate(asked) if case.kind.endswith(kind)]
+        right = {system: [told[system][i].value or 0.0 for i in at] for system in SYSTEMS}
+        noisy = kind != "none"
+        if noisy:
+            name = f"what the sentence costs, {kind} (oracle less plain)"
+            gain(bench, name, right["oracle"], right["plain"], claim=True)
+        for system in ("s2a relevance", "s2a select", "stepwise"):
+            gain(
+                bench,
+                f"{system} less plain, {kind}",
+                right[system],
+                right["plain"],
+                claim=noisy and "s2a" in system,
+            )
+    return bench.finish()
+
+
+if __name__ == "__main__":
+    main()
