@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from langchain_denoise._convert import ChatModelLLM, RetrieverAdapter
     from langchain_denoise.augmenter import AugmentedRunnable
     from langchain_denoise.compressor import DenoiseCompressor
+    from langchain_denoise.local import local_model
     from langchain_denoise.retriever import DenoisingRetriever
     from langchain_denoise.s2a import S2AMessages, S2ARunnable
     from langchain_denoise.verification import verified
@@ -33,6 +34,7 @@ __all__ = [
     "S2AMessages",
     "S2ARunnable",
     "Verifier",
+    "local_model",
     "verified",
 ]
 
@@ -45,6 +47,7 @@ _WHERE = {
     "S2AMessages": "s2a",
     "S2ARunnable": "s2a",
     "Verifier": "verifier",
+    "local_model": "local",
     "verified": "verification",
 }
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from llamaindex_denoise.evaluator import EvaluatorUtility, UtilityEvaluator
     from llamaindex_denoise.events import AnswerEvent, DenoiseEvent
     from llamaindex_denoise.ingestion import DenoiseTransform
+    from llamaindex_denoise.local import local_model
     from llamaindex_denoise.postprocessor import DenoisePostprocessor
     from llamaindex_denoise.s2a import S2AQueryEngine
     from llamaindex_denoise.workflow import AugmentedWorkflow
@@ -38,6 +39,7 @@ _HOME = {
     "VerifiedFunctionAgent": "agent",
     "VerifiedQueryTool": "agent",
     "cited": "citations",
+    "local_model": "local",
     "origins": "citations",
     "record": "_convert",
 }
@@ -58,6 +60,7 @@ __all__ = [
     "VerifiedFunctionAgent",
     "VerifiedQueryTool",
     "cited",
+    "local_model",
     "origins",
     "record",
 ]

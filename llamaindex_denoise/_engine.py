@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Generator, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import (
@@ -19,15 +19,17 @@ from llama_index.core.schema import NodeWithScore
 
 from llamaindex_denoise._prompts import NestedPrompts
 
+Streaming: TypeAlias = bool | Literal["draft_first"]
+
 
 class DenoiseEngine(NestedPrompts, BaseQueryEngine):
-    """Base of our engines. With ``streaming`` the finished text is handed out in pieces, and no sooner."""
+    """Base of our engines. With ``streaming=True`` the finished text is handed out in pieces, and no sooner."""
 
-    streaming: bool = False
+    streaming: Streaming = False
 
     def _finished(self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> RESPONSE_TYPE:
         if self.streaming:
-            return StreamingResponse(_pieces(text), list(nodes), metadata)
+            return StreamingResponse(pieces_of(text), list(nodes), metadata)
         return Response(text, list(nodes), metadata)
 
     def _afinished(self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> RESPONSE_TYPE:
@@ -62,10 +64,41 @@ async def atext_of_response(response: RESPONSE_TYPE) -> str:
     return text_of_response(response)
 
 
-def _pieces(text: str) -> Generator[str, None, None]:
+class _Settled:
+    """What a draft-first response adds: sources, metadata and the answer itself, once the stream has ended."""
+
+    source_nodes: list[NodeWithScore]
+    metadata: dict[str, Any] | None
+    _so_far: str | None = None
+    _answer: str | None = None
+
+    @property
+    def response_txt(self) -> str | None:
+        """The answer alone when it is known, not what was shown on the way to it."""
+        return self._so_far if self._answer is None else self._answer
+
+    @response_txt.setter
+    def response_txt(self, text: str | None) -> None:
+        self._so_far = text
+
+    def settle(self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> None:
+        self._answer = text
+        self.source_nodes = list(nodes)
+        self.metadata = metadata
+
+
+class DraftResponse(_Settled, StreamingResponse):
+    """A draft in pieces, then its verdict. ``source_nodes`` and ``metadata`` are empty until the stream ends."""
+
+
+class AsyncDraftResponse(_Settled, AsyncStreamingResponse):
+    """`DraftResponse` for async."""
+
+
+def pieces_of(text: str) -> Generator[str, None, None]:
     yield from re.findall(r"\S+\s*|\s+", text)
 
 
 async def _apieces(text: str) -> AsyncGenerator[str, None]:
-    for piece in _pieces(text):
+    for piece in pieces_of(text):
         yield piece

@@ -6,12 +6,12 @@ only: what is embedded and searched for is the question, always.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import replace
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.response.schema import RESPONSE_TYPE
+from llama_index.core.base.response.schema import RESPONSE_TYPE, AsyncStreamingResponse, StreamingResponse
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
@@ -108,6 +108,36 @@ class EngineSession:
             response = await asked
             text = await atext_of_response(response)
         return self._drafted(text, response)
+
+    def stream(self, messages: Sequence[Message]) -> Iterator[str]:
+        """`complete` in pieces, where the engine's own response is a stream."""
+        if self._waiting is not None or not self.split:
+            yield self.complete(messages).text
+            return
+        response = self.engine.synthesize(self._query_for(messages), self._evidence())
+        if not isinstance(response, StreamingResponse):
+            yield self._drafted(text_of_response(response), response).text
+            return
+        text = ""
+        for piece in response.response_gen:
+            text += piece
+            yield piece
+        self._drafted(text, response)
+
+    async def astream(self, messages: Sequence[Message]) -> AsyncGenerator[str, None]:
+        """`stream` for async; an engine that would block the event loop gives its draft in one piece."""
+        if self._waiting is not None or not self.split or blocks_the_loop(self.engine):
+            yield (await self.acomplete(messages)).text
+            return
+        response = await self.engine.asynthesize(self._query_for(messages), self._evidence())
+        if not isinstance(response, AsyncStreamingResponse):
+            yield self._drafted(await atext_of_response(response), response).text
+            return
+        text = ""
+        async for piece in response.async_response_gen():
+            text += piece
+            yield piece
+        self._drafted(text, response)
 
     def _query_for(self, messages: Sequence[Message]) -> QueryBundle:
         """The question, with the feedback on the last draft if there is any, for the engine's synthesizer."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.agent.workflow import AgentOutput, AgentStream, FunctionAgent, ToolCallResult
-from llama_index.core.agent.workflow.agent_context import AgentContext
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.memory import BaseMemory
@@ -23,6 +22,9 @@ from denoise_core.augmenter.prompts import REVISE
 from denoise_core.augmenter.record import attempt_record
 from denoise_core.effects import Flow
 from llamaindex_denoise._convert import is_text, to_passages
+
+if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
+    from llama_index.core.agent.workflow.agent_context import AgentContext
 
 STORE_KEY = "denoise"
 _REJECTED = "denoise_rejected"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import RESPONSE_TYPE
@@ -27,13 +28,33 @@ from denoise_core.augmenter import (
     WorkingMemory,
 )
 from denoise_core.augmenter.record import answer_record
+from denoise_core.augmenter.streaming import (
+    Revised,
+    StreamEvent,
+    Text,
+    Unverified,
+    Verified,
+    adraft_first,
+    draft_first,
+)
 from llamaindex_denoise._convert import is_text, to_nodes, to_passages
-from llamaindex_denoise._engine import DenoiseEngine, postprocessor_modules, response_metadata
+from llamaindex_denoise._engine import (
+    AsyncDraftResponse,
+    DenoiseEngine,
+    DraftResponse,
+    Streaming,
+    pieces_of,
+    postprocessor_modules,
+    response_metadata,
+)
 from llamaindex_denoise._session import EngineSession, aretrieve, can_retrieve
 from llamaindex_denoise.clients import Threads
 from llamaindex_denoise.events import AnswerEvent
 
 dispatcher = get_dispatcher(__name__)
+
+_Session: TypeAlias = "EngineSession | _Given | None"
+"""Who searches and drafts for one run; None when the augmenter does."""
 
 
 class AugmentedQueryEngine(DenoiseEngine):
@@ -45,15 +66,21 @@ class AugmentedQueryEngine(DenoiseEngine):
 
     ``response.metadata["denoise"]`` says how far to trust the answer (``outcome``: verified, unverified,
     abstained or refused), why the loop stopped, and what every attempt was and cost. ``source_nodes`` are the
-    nodes the answer was written from; a citation ``[n]`` names the n-th of them. With ``streaming`` the text is
-    handed out once it is final: no draft that failed is ever shown.
+    nodes the answer was written from; a citation ``[n]`` names the n-th of them.
+
+    ``streaming=True`` hands the text out once it is final: no draft that failed is ever shown.
+    ``streaming="draft_first"`` shows the first draft as it is written, unverified; when the answer turns out to
+    be another text, ``revision_notice`` and that text follow. Sources and ``metadata["denoise"]`` are there when
+    the stream has ended, and ``get_response()`` gives the answer alone.
     """
+
+    revision_notice = "\n\n(The draft above did not hold. The answer:)\n\n"
 
     def __init__(
         self,
         augmenter: Augmenter,
         *,
-        streaming: bool = False,
+        streaming: Streaming = False,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         if not isinstance(augmenter, Augmenter):
@@ -61,6 +88,8 @@ class AugmentedQueryEngine(DenoiseEngine):
                 f"expected a denoise_core Augmenter, got {type(augmenter).__name__}; around an existing query "
                 "engine use AugmentedQueryEngine.around(engine)"
             )
+        if streaming not in (False, True, "draft_first"):
+            raise InputError(f"streaming={streaming!r}: expected False, True or 'draft_first'")
         super().__init__(callback_manager)
         self.augmenter = augmenter
         self.streaming = streaming
@@ -136,15 +165,14 @@ class AugmentedQueryEngine(DenoiseEngine):
     ) -> RESPONSE_TYPE:
         return await self._aanswer(query_bundle, self._session(nodes), additional_source_nodes)
 
-    def _session(self, nodes: Sequence[NodeWithScore] | None) -> EngineSession | _Given | None:
-        """Who searches and drafts for one run; None when the augmenter does."""
+    def _session(self, nodes: Sequence[NodeWithScore] | None) -> _Session:
         if self.query_engine is None:
             return None if nodes is None else _Given(nodes)
         if nodes is not None and not can_retrieve(self.query_engine):
             raise NotImplementedError(f"{type(self.query_engine).__name__} does not support synthesize; use query")
         return EngineSession(self.query_engine, self.augmenter, self._threads, nodes)
 
-    def _loop(self, session: EngineSession | _Given | None) -> Augmenter:
+    def _loop(self, session: _Session) -> Augmenter:
         if isinstance(session, EngineSession):
             return session.augmenter()
         a = self.augmenter
@@ -165,33 +193,91 @@ class AugmentedQueryEngine(DenoiseEngine):
     def _answer(
         self,
         query: QueryBundle,
-        session: EngineSession | _Given | None,
+        session: _Session,
         additional: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            answer = self._loop(session).answer(query.query_str)
-            response = self._finished(*self._told(answer, session, additional))
+            if self.streaming == "draft_first":
+                response: RESPONSE_TYPE = self._drafting(query, session, additional)
+            else:
+                answer = self._loop(session).answer(query.query_str)
+                response = self._finished(*self._told(answer, session, additional))
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
 
     async def _aanswer(
         self,
         query: QueryBundle,
-        session: EngineSession | _Given | None,
+        session: _Session,
         additional: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query.query_str}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            answer = await self._loop(session).aanswer(query.query_str)
-            response = self._afinished(*self._told(answer, session, additional))
+            if self.streaming == "draft_first":
+                response: RESPONSE_TYPE = await self._adrafting(query, session, additional)
+            else:
+                answer = await self._loop(session).aanswer(query.query_str)
+                response = self._afinished(*self._told(answer, session, additional))
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
+
+    def _drafting(
+        self,
+        query: QueryBundle,
+        session: _Session,
+        additional: Sequence[NodeWithScore] | None,
+    ) -> DraftResponse:
+        """Returns when the draft begins; what fails before that is raised here."""
+        events = draft_first(self._loop(session), query.query_str)
+        first = next(events)
+
+        def shown() -> Generator[str, None, None]:
+            for event in itertools.chain([first], events):
+                yield from self._show(event, response, session, additional)
+
+        response = DraftResponse(shown())
+        return response
+
+    async def _adrafting(
+        self,
+        query: QueryBundle,
+        session: _Session,
+        additional: Sequence[NodeWithScore] | None,
+    ) -> AsyncDraftResponse:
+        events = adraft_first(self._loop(session), query.query_str)
+        first = await anext(events)
+
+        async def shown() -> AsyncGenerator[str, None]:
+            for piece in self._show(first, response, session, additional):
+                yield piece
+            async for event in events:
+                for piece in self._show(event, response, session, additional):
+                    yield piece
+
+        response = AsyncDraftResponse(shown())
+        return response
+
+    def _show(
+        self,
+        event: StreamEvent,
+        response: DraftResponse | AsyncDraftResponse,
+        session: _Session,
+        additional: Sequence[NodeWithScore] | None,
+    ) -> Iterator[str]:
+        """What the reader sees of an event; the last one settles the response."""
+        if isinstance(event, Text):
+            yield event.text
+        elif isinstance(event, (Verified, Revised, Unverified)):
+            response.settle(*self._told(event.answer, session, additional))
+            if isinstance(event, Revised):
+                yield self.revision_notice
+                yield from pieces_of(event.answer.text)
 
     def _told(
         self,
         answer: Answer,
-        session: EngineSession | _Given | None,
+        session: _Session,
         additional: Sequence[NodeWithScore] | None,
     ) -> tuple[str, list[NodeWithScore], dict[str, Any]]:
         """Text, sources and metadata of the response."""

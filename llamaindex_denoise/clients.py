@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import InputError, Message, Passage, Reply, Usage
 from llamaindex_denoise._convert import to_passages
+from llamaindex_denoise._structured import arguments_of, can_structure, reply_tool
 
 T = TypeVar("T")
 
 _INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
+
+
+class _End:
+    """After the last item; ``failed`` is why there are no more."""
+
+    def __init__(self, failed: BaseException | None) -> None:
+        self.failed = failed
 
 
 class Threads:
@@ -49,28 +60,63 @@ class Threads:
             )
         return await asyncio.get_running_loop().run_in_executor(pool, contextvars.copy_context().run, call)
 
+    async def iterate(self, make: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
+        """What ``make()`` gives, read by one thread of the pool. Closing it stops the reading at the next item."""
+        loop, items = asyncio.get_running_loop(), asyncio.Queue[T | _End]()
+        closed = threading.Event()
+
+        def read() -> None:
+            failed: BaseException | None = None
+            try:
+                for item in make():
+                    if closed.is_set():
+                        return
+                    loop.call_soon_threadsafe(items.put_nowait, item)
+            except BaseException as error:
+                failed = error
+            finally:
+                loop.call_soon_threadsafe(items.put_nowait, _End(failed))
+
+        reading = asyncio.ensure_future(self.run(read))
+        try:
+            while not isinstance(item := await items.get(), _End):
+                yield item
+            if item.failed is not None:
+                raise item.failed
+        finally:
+            closed.set()
+            reading.cancel()  # one that waits for a thread never begins; one that runs ends at its next item
+
     def __reduce__(self) -> tuple[type[Threads], tuple[int]]:
         return type(self), (self.limit,)
 
 
 class LlamaLLM:
-    """Any LlamaIndex LLM as the core's `LLM`.
+    """Any LlamaIndex LLM as the core's `LLM`, with streams and, where the model can, replies by a schema.
 
     Models built on ``CustomLLM`` (HuggingFaceLLM and most local ones) run their async form on the event
     loop; here they run on at most ``max_threads`` threads, and so are synchronous calls bounded. Give
     ``max_threads=1`` to a model that must not be called twice at once. Tokens are read from the response
     where the model reports them.
 
-    Raises `InputError` when ``model`` is not a LlamaIndex LLM.
+    ``structured``: whether a reply that has a JSON schema is asked for by a tool the model must call; None
+    does so when the model's metadata says that it calls functions (and its ``pydantic_program_mode`` does not
+    say otherwise). Without, and when the model writes text after all, that text is handed on to be parsed.
+
+    Raises `InputError` when ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that
+    has no tools.
     """
 
-    def __init__(self, model: LLM, *, max_threads: int = 10) -> None:
+    def __init__(self, model: LLM, *, max_threads: int = 10, structured: bool | None = None) -> None:
         if not isinstance(model, LLM):
             raise InputError(
                 f"LlamaLLM: expected a llama_index LLM, got {type(model).__name__}; pass the model object itself, "
                 "no default is resolved"
             )
+        if structured and not isinstance(model, FunctionCallingLLM):
+            raise InputError(f"structured=True: {type(model).__name__} is no FunctionCallingLLM, it has no tools")
         self.model = model
+        self.structured = can_structure(model) if structured is None else structured
         self._threads = Threads(max_threads)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
@@ -81,6 +127,84 @@ class LlamaLLM:
         if owner(self.model, "achat") is not CustomLLM:
             return _reply(await self.model.achat(_chat(messages)))
         return await self._threads.run(lambda: self.complete(messages))
+
+    def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+        """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
+        if not self.structured:
+            return self.complete(messages)
+        model = cast(FunctionCallingLLM, self.model)
+        with self._threads.slots:
+            response = model.chat_with_tools(
+                [reply_tool(schema)], chat_history=_chat(messages), tool_required=True
+            )
+        return _json_reply(model, response)
+
+    async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+        """`complete_json` for async."""
+        if not self.structured:
+            return await self.acomplete(messages)
+        model = cast(FunctionCallingLLM, self.model)
+        tools = [reply_tool(schema)]
+        response = await model.achat_with_tools(tools, chat_history=_chat(messages), tool_required=True)
+        return _json_reply(model, response)
+
+    def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
+        """Pieces of the reply as they come, and at the end the tokens if the model reports them.
+
+        A model that has no stream gives its reply in one piece.
+        """
+        pieces = _Pieces()
+        try:
+            with self._threads.slots:
+                for response in self.model.stream_chat(_chat(messages)):
+                    if piece := pieces.next(response):
+                        yield piece
+        except NotImplementedError:
+            if pieces.text:
+                raise
+            yield from _whole(self.complete(messages))
+        else:
+            yield from pieces.usage
+
+    async def astream(self, messages: Sequence[Message]) -> AsyncGenerator[str | Usage, None]:
+        """`stream` for async; one thread of the pool reads a model that would block the event loop."""
+        if owner(self.model, "achat") is CustomLLM:
+            async with aclosing(self._threads.iterate(lambda: self.stream(messages))) as local:
+                async for piece in local:
+                    yield piece
+            return
+        pieces = _Pieces()
+        try:
+            async for response in await self.model.astream_chat(_chat(messages)):
+                if piece := pieces.next(response):
+                    yield piece
+        except NotImplementedError:
+            if pieces.text:
+                raise
+            for part in _whole(await self.acomplete(messages)):
+                yield part
+        else:
+            for used in pieces.usage:
+                yield used
+
+
+class _Pieces:
+    """What is new in each response of a stream, and the tokens the last of them reports."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.usage: tuple[Usage, ...] = ()
+
+    def next(self, response: ChatResponse) -> str:
+        piece = response.delta
+        if piece is None:  # an integration that gives the text so far, and no pieces
+            so_far = response.message.content or ""
+            piece = so_far[len(self.text) :] if so_far.startswith(self.text) else ""
+        self.text += piece
+        used = usage_of(response)
+        if used is not None:
+            self.usage = (used,)
+        return piece
 
 
 class RetrieverAdapter:
@@ -124,6 +248,15 @@ def _chat(messages: Sequence[Message]) -> list[ChatMessage]:
 
 def _reply(response: ChatResponse) -> Reply:
     return Reply(response.message.content or "", usage_of(response))
+
+
+def _json_reply(model: FunctionCallingLLM, response: ChatResponse) -> Reply:
+    plain, fields = _reply(response), arguments_of(model, response)
+    return plain if fields is None else Reply(json.dumps(fields, ensure_ascii=False), plain.usage)
+
+
+def _whole(reply: Reply) -> tuple[str | Usage, ...]:
+    return (reply.text,) if reply.usage is None else (reply.text, reply.usage)
 
 
 def usage_of(response: ChatResponse) -> Usage | None:

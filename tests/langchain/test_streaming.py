@@ -71,12 +71,3 @@ async def test_astream_events_marks_our_calls(graph):
             (ours if "nostream" in event["tags"] else others).append(event["data"]["chunk"].text)
     assert "".join(others) == "the public answer"
     assert "".join(ours) == SECRET
-
-
-@pytest.mark.filterwarnings("ignore:The v3 streaming protocol:langchain_core._api.LangChainBetaWarning")
-async def test_typed_event_stream_shows_only_the_answer(graph):
-    texts = []
-    run = await graph[1].astream_events(QUESTION, version="v3")
-    async for message in run.messages:
-        texts.append(str(await message.text))
-    assert texts == ["the public answer"]

@@ -5,15 +5,15 @@ import json
 
 import pytest
 from llama_index.core.agent.workflow import AgentStream, AgentWorkflow
-from llama_index.core.base.llms.types import ChatMessage, TextBlock, ToolCallBlock
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import Response
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
-from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, RetrieverTool
 from llama_index.core.workflow import Context
+from llamaindex_doubles import Calling, calls
 
 from denoise_core.augmenter import Augmenter, Groundedness
 from denoise_core.end import ENDDenoiser
@@ -139,8 +139,7 @@ class Script:
 
 
 def look_up():
-    call = ToolCallBlock(tool_call_id="call-1", tool_name="search", tool_kwargs={"query": "red tower"})
-    return ChatMessage(role="assistant", blocks=[TextBlock(text=""), call])
+    return calls("search", query="red tower")
 
 
 def search(query: str) -> str:
@@ -149,7 +148,7 @@ def search(query: str) -> str:
 
 
 def agent_with(script, tools=(search,), **settings):
-    llm = MockFunctionCallingLLM(response_generator=script, is_chat_model=True)
+    llm = Calling(script=script)
     wrapped = [t if not callable(t) or hasattr(t, "metadata") else FunctionTool.from_defaults(t) for t in tools]
     return VerifiedFunctionAgent(name="guide", llm=llm, tools=wrapped, **settings)
 
@@ -239,8 +238,7 @@ async def test_evidence_is_the_source_nodes_of_tools(scripted, kind):
         tool = VerifiedQueryTool.from_defaults(engine_saying(scripted, RIGHT), name="search", description="towers")
 
     def call():
-        block = ToolCallBlock(tool_call_id="c", tool_name="search", tool_kwargs={"input": QUESTION})
-        return ChatMessage(role="assistant", blocks=[block])
+        return calls("search", input=QUESTION)
 
     text, _, (verdict,), _ = await ask(agent_with(Script(call, "The blue bridge is there.", RIGHT), [tool]))
     assert text in ("The blue bridge is there.", RIGHT)

@@ -10,7 +10,6 @@ import pytest
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.instrumentation.events.llm import LLMChatEndEvent
 from llama_index.core.llms import MockLLM
-from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 
@@ -31,10 +30,8 @@ def test_roles_and_text_go_through(scripted):
     assert asyncio.run(LlamaLLM(model).acomplete(ASKED)) == reply
 
 
-def test_llamaindexs_own_doubles_work():
+def test_llamaindexs_own_double_works():
     assert "where?" in LlamaLLM(MockLLM()).complete(ASKED).text
-    double = MockFunctionCallingLLM(response_generator=lambda messages: messages[-1], is_chat_model=True)
-    assert LlamaLLM(double).complete(ASKED).text == "where?"
 
 
 def test_an_empty_reply_is_empty_text(scripted):

@@ -1,0 +1,85 @@
+"""One set of weights for a Hugging Face pipeline of LangChain's and END.
+
+`HuggingFacePipeline` itself does not install beside the newest transformers; `tests/compat/huggingface.py` asks
+the same of it in an environment where it does.
+"""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from langchain_core.language_models import LLM
+from tiny_models import QUESTION, TEXTS, addresses, probe_of, tiny_pair
+from transformers import TextGenerationPipeline
+
+from denoise_core import InputError
+from denoise_core.end import ProbeScorer
+from langchain_denoise import ChatModelLLM, local_model
+
+
+class PipelineLLM(LLM):
+    """As `HuggingFacePipeline`: an LLM that keeps a transformers pipeline as ``pipeline``."""
+
+    pipeline: Any = None
+
+    @property
+    def _llm_type(self):
+        return "pipeline"
+
+    def _call(self, prompt, stop=None, run_manager=None, **kwargs):
+        made = self.pipeline(prompt, max_new_tokens=4, do_sample=False, return_full_text=False)
+        return made[0]["generated_text"]
+
+
+@pytest.fixture
+def pair():
+    return tiny_pair()
+
+
+@pytest.fixture
+def llm(pair):
+    return PipelineLLM(pipeline=TextGenerationPipeline(model=pair[0], tokenizer=pair[1]))
+
+
+WRAPPED = {
+    "itself": lambda llm: llm,
+    "bound": lambda llm: llm.bind(stop=["x"]).with_config(tags=["t"]),
+    "retried": lambda llm: llm.with_retry(),
+    "as the core's": lambda llm: ChatModelLLM(llm.bind(stop=["x"])),
+}
+
+
+@pytest.mark.parametrize("how", WRAPPED)
+def test_the_very_objects_come_out(pair, llm, how):
+    model, tokenizer = local_model(WRAPPED[how](llm))
+    assert model is pair[0]
+    assert tokenizer is pair[1]
+
+
+def test_end_reads_the_weights_the_model_answers_with(pair, llm):
+    probe = probe_of(*pair)
+    before = llm.invoke(QUESTION)
+    model, tokenizer = local_model(llm)
+    shared = ProbeScorer(model, probe, tokenizer=tokenizer)
+    alone = ProbeScorer(pair[0], probe, tokenizer=pair[1])
+    assert shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
+    assert addresses(shared.reader.backbone.model) == addresses(pair[0])
+    assert llm.invoke(QUESTION) == before
+
+
+def test_the_documents_example_runs(pair, llm):
+    text = (Path(__file__).resolve().parents[2] / "docs/langchain.md").read_text("utf-8")
+    (example,) = [b for b in re.findall("```python\n(.*?)```", text, re.DOTALL) if "local_model" in b]
+    names = {"chat": llm, "probe": probe_of(*pair)}
+    exec(example, names)
+    assert names["model"] is pair[0]
+
+
+def test_a_model_that_is_not_here_is_refused(kit):
+    with pytest.raises(InputError, match="got FunctionChatModel, which holds no pipeline"):
+        local_model(ChatModelLLM(kit.chat()))
+    for pipeline in (SimpleNamespace(), SimpleNamespace(model=tiny_pair()[0], tokenizer=None)):
+        with pytest.raises(InputError, match="no PyTorch model with its tokenizer"):
+            local_model(PipelineLLM(pipeline=pipeline))

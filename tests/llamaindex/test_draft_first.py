@@ -1,0 +1,150 @@
+"""`streaming="draft_first"`: the draft as it is written, then what became of it."""
+
+import asyncio
+
+import pytest
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
+
+from denoise_core import InputError
+from denoise_core.augmenter import Augmenter, Limits
+from llamaindex_denoise import AnswerEvent, AugmentedQueryEngine, LlamaLLM, RetrieverAdapter
+
+QUESTION = "Where is the red tower?"
+RIGHT = "The red tower is in Porto. [1]"
+WRONG = "The red tower is in Lisbon, built in 1755."
+NOTICE = AugmentedQueryEngine.revision_notice
+
+
+class Fixed(BaseRetriever):
+    def _retrieve(self, query_bundle):
+        texts = ["The red tower is in Porto. Bread is cheap there.", "Ships are long."]
+        return [NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.5) for i, t in enumerate(texts)]
+
+
+class Down(BaseRetriever):
+    def _retrieve(self, query_bundle):
+        raise ConnectionError("no index")
+
+
+def right_when_told(messages):
+    return RIGHT if "Lisbon" in " ".join(m.content or "" for m in messages) else WRONG
+
+
+def own(scripted, reply, retriever=None, **settings):
+    augmenter = Augmenter(LlamaLLM(scripted(reply)), RetrieverAdapter(retriever or Fixed()), **settings)
+    return AugmentedQueryEngine(augmenter, streaming="draft_first")
+
+
+def around(scripted, reply, *, streaming=True, **settings):
+    inner = RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply), streaming=streaming)
+    engine = AugmentedQueryEngine.around(inner, **settings)
+    engine.streaming = "draft_first"
+    return engine
+
+
+async def streamed(engine, sync):
+    """The pieces shown, and the response after its stream has ended."""
+    if sync:
+        response = engine.query(QUESTION)
+        assert isinstance(response, StreamingResponse)
+        assert (response.metadata, response.source_nodes) == (None, [])
+        return list(response.response_gen), response
+    response = await engine.aquery(QUESTION)
+    assert isinstance(response, AsyncStreamingResponse)
+    return [piece async for piece in response.async_response_gen()], response
+
+
+async def whole(engine, sync):
+    """The same, read as code does that wants the answer and no stream."""
+    return engine.query(QUESTION).get_response() if sync else await (await engine.aquery(QUESTION)).get_response()
+
+
+both = pytest.mark.parametrize("sync", [True, False])
+engines = pytest.mark.parametrize("make", [own, around])
+
+
+@both
+@engines
+async def test_a_draft_that_holds_is_all_that_is_shown(scripted, make, sync, watched):
+    shown, response = await streamed(make(scripted, lambda m: RIGHT), sync)
+    assert shown == list(RIGHT)
+    assert response.metadata["denoise"]["outcome"] == "verified"
+    assert response.source_nodes[0].node.node_id == "n0"
+    (event,) = [e for e in watched[0] if isinstance(e, AnswerEvent)]
+    assert event.record == response.metadata["denoise"]
+
+
+@both
+@engines
+async def test_a_draft_that_does_not_is_followed_by_the_answer(scripted, make, sync):
+    engine = make(scripted, right_when_told)
+    shown, response = await streamed(engine, sync)
+    assert "".join(shown) == WRONG + NOTICE + RIGHT
+    assert shown[: len(WRONG)] == list(WRONG)
+    assert [a["outcome"] for a in response.metadata["denoise"]["attempts"]] == ["fail", "pass"]
+    answer = await whole(engine, sync)
+    assert (answer.response, answer.metadata["denoise"]["outcome"]) == (RIGHT, "verified")
+    assert answer.source_nodes[0].node.node_id == "n0"
+
+
+@both
+@engines
+async def test_a_draft_nothing_better_came_of_stands_and_says_so(scripted, make, sync):
+    shown, response = await streamed(make(scripted, lambda m: WRONG), sync)
+    assert "".join(shown) == WRONG
+    assert response.metadata["denoise"]["outcome"] == "unverified"
+
+
+@both
+@engines
+async def test_an_answer_withheld_is_told_after_the_draft(scripted, make, sync):
+    engine = make(scripted, lambda m: WRONG, limits=Limits(unverified="abstain"))
+    shown, response = await streamed(engine, sync)
+    final = (await whole(engine, sync)).response
+    assert "".join(shown) == WRONG + NOTICE + final
+    assert WRONG not in final
+    assert response.metadata["denoise"]["outcome"] == "abstained"
+
+
+@both
+async def test_an_engine_without_a_stream_shows_its_draft_at_once(scripted, sync):
+    shown, _ = await streamed(around(scripted, right_when_told, streaming=False), sync)
+    assert shown[0] == WRONG
+    assert "".join(shown) == WRONG + NOTICE + RIGHT
+
+
+@both
+async def test_what_fails_before_a_draft_is_told_as_without_a_stream(scripted, sync):
+    engine = own(scripted, lambda m: RIGHT, Down())
+    shown, response = await streamed(engine, sync)
+    engine.streaming = False
+    plain = engine.query(QUESTION) if sync else await engine.aquery(QUESTION)
+    assert response.metadata["denoise"]["outcome"] == plain.metadata["denoise"]["outcome"]
+    assert "".join(shown).endswith(plain.response)
+
+
+def test_the_text_of_the_response_is_the_answer(scripted):
+    assert str(own(scripted, right_when_told).query(QUESTION)) == RIGHT
+
+
+def test_the_notice_is_yours_to_word(scripted):
+    engine = own(scripted, right_when_told)
+    engine.revision_notice = " -> "
+    assert "".join(engine.query(QUESTION).response_gen) == f"{WRONG} -> {RIGHT}"
+
+
+async def test_many_streams_of_one_engine_do_not_mix(scripted):
+    engine = own(scripted, right_when_told)
+    responses = await asyncio.gather(*(engine.aquery(QUESTION) for _ in range(4)))
+    answers = await asyncio.gather(*(r.get_response() for r in responses))
+    assert {a.response for a in answers} == {RIGHT}
+
+
+def test_an_unknown_way_of_streaming_is_refused(scripted):
+    with pytest.raises(InputError, match="'draft_last': expected False, True or 'draft_first'"):
+        AugmentedQueryEngine(
+            Augmenter(LlamaLLM(scripted(lambda m: "")), RetrieverAdapter(Fixed())), streaming="draft_last"
+        )

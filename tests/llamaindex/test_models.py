@@ -1,0 +1,215 @@
+"""What a model can do beside completing: replies by a schema through a tool, and streams."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.llms import CustomLLM, MockLLM
+from llama_index.core.types import PydanticProgramMode
+from llamaindex_doubles import Calling, calls
+
+from denoise_core import InputError, Message, Passage, Usage
+from denoise_core.augmenter.streaming import StreamingLLM
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.s2a.structured import StructuredLLM, schema
+from llamaindex_denoise import LlamaLLM
+
+ASKED = (Message("system", "be brief"), Message("user", "where?"))
+TEXT = "One two three."
+
+
+def fill(*, usage=None, **fields):
+    """A model that calls the tool it is given, with ``fields``; ``seen`` are the tools."""
+    seen = []
+
+    def script(messages, tools=()):
+        seen.extend(tools)
+        return calls(tools[0].metadata.name, usage, **fields)
+
+    return Calling(script=script), seen
+
+
+@pytest.mark.parametrize("variant", ["select", "remove", "auto", "default"])
+def test_a_schema_goes_out_as_the_tools_parameters(variant):
+    model, seen = fill(keep=[1])
+    reply = LlamaLLM(model).complete_json(ASKED, schema(variant))
+    assert asyncio.run(LlamaLLM(model).acomplete_json(ASKED, schema(variant))) == reply
+    assert json.loads(reply.text) == {"keep": [1]}
+    for tool in seen:
+        assert tool.metadata.fn_schema.model_json_schema() == {"title": "reply", **schema(variant)}
+        sent = tool.metadata.to_openai_tool()["function"]
+        assert sent["parameters"]["properties"] == schema(variant)["properties"]
+
+
+def test_tokens_of_a_reply_by_schema_are_read():
+    model, _ = fill(keep=[1], usage={"prompt_tokens": 5, "completion_tokens": 2})
+    assert LlamaLLM(model).complete_json(ASKED, schema("select")).usage == Usage(5, 2)
+
+
+@pytest.mark.parametrize(
+    ("variant", "fields", "kept"),
+    [
+        ("select", {"keep": [2]}, "Bread is cheap."),
+        ("remove", {"drop": ["2"]}, "Paris is in France. "),
+        ("default", {"context": "Paris is in France.", "question": "Where is it?"}, "Paris is in France. "),
+    ],
+)
+def test_s2a_is_read_from_the_tools_arguments(variant, fields, kept):
+    model, _ = fill(**fields)
+    denoiser = S2ADenoiser(LlamaLLM(model), variant=variant)
+    given = [Passage("Paris is in France. Bread is cheap.", "p")]
+    result = denoiser.denoise("Where is Paris?", given)
+    assert result.fallback is None
+    assert [p.text for p in result.passages] == [kept]
+    assert asyncio.run(denoiser.adenoise("Where is Paris?", given)).passages == result.passages
+
+
+def says(text):
+    return lambda messages, tools=(): ChatMessage(role="assistant", content=text)
+
+
+@pytest.mark.parametrize("script", [says("1"), lambda m, tools=(): calls("another", keep=[1])])
+def test_a_model_that_calls_no_tool_after_all_is_read_as_text(script):
+    llm = LlamaLLM(Calling(script=script))
+    reply = llm.complete_json(ASKED, schema("select"))
+    assert reply.text == script([]).content
+    assert asyncio.run(llm.acomplete_json(ASKED, schema("select"))) == reply
+
+
+def test_who_is_asked_by_tool():
+    calling, text_only = Calling(script=says("1")), Calling(script=says("1"), calls_functions=False)
+    by_text = Calling(script=says("1"), pydantic_program_mode=PydanticProgramMode.LLM)
+    assert LlamaLLM(calling).structured
+    assert not LlamaLLM(text_only).structured
+    assert not LlamaLLM(by_text).structured
+    assert not LlamaLLM(MockLLM()).structured
+    assert not LlamaLLM(calling, structured=False).structured
+    assert LlamaLLM(text_only, structured=True).structured
+    with pytest.raises(InputError, match="MockLLM is no FunctionCallingLLM"):
+        LlamaLLM(MockLLM(), structured=True)
+
+
+def test_without_tools_the_schema_is_left_aside(scripted):
+    llm = LlamaLLM(scripted(lambda m: "1"))
+    assert isinstance(llm, StructuredLLM)
+    assert llm.complete_json(ASKED, schema("select")) == llm.complete(ASKED)
+    assert asyncio.run(llm.acomplete_json(ASKED, schema("select"))) == llm.complete(ASKED)
+
+
+async def collected(llm):
+    return [piece async for piece in llm.astream(ASKED)]
+
+
+def test_a_stream_is_the_reply_in_pieces(scripted):
+    llm = LlamaLLM(scripted(lambda m: TEXT))
+    assert isinstance(llm, StreamingLLM)
+    pieces = list(llm.stream(ASKED))
+    assert pieces == list(TEXT)
+    assert asyncio.run(collected(llm)) == pieces
+
+
+def test_a_local_model_streams_beside_the_event_loop(local, no_blocking):
+    threads = set()
+
+    def reply(prompt):
+        threads.add(threading.get_ident())
+        return TEXT
+
+    llm = LlamaLLM(local(reply), max_threads=1)
+    assert asyncio.run(collected(llm)) == list(llm.stream(ASKED)) == [TEXT, Usage(7, 3)]
+    assert len(threads) == 2
+
+
+class Cumulative(Calling):
+    """An integration whose responses hold the text so far, and no pieces."""
+
+    def stream_chat(self, messages, **kwargs):
+        for end in (3, 7, len(TEXT)):
+            message = ChatMessage(role="assistant", content=TEXT[:end])
+            yield ChatResponse(message=message, raw={"usage": {"prompt_tokens": end, "completion_tokens": 1}})
+
+    async def astream_chat(self, messages, **kwargs):
+        async def pieces():
+            for piece in self.stream_chat(messages):
+                yield piece
+
+        return pieces()
+
+
+class Streamless(Calling):
+    def stream_chat(self, messages, **kwargs):
+        raise NotImplementedError
+
+    async def astream_chat(self, messages, **kwargs):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(Cumulative, ["One", " two", " three.", Usage(14, 1)]), (Streamless, [TEXT])],
+)
+def test_streams_of_other_shapes(kind, expected):
+    llm = LlamaLLM(kind(script=says(TEXT)))
+    assert list(llm.stream(ASKED)) == expected
+    assert asyncio.run(collected(llm)) == expected
+
+
+class Breaking(Calling):
+    def stream_chat(self, messages, **kwargs):
+        yield ChatResponse(message=ChatMessage(role="assistant", content="One"), delta="One")
+        raise self.script
+
+    async def astream_chat(self, messages, **kwargs):
+        async def pieces():
+            for piece in self.stream_chat(messages):
+                yield piece
+
+        return pieces()
+
+
+@pytest.mark.parametrize("error", [ConnectionError("gone"), NotImplementedError("late")])
+def test_what_breaks_in_the_middle_is_raised(error):
+    llm, got = LlamaLLM(Breaking(script=error)), []
+    with pytest.raises(type(error)):
+        got.extend(llm.stream(ASKED))
+    with pytest.raises(type(error)):
+        asyncio.run(collected(llm))
+
+
+class Endless(CustomLLM):
+    """A local model that never stops by itself."""
+
+    _ended: threading.Event = PrivateAttr(default_factory=threading.Event)
+
+    @property
+    def metadata(self):
+        return LLMMetadata()
+
+    def complete(self, prompt, formatted=False, **kwargs):
+        return CompletionResponse(text=TEXT)
+
+    def stream_complete(self, prompt, formatted=False, **kwargs):
+        try:
+            while True:
+                yield CompletionResponse(text="x", delta="x")
+        finally:
+            self._ended.set()
+
+
+async def test_a_local_stream_that_breaks_or_is_left(local):
+    def fail(prompt):
+        raise ConnectionError("gone")
+
+    with pytest.raises(ConnectionError, match="gone"):
+        await collected(LlamaLLM(local(fail)))
+    endless = Endless()
+    llm = LlamaLLM(endless, max_threads=1)
+    stream = llm.astream(ASKED)
+    assert await anext(stream) == "x"
+    await stream.aclose()
+    await asyncio.to_thread(endless._ended.wait, 20)
+    assert endless._ended.is_set()
+    assert (await llm.acomplete(ASKED)).text == TEXT  # its one thread is free again

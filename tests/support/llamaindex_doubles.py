@@ -1,0 +1,72 @@
+"""A LlamaIndex model that calls tools, with nothing in it that only some versions of LlamaIndex have."""
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
+
+
+def calls(name, usage=None, **arguments):
+    """A message that calls the tool ``name``."""
+    call = {"tool_id": "call-1", "tool_name": name, "tool_kwargs": arguments}
+    return ChatMessage(role="assistant", content="", additional_kwargs={"calls": [call], **(usage or {})})
+
+
+class Calling(FunctionCallingLLM):
+    """``script(messages, tools=...)`` gives each message; streams hand it out in one piece."""
+
+    script: object
+    calls_functions: bool = True
+
+    @property
+    def metadata(self):
+        return LLMMetadata(is_chat_model=True, is_function_calling_model=self.calls_functions)
+
+    def chat(self, messages, **kwargs):
+        message = self.script(list(messages), **kwargs)
+        return ChatResponse(message=message, delta=message.content)
+
+    async def achat(self, messages, **kwargs):
+        return self.chat(messages, **kwargs)
+
+    def stream_chat(self, messages, **kwargs):
+        yield self.chat(messages, **kwargs)
+
+    async def astream_chat(self, messages, **kwargs):
+        async def pieces():
+            yield self.chat(messages, **kwargs)
+
+        return pieces()
+
+    def complete(self, prompt, formatted=False, **kwargs):
+        return CompletionResponse(text=self.chat([ChatMessage(role="user", content=prompt)]).message.content)
+
+    async def acomplete(self, prompt, formatted=False, **kwargs):
+        return self.complete(prompt)
+
+    def stream_complete(self, prompt, formatted=False, **kwargs):
+        yield self.complete(prompt)
+
+    async def astream_complete(self, prompt, formatted=False, **kwargs):
+        async def pieces():
+            yield self.complete(prompt)
+
+        return pieces()
+
+    def _prepare_chat_with_tools(
+        self,
+        tools,
+        user_msg=None,
+        chat_history=None,
+        verbose=False,
+        allow_parallel_tool_calls=False,
+        tool_required=False,
+        **kwargs,
+    ):
+        said = [ChatMessage(role="user", content=user_msg) if isinstance(user_msg, str) else user_msg]
+        return {"messages": [*(chat_history or []), *(said if user_msg else [])], "tools": tools}
+
+    def get_tool_calls_from_response(self, response, error_on_no_tool_call=True, **kwargs):
+        made = response.message.additional_kwargs.get("calls", [])
+        if not made and error_on_no_tool_call:
+            raise ValueError("expected a tool call")
+        return [ToolSelection(**call) for call in made]
