@@ -95,7 +95,7 @@ class Paths:
     """``max_tokens`` caps a scoring batch; the probe is random, which decides what is kept but not the cost."""
 
     def __init__(
-        self, model: LlamaModel, layer: int, *, max_tokens: int = 2048, prefix_bytes: int = 8 << 30
+        self, model: LlamaModel, layer: int, *, max_tokens: int = 4096, prefix_bytes: int = 8 << 30
     ) -> None:
         self.model = model
         self.layer = layer

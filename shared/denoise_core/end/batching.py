@@ -6,22 +6,31 @@ from collections.abc import Sequence
 
 from denoise_core.errors import InputError
 
+# A batch more costs about as much as this many tokens (the weights are read once more), so no batch holds
+# more padding than that.
+PADDING = 256
+
 
 def batches(lengths: Sequence[int], max_tokens: int, extra: int = 0) -> list[list[int]]:
     """Positions of ``lengths``, shortest first, in batches of at most ``max_tokens`` after padding.
 
-    ``extra`` is what each row costs besides its own length. A row longer than the cap is a batch alone.
+    ``extra`` is what each row costs besides its own length. A row longer than the cap is a batch alone. A
+    batch also ends where it would hold more than `PADDING` tokens of padding.
 
     >>> batches([5, 1, 4, 2], 8)
     [[1, 3], [2], [0]]
     """
     out: list[list[int]] = []
+    filled = 0  # tokens of the newest batch without padding
     for i in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
         # The newest is the longest, so it decides the padded width of the batch it joins.
-        if out and (len(out[-1]) + 1) * (lengths[i] + extra) <= max_tokens:
+        rows = len(out[-1]) + 1 if out else 0
+        if rows and rows * (lengths[i] + extra) <= max_tokens and (rows - 1) * lengths[i] - filled <= PADDING:
             out[-1].append(i)
         else:
             out.append([i])
+            filled = 0
+        filled += lengths[i]
     return out
 
 

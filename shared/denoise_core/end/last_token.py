@@ -9,6 +9,7 @@ uses it, so a family whose blocks do more than that runs them whole.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import Any
 
@@ -77,10 +78,8 @@ def last_token(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return None
     keep = {"use_cache": True} if "use_cache" in given else {}
     catch = _Catch(given[past])
-    try:
+    with contextlib.suppress(_Caught):
         block(**given | keep | {past: catch})
-    except _Caught:
-        pass
     if catch.caught is None:
         raise TypeError("a block without keys and values")  # a recurrent one: found by the trial
     out = block(**one | keep | {past: _Given(catch.caught)})

@@ -59,7 +59,7 @@ class Settings:
     layout: Layout | None = None
     pooling: str | None = None
     normalisation: str | None = None
-    max_tokens: int = 2048
+    max_tokens: int = 4096
 
 
 class HiddenReader:

@@ -69,6 +69,43 @@ def test_decoders_are_read_exactly(decoder, tiny):
     early = exact(tiny(decoder))
     assert early.causal
     alone_and_together(early, "last", 2e-5)
+    the_last_token_alone(early, shortened=decoder not in WHOLE)
+
+
+# The last block of these runs whole: recurrent ones (layer 3 follows one), and calls that hold more than is
+# known to be cut to a token.
+WHOLE = {"qwen3_next", "qwen3_5_text", "lfm2", "bloom", "mpt", "falcon-alibi", "gemma4_text"}
+
+
+def the_last_token_alone(early, shortened):
+    """The shortened last block gives what the whole block gives, with and without padding."""
+    for lengths in ((9, 40, 17), (33, 33)):  # beyond the window of 16 that some have
+        inputs = inputs_of(early, [prompt(n, seed) for seed, n in enumerate(lengths)], pad=2)
+        for layer in (1, 3, 5):
+            seen = last_tokens_of_block(early, layer)
+            found = early.last(inputs, layer)
+            wanted = early.read(inputs, [layer], lambda h: h[:, -1])[layer]
+            worst = float((found - wanted).abs().max())
+            assert worst <= 1e-5 * max(1.0, float(wanted.abs().max())), (layer, worst)
+            if layer == 3:
+                assert seen() == ([1] if shortened else [max(lengths)]), "tokens that left the last block"
+
+
+def last_tokens_of_block(early, layer):
+    """How many tokens each finished run of the last block gave until asked, in `early.last` and no other pass."""
+    early.last(early._inputs(IDS), layer)  # the trial, which runs once, is over
+    tokens: list[int] = []
+
+    def after(module, args, output):
+        tokens.append((output[0] if isinstance(output, tuple) else output).shape[1])
+
+    handle = early.blocks[layer - 1].register_forward_hook(after)
+
+    def seen():
+        handle.remove()
+        return tokens[:1]
+
+    return seen
 
 
 def test_encoders_are_read_exactly(encoder, tiny):
@@ -147,6 +184,32 @@ def test_a_patched_forward_that_runs_its_blocks_is_read_exactly(tiny):
     assert torch.equal(
         early.read(inputs, [3], lambda h: h)[3], model(**inputs, output_hidden_states=True).hidden_states[3]
     )
+
+
+def test_a_block_that_mixes_tokens_outside_its_attention_is_run_whole(tiny):
+    class Mixing(nn.Module):
+        def __init__(self, block):
+            super().__init__()
+            self.block = block
+
+        def forward(self, hidden_states, **given):
+            out = self.block(hidden_states, **given)
+            return out + out.roll(1, dims=1)  # the token before, which is not there when one is run
+
+    model = tiny("llama")
+    model.layers[2] = Mixing(model.layers[2])
+    early = checked(model)
+    inputs = early._inputs(IDS)
+    assert torch.equal(early.last(inputs, 3), early.read(inputs, [3], lambda h: h[:, -1])[3])
+    torch.testing.assert_close(early.last(inputs, 2), early.read(inputs, [2], lambda h: h[:, -1])[2])
+
+
+def test_half_precision_keeps_the_last_token_s_direction(tiny):
+    early = checked(tiny("llama").to(torch.bfloat16))
+    inputs = inputs_of(early, [prompt(n) for n in (9, 40, 17, 33)], pad=2)
+    found, wanted = early.last(inputs, 3), early.read(inputs, [3], lambda h: h[:, -1].float())[3]
+    assert found.dtype == torch.float32
+    assert float(torch.cosine_similarity(found, wanted).min()) > 0.999
 
 
 def test_training_mode_is_refused_until_it_ends(tiny):

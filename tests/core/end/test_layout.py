@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError
 from denoise_core.end import DISTINGUISH, PAIR, PASSAGE, QSC, QUESTION, SC, SCQ, SQC, Layout
-from denoise_core.end.batching import batches, windows
+from denoise_core.end.batching import PADDING, batches, windows
 from denoise_core.end.layout import LAYOUTS
 
 MINE = Layout("mine", ("Read this note.\n\n", PASSAGE, "\n\nSomeone asks: ", QUESTION))
@@ -148,6 +150,17 @@ def test_batches_hold_every_row_once_under_the_cap(lengths, cap):
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= cap
     flat = [lengths[i] for b in plan for i in b]
     assert flat == sorted(flat)
+
+
+@given(lengths=st.lists(st.integers(1, 900), max_size=40))
+def test_no_batch_holds_much_padding_and_none_ends_without_need(lengths):
+    plan = [[lengths[i] for i in batch] for batch in batches(lengths, 4096)]
+    for batch in plan:
+        assert len(batch) * batch[-1] - sum(batch) <= PADDING
+    for batch, following in itertools.pairwise(plan):
+        together = [*batch, following[0]]
+        padded = len(together) * together[-1]
+        assert padded > 4096 or padded - sum(together) > PADDING
 
 
 @given(ids=st.lists(st.integers(), max_size=60), room=st.integers(1, 20))
