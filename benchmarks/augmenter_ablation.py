@@ -1,134 +1,294 @@
-"""The paper's ablations as one command: consolidator, utility, feedback, policy; with harm and cost.
+"""The Augmenter's parts switched on and off with the reader: the paper's Tables 1 and 4, Figures 3 to 5, in small.
 
-Real dialogues, knowledge and human responses (the last turns of DSTC11 Track 5); the model that answers is
-simulated by the rules of `denoise_core.augmenter.reinforce.simulate`, whose gain from feedback is an assumption
-(0.7 to 0.9). So the rows show how the parts act together and what they cost under that assumption; they are no
-finding about a real model. KF1 is held against the gold snippets, the other measures against the human response;
-right, for harm and corrections, means a KF1 of at least 0.5.
+Knowledge none, BM25 and gold; feedback by rules and by the reader's own criticism; utility and feedback each
+without the other; never, self-ask, always and a trained policy. The world, the questions and what counts as right
+are described in `_augmenter_reader`. Right turned wrong is harm; cost is what comes on top of the first search and
+the first draft. KF1 is measured in the dialogue task, where answers are sentences, against the sentence that holds
+the answer. Policies are trained, and the utility they run with is chosen, on other questions over another corpus.
+
+With ``--data`` the same parts also run over recorded dialogues with a simulated model (`_augmenter_simulated`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import random
+from collections.abc import Sequence
 
-from harness import Benchmark, arguments, read
+import numpy as np
+from _augmenter_reader import Reader, Setting, Town, cost, make_town, reward
+from _augmenter_simulated import AlwaysAgain, NoFeedback, simulated
+from _reader_flows import (
+    Batched,
+    describe,
+    gain,
+    generator,
+    headed,
+    local,
+    out,
+    reader_arguments,
+    share,
+    stand_in,
+)
+from harness import Benchmark
 
-from denoise_core import Passage
-from denoise_core.augmenter import Answer, Augmenter, Consolidator, Limits, Rules, Verdict, WorkingMemory
-from denoise_core.augmenter.evaluation import loop_cost, response_scores
-from denoise_core.augmenter.reinforce import Simulator, Turn, simulators
-from denoise_core.augmenter.utilities import Groundedness, KnowledgeOverlap, knowledge_f1
-from denoise_core.augmenter.utility import without_effects
-from denoise_core.effects import Flow
-from denoise_core.testing import ListRetriever
+from denoise_core.augmenter import Answer, Limits, Rules
+from denoise_core.augmenter.evaluation import LoopCost, loop_cost
+from denoise_core.augmenter.policy import Policy
+from denoise_core.augmenter.prompts import DIALOGUE
+from denoise_core.augmenter.reinforce import LinearPolicy, reinforce
+from denoise_core.augmenter.utilities import Groundedness, SelfCriticism, knowledge_f1
+from denoise_core.augmenter.utility import Utility
+from denoise_core.evaluate.metrics import bootstrap, wilson
 
-RIGHT = 0.5
-
-
-class NoFeedback:
-    """Says nothing, so that the next draft is written from the same prompt."""
-
-    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
-        return without_effects("")
-
-
-class AlwaysAgain:
-    """Passes nothing, scores by groundedness: every draft gets feedback, the best is sent."""
-
-    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
-        found = Groundedness().judge(memory, candidate)
-        return without_effects(Verdict("fail", found.score, found.reasons) if found.passed else found)
-
-
-def gold(s: Simulator) -> Consolidator:
-    return Consolidator(ListRetriever([p for p in s.turn.snippets if p.id in s.turn.gold]))
-
-
-Change = Callable[[Augmenter, Simulator], None]
-
-
-def _set(**parts: Any) -> Change:
-    def change(loop: Augmenter, simulator: Simulator) -> None:
-        for name, part in parts.items():
-            setattr(loop, name, part(simulator) if name == "consolidator" else part)
-
-    return change
-
-
-ALWAYS = Rules(without_evidence="draft", widen=False)
+QUESTIONS, TRAINING = 180, 90
+TEMPERATURE = 0.7
+ROUNDS, SEEDS = (0, 10, 30, 60), 3  # of 16 episodes
 ONE, TWO = Limits(attempts=1), Limits(attempts=2, patience=2)
-VARIANTS: dict[str, Change] = {
-    "knowledge none": _set(policy=Rules(consult="never"), limits=ONE),
-    "knowledge BM25, one draft": _set(limits=ONE),
-    "knowledge BM25, utility and feedback": _set(),
-    "knowledge gold, one draft": _set(consolidator=gold, limits=ONE),
-    "knowledge gold, utility and feedback": _set(consolidator=gold),
-    "utility without feedback (two drafts, the better sent)": _set(feedback=NoFeedback(), limits=TWO),
-    "feedback always (two drafts)": _set(utility=AlwaysAgain(), limits=TWO),
-    "utility KF1 instead of groundedness": _set(utility=KnowledgeOverlap()),
-    "policy self-ask": _set(policy=Rules(consult="self_ask", without_evidence="draft", widen=False)),
-    "policy with wide search": _set(policy=Rules(without_evidence="draft")),
+NEVER, ALWAYS = Rules(consult="never"), Rules(without_evidence="draft", widen=False)
+SELF_ASK = Rules(consult="self_ask", without_evidence="draft", widen=False)
+WIDEN = Rules(without_evidence="draft")
+SETTINGS = {
+    "no evidence": Setting(policy=NEVER, limits=ONE),
+    "BM25": Setting(limits=ONE),
+    "BM25, rule feedback": Setting(),
+    "BM25, self-criticism": Setting(utility=SelfCriticism()),
+    "gold": Setting(limits=ONE, gold=True),
+    "gold, rule feedback": Setting(gold=True),
+    "gold, self-criticism": Setting(gold=True, utility=SelfCriticism()),
+    "utility without feedback": Setting(utility=SelfCriticism(), feedback=NoFeedback(), limits=TWO, redraw=True),
+    "feedback without utility": Setting(utility=AlwaysAgain(), limits=TWO),
 }
+CLAIMS = (
+    ("BM25", "no evidence"),
+    ("gold", "BM25"),
+    ("BM25, rule feedback", "BM25"),
+    ("BM25, self-criticism", "BM25"),
+    ("gold, rule feedback", "gold"),
+    ("gold, self-criticism", "gold"),
+    ("utility without feedback", "BM25"),
+    ("BM25, self-criticism", "utility without feedback"),
+)
+DIALOGUES = {
+    "no evidence": Setting(policy=NEVER, limits=ONE, task=DIALOGUE),
+    "BM25": Setting(limits=ONE, task=DIALOGUE),
+    "BM25, rule feedback": Setting(task=DIALOGUE),
+    "gold": Setting(limits=ONE, gold=True, task=DIALOGUE),
+}
+UTILITIES: dict[str, Utility] = {"groundedness": Groundedness(), "self-criticism": SelfCriticism()}
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
-    options = arguments(__doc__.splitlines()[0], argv)
+    options, folder = reader_arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("augmenter_ablation", options)
-    turns = _made_up() if options.quick else _last_turns(read(options.data, "dstc11_track5"))
-    episodes = simulators(turns, seed=options.seed + 1)
-    bench.row("dialogues", len(episodes), "count")
-    for name, change in VARIANTS.items():
-        answers = []
-        for episode in episodes:
-            loop = episode.augmenter(ALWAYS)
-            change(loop, episode)
-            answers.append(loop.answer(episode.turn.question, episode.turn.history))
-        _report(bench, name, episodes, answers)
+    sampling = (
+        stand_in if options.quick else local(folder, temperature=TEMPERATURE, seed=options.seed).complete_batch
+    )
+    reader = Reader(Batched(generator(options, folder)), Batched(sampling))
+    describe(bench, folder, redrawn=f"drafts drawn again: temperature {TEMPERATURE}, seed {options.seed}")
+    sizes = (6, 6) if options.quick else (QUESTIONS, TRAINING)
+    test = make_town(random.Random(f"augmenter/test/{options.seed}"), sizes[0], 0)
+    training = make_town(random.Random(f"augmenter/training/{options.seed}"), sizes[1], 1)
+    bench.row("reader: questions", len(test.questions), "count")
+    bench.row("reader: of them about the almanac", sum(q.known for q in test.questions), "count")
+    table = parts(bench, reader, test)
+    dialogues(bench, reader, test)
+    policies(bench, reader, training, test, table)
+    page = headed(bench, "The Augmenter with the reader", "\n".join([*HEAD, *table.values()]) + "\n")
+    out(bench, "md").write_text(page, encoding="utf-8")
+    plot(bench)
+    if options.data is not None or options.quick:
+        simulated(bench)
     return bench.finish()
 
 
-def _report(bench: Benchmark, name: str, episodes: Sequence[Simulator], answers: Sequence[Answer]) -> None:
-    turns = [e.turn for e in episodes]
-    knowledge = [t.right for t in turns]
-    for measure, value in response_scores(
-        [a.text for a in answers], [t.response for t in turns], knowledge
-    ).items():
-        bench.row(f"{name}: {measure}", value, "words" if measure == "length" else "percent")
-    right = [lambda text, known=k: knowledge_f1(text, [known]) >= RIGHT for k in knowledge]
-    cost = loop_cost(answers, right)
-    bench.row(f"{name}: right as sent", cost.right_sent / cost.answers, "share")
-    bench.row(f"{name}: harm rate", cost.harm_rate, "share of right first drafts")
-    bench.row(f"{name}: corrected", cost.corrected / cost.answers, "share")
-    bench.row(f"{name}: extra calls", cost.extra_calls / cost.answers, "calls an answer")
-    if cost.calls_per_correction is not None:
-        bench.row(f"{name}: extra calls for each correction", cost.calls_per_correction, "calls")
+HEAD = (
+    "| | right | held-out world | almanac | harm rate | corrected | extra calls an answer "
+    "| extra tokens for a correction |",
+    "|---|---|---|---|---|---|---|---|",
+)
 
 
-def _last_turns(rows: Sequence[dict[str, Any]]) -> list[Turn]:
-    found = []
-    for row in rows:
-        snippets = tuple(Passage(p["text"], p["id"], metadata={"title": p["title"]}) for p in row["passages"])
-        known = frozenset(p["id"] for p in row["passages"] if p["is_gold"])
-        if known:
-            found.append(Turn(row["question"], (), snippets, known, row["response"]))
-    return found
+def parts(bench: Benchmark, reader: Reader, town: Town) -> dict[str, str]:
+    """The rows of every setting, and the lines of the table."""
+    right: dict[str, list[float]] = {}
+    table = {}
+    for name, setting in SETTINGS.items():
+        answers = reader.answers(town, setting)
+        right[name] = [float(q.right(a.text)) for q, a in zip(town.questions, answers, strict=True)]
+        table[name] = report(bench, name, town, answers)
+    for better, worse in CLAIMS:
+        gain(bench, f"reader: {better}, less {worse}", right[better], right[worse], claim=True)
+    return table
 
 
-def _made_up() -> list[Turn]:
-    return [
-        Turn(
-            f"What does breakfast at house {n} cost?",
-            (),
-            (
-                Passage(f"Breakfast at house {n} costs {n + 5} pounds.", "a", metadata={"title": f"House {n}"}),
-                Passage(f"House {n} has a garden for breakfast.", "b", metadata={"title": f"House {n}"}),
-            ),
-            frozenset(("a",)),
-            f"Breakfast there costs {n + 5} pounds.",
+def report(bench: Benchmark, name: str, town: Town, answers: Sequence[Answer]) -> str:
+    right = [q.right(a.text) for q, a in zip(town.questions, answers, strict=True)]
+    known = [q.known for q in town.questions]
+    own = {kind: [r for r, k in zip(right, known, strict=True) if k is kind] for kind in (False, True)}
+    share(bench, f"reader: {name}: right", right)
+    share(bench, f"reader: {name}: right, held-out world", own[False])
+    share(bench, f"reader: {name}: right, almanac", own[True])
+    found = loop_cost(answers, [q.right for q in town.questions])
+    if found.right_first:
+        ends = wilson(found.harmed, found.right_first)
+        bench.row(f"reader: {name}: harm rate", found.harm_rate, "share of right first drafts", interval=ends)
+    share_of = found.corrected / found.answers
+    bench.row(f"reader: {name}: corrected", share_of, "share", interval=wilson(found.corrected, found.answers))
+    bench.row(f"reader: {name}: extra calls", found.extra_calls / found.answers, "calls an answer")
+    if found.calls_per_correction is not None:
+        bench.row(f"reader: {name}: extra calls for each correction", found.calls_per_correction, "calls")
+        bench.row(
+            f"reader: {name}: extra tokens for each correction", found.extra_tokens / found.corrected, "tokens"
         )
-        for n in range(6)
+    cells = [shown(values) for values in (right, own[False], own[True])]
+    return f"| {name} | {' | '.join(cells)} | {_costs(found)} |"
+
+
+def shown(right: Sequence[bool]) -> str:
+    low, high = wilson(sum(right), len(right))
+    return f"{sum(right) / len(right):.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _costs(found: LoopCost) -> str:
+    each = f"{found.extra_tokens / found.corrected:.0f}" if found.corrected else "-"
+    calls = found.extra_calls / found.answers
+    return f"{found.harm_rate:.2f} | {found.corrected / found.answers:.2f} | {calls:.1f} | {each}"
+
+
+def dialogues(bench: Benchmark, reader: Reader, town: Town) -> None:
+    """The dialogue task: KF1 against the sentence that holds the answer, and whether the reply holds it."""
+    for name, setting in DIALOGUES.items():
+        answers = reader.answers(town, setting)
+        both = list(zip(town.questions, answers, strict=True))
+        kf1 = [100 * knowledge_f1(a.text, [q.said]) for q, a in both]
+        bench.row(f"reader, dialogue: {name}: KF1", float(np.mean(kf1)), "percent", interval=bootstrap(kf1))
+        share(bench, f"reader, dialogue: {name}: holds the answer", [q.mentioned(a.text) for q, a in both])
+
+
+def policies(bench: Benchmark, reader: Reader, training: Town, test: Town, table: dict[str, str]) -> None:
+    """Never, self-ask, always and trained policies with one utility, the better one on the training questions."""
+    scores = {name: np.mean(_rights(reader, training, ALWAYS, u)) for name, u in UTILITIES.items()}
+    name = max(scores, key=lambda n: float(scores[n]))  # the cheaper one when they are equal
+    utility = UTILITIES[name]
+    bench.about["utility of the policies, chosen on training questions"] = name
+    fixed: dict[str, Policy] = {
+        "never": NEVER,
+        "self-ask": SELF_ASK,
+        "always": ALWAYS,
+        "always, wide search after a failure": WIDEN,
+        "random": LinearPolicy(rng=random.Random(bench.options.seed)),
+    }
+    rewards: dict[str, list[float]] = {}
+    rights: dict[str, list[float]] = {}
+    for label, policy in fixed.items():
+        answers = reader.answers(test, Setting(policy=policy, utility=utility, limits=Limits(patience=3)))
+        rewards[label], rights[label] = _measured(bench, f"policy {label}", test, answers)
+        table[label] = report(bench, f"policy {label}", test, answers)
+        if label == "self-ask":
+            asked = [any(e.tag == "search" for e in a.trace.events) for a in answers]
+            share(bench, "reader: policy self-ask: searched", asked)
+    learnt = [_train(bench, reader, training, test, utility, seed) for seed in range(SEEDS)]
+    curve = np.array([[float(np.mean(r)) for r in seed[0]] for seed in learnt])
+    for at, rounds in enumerate(_rounds(bench)):
+        ends = (float(curve[:, at].min()), float(curve[:, at].max()))
+        bench.row(
+            f"reader: REINFORCE after {16 * rounds} episodes (range over seeds)",
+            curve[:, at].mean(),
+            "reward",
+            interval=ends,
+        )
+    rewards["trained"] = [float(v) for v in np.mean([seed[0][-1] for seed in learnt], axis=0)]
+    rights["trained"] = [float(v) for v in np.mean([seed[1] for seed in learnt], axis=0)]
+    bench.row(
+        "reader: policy trained: right",
+        float(np.mean(rights["trained"])),
+        "share",
+        interval=bootstrap(rights["trained"]),
+    )
+    bench.row(
+        "reader: policy trained: reward",
+        float(np.mean(rewards["trained"])),
+        "reward",
+        interval=bootstrap(rewards["trained"]),
+    )
+    for better, worse in (("self-ask", "never"), ("always", "self-ask")):
+        gain(bench, f"reader: policy {better}, less {worse}: right", rights[better], rights[worse], claim=True)
+    rules = max(
+        ("never", "self-ask", "always", "always, wide search after a failure"), key=lambda n: np.mean(rewards[n])
+    )
+    for worse in ("random", rules):
+        name = f"reader: policy trained, less {worse}{' (best fixed)' if worse == rules else ''}: reward"
+        gain(bench, name, rewards["trained"], rewards[worse], claim=True)
+
+
+def _rights(reader: Reader, town: Town, policy: Policy, utility: Utility) -> list[bool]:
+    answers = reader.answers(town, Setting(policy=policy, utility=utility))
+    return [q.right(a.text) for q, a in zip(town.questions, answers, strict=True)]
+
+
+def _measured(
+    bench: Benchmark, name: str, town: Town, answers: Sequence[Answer]
+) -> tuple[list[float], list[float]]:
+    rewards = [reward(q, a) for q, a in zip(town.questions, answers, strict=True)]
+    bench.row(f"reader: {name}: reward", float(np.mean(rewards)), "reward", interval=bootstrap(rewards))
+    bench.row(f"reader: {name}: cost", float(np.mean([cost(a) for a in answers])), "cost")
+    return rewards, [float(q.right(a.text)) for q, a in zip(town.questions, answers, strict=True)]
+
+
+def _rounds(bench: Benchmark) -> tuple[int, ...]:
+    return (0, 1) if bench.options.quick else ROUNDS
+
+
+def _train(
+    bench: Benchmark, reader: Reader, training: Town, test: Town, utility: Utility, seed: int
+) -> tuple[list[list[float]], list[float]]:
+    """Rewards on the test questions after each of `ROUNDS`, and at the end what is right."""
+    limits = Limits(attempts=3, patience=3)
+    if not seed:  # answers the calls that training will make in batches, not one by one
+        for n in range(2 if bench.options.quick else 4):
+            reader.answers(
+                training, Setting(policy=LinearPolicy(rng=random.Random(n)), utility=utility, limits=limits)
+            )
+    episodes = reader.episodes(training, utility)
+    policy, done, curve, right = LinearPolicy(), 0, [], []
+    for n in _rounds(bench):
+        if n > done:
+            policy, _ = reinforce(policy, episodes, rounds=n - done, seed=seed * 1000 + n)
+            done = n
+        answers = reader.answers(test, Setting(policy=policy, utility=utility, limits=limits))
+        both = list(zip(test.questions, answers, strict=True))
+        curve.append([reward(q, a) for q, a in both])
+        right = [float(q.right(a.text)) for q, a in both]
+    return curve, right
+
+
+def plot(bench: Benchmark) -> None:
+    """Bars of what is right as sent, with intervals."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    bars = [
+        r for r in bench.rows if r.measure.startswith("reader: ") and r.measure.endswith(": right") and r.interval
     ]
+    bars = [r for r in bars if "less" not in r.measure]
+    figure, axes = pyplot.subplots(figsize=(7, 1 + 0.3 * len(bars)), layout="constrained")
+    ends = [r.interval or (r.value, r.value) for r in bars]
+    error = [
+        [r.value - e[0] for r, e in zip(bars, ends, strict=True)],
+        [e[1] - r.value for r, e in zip(bars, ends, strict=True)],
+    ]
+    axes.barh(
+        range(len(bars)), [r.value for r in bars], 0.7, xerr=error, color="#4c78a8", error_kw={"elinewidth": 0.9}
+    )
+    axes.set_yticks(range(len(bars)), [r.measure.removeprefix("reader: ").removesuffix(": right") for r in bars])
+    axes.invert_yaxis()
+    axes.set_xlabel("right as sent")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title("The Augmenter with the reader")
+    figure.savefig(out(bench, "png"), dpi=110)
+    pyplot.close(figure)
 
 
 if __name__ == "__main__":

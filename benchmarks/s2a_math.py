@@ -1,9 +1,9 @@
 """S2A on word problems with an irrelevant sentence, with the reader: the S2A paper's Figure 7 in miniature.
 
-Sums of one and two steps over held-out wordings, each number small; the sentence that has no part in them is beside
-the topic (``random``), about the same goods of somebody else (``topic``), or left out (``none``: what S2A costs
-where nothing is to be removed). The problem's text is the passage, its question the question. An answer is right
-when its last number is. The oracle is asked without the sentence.
+Sums of one and two steps in held-out wordings. The sentence that has no part in them is beside the topic
+(``random``), about the same goods of somebody else (``topic``), or not there (``none``: what S2A costs where
+nothing is to be removed). The problem's text is the passage, its question the question. An answer is right when
+its last number is. The oracle is asked without the sentence.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from _reader_shared import Batched, describe, gain, generator, reader_arguments, s2a_table, together
+from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, together
 from harness import Benchmark
 
 from denoise_core import Passage

@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from _reader_shared import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
+from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
 from harness import Benchmark
 
 from denoise_core import Passage

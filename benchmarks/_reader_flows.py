@@ -1,0 +1,193 @@
+"""Flows with the reader: the model, many flows at once through it, and how their results are shown.
+
+Flows run side by side and their calls are answered in batches, so a table takes minutes on one core. Decoding is
+greedy, so a call that was answered once is answered from memory, with the tokens it took then. A prompt of S2A
+carries a marker of random digits; here it is one derived from the text around it, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from harness import RESULTS, Benchmark, Options, arguments
+
+from denoise_core.effects import Flow
+from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_core.flow import arun
+from denoise_core.reader import FOLDER
+from denoise_core.result import Trace
+from denoise_core.s2a.evaluation import Score, markdown, plot, table
+from denoise_core.types import Message, Reply, Usage
+
+T = TypeVar("T")
+NEW_TOKENS = 128
+SIZE = 32  # conversations in a batch
+_MARKER = re.compile(r"^BEGIN ([0-9a-f]{16})$", re.MULTILINE)
+_QUIET = 12  # turns of the event loop without a new call before a batch goes out
+REAL = 0.01  # an effect counts as real when the 95 % interval of the gain begins at a point or more
+
+
+class Batched:
+    """Answers calls of many flows together. ``generate`` takes conversations and gives replies, like `LocalLLM`'s
+    ``complete_batch``."""
+
+    def __init__(
+        self, generate: Callable[[Sequence[Sequence[Message]]], list[Reply]], *, size: int = SIZE
+    ) -> None:
+        self.generate = generate
+        self.size = size
+        self.known: dict[tuple[Message, ...], Reply] = {}
+        self._waiting: dict[tuple[Message, ...], list[asyncio.Future[Reply]]] = {}
+        self._server: asyncio.Task[None] | None = None
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        asked = repeatable(messages)
+        if asked not in self.known:
+            self.known[asked] = self.generate([asked])[0]
+        return self.known[asked]
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        asked = repeatable(messages)
+        if asked in self.known:
+            return self.known[asked]
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(asked, []).append(answer)
+        if self._server is None:
+            self._server = asyncio.create_task(self._serve())
+        return await answer
+
+    async def _serve(self) -> None:
+        quiet = before = 0
+        while quiet < _QUIET:
+            await asyncio.sleep(0)
+            quiet, before = (quiet + 1 if before == len(self._waiting) else 0), len(self._waiting)
+        waiting, self._waiting, self._server = self._waiting, {}, None
+        # Conversations of like length share a batch, which saves padding.
+        order = sorted(waiting, key=lambda asked: (sum(len(m.content) for m in asked), repr(asked)))
+        try:
+            for at in range(0, len(order), self.size):
+                part = order[at : at + self.size]
+                self.known.update(zip(part, self.generate(part), strict=True))
+            for asked, answers in waiting.items():
+                for answer in answers:
+                    answer.set_result(self.known[asked])
+        except Exception as error:
+            for answers in waiting.values():
+                for answer in answers:
+                    if not answer.done():
+                        answer.set_exception(error)
+
+
+def repeatable(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages with S2A's random marker replaced by one that follows from the text."""
+    found = next((m for message in messages if (m := _MARKER.search(message.content))), None)
+    if found is None:
+        return tuple(messages)
+    plain = [replace(m, content=m.content.replace(found[1], "MARKER")) for m in messages]
+    fixed = hashlib.sha256("\n".join(m.content for m in plain).encode()).hexdigest()[:16]
+    return tuple(replace(m, content=m.content.replace("MARKER", fixed)) for m in plain)
+
+
+def together(flows: Sequence[Flow[T]], llms: Sequence[Any] | None = None) -> list[tuple[T, Trace]]:
+    """What each flow returns and its trace, in order; all of them run at once. ``llms`` has one for each flow."""
+
+    async def everything() -> list[tuple[T, Trace]]:
+        serving = llms or [None] * len(flows)
+        running = [arun(f, llm=llm, max_concurrency=64) for f, llm in zip(flows, serving, strict=True)]
+        return list(await asyncio.gather(*running))
+
+    return asyncio.run(everything())
+
+
+def reader_arguments(description: str, argv: Sequence[str] | None) -> tuple[Options, Path]:
+    """The harness' arguments, and ``--model FOLDER`` (default: the shipped reader)."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--model", type=Path, default=FOLDER)
+    given, rest = parser.parse_known_args(argv)
+    return arguments(f"{description} (--model FOLDER: another model than the shipped reader)", rest), given.model
+
+
+def local(folder: Path, **settings: Any) -> Any:
+    """The model in ``folder`` as a `LocalLLM`; ends the benchmark with a sentence when it is not there."""
+    from denoise_core.end.local_llm import LocalLLM
+
+    if not (folder / "config.json").is_file():
+        raise SystemExit(f"{folder} holds no model: pass --model FOLDER, or install the package with its weights")
+    return LocalLLM(folder, max_new_tokens=NEW_TOKENS, **settings)
+
+
+def generator(options: Options, folder: Path) -> Callable[[Sequence[Sequence[Message]]], list[Reply]]:
+    """The model's ``complete_batch``; in the quick form a rule in its place, so that no weights are needed."""
+    return stand_in if options.quick else local(folder).complete_batch
+
+
+def stand_in(conversations: Sequence[Sequence[Message]]) -> list[Reply]:
+    """Not a model: nothing for some prompts, the last capitalised word or number of the text for others."""
+    replies = []
+    for messages in conversations:
+        words = re.findall(r"\b(?:[A-Z][a-z]+|\d+)\b", messages[-1].content)
+        said = words[len(messages[-1].content) % len(words)] if words else ""
+        replies.append(Reply(said, Usage(sum(len(m.content) for m in messages) // 4, 1)))
+    return replies
+
+
+def describe(bench: Benchmark, folder: Path, **more: str) -> None:
+    """Model, its fingerprint and decoding, into the results."""
+    bench.about["model"] = "a rule in the place of a model" if bench.options.quick else _named(folder)
+    bench.about["decoding"] = f"greedy, at most {NEW_TOKENS} new tokens"
+    bench.about |= more
+
+
+def _named(folder: Path) -> str:
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    name = "the shipped reader" if folder == FOLDER else "another model"
+    return f"{name}, model.safetensors sha256 {digest[:16]}"
+
+
+def out(bench: Benchmark, ending: str) -> Path:
+    """Where a table or picture goes that stands beside the results; a temporary folder for quick forms."""
+    folder = Path(tempfile.gettempdir()) if bench.options.quick else RESULTS
+    folder.mkdir(exist_ok=True)
+    return folder / f"{bench.name}{'.quick' if bench.options.quick else ''}.{ending}"
+
+
+def headed(bench: Benchmark, title: str, body: str) -> str:
+    """A Markdown page: title, what was measured with what, the table."""
+    about = "; ".join(f"{name}: {text}" for name, text in {**bench.about, "seed": str(bench.options.seed)}.items())
+    return f"# {title}\n\n{about}. 95 % intervals in brackets.\n\n{body}"
+
+
+def share(bench: Benchmark, measure: str, right: Sequence[bool], unit: str = "share") -> None:
+    bench.row(measure, sum(right) / len(right), unit, interval=wilson(sum(right), len(right)))
+
+
+def gain(bench: Benchmark, measure: str, better: Sequence[float], worse: Sequence[float], *, claim: bool) -> None:
+    """The mean difference on the same questions. A ``claim`` holds when its interval begins at `REAL` or above."""
+    differences = [b - w for b, w in zip(better, worse, strict=True)]
+    low, high = bootstrap(differences)
+    bench.row(measure, sum(differences) / len(differences), "share", interval=(low, high))
+    if claim:
+        aim = None if bench.options.quick else REAL
+        bench.row(f"{measure}: lower end of the interval", low, "share", at_least=aim)
+
+
+def s2a_table(bench: Benchmark, scores: Sequence[Score], judge: str, name: str, title: str) -> None:
+    """Rows, a Markdown table and a plot of all systems by type; intervals by Wilson's method."""
+    cells = [
+        replace(c, interval=wilson(round((c.mean or 0.0) * c.cases), c.cases)) if c.mean is not None else c
+        for c in table(scores)
+    ]
+    for c in cells:
+        if c.mean is not None:
+            bench.row(f"{name}: {c.system}, {c.kind}", c.mean, "share right", interval=c.interval)
+    place = name.replace(" ", "_")
+    out(bench, f"{place}.md").write_text(headed(bench, title, markdown(cells, judge)), encoding="utf-8")
+    plot(cells, judge, out(bench, f"{place}.png"), title=title)
