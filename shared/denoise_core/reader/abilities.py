@@ -34,7 +34,7 @@ class Ability:
 def measure(
     llm: LocalLLM, *, asked: int = 100, seed: int = 1, difficulty: Difficulty = HARD, batch: int = 16
 ) -> Iterator[Ability]:
-    """Each task in turn, the last reply of ``asked`` conversations that training never drew. Greedy if ``llm`` is."""
+    """Each task in turn: the last replies of ``asked`` conversations that training never drew."""
     for name, (_, make) in TASKS.items():
         world = World(random.Random(f"abilities/{seed}/{name}"), test=True)
         conversations = [make(world, difficulty) for _ in range(asked)]

@@ -13,33 +13,53 @@ from denoise_core.reader.tasks import TASKS
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """``rows`` x ``length`` tokens a step. Ends after ``share`` of the run's tokens, or when the first tokens of
-    replies are right at the rate ``passes`` (after ``least`` tokens); what is saved goes to the last stage.
-    ``depth`` is how many blocks are in use, ``plain`` says everything in one wording.
+class Lesson:
+    """One kind of batch: ``rows`` x ``length`` tokens of conversations drawn from ``tasks`` by weight.
+
+    ``plain`` says everything in one wording.
     """
 
-    name: str
     difficulty: Difficulty
     tasks: dict[str, float] = field(hash=False)
     rows: int
     length: int
-    share: float
-    passes: float | None = None
-    least: int = 200_000
     plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Lessons, taken in turn, a step each, with ``depth`` blocks of the network in use.
+
+    Ends after ``most`` tokens, or sooner when the first tokens of replies are right at the rate ``passes``; what
+    is saved goes to the last stage.
+    """
+
+    name: str
+    lessons: tuple[Lesson, ...]
+    most: int | None = None
+    passes: float | None = None
     depth: int | None = None
 
 
 _ALL = {name: weight for name, (weight, _) in TASKS.items()}
 _FIND = {"cloze": 1.0}
+_BOTH = {"cloze": 1.0, "answer": 1.0}
 _ASK = {"cloze": 2.0, "answer": 2.0, "passages": 1.0, "word_problem": 0.5}
+_LONG = {"passages": 2.0, "answer": 1.0, "draft": 0.5}
+
+_HALF = ("things", "things", "people", "towns")  # things are the hardest to tell apart
+
+_TASKS = Lesson(Difficulty(6, 4, 3, 120, _HALF), _ALL | {"cloze": 2.0}, 4, 512)
+_MORE = Lesson(Difficulty(10, 4, 8, 250, _HALF), _ALL, 3, 1024)
+_PAGE = Lesson(Difficulty(13, 4, 13, 500, _HALF), _LONG, 1, 2048)
+_BOOK = Lesson(Difficulty(13, 4, 13, 1200, _HALF), _LONG, 1, 4096)
 
 STAGES = (
-    Stage("two facts", Difficulty(2, 0), _FIND, 16, 128, 0.15, 0.95, plain=True, depth=4),
-    Stage("wordings", Difficulty(3, 0), _FIND, 16, 128, 0.10, 0.93, depth=4),
-    Stage("more facts", Difficulty(5, 1), {"cloze": 1.0, "answer": 1.0}, 8, 256, 0.10, 0.93, depth=4),
-    Stage("shared attributes", Difficulty(6, 3, 2, 60), _ASK, 8, 256, 0.12, 0.93, depth=4),
-    Stage("tasks", Difficulty(6, 4, 3, 120), _ALL | {"cloze": 3.0}, 6, 512, 0.25),
-    Stage("length", Difficulty(10, 4, 8, 250), _ALL, 4, 1024, 1.0),
+    Stage("two facts", (Lesson(Difficulty(2), _FIND, 8, 256, plain=True),), 3_600_000, 0.95, 4),
+    Stage("one relation", (Lesson(Difficulty(2, 1, kinds=_HALF), _FIND, 8, 256, plain=True),), 3_000_000, 0.90, 4),
+    Stage("wordings", (Lesson(Difficulty(3, 1, kinds=_HALF), _FIND, 8, 256),), 2_000_000, 0.90, 4),
+    Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 2_000_000, 0.90, 4),
+    Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 2_000_000, 0.90, 4),
+    Stage("tasks", (_TASKS,), 6_000_000),
+    Stage("length", (*(_TASKS,) * 6, _MORE, _PAGE, *(_TASKS,) * 3, _MORE, *(_TASKS,) * 3, _BOOK)),
 )

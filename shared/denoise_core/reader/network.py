@@ -6,7 +6,7 @@ half the time. `hugging_face` gives the very same weights as a stock model, and 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -52,6 +52,10 @@ class Shape:
         )
 
 
+_ALIKE = 0.06  # the scale of the projections that begin as look-alikes
+_FUSED = 600  # tokens of a row from which on the fused attention's backward pass is the faster one
+
+
 class Block(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -60,6 +64,15 @@ class Block(nn.Module):
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.gate_up = nn.Linear(width, 2 * shape.inner, bias=False)
         self.down = nn.Linear(shape.inner, width, bias=False)
+
+    @torch.no_grad()
+    def look_alike(self) -> None:
+        """Begins with queries equal to keys and outputs that pass on what was seen: tokens look for their like."""
+        q, k, v = self.qkv.weight.chunk(3)
+        nn.init.normal_(q, 0, _ALIKE)
+        k.copy_(q)
+        nn.init.normal_(v, 0, _ALIKE)
+        self.out.weight.copy_(v.T)
 
     def forward(
         self, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor
@@ -70,7 +83,8 @@ class Block(nn.Module):
         seen = _attend(_turned(q, turn), _turned(k, turn), v, mask)
         x = x + self.out(seen.transpose(1, 2).reshape(rows, length, width))
         gate, up = self.gate_up(_norm(x, self.norm_2)).chunk(2, -1)
-        return x + self.down(F.silu(gate) * up)
+        out: torch.Tensor = x + self.down(F.silu(gate) * up)
+        return out
 
 
 class Network(nn.Module):
@@ -80,14 +94,17 @@ class Network(nn.Module):
         super().__init__()
         self.shape = shape
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        blocks = [Block(shape) for _ in range(shape.layers)]
+        self.blocks = nn.ModuleList(blocks)
         self.norm = nn.Parameter(torch.ones(shape.width))
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, 0, 0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
-        for block in list(self.blocks)[shape.first :]:
+        for block in blocks:
+            block.look_alike()
+        for block in blocks[shape.first :]:
             nn.init.zeros_(block.out.weight)
             nn.init.zeros_(block.down.weight)
 
@@ -101,8 +118,10 @@ class Network(nn.Module):
         angle = torch.arange(length, device=ids.device).float()[:, None] * rate
         x = self.embedding(ids)
         turn = (angle.cos().to(x.dtype), angle.sin().to(x.dtype))
-        mask = segments[:, None, :, None] == segments[:, None, None, :]
-        mask = mask & torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
+        mask = None
+        if len(segments) > 1 or length <= _FUSED:  # one row is one text, and needs no mask besides the causal one
+            mask = segments[:, None, :, None] == segments[:, None, None, :]
+            mask = mask & torch.ones(length, length, dtype=torch.bool, device=ids.device).tril()
         for block in list(self.blocks)[:depth]:
             x = block(x, turn, mask)
         return _norm(x, self.norm)
@@ -118,18 +137,20 @@ def _turned(x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor]) -> torch.T
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
 
 
-def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    if q.shape[2] > 600:  # from here on the fused kernel's backward pass is the faster one
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    if mask is None or q.shape[2] > _FUSED:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
     scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
-    return scores.masked_fill(~mask, -1e4).float().softmax(-1).to(q.dtype) @ v
+    seen: torch.Tensor = scores.masked_fill(~mask, -1e4).float().softmax(-1).to(q.dtype) @ v
+    return seen
 
 
 def hugging_face(network: Network, tokenizer: Any) -> Any:
     """The same network as a stock `transformers.LlamaForCausalLM`, in the weights' own precision."""
     from transformers import LlamaForCausalLM
 
-    model = LlamaForCausalLM(network.shape.config(tokenizer)).to(network.norm.dtype)
+    model: Any = LlamaForCausalLM(network.shape.config(tokenizer))
+    model = model.to(network.norm.dtype)
     named = {"model.embed_tokens.weight": network.embedding.weight, "model.norm.weight": network.norm}
     for i, block in enumerate(network.blocks):
         assert isinstance(block, Block)
@@ -146,10 +167,7 @@ def hugging_face(network: Network, tokenizer: Any) -> Any:
             f"{at}post_attention_layernorm.weight": block.norm_2,
         }
     missing, unknown = model.load_state_dict({n: t.detach() for n, t in named.items()}, strict=False)
-    assert not unknown and set(missing) <= {"lm_head.weight"}, (missing, unknown)
+    assert not unknown, unknown
+    assert set(missing) <= {"lm_head.weight"}, missing
     model.tie_weights()
     return model.eval()
-
-
-def shape_record(shape: Shape) -> dict[str, float]:
-    return asdict(shape)

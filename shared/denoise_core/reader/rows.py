@@ -10,6 +10,7 @@ import torch
 
 from denoise_core.types import Message
 
+_LONGEST_OF = 6
 _TRIES = 40  # conversations that did not fit in a row, before the batch is taken as full
 
 
@@ -24,7 +25,7 @@ class Rows:
 
 
 def encoded(tokenizer: Any, messages: Sequence[Message]) -> tuple[list[int], list[float], list[int]]:
-    """Ids of a conversation as the chat template writes it, the weight of each as a target, and where replies begin.
+    """Ids of a conversation as the chat template writes it, their weights as targets, and where replies begin.
 
     A reply's tokens share a weight that grows with the root of its length, so that long copies do not drown
     the short answers.
@@ -44,7 +45,10 @@ def encoded(tokenizer: Any, messages: Sequence[Message]) -> tuple[list[int], lis
 
 
 def packed(tokenizer: Any, conversations: Iterator[Sequence[Message]], rows: int, length: int) -> Rows:
-    """Takes conversations until the rows are about full; one that is longer than a row is left out."""
+    """Takes conversations until the rows are about full; one that is longer than a row is left out.
+
+    A single row gets a single conversation, the longest that fits of some: it needs no mask.
+    """
     made = Rows(
         torch.full((rows, length), tokenizer.pad_token_id),
         torch.zeros((rows, length), dtype=torch.int32),
@@ -52,8 +56,15 @@ def packed(tokenizer: Any, conversations: Iterator[Sequence[Message]], rows: int
         torch.zeros((rows, length), dtype=torch.bool),
     )
     used, segment, misses = [0] * rows, 0, 0
+    if rows == 1:
+        some = [encoded(tokenizer, next(conversations)) for _ in range(_LONGEST_OF)]
+        queue = iter(sorted((e for e in some if len(e[0]) <= length), key=lambda e: -len(e[0]))[:1])
+    else:
+        queue = (encoded(tokenizer, c) for c in conversations)
     while misses < _TRIES and min(used) < 0.9 * length:
-        ids, weights, firsts = encoded(tokenizer, next(conversations))
+        if (example := next(queue, None)) is None:
+            break
+        ids, weights, firsts = example
         fitting = [r for r in range(rows) if used[r] + len(ids) <= length]
         if not fitting:
             misses += 1

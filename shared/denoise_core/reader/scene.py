@@ -19,18 +19,19 @@ class Difficulty:
     """How hard a scene is.
 
     ``facts`` is the most facts of a scene and ``level`` how alike they are (see `World.things`); ``passages``
-    the most passages, ``prose`` the most characters of noise in a passage.
+    the most passages, ``prose`` the most characters of noise in a passage. ``kinds`` are drawn from evenly.
     """
 
     facts: int = 2
     level: int = 0
     passages: int = 1
     prose: int = 0
+    kinds: tuple[str, ...] = ("things", "people", "towns")
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """``passages[i]`` is a tuple of sentences; ``places[k]`` says in which passage, at which sentence fact k stands."""
+    """``passages`` are tuples of sentences; ``places[k]`` is the passage and the sentence that state fact k."""
 
     facts: tuple[Fact, ...]
     passages: tuple[tuple[str, ...], ...]
@@ -59,7 +60,8 @@ def make_scene(world: World, hard: Difficulty, *, kind: str | None = None, sente
     """Facts of one kind, stated in random order. ``sentences`` is the prose to hide them in (default: `prose`)."""
     rng = world.rng
     count = rng.randint(2, max(2, hard.facts))
-    facts = world.facts(count, rng.randint(0, hard.level), kind)
+    level = rng.randint(0, hard.level)
+    facts = world.facts(count, level, kind or rng.choice(hard.kinds))
     groups: list[list[int]] = [[] for _ in range(min(count, rng.randint(1, hard.passages)))]
     order = rng.sample(range(count), count)
     for n, k in enumerate(order):
@@ -71,9 +73,7 @@ def make_scene(world: World, hard: Difficulty, *, kind: str | None = None, sente
         said: list[tuple[int | None, str]] = [(None, s) for s in _noise(world, hard.prose, sentences)]
         for k in group:
             said.insert(rng.randint(0, len(said)), (k, facts[k].says(world)))
-        for at, (k, _) in enumerate(said):
-            if k is not None:
-                places[k] = (len(passages), at)
+        places |= {k: (len(passages), at) for at, (k, _) in enumerate(said) if k is not None}
         passages.append(tuple(s for _, s in said))
     return Scene(tuple(facts), tuple(passages), tuple(places[k] for k in range(count)))
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES
-from denoise_core.reader.world import World
+from denoise_core.reader.world import World, words
 
-_GOODS = (
-    "apples beads books buttons candles cards coins cups eggs figs keys lemons marbles nails nuts pears pens plums "
-    "shells stamps stones tickets"
-).split()
+_GOODS = words(
+    """
+    apples beads books buttons candles cards coins cups eggs figs keys lemons marbles nails nuts
+    pears pens plums shells stamps stones tickets
+"""
+)
 _START = (
     "{a} has {n} {g}.",
     "There are {n} {g} in the box of {a}.",
@@ -63,7 +65,7 @@ class Sum:
 
 
 def make_sum(world: World, *, steps: int | None = None, noise: str | None = None) -> Sum:
-    """A problem of 1 or 2 steps. ``noise``: ``"none"``, ``"random"`` (beside the topic) or ``"topic"``; None draws."""
+    """A problem of 1 or 2 steps. ``noise`` is ``"none"``, ``"random"`` (off the topic), ``"topic"`` or drawn."""
     rng = world.rng
     a, b = rng.sample(ATTRIBUTES["name"], 2)
     goods = rng.choice(_GOODS)

@@ -12,7 +12,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from denoise_core._files import write_whole
 from denoise_core.errors import InputError
 from denoise_core.reader import tasks
-from denoise_core.reader.curriculum import STAGES, Stage
+from denoise_core.reader.curriculum import STAGES, Lesson, Stage
 from denoise_core.reader.network import Network, Shape, hugging_face
 from denoise_core.reader.rows import Rows, packed
 from denoise_core.reader.world import World
@@ -32,7 +32,7 @@ from denoise_core.reader.world import World
 class Settings:
     """``tokens`` is the length of the run, padding included. ``seed`` decides weights and data."""
 
-    tokens: int = 45_000_000
+    tokens: int = 24_000_000
     seed: int = 0
     rate: float = 1.5e-3
     warm_up: int = 100
@@ -117,7 +117,7 @@ class Run:
 
     def step(self) -> tuple[float, float]:
         """One batch; the loss and the share of replies whose first token is right."""
-        p, s = self.progress, self.settings
+        p = self.progress
         stage = self.stages[p.stage]
         rows = self.batch(stage, p.step)
         ids, segments = rows.ids.to(self.device), rows.segments.to(self.device)
@@ -141,21 +141,24 @@ class Run:
         p.tokens += ids.numel()
         p.stage_tokens += ids.numel()
         p.right = 0.97 * p.right + 0.03 * right
-        passed = stage.passes is not None and p.right >= stage.passes and p.stage_tokens >= stage.least
-        if p.stage + 1 < len(self.stages) and (passed or p.stage_tokens >= stage.share * s.tokens):
+        passed = stage.passes is not None and p.right >= stage.passes
+        if p.stage + 1 < len(self.stages) and (
+            passed or (stage.most is not None and p.stage_tokens >= stage.most)
+        ):
             p.stage, p.stage_tokens, p.right = p.stage + 1, 0, 0.5 * p.right
         return loss.item(), right
 
     def batch(self, stage: Stage, step: int) -> Rows:
         rng = random.Random(f"{self.settings.seed}/{step}")
-        return packed(self.tokenizer, self._conversations(stage, rng), stage.rows, stage.length)
+        lesson = stage.lessons[step % len(stage.lessons)]
+        return packed(self.tokenizer, self._conversations(lesson, rng), lesson.rows, lesson.length)
 
-    def _conversations(self, stage: Stage, rng: random.Random) -> Iterator[tasks.Conversation]:
-        makers = [(w, tasks.cloze if n == "cloze" else tasks.TASKS[n][1]) for n, w in stage.tasks.items()]
-        world = World(rng, plain=stage.plain)
+    def _conversations(self, lesson: Lesson, rng: random.Random) -> Iterator[tasks.Conversation]:
+        makers = [(w, tasks.cloze if n == "cloze" else tasks.TASKS[n][1]) for n, w in lesson.tasks.items()]
+        world = World(rng, plain=lesson.plain)
         while True:
             make = rng.choices([m for _, m in makers], [w for w, _ in makers])[0]
-            yield make(world, stage.difficulty)
+            yield make(world, lesson.difficulty)
 
     def _rate(self) -> float:
         s, p = self.settings, self.progress
@@ -192,7 +195,7 @@ class Run:
 
         record = json.loads((self.out / "progress.json").read_text("utf-8"))
         settings = record.pop("settings")
-        if settings["shape"] != asdict(self.settings.shape) or settings["seed"] != self.settings.seed:
+        if settings != asdict(self.settings):
             raise InputError(f"{self.out} holds a run with other settings: {settings}; give another folder")
         tensors = load_file(self.out / "state.safetensors", device=self.device)
         for n, t in self.master.items():

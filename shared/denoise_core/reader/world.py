@@ -14,13 +14,23 @@ from dataclasses import dataclass
 
 from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES
 
-_SYLLABLES = (
-    "bal bar ben bor bran cal cam cor dal dan del dor el fal fen fer gal gar gen gor hal han har hol jan jor kal kan "
-    "kel kor lan lar len lin lor mal man mar mel mor nal nar nel nor pal pan per por ral ran rel rin ros sal san sel "
-    "sor tal tan tel tor val van vel vin vor wal wen wil yar yor zan zel zor"
-).split()
-_PERSON_ENDS = "a e i o as ek el en er ic in is ov ski son us".split()
-_TOWN_ENDS = "berg bury dale field ford ham haven holm mouth port stad ton vale ville wick".split()
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_SYLLABLES = words("""
+    bal bar ben bor bran cal cam cor dal dan del dor el fal fen fer gal gar gen gor hal han har hol
+    jan jor kal kan kel kor lan lar len lin lor mal man mar mel mor nal nar nel nor pal pan per por
+    ral ran rel rin ros sal san sel sor tal tan tel tor val van vel vin vor wal wen wil yar yor zan
+    zel zor
+""")
+_PERSON_ENDS = words("""
+    a e i o as ek el en er ic in is ov ski son us
+""")
+_TOWN_ENDS = words("""
+    berg bury dale field ford ham haven holm mouth port stad ton vale ville wick
+""")
 
 
 def held_out(*key: str) -> bool:
@@ -104,11 +114,12 @@ PERSON = (
         ("What is the job of {s}?", "What does {s} work as?", "How does {s} earn a living?", "Which job has {s}?"),
         "{s} works as a",
         "works as",
-        tuple(
-            "baker barber brewer butcher carpenter chemist clerk cook dentist doctor driver farmer fisher gardener "
-            "glazier hunter jeweller judge lawyer mason miller miner nurse painter pilot plumber porter potter "
-            "printer sailor singer smith surgeon tailor teacher tutor waiter weaver writer".split()
-        ),
+        words("""
+            baker barber brewer butcher carpenter chemist clerk cook dentist doctor driver farmer
+            fisher gardener glazier hunter jeweller judge lawyer mason miller miner nurse painter
+            pilot plumber porter potter printer sailor singer smith surgeon tailor teacher tutor
+            waiter weaver writer
+        """),
     ),
     Relation(
         "pet",
@@ -116,10 +127,11 @@ PERSON = (
         ("Which animal does {s} keep?", "What pet has {s}?", "What is the pet of {s}?", "Which animal has {s}?"),
         "{s} keeps a",
         "keeps a pet",
-        tuple(
-            "badger beaver canary cat crow dog donkey duck falcon ferret fox frog goat goose hamster hare hen horse "
-            "lizard lynx mouse otter owl parrot pigeon pony rabbit raven robin sheep snake swan tortoise turtle".split()
-        ),
+        words("""
+            badger beaver canary cat crow dog donkey duck falcon ferret fox frog goat goose hamster
+            hare hen horse lizard lynx mouse otter owl parrot pigeon pony rabbit raven robin sheep
+            snake swan tortoise turtle
+        """),
     ),
     Relation(
         "instrument",
@@ -137,10 +149,11 @@ PERSON = (
         ),
         "{s} plays the",
         "plays instrument",
-        tuple(
-            "accordion banjo bassoon bugle cello clarinet cornet drum fiddle flute gong harp horn lute mandolin oboe "
-            "organ recorder sitar trombone trumpet tuba viola violin whistle zither".split()
-        ),
+        words("""
+            accordion banjo bassoon bugle cello clarinet cornet drum fiddle flute gong harp horn
+            lute mandolin oboe organ recorder sitar trombone trumpet tuba viola violin whistle
+            zither
+        """),
     ),
     Relation(
         "born",
@@ -189,11 +202,11 @@ TOWN = (
         ("What is {s} known for?", "What is the pride of {s}?", "What does {s} live from?", "What does {s} sell?"),
         "{s} is known for its",
         "known for",
-        tuple(
-            "barley beer bread bricks butter candles carpets cheese cherries cider coal grapes hats herring honey "
-            "jam lace lemons mustard olives paper pears pepper plums pottery rice rope salt soap sugar tea tiles "
-            "timber vinegar wheat wine".split()
-        ),
+        words("""
+            barley beer bread bricks butter candles carpets cheese cherries cider coal grapes hats
+            herring honey jam lace lemons mustard olives paper pears pepper plums pottery rice rope
+            salt soap sugar tea tiles timber vinegar wheat wine
+        """),
     ),
     Relation(
         "founded",
@@ -264,7 +277,7 @@ class World:
         return value
 
     def things(self, n: int, level: int) -> list[Fact]:
-        """``n`` passwords; the others share exactly ``level`` of five attributes with the first (see `NoisyRetrieval`)."""
+        """``n`` passwords; the others share ``level`` of five attributes with the first (`NoisyRetrieval`)."""
         rng = self.rng
         while held_out(*(first := tuple(rng.choice(words) for words in ATTRIBUTES.values()))) is not self.test:
             pass
@@ -280,7 +293,7 @@ class World:
         return [Fact(k, f"{k[0]}'s {' '.join(k[1:])}", PASSWORD, self.value(PASSWORD)) for k in keys]
 
     def people(self, n: int, level: int) -> list[Fact]:
-        """``n`` facts about people. From level 1 on, one relation for all; from 2 on, first names are shared too."""
+        """``n`` facts about people: of one relation from level 1 on; from 2 on some share a first name."""
         rng = self.rng
         one = rng.choice(PERSON)
         keys = [self.person()]
@@ -307,6 +320,6 @@ class World:
         return [Fact((s,), s, r, self.value(r)) for s, r in zip(names, relations, strict=True)]
 
     def facts(self, n: int, level: int, kind: str | None = None) -> list[Fact]:
-        """``n`` confusable facts of one kind (``things``, ``people``, ``towns``); the first is the one to ask for."""
+        """``n`` confusable facts of one kind: ``things``, ``people`` or ``towns``."""
         kind = kind or self.rng.choice(("things", "people", "towns"))
         return {"things": self.things, "people": self.people, "towns": self.towns}[kind](n, level)

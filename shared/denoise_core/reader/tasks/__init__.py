@@ -1,0 +1,44 @@
+"""What the reader is taught: conversations written with the library's own prompts, and the replies to them.
+
+So the reader works in S2A, END and the augmenter without prompts of its own. A task is a function that draws a
+conversation from a `World`, as hard as a `Difficulty` says; every assistant's message in it is to be learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from denoise_core.reader.scene import Difficulty
+from denoise_core.reader.tasks.denoising import message, relevance, rewrite, select
+from denoise_core.reader.tasks.parts import UNKNOWN, Conversation
+from denoise_core.reader.tasks.reading import (
+    answer,
+    closed_book,
+    cloze,
+    discriminate,
+    layout,
+    passages,
+    word_problem,
+)
+from denoise_core.reader.tasks.verifying import criticise, draft, search_query, self_ask
+from denoise_core.reader.world import World
+
+__all__ = ["TASKS", "UNKNOWN", "Conversation", "cloze"]
+
+TASKS: dict[str, tuple[float, Callable[[World, Difficulty], Conversation]]] = {
+    "answer": (4, answer),
+    "passages": (4, passages),
+    "layout": (4, layout),
+    "discriminate": (1, discriminate),
+    "rewrite": (3, rewrite),
+    "select": (2, select),
+    "message": (1, message),
+    "closed_book": (1, closed_book),
+    "word_problem": (2, word_problem),
+    "relevance": (1.5, relevance),
+    "draft": (3, draft),
+    "criticise": (2, criticise),
+    "search_query": (0.3, search_query),
+    "self_ask": (0.3, self_ask),
+}
+"""The tasks by name, with how often each is drawn."""

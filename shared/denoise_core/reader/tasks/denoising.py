@@ -1,0 +1,91 @@
+"""S2A's first step: what is left of a context, of a person's message, of a word problem."""
+
+from __future__ import annotations
+
+from denoise_core.reader import almanac
+from denoise_core.reader.opinions import opinion
+from denoise_core.reader.scene import Difficulty, make_scene
+from denoise_core.reader.sums import make_sum
+from denoise_core.reader.tasks.parts import PROMPTS, Conversation, asked_of, marker, reply
+from denoise_core.reader.world import World
+
+
+def rewrite(world: World, hard: Difficulty) -> Conversation:
+    """What is left of the context, and the neutral question; of one passage, or of several in one call."""
+    rng, scene = world.rng, make_scene(world, hard)
+    k, fact, there = asked_of(world, scene)
+    asked = fact.asks(world)
+    question = asked + (" " + opinion(world, fact)[0] if rng.random() < 0.5 else "")
+    prompt = rng.choice((PROMPTS.default, PROMPTS.default, PROMPTS.relevance, PROMPTS.single))
+    texts, at = scene.texts(), scene.places[k][0]
+    if prompt is PROMPTS.single or rng.random() < 0.5:
+        n = at if rng.random() < 0.6 else rng.randrange(len(texts))
+        texts, there, at = (texts[n],), there and n == at, 0
+    if len(texts) == 1:
+        document, left = texts[0], scene.said(k)
+    else:
+        lines = (line for n, text in enumerate(texts, 1) for line in (f"[document {n}]", text, ""))
+        document, left = "\n".join(lines).rstrip(), f"[document {at + 1}]\n{scene.said(k)}"
+    if prompt is PROMPTS.single:
+        said = f"{left} {asked}" if there else asked
+    else:
+        said = f"Context: {left if there else 'NONE'}\nQuestion: {asked}"
+    return (*prompt.render(question=question, document=document, marker=marker(rng)), reply(said))
+
+
+def select(world: World, hard: Difficulty) -> Conversation:
+    """The numbers of the sentences to keep; of one passage, or of several in one call."""
+    rng, scene = world.rng, make_scene(world, hard)
+    k, fact, there = asked_of(world, scene)
+    question = fact.asks(world)
+    if rng.random() < 0.3:
+        question += " " + opinion(world, fact)[0]
+    shown = list(range(len(scene.passages)))
+    if rng.random() < 0.5:
+        shown = [scene.places[k][0] if rng.random() < 0.6 else rng.choice(shown)]
+    lines, number, wanted = [], 0, "NONE"
+    for n, p in enumerate(shown, 1):
+        if len(shown) > 1:
+            lines.append(f"(document {n})")
+        for at, sentence in enumerate(scene.passages[p]):
+            number += 1
+            lines.append(f"[{number}] {sentence}")
+            if there and (p, at) == scene.places[k]:
+                wanted = str(number)
+        lines.append("")
+    document = "\n".join(lines).rstrip()
+    return (*PROMPTS.select.render(question=question, document=document, marker=marker(rng)), reply(wanted))
+
+
+def message(world: World, hard: Difficulty) -> Conversation:
+    """What a person wrote: the request without the opinion, and a fact that came with it."""
+    rng = world.rng
+    fact = almanac.draw(rng) if rng.random() < 0.5 else world.facts(2, 0)[0]
+    asked, said = fact.asks(world), ""
+    if rng.random() < 0.3:
+        said = world.facts(2, 0, "people")[0].says(world)
+    belief = opinion(world, fact)[0] if rng.random() < 0.8 else ""
+    pieces = [p for p in (said, asked, belief) if p]
+    if rng.random() < 0.5:
+        left = f"Context: {said or 'NONE'}\nQuestion: {asked}"
+        return (*PROMPTS.message.render(document=" ".join(pieces), marker=marker(rng)), reply(left))
+    lines = "\n".join(f"[{n}] {piece}" for n, piece in enumerate(pieces, 1))
+    keep = ", ".join(str(n) for n, piece in enumerate(pieces, 1) if piece != belief)
+    return (*PROMPTS.message_select.render(document=lines, marker=marker(rng)), reply(keep))
+
+
+def relevance(world: World, hard: Difficulty) -> Conversation:
+    """The sentences that a word problem needs."""
+    rng = world.rng
+    sums = make_sum(world, noise=rng.choice(("none", "random", "topic", "random", "topic")))
+    question, mark = sums.question, marker(rng)
+    if rng.random() < 0.6:
+        prompt = rng.choice((PROMPTS.relevance, PROMPTS.default))
+        asked = prompt.render(document=sums.text, question=question, marker=mark)
+        return (*asked, reply(f"Context: {sums.clean}\nQuestion: {question}"))
+    said = list(sums.sentences)
+    if sums.noise:
+        said.insert(sums.at, sums.noise)
+    keep = ", ".join(str(n) for n, s in enumerate(said, 1) if s != sums.noise)
+    lines = "\n".join(f"[{n}] {s}" for n, s in enumerate(said, 1))
+    return (*PROMPTS.select.render(document=lines, question=question, marker=mark), reply(keep))

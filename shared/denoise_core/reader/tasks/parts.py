@@ -1,0 +1,39 @@
+"""What the tasks share: the prompts, a reply, a marker, and which fact is asked for."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from denoise_core.reader.scene import Scene
+from denoise_core.reader.world import Fact, World
+from denoise_core.s2a.prompts import Prompts
+from denoise_core.types import Message
+
+Conversation = tuple[Message, ...]
+"""Messages, of which every assistant's is a reply to be learned."""
+
+PROMPTS = Prompts()
+UNKNOWN = "unknown"
+_ABSENT = 0.15  # share of questions that the context does not answer
+
+
+def reply(text: str) -> Message:
+    return Message("assistant", text)
+
+
+def marker(rng: random.Random) -> str:
+    return f"{rng.getrandbits(64):016x}"
+
+
+def asked_of(world: World, scene: Scene) -> tuple[int, Fact, bool]:
+    """Which fact to ask for, and whether it is there; an absent one is another of the same kind."""
+    rng = world.rng
+    k = rng.randrange(len(scene.facts))
+    if rng.random() >= _ABSENT:
+        return k, scene.facts[k], True
+    known = {f.key for f in scene.facts}
+    kind = {5: "things", 2: "people", 1: "towns"}[len(scene.facts[0].key)]
+    while (other := world.facts(2, 0, kind)[0]).key in known:
+        pass
+    return k, replace(other, relation=scene.facts[k].relation), False

@@ -1,0 +1,141 @@
+"""Reading: questions about a context, about one passage, about what is known by heart, and sums in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from denoise_core.end.layout import DISTINGUISH, PASSAGE, QSC, QUESTION, SCQ, SQC, Layout, Slot
+from denoise_core.end.second_pass import prompt as passages_prompt
+from denoise_core.reader import almanac
+from denoise_core.reader.opinions import opinion
+from denoise_core.reader.scene import Difficulty, make_scene
+from denoise_core.reader.sums import make_sum
+from denoise_core.reader.tasks.parts import PROMPTS, UNKNOWN, Conversation, asked_of, marker, reply
+from denoise_core.reader.world import World
+from denoise_core.scorers import discrim_prompts
+from denoise_core.types import Message, Passage
+
+_ANSWERING = (
+    PROMPTS.answer,
+    PROMPTS.answer,
+    PROMPTS.answer_fairly,
+    PROMPTS.answer_instructed,
+    PROMPTS.answer_keeping,
+    PROMPTS.answer_stepwise,
+)
+
+
+def cloze(world: World, hard: Difficulty) -> Conversation:
+    """The first lesson: statements begun, to be finished from the context."""
+    rng, scene = world.rng, make_scene(world, hard)
+    out: list[Message] = []
+    # Drawn with replacement: "the one not asked for yet" must not be a way to the answer.
+    for n, fact in enumerate(rng.choices(scene.facts, k=5)):
+        said = f"{scene.context}\n\n{fact.cloze()}" if n == 0 else fact.cloze()
+        out += [Message("user", said), reply(fact.value)]
+    return tuple(out)
+
+
+def answer(world: World, hard: Difficulty) -> Conversation:
+    """Questions about a context, several in a row; some with an opinion."""
+    rng, scene = world.rng, make_scene(world, hard)
+    prompt = rng.choice(_ANSWERING)
+    out: list[Message] = []
+    for n in range(min(4, len(scene.facts))):
+        k, fact, there = asked_of(world, scene)
+        neutral = fact.asks(world)
+        swayed = f"{neutral} {opinion(world, fact)[0]}" if there and rng.random() < 0.3 else neutral
+        if n:
+            out.append(Message("user", swayed))
+        elif prompt is PROMPTS.answer_keeping:
+            context = scene.said(k) if there and rng.random() < 0.5 else scene.context
+            out += prompt.render(context=context, question=neutral, original=f"{scene.context}\n\n{swayed}")
+        else:
+            out += prompt.render(context=scene.context, question=swayed)
+        if prompt is PROMPTS.answer_stepwise and there and not n:
+            out.append(reply(f"{scene.said(k)} The answer is {fact.value}."))
+        else:
+            out.append(reply(fact.value if there else UNKNOWN))
+    return tuple(out)
+
+
+def passages(world: World, hard: Difficulty) -> Conversation:
+    """The prompt of END's second pass, and of everything-in beside it; several questions in a row."""
+    scene = make_scene(world, replace(hard, passages=max(hard.passages, 4)))
+    out: list[Message] = []
+    for n in range(min(4, len(scene.facts))):
+        _, fact, there = asked_of(world, scene)
+        question = fact.asks(world)
+        out += (
+            [Message("user", question)]
+            if n
+            else passages_prompt(question, [Passage(t, "") for t in scene.texts()])
+        )
+        out.append(reply(fact.value if there else UNKNOWN))
+    return tuple(out)
+
+
+def layout(world: World, hard: Difficulty) -> Conversation:
+    """One passage in END's layouts: the answer, or that it is not there; yes or no where that is asked."""
+    rng, scene = world.rng, make_scene(world, replace(hard, passages=max(hard.passages, 3)))
+    k = rng.randrange(len(scene.facts))
+    fact, n = scene.facts[k], scene.places[k][0]
+    if rng.random() < 0.5:
+        n = rng.randrange(len(scene.passages))
+    there = n == scene.places[k][0]
+    chosen = rng.choice((SCQ, SCQ, DISTINGUISH, DISTINGUISH, SQC, QSC))
+    slots = {PASSAGE: scene.texts()[n], QUESTION: fact.asks(world)}
+    if chosen is DISTINGUISH:
+        said = "yes" if there else "no"
+    else:
+        said = fact.value if there else UNKNOWN
+    system, user = _fill(chosen, "system", slots), _fill(chosen, "parts", slots)
+    return Message("system", system), Message("user", user), reply(said)
+
+
+def _fill(chosen: Layout, part: str, slots: dict[Slot, str]) -> str:
+    return "".join(slots[p] if isinstance(p, Slot) else p for p in getattr(chosen, part))
+
+
+def discriminate(world: World, hard: Difficulty) -> Conversation:
+    """The judge of passages one by one (LLM-Discrim)."""
+    rng, scene = world.rng, make_scene(world, replace(hard, passages=max(hard.passages, 3)))
+    k = rng.randrange(len(scene.facts))
+    n = scene.places[k][0] if rng.random() < 0.5 else rng.randrange(len(scene.passages))
+    asked = discrim_prompts.USER.format(
+        question=scene.facts[k].asks(world), marker=marker(rng), passage=scene.texts()[n]
+    )
+    said = "yes" if n == scene.places[k][0] else "no"
+    return Message("system", discrim_prompts.SYSTEM), Message("user", asked), reply(said)
+
+
+def closed_book(world: World, hard: Difficulty) -> Conversation:
+    """What the reader knows by heart (`almanac`), asked without a context and often with an opinion."""
+    rng = world.rng
+    out: list[Message] = []
+    for _ in range(rng.randint(2, 5)):
+        fact = almanac.draw(rng)
+        neutral = fact.asks(world)
+        swayed = f"{neutral} {opinion(world, fact)[0]}" if rng.random() < 0.5 else neutral
+        prompt = rng.choice(_ANSWERING)
+        if prompt is PROMPTS.answer_keeping:
+            out += prompt.render(context="", question=neutral, original=swayed)
+        else:
+            out += prompt.render(context="", question=swayed)
+        out.append(reply(f"The answer is {fact.value}." if prompt is PROMPTS.answer_stepwise else fact.value))
+    return tuple(out)
+
+
+def word_problem(world: World, hard: Difficulty) -> Conversation:
+    """Sums in words: the answer at once, or after the steps when asked to think."""
+    out: list[Message] = []
+    for _ in range(2):
+        sums = make_sum(world)
+        prompt = world.rng.choice(
+            (PROMPTS.answer, PROMPTS.answer_fairly, PROMPTS.answer_stepwise, PROMPTS.answer_stepwise)
+        )
+        said = f"The answer is {sums.answer}."
+        if prompt is PROMPTS.answer_stepwise:
+            said = " ".join((*sums.steps, said))
+        out += [*prompt.render(context=sums.text, question=sums.question), reply(said)]
+    return tuple(out)
