@@ -65,9 +65,9 @@ def closed_book(rng: random.Random, count: int) -> list[Asked]:
     return [a for n, fact in enumerate(almanac.facts()[:count]) for a in _forms(world, f"a{n}", fact, (), ())]
 
 
-def noisy_context(rng: random.Random, count: int) -> list[Asked]:
-    world = World(rng, test=True)
-    found = []
+def forms_in_context(world: World, rng: random.Random, count: int) -> list[Asked]:
+    """``count`` questions about noisy passages of ``world``, each in four forms; ``rng`` is the world's own."""
+    found: list[Asked] = []
     for n in range(count):
         scene = make_scene(world, SCENE)
         k = rng.randrange(len(scene.facts))
@@ -178,7 +178,8 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     describe(bench, folder)
     count = 3 if options.quick else QUESTIONS
     part(bench, llm, "closed book", closed_book(random.Random(f"opinions/closed/{options.seed}"), count))
-    part(bench, llm, "noisy context", noisy_context(random.Random(f"opinions/context/{options.seed}"), count))
+    rng = random.Random(f"opinions/context/{options.seed}")
+    part(bench, llm, "noisy context", forms_in_context(World(rng, test=True), rng, count))
     return bench.finish()
 
 
