@@ -27,7 +27,8 @@ if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
     from llama_index.core.agent.workflow.agent_context import AgentContext
 
 STORE_KEY = "denoise"
-_REJECTED = "denoise_rejected"
+_REJECTED = "denoise_rejected"  # places in the scratchpad
+_RECORDS = "denoise_rejected_records"  # what those drafts were
 
 
 class VerifiedQueryTool(QueryEngineTool):
@@ -69,7 +70,7 @@ class VerifiedFunctionAgent(FunctionAgent):
     """A function agent that holds its final answer against what its tools found before it sends it.
 
     An answer that fails is given back to the model with the reasons, at most ``attempts`` drafts in all; the
-    best is sent. Rejected drafts appear neither in the user's stream nor in the memory. An answer given
+    best of those since the last tool call is sent. Rejected drafts appear neither in the user's stream nor in the memory. An answer given
     without any tool result cannot be checked and is sent as it is, with the outcome "unknown".
 
     The verdict stands in the stream as a `VerificationEvent` and in ``ctx.store`` under ``"denoise"``:
@@ -114,6 +115,7 @@ class VerifiedFunctionAgent(FunctionAgent):
         scratchpad = await ctx.store.get(self.scratchpad_key, default=[])
         await ctx.store.set(self.scratchpad_key, [m for i, m in enumerate(scratchpad) if i not in rejected])
         await ctx.store.set(_REJECTED, [])
+        await ctx.store.set(_RECORDS, [])
         return await super().finalize(ctx, output, memory)
 
     async def _judge(self, question: str, text: str, evidence: tuple[Passage, ...]) -> Attempt:
@@ -141,6 +143,8 @@ class VerifiedFunctionAgent(FunctionAgent):
         scratchpad = [*scratchpad, ChatMessage(role="user", content=words)]
         await ctx.store.set(self.scratchpad_key, scratchpad)
         await ctx.store.set(_REJECTED, [*rejected, len(scratchpad) - 2, len(scratchpad) - 1])
+        records = await ctx.store.get(_RECORDS, default=[])
+        await ctx.store.set(_RECORDS, [*records, attempt_record(attempt)])
 
     async def _send(self, ctx: AgentContext, tried: list[_Try]) -> AgentOutput:
         best = best_attempt([t.attempt for t in tried])
@@ -151,7 +155,9 @@ class VerifiedFunctionAgent(FunctionAgent):
         chosen.held.release()
         verdict = chosen.attempt.verdict
         outcome = {"pass": "verified", "fail": "unverified", "unknown": "unknown"}[verdict.outcome]
-        note = {"outcome": outcome, "score": verdict.score, "attempts": [attempt_record(t.attempt) for t in tried]}
+        rejected = await ctx.store.get(_RECORDS, default=[])  # also those before a further tool call
+        attempts = [*rejected, attempt_record(tried[-1].attempt)]
+        note = {"outcome": outcome, "score": verdict.score, "attempts": attempts}
         await ctx.store.set(STORE_KEY, note)
         ctx.write_event_to_stream(VerificationEvent(record=note))
         return chosen.output

@@ -250,6 +250,8 @@ async def test_an_agent_may_look_again_after_a_rejection():
     text, _, verdicts, memory = await ask(agent_with(script))
     assert text == RIGHT
     assert verdicts[-1]["outcome"] == "verified"
+    assert [a["text"] for a in verdicts[-1]["attempts"]] == [WRONG, WRONG, RIGHT], "every attempt is told"
+    assert [a["outcome"] for a in verdicts[-1]["attempts"]] == ["fail", "fail", "pass"]
     assert WRONG not in memory
 
 
@@ -259,6 +261,7 @@ async def test_two_runs_on_one_context_do_not_mix():
     ctx, memory = Context(agent), ChatMemoryBuffer.from_defaults(token_limit=4000)
     for _ in range(2):
         assert str(await agent.run(user_msg=QUESTION, ctx=ctx, memory=memory)) == RIGHT
+        assert len((await ctx.store.get("denoise"))["attempts"]) == 2
     said = [m.content for m in memory.get_all()]
     assert said.count(RIGHT) == 2
     assert WRONG not in said
