@@ -70,8 +70,9 @@ class VerifiedFunctionAgent(FunctionAgent):
     """A function agent that holds its final answer against what its tools found before it sends it.
 
     An answer that fails is given back to the model with the reasons, at most ``attempts`` drafts in all; the
-    best of those since the last tool call is sent. Rejected drafts appear neither in the user's stream nor in the memory. An answer given
-    without any tool result cannot be checked and is sent as it is, with the outcome "unknown".
+    best of those since the last tool call is sent. Rejected drafts appear neither in the user's stream nor in
+    the memory. An answer given without any tool result cannot be checked and is sent as it is, with the outcome
+    "unknown".
 
     The verdict stands in the stream as a `VerificationEvent` and in ``ctx.store`` under ``"denoise"``:
     ``outcome`` (verified, unverified, unknown) and every attempt. Evidence is the source nodes that tools
