@@ -5,6 +5,7 @@
 #   make check                     ruff, mypy strict, pyright
 #   make bench ONLY=a,b DATA=dir   benchmarks (all without ONLY); results in benchmarks/results/
 #   make test-wheel                the suite once more, against the built wheel
+#   make compat                    the adapters' tests with the oldest and newest frameworks; tables in docs/
 #   make constraints               write constraints.txt anew from the newest versions that resolve
 #   make clean                     remove the environments and caches
 
@@ -16,7 +17,7 @@ TORCH  := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench test-wheel constraints clean
+.PHONY: help demo test check bench test-wheel compat constraints clean
 .DELETE_ON_ERROR:
 
 help:
@@ -58,6 +59,9 @@ test-wheel: constraints.txt
 	@$(WHEEL)/bin/pip install --quiet --no-deps --force-reinstall dist/*.whl
 	@$(WHEEL)/bin/pytest $(ARGS)
 
+compat:
+	@$(PYTHON) tests/compat/matrix.py $(ARGS)
+
 constraints:
 	@rm -rf .venv-fresh && $(PYTHON) -m venv .venv-fresh
 	@.venv-fresh/bin/pip install --quiet --upgrade pip
@@ -68,4 +72,4 @@ constraints:
 	@mv constraints.part constraints.txt && rm -rf .venv-fresh
 
 clean:
-	rm -rf $(VENV) $(WHEEL) .venv-fresh dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(WHEEL) .venv-fresh .venv-compat dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

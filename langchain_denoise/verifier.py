@@ -25,6 +25,7 @@ from denoise_core.augmenter import (
     WorkingMemory,
 )
 from denoise_core.augmenter.finish import finish
+from denoise_core.augmenter.memory import same_text
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, Task
 from denoise_core.effects import Flow, complete
 
@@ -65,21 +66,23 @@ class Verifier:
         self.budget = budget
         self.task = task
 
-    def answer(self, question: str, drafter: Drafter) -> Answer:
-        """The best draft and how far it holds. Raises what the drafter raises when it brings no draft at all."""
-        answer, trace = run(
-            self.flow(question, drafter), budget=self.budget, call_seconds=self.limits.call_seconds
-        )
+    def answer(self, question: str, drafter: Drafter, earlier: Sequence[str] = ()) -> Answer:
+        """The best draft and how far it holds. Raises what the drafter raises when it brings no draft at all.
+
+        ``earlier`` are drafts that did not hold against other evidence: where no new one holds, they are judged
+        against the evidence there is now, and may be the answer.
+        """
+        flow = self.flow(question, drafter, earlier)
+        answer, trace = run(flow, budget=self.budget, call_seconds=self.limits.call_seconds)
         return replace(answer, trace=trace)
 
-    async def aanswer(self, question: str, drafter: Drafter) -> Answer:
+    async def aanswer(self, question: str, drafter: Drafter, earlier: Sequence[str] = ()) -> Answer:
         """`answer` for async; the same result."""
-        answer, trace = await arun(
-            self.flow(question, drafter), budget=self.budget, call_seconds=self.limits.call_seconds
-        )
+        flow = self.flow(question, drafter, earlier)
+        answer, trace = await arun(flow, budget=self.budget, call_seconds=self.limits.call_seconds)
         return replace(answer, trace=trace)
 
-    def flow(self, question: str, drafter: Drafter) -> Flow[Answer]:
+    def flow(self, question: str, drafter: Drafter, earlier: Sequence[str] = ()) -> Flow[Answer]:
         """The logic, for `run`, `arun` or another flow."""
         memory = WorkingMemory(question)
         while True:
@@ -102,6 +105,8 @@ class Verifier:
             memory = memory.attempted(Attempt(candidate, verdict, "", memory.evidence))
             stop = self._stop(memory)
             if stop:
+                if stop is not StopReason.PASSED and memory.evidence:
+                    memory = yield from self._reconsider(memory, earlier)
                 return self._finish(memory, stop)
             try:
                 words = yield from self.feedback.write(memory, candidate, verdict)
@@ -109,6 +114,18 @@ class Verifier:
                 return self._finish(memory.failed("feedback", error), _reason(error))
             last = replace(memory.attempts[-1], feedback=words)
             memory = replace(memory, attempts=(*memory.attempts[:-1], last))
+
+    def _reconsider(self, memory: WorkingMemory, earlier: Sequence[str]) -> Flow[WorkingMemory]:
+        """With the earlier drafts among the attempts, judged against the evidence at hand."""
+        for candidate in earlier:
+            if any(same_text(a.candidate) == same_text(candidate) for a in memory.attempts):
+                continue
+            try:
+                verdict = yield from self.utility.assess(memory, candidate)
+            except Exception as error:
+                return memory.failed("judge", error)
+            memory = memory.attempted(Attempt(candidate, verdict, "", memory.evidence))
+        return memory
 
     def _stop(self, memory: WorkingMemory) -> StopReason | None:
         if memory.attempts[-1].verdict.passed:

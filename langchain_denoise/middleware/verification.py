@@ -31,7 +31,8 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
     Rejected drafts and feedback never become messages of the agent, nor reach a user's token stream: with
     this middleware the answer streams as one message, once it is known how far it holds. A model that answers
     feedback with another tool call gets it, and is judged again afterwards; the drafts of the whole turn count
-    towards ``verifier.limits.attempts``, so that the loop ends.
+    towards ``verifier.limits.attempts``, so that the loop ends. When the drafts after the tool call do not hold
+    either, those before it are judged against what it brought, and the best of all is given.
 
     The record, rejected drafts included, is in the answer's ``response_metadata["denoise"]``, which models are
     not sent.
@@ -64,7 +65,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
                 return first
             drafts = ModelDrafts(self, request, first)
             drafts.ask = lambda again: context.copy().run(handler, again)
-            return drafts.response(self._verifier(request).answer(drafts.question, drafts))
+            return drafts.response(self._verifier(request).answer(drafts.question, drafts, drafts.earlier))
 
     @override
     async def awrap_model_call(
@@ -76,12 +77,12 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
                 return first
             drafts = ModelDrafts(self, request, first)
             drafts.aask = lambda again: coro_with_context(handler(again), context, create_task=True)
-            return drafts.response(await self._verifier(request).aanswer(drafts.question, drafts))
+            return drafts.response(await self._verifier(request).aanswer(drafts.question, drafts, drafts.earlier))
 
     def _verifier(self, request: ModelRequest[Any]) -> Verifier:
         """With as many attempts as this turn has left."""
         v = self.verifier
-        left = max(1, v.limits.attempts - _attempts_before(request.messages))
+        left = max(1, v.limits.attempts - len(_earlier_attempts(request.messages)))
         limits = replace(v.limits, attempts=left)
         return Verifier(utility=v.utility, feedback=v.feedback, limits=limits, budget=v.budget, task=v.task)
 
@@ -108,6 +109,11 @@ class ModelDrafts:
         asked = (m for m in reversed(self.request.messages) if isinstance(m, HumanMessage))
         return str(next(asked, HumanMessage("")).text)
 
+    @property
+    def earlier(self) -> list[str]:
+        """The drafts of this turn that came before a tool call."""
+        return [a["text"] for a in _earlier_attempts(self.request.messages)]
+
     def complete(self, messages: Sequence[Message]) -> Reply:
         return self._take(self.first if not self.responses else self.ask(self._again(messages)))
 
@@ -131,12 +137,12 @@ class ModelDrafts:
         record = answer_record(answer)
         if self.wants_tools is not None:
             return _with_last(self.wants_tools, lambda m: with_record(m, record))
-        attempts = answer.memory.attempts
-        best = next(i for i, a in enumerate(attempts) if a is answer.memory.best)
-        if answer.text == attempts[best].candidate:
-            return _with_last(self.responses[best], lambda m: with_record(m, record))
+        best = next(i for i, a in enumerate(answer.memory.attempts) if a is answer.memory.best)
+        response = self.responses[min(best, len(self.responses) - 1)]  # an earlier draft's message is gone
+        if _text_of(response) == answer.text:
+            return _with_last(response, lambda m: with_record(m, record))
         said = {"content": answer.text}
-        return _with_last(self.responses[best], lambda m: with_record(m.model_copy(update=said), record))
+        return _with_last(response, lambda m: with_record(m.model_copy(update=said), record))
 
 
 class WantsTools(Exception):
@@ -153,14 +159,18 @@ def _answer_of(response: ModelResponse[Any]) -> AIMessage | None:
     return message
 
 
-def _attempts_before(messages: Sequence[BaseMessage]) -> int:
-    """Drafts that were judged earlier in this turn."""
-    count = 0
+def _earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    """The records of the drafts that were judged earlier in this turn, in order."""
+    found: list[dict[str, Any]] = []
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             break
-        count += len(message.response_metadata.get(KEY, {}).get("attempts", ()))
-    return count
+        found = [*message.response_metadata.get(KEY, {}).get("attempts", ()), *found]
+    return found
+
+
+def _text_of(response: ModelResponse[Any]) -> str:
+    return str(response.result[-1].text).strip()
 
 
 def _with_last(response: ModelResponse[Any], change: Callable[[Any], Any]) -> ModelResponse[Any]:

@@ -1,0 +1,45 @@
+"""`local_model` with LangChain's own `HuggingFacePipeline` and `ChatHuggingFace`; run by name, see `matrix.py`."""
+
+import pytest
+from langchain_huggingface import ChatHuggingFace, HuggingFacePipeline
+from tiny_models import QUESTION, TEXTS, addresses, probe_of, tiny_pair
+from transformers import pipeline
+
+from denoise_core import Message
+from denoise_core.end import ProbeScorer
+from langchain_denoise import ChatModelLLM, local_model
+
+
+@pytest.fixture
+def pair():
+    return tiny_pair()
+
+
+@pytest.fixture
+def llm(pair):
+    settings = {"max_new_tokens": 4, "do_sample": False, "return_full_text": False}
+    return HuggingFacePipeline(pipeline=pipeline("text-generation", model=pair[0], tokenizer=pair[1], **settings))
+
+
+def chat_over(llm):
+    return ChatHuggingFace(llm=llm, tokenizer=llm.pipeline.tokenizer)
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, chat_over, lambda m: ChatModelLLM(chat_over(m).bind(stop=["x"]))])
+def test_the_very_objects_come_out(pair, llm, wrap):
+    model, tokenizer = local_model(wrap(llm))
+    assert model is pair[0]
+    assert tokenizer is pair[1]
+
+
+def test_end_reads_the_weights_the_chat_model_answers_with(pair, llm):
+    probe = probe_of(*pair)
+    chat = ChatModelLLM(chat_over(llm))
+    asked = (Message("user", QUESTION),)
+    before = chat.complete(asked)
+    model, tokenizer = local_model(chat)
+    shared = ProbeScorer(model, probe, tokenizer=tokenizer)
+    alone = ProbeScorer(pair[0], probe, tokenizer=pair[1])
+    assert shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
+    assert addresses(shared.reader.backbone.model) == addresses(pair[0])
+    assert chat.complete(asked) == before
