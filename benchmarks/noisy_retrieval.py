@@ -1,0 +1,293 @@
+"""NoisyRetrieval with the shipped reader: everything in, LLM-Discrim, END and the gold chunk alone.
+
+Early Noise Dropping, Tables 1 and 2, in miniature: a password among twelve look-alikes inside prose, at five
+levels of likeness, about 4,000 tokens of the paper's kind (standard) or 8,000 (extended). Asked are only
+combinations that the reader's training never asked for. An answer is right when it is the password, nothing else.
+END's probe is the shipped one; with --model a probe is fitted first, on the same kind of questions.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from _reader_end import Loaded, haystack, load
+from _reader_flows import reader_arguments
+from harness import RESULTS, Benchmark
+from numpy.typing import NDArray
+
+from denoise_core import Passage
+from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.probe import Probe
+from denoise_core.end.scorer import ProbeScorer
+from denoise_core.end.second_pass import prompt
+from denoise_core.evaluate.metrics import bootstrap, recall_at, wilson
+from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
+from denoise_core.question import Question
+from denoise_core.reader.abilities import answered
+from denoise_core.reader.model import FOLDER
+from denoise_core.reader.probe_data import noisy_questions
+from denoise_core.reader.probes import make, reader_probe
+from denoise_core.scorers import discrim
+
+SYSTEMS = ("all in", "LLM-Discrim", "END", "oracle")
+SHARE = 0.3
+QUESTIONS = {False: 40, True: 16}  # a cell of the standard and of the extended set
+NAMES = {False: "standard", True: "extended"}
+RECOVERS_AT = (3, 4)
+SEED = 100  # apart from the seeds that probes are fitted with
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One question under one system. ``read`` are tokens that went in, ``whole`` the same in passes of all layers.
+
+    ``said`` is "right", "another's" (a distractor's password), "unknown" or "other".
+    """
+
+    said: str
+    read: int
+    whole: float
+
+    @property
+    def right(self) -> bool:
+        return self.said == "right"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One level of one set: outcomes by system in the questions' order, and the probe's recall for each."""
+
+    level: int
+    extended: bool
+    outcomes: dict[str, list[Outcome]]
+    recall: NDArray[np.float64]
+
+    @property
+    def label(self) -> str:
+        return f"{NAMES[self.extended]}, level {self.level}"
+
+    def right(self, system: str) -> NDArray[np.float64]:
+        return np.array([o.right for o in self.outcomes[system]], dtype=np.float64)
+
+    def share(self, system: str, said: str) -> float:
+        return float(np.mean([o.said == said for o in self.outcomes[system]]))
+
+
+def measure(
+    loaded: Loaded, probe: Probe, questions: Sequence[Question], level: int, extended: bool, *, batch: int = 8
+) -> Cell:
+    """All systems on the same questions."""
+    outcomes = {
+        "all in": _plain(loaded, questions, [q.passages for q in questions], batch=1),
+        "LLM-Discrim": _discrim(loaded, questions, batch),
+        "oracle": _plain(loaded, questions, [gold(q) for q in questions], batch=batch),
+    }
+    outcomes["END"], recall = _end(loaded, probe, questions, batch)
+    return Cell(level, extended, {s: outcomes[s] for s in SYSTEMS}, recall)
+
+
+def gold(question: Question) -> tuple[Passage, ...]:
+    return tuple(p for p in question.passages if p.id in question.gold)
+
+
+def _plain(
+    loaded: Loaded, questions: Sequence[Question], shown: Sequence[Sequence[Passage]], *, batch: int
+) -> list[Outcome]:
+    """The second pass's prompt over the passages shown; the outcome with the tokens of that prompt."""
+    asked = [prompt(q.text, passages) for q, passages in zip(questions, shown, strict=True)]
+    replies = answered(loaded.llm, asked, batch)
+    sizes = [loaded.tokens(a) for a in asked]
+    return [Outcome(_said(r, q), n, n) for r, q, n in zip(replies, questions, sizes, strict=True)]
+
+
+def _said(reply: str, question: Question) -> str:
+    code = reply.strip()
+    if code in question.answers:
+        return "right"
+    if len(code) == 8 and code.isdigit() and any(code in p.text for p in question.passages):
+        return "another's"
+    return "unknown" if code == "unknown" else "other"
+
+
+def _discrim(loaded: Loaded, questions: Sequence[Question], batch: int) -> list[Outcome]:
+    """Each passage judged by the whole model; what it says yes to is kept, the first passage if that is none."""
+    judged: list[int] = []
+    shown: list[Sequence[Passage]] = []
+    for q in questions:
+        asked = [discrim.messages(q.text, p.text) for p in q.passages]
+        scores = np.array([discrim.read(r) for r in answered(loaded.llm, asked, batch)], dtype=np.float32)
+        judged.append(sum(map(loaded.tokens, asked)))
+        shown.append(ENDDenoiser(_Known(scores), threshold=0.5).denoise(q.text, q.passages).passages)
+    second = _plain(loaded, questions, shown, batch=1)
+    return [Outcome(o.said, o.read + n, o.whole + n) for o, n in zip(second, judged, strict=True)]
+
+
+class _Known:
+    """A scorer whose scores are known already."""
+
+    def __init__(self, scores: NDArray[np.float32]) -> None:
+        self.scores = scores
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self.scores
+
+
+def _end(
+    loaded: Loaded, probe: Probe, questions: Sequence[Question], batch: int
+) -> tuple[list[Outcome], NDArray[np.float64]]:
+    reading = loaded.reading()
+    scorer = ProbeScorer(reading, probe)
+    shown, recall, early = [], [], []
+    for q in questions:
+        texts = [p.text for p in q.passages]
+        scores = scorer.score(q.text, texts)
+        shown.append(ENDDenoiser(_Known(scores), keep=SHARE).denoise(q.text, q.passages).passages)
+        recall.append(recall_at(scores, q.labels, [0] * len(texts), SHARE)[0])
+        early.append(sum(len(p.ids) for p in reading.prompts([(q.text, t) for t in texts])[0]))
+    second = _plain(loaded, questions, shown, batch=batch)
+    depth = probe.layer / reading.layers
+    outcomes = [Outcome(o.said, o.read + n, o.whole + n * depth) for o, n in zip(second, early, strict=True)]
+    return outcomes, np.array(recall)
+
+
+def cells(
+    loaded: Loaded, probe: Probe, prose: str, counts: dict[bool, int], *, seed: int, characters: int | None = None
+) -> Iterator[Cell]:
+    for extended, n in counts.items():
+        for level in LEVELS:
+            kind = NoisyRetrieval(level, extended)
+            if characters is not None:
+                kind = NoisyRetrieval(level, extended, characters=characters)
+            questions = noisy_questions(kind, prose, n, seed=SEED + seed, test=True)
+            yield measure(loaded, probe, questions, level, extended)
+
+
+def report(bench: Benchmark, cell: Cell, with_what: str) -> None:
+    """Rows of one cell; targets where the issue sets them."""
+    n = len(cell.recall)
+    note = f"{with_what}, {n} questions"
+    for system in SYSTEMS:
+        right = cell.right(system)
+        ends = wilson(int(right.sum()), n)
+        bench.row(f"{cell.label}, {system}: right ({note})", right.mean(), "share", interval=ends)
+        bench.row(f"{cell.label}, {system}: another's password ({note})", cell.share(system, "another's"), "share")
+        for what in ("read", "whole"):
+            tokens = float(np.mean([getattr(o, what) for o in cell.outcomes[system]]))
+            name = "tokens read" if what == "read" else "tokens read, in passes of all layers"
+            bench.row(f"{cell.label}, {system}: {name} ({note})", tokens, "tokens a question")
+    bench.row(
+        f"{cell.label}: probe recall at {SHARE:.0%} ({note})",
+        cell.recall.mean(),
+        "share",
+        at_least=0.95,
+        interval=wilson(int(cell.recall.sum()), n),
+    )
+    more = cell.right("END") - cell.right("all in")
+    low, high = bootstrap(more)
+    bench.row(f"{cell.label}: END over all in ({note})", more.mean(), "share", interval=(low, high))
+    if cell.level in RECOVERS_AT:
+        bench.row(f"{cell.label}: END over all in, lower end of 95 % ({note})", low, "share", at_least=0.01)
+
+
+def table(measured: Sequence[Cell], with_what: str) -> str:
+    """Markdown: accuracy with intervals, what was said instead, and tokens."""
+    lines = [
+        f"NoisyRetrieval, exact match, 95 % intervals (Wilson); {with_what}.",
+        "",
+        f"| set, level | questions | {' | '.join(SYSTEMS)} | probe recall at {SHARE:.0%} |",
+        "|---|---|" + "---|" * (len(SYSTEMS) + 1),
+    ]
+    for c in measured:
+        n = len(c.recall)
+        shares = [_share(int(c.right(s).sum()), n) for s in SYSTEMS]
+        lines.append(f"| {c.label} | {n} | {' | '.join(shares)} | {_share(int(c.recall.sum()), n)} |")
+    lines += [
+        "",
+        'Wrong answers: a distractor\'s password / "unknown" / anything else. Tokens: read for a question, and '
+        "in brackets the same in passes of all layers.",
+        "",
+        "| set, level | " + " | ".join(f"{s}: wrong | {s}: tokens" for s in SYSTEMS) + " |",
+        "|---|" + "---|" * (2 * len(SYSTEMS)),
+    ]
+    for c in measured:
+        row = []
+        for s in SYSTEMS:
+            row.append(" / ".join(f"{c.share(s, said):.2f}" for said in ("another's", "unknown", "other")))
+            read, whole = (np.mean([getattr(o, w) for o in c.outcomes[s]]) for w in ("read", "whole"))
+            row.append(f"{read:,.0f}" + (f" ({whole:,.0f})" if whole != read else ""))
+        lines.append(f"| {c.label} | {' | '.join(row)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _share(hits: int, n: int) -> str:
+    low, high = wilson(hits, n)
+    return f"{hits / n:.2f} ({low:.2f} to {high:.2f})"
+
+
+def plot(measured: Sequence[Cell], path: Path, title: str) -> None:
+    from matplotlib.figure import Figure
+
+    sets = sorted({c.extended for c in measured})
+    figure = Figure(figsize=(4.6 * len(sets), 4.0), layout="constrained")
+    for n, extended in enumerate(sets):
+        axes = figure.add_subplot(1, len(sets), n + 1)
+        of_set = [c for c in measured if c.extended is extended]
+        levels = [c.level for c in of_set]
+        for k, system in enumerate(SYSTEMS):
+            shares = np.array([c.right(system).mean() for c in of_set])
+            ends = np.array([wilson(int(c.right(system).sum()), len(c.recall)) for c in of_set]).T
+            # Wilson's ends may miss a share of 0 or 1 by rounding.
+            bars = np.clip([shares - ends[0], ends[1] - shares], 0, None)
+            at = np.array(levels) + 0.06 * (k - 1.5)
+            axes.errorbar(at, shares, yerr=bars, marker="o", markersize=4, capsize=2, label=system)
+        axes.plot(
+            levels, [c.recall.mean() for c in of_set], "k:", marker="x", label=f"probe recall at {SHARE:.0%}"
+        )
+        axes.set(xlabel="attributes shared with the distractors", ylim=(-0.03, 1.05), xticks=levels)
+        axes.set_title(f"{NAMES[extended]}, {len(of_set[0].recall)} questions a level", fontsize=10)
+        axes.grid(alpha=0.25)
+        if n == 0:
+            axes.set_ylabel("exact match")
+            axes.legend(fontsize=8)
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path, dpi=150)
+
+
+def main(argv: Sequence[str] | None = None, *, progress: Callable[[str], None] = print) -> Benchmark:
+    options, folder = reader_arguments(__doc__ or "", argv)
+    bench = Benchmark("noisy_retrieval", options)
+    loaded = load(bench, folder)
+    prose, what = haystack(bench)
+    with_what = f"reader {loaded.mark}, greedy, seed {options.seed}"
+    quick = options.quick
+    probe = _probe(loaded, quick=quick, shipped=folder == FOLDER)
+    bench.about["probe"] = (
+        "the shipped one, layout scq" if folder == FOLDER and not quick else "fitted here, layout scq"
+    )
+    bench.row("layer of the probe", probe.layer, f"of {loaded.reading().layers}")
+    measured = []
+    counts = {False: 2} if quick else QUESTIONS
+    for cell in cells(loaded, probe, prose, counts, seed=options.seed, characters=60 if quick else None):
+        report(bench, cell, with_what)
+        measured.append(cell)
+        progress(f"{cell.label}: " + ", ".join(f"{s} {cell.right(s).mean():.2f}" for s in SYSTEMS))
+    out = Path(tempfile.mkdtemp()) if quick else RESULTS
+    with_what = f"{with_what}; {what}; probe of layer {probe.layer} of {loaded.reading().layers}"
+    (out / "noisy_retrieval.md").write_text(table(measured, with_what), encoding="utf-8")
+    plot(measured, out / "noisy_retrieval.png", with_what)
+    return bench.finish()
+
+
+def _probe(loaded: Loaded, *, quick: bool, shipped: bool) -> Probe:
+    if not quick and shipped:
+        return reader_probe()
+    few = (8, 4) if quick else (120, 40)
+    return make(loaded.model, loaded.tokenizer, "scq", questions=few[0], calibration=few[1])
+
+
+if __name__ == "__main__":
+    main()
