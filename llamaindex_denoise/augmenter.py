@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.response.schema import RESPONSE_TYPE
@@ -245,15 +246,17 @@ class AugmentedQueryEngine(DenoiseEngine):
         session: _Session,
         additional: Sequence[NodeWithScore] | None,
     ) -> AsyncDraftResponse:
-        events = adraft_first(self._loop(session), query.query_str)
+        run = adraft_first(self._loop(session), query.query_str)
+        events = cast("AsyncGenerator[StreamEvent, None]", run)
         first = await anext(events)
 
         async def shown() -> AsyncGenerator[str, None]:
-            for piece in self._show(first, response, session, additional):
-                yield piece
-            async for event in events:
-                for piece in self._show(event, response, session, additional):
+            async with aclosing(events):  # a reader that leaves ends the run
+                for piece in self._show(first, response, session, additional):
                     yield piece
+                async for event in events:
+                    for piece in self._show(event, response, session, additional):
+                        yield piece
 
         response = AsyncDraftResponse(shown())
         return response

@@ -3,10 +3,13 @@
 import asyncio
 
 import pytest
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
+from llamaindex_doubles import Calling
 
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter, Limits
@@ -126,6 +129,19 @@ async def test_what_fails_before_a_draft_is_told_as_without_a_stream(scripted, s
     assert "".join(shown).endswith(plain.response)
 
 
+@both
+async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted, sync):
+    chat = CondenseQuestionChatEngine.from_defaults(own(scripted, right_when_told), llm=scripted(lambda m: ""))
+    if sync:
+        response = chat.stream_chat(QUESTION)
+        shown = "".join(response.response_gen)
+    else:
+        response = await chat.astream_chat(QUESTION)
+        shown = "".join([piece async for piece in response.async_response_gen()])
+    assert shown == WRONG + NOTICE + RIGHT
+    assert response.sources[0].raw_output.metadata["denoise"]["outcome"] == "verified"
+
+
 def test_the_text_of_the_response_is_the_answer(scripted):
     assert str(own(scripted, right_when_told).query(QUESTION)) == RIGHT
 
@@ -141,6 +157,30 @@ async def test_many_streams_of_one_engine_do_not_mix(scripted):
     responses = await asyncio.gather(*(engine.aquery(QUESTION) for _ in range(4)))
     answers = await asyncio.gather(*(r.get_response() for r in responses))
     assert {a.response for a in answers} == {RIGHT}
+
+
+class Endless(Calling):
+    """Streams for ever; ``script`` is set when its reader has gone."""
+
+    async def astream_chat(self, messages, **kwargs):
+        async def pieces():
+            try:
+                while True:
+                    yield ChatResponse(message=ChatMessage(role="assistant", content="x"), delta="x")
+                    await asyncio.sleep(0)
+            finally:
+                self.script.set()
+
+        return pieces()
+
+
+async def test_a_reader_that_leaves_ends_the_run():
+    left = asyncio.Event()
+    augmenter = Augmenter(LlamaLLM(Endless(script=left)), RetrieverAdapter(Fixed()))
+    response = await AugmentedQueryEngine(augmenter, streaming="draft_first").aquery(QUESTION)
+    assert await anext(response.response_gen) == "x"
+    await response.response_gen.aclose()
+    await asyncio.wait_for(left.wait(), 20)
 
 
 def test_an_unknown_way_of_streaming_is_refused(scripted):
