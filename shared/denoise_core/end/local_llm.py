@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.end.layout import token_ids
+from denoise_core.end.pieces import Pieces
+from denoise_core.end.stops import cut, held_back
 from denoise_core.errors import InputError
 from denoise_core.types import Message, Reply, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a stream ended. ``cut``: by the limit of tokens, in the middle of what the model had to say."""
+
+    usage: Usage
+    cut: bool
 
 
 class LocalLLM:
@@ -21,7 +33,8 @@ class LocalLLM:
     A name or folder is loaded at the first call, without running code that comes with it.
     Messages go through the tokenizer's chat template, or without one are put one under the other.
     Decoding is greedy unless ``temperature`` is above 0. Calls from several threads take turns: one
-    generation fills the device. ``seed`` makes sampling repeatable.
+    generation fills the device. ``seed`` makes sampling repeatable. A reply ends before the first of the texts
+    in ``stop``, and where the model's window ends.
 
     Raises `InputError` for a prompt that leaves no room in the window, a model that cannot be loaded, and a
     model object without a tokenizer.
@@ -35,27 +48,55 @@ class LocalLLM:
         max_new_tokens: int = 256,
         temperature: float = 0.0,
         seed: int | None = None,
+        stop: Sequence[str] = (),
     ) -> None:
         if tokenizer is None and not isinstance(model, str | Path):
             raise InputError("a loaded model needs its tokenizer: LocalLLM(model, tokenizer)")
-        if max_new_tokens < 1:
-            raise InputError(f"max_new_tokens={max_new_tokens}: expected 1 or more")
-        if temperature < 0:
-            raise InputError(f"temperature={temperature}: expected 0 (greedy) or more")
         self.model: Any = model
         self.tokenizer: Any = tokenizer
-        self.max_new_tokens = max_new_tokens
-        self.temperature = temperature
-        self.seed = seed
         self._lock = threading.Lock()
+        self._set(max_new_tokens, temperature, seed, stop)
+
+    def _set(self, max_new_tokens: int, temperature: float, seed: int | None, stop: Sequence[str]) -> None:
+        if max_new_tokens < 1:
+            raise InputError(f"max_new_tokens={max_new_tokens}: expected 1 or more")
+        if not 0 <= temperature < float("inf"):
+            raise InputError(f"temperature={temperature}: expected 0 (greedy) or more")
+        if isinstance(stop, str) or not all(stop):
+            raise InputError(f"stop={stop!r}: expected texts of one character or more, in a list")
+        self.max_new_tokens = max_new_tokens
+        self.temperature = float(temperature)  # transformers takes no int
+        self.seed = seed
+        self.stop = tuple(stop)
+
+    def with_settings(
+        self,
+        *,
+        max_new_tokens: int | None = None,
+        temperature: float | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] | None = None,
+    ) -> LocalLLM:
+        """The same weights under other settings, in memory once and taking turns; None leaves a setting as it is.
+
+        Loads the model. Raises what the constructor and loading raise.
+        """
+        self._load()
+        other = copy.copy(self)
+        other._set(
+            self.max_new_tokens if max_new_tokens is None else max_new_tokens,
+            self.temperature if temperature is None else temperature,
+            self.seed if seed is None else seed,
+            self.stop if stop is None else stop,
+        )
+        return other
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         inputs = self._inputs(messages)
         before = inputs["input_ids"].shape[1]
         with self._lock:
             made = self._generate(**inputs)[0, before:]
-        text = self.tokenizer.decode(made, skip_special_tokens=True)
-        return Reply(text, Usage(before, len(made)))
+        return Reply(self._text(made), Usage(before, len(made)))
 
     def complete_batch(self, conversations: Sequence[Sequence[Message]]) -> list[Reply]:
         """A reply to each of several conversations, from one generation; shorter ones are padded on the left.
@@ -72,35 +113,39 @@ class LocalLLM:
         mask = torch.tensor([[0] * (longest - len(a)) + [1] * len(a) for a in asked], device=self.model.device)
         with self._lock:
             made = self._generate(input_ids=ids, attention_mask=mask)[:, longest:].tolist()
-        ends = self.model.generation_config.eos_token_id
-        stops = set(ends if isinstance(ends, list) else [ends])
         replies = []
         for prompt, row in zip(asked, made, strict=True):
-            length = next((n + 1 for n, token in enumerate(row) if token in stops), len(row))
-            text = self.tokenizer.decode(row[:length], skip_special_tokens=True)
-            replies.append(Reply(text, Usage(len(prompt), length)))
+            length = next((n + 1 for n, token in enumerate(row) if token in self._ends()), len(row))
+            while self.stop and length > 1 and row[length - 1] == pad:  # what follows a text in ``stop``
+                length -= 1
+            replies.append(Reply(self._text(row[:length]), Usage(len(prompt), length)))
         return replies
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return await asyncio.to_thread(self.complete, messages)
 
-    def stream(self, messages: Sequence[Message]) -> Iterator[str]:
-        """Pieces of the reply as they are made; joined they are `complete`'s text.
+    def stream(
+        self, messages: Sequence[Message], *, abandoned: Callable[[], bool] = lambda: False
+    ) -> Generator[str, None, Ended]:
+        """Pieces of the reply as they are made; joined they are `complete`'s text. Returns how it `Ended`.
 
-        Generation runs in a thread; letting the iterator go stops it at the next token. What goes wrong
-        there is raised here.
+        Generation runs in a thread; letting the iterator go stops it at the next token, and so does
+        ``abandoned``, asked before each. What goes wrong there is raised here.
         """
-        transformers = require("transformers", extra="end")
         inputs = self._inputs(messages)
-        streamer = transformers.TextIteratorStreamer(self.tokenizer, skip_prompt=True, skip_special_tokens=True)
+        before = inputs["input_ids"].shape[1]
+        streamer = Pieces(self.tokenizer)
         left = threading.Event()
         failed: list[BaseException] = []
+        made: list[int] = []
 
         def work() -> None:
             try:
                 with self._lock:
-                    stop = transformers.StoppingCriteriaList([lambda ids, scores, **_: _flags(ids, left.is_set())])
-                    self._generate(**inputs, streamer=streamer, stopping_criteria=stop)
+                    if left.is_set() or abandoned():
+                        return
+                    leave = [lambda ids, scores, **_: _flags([left.is_set() or abandoned()] * len(ids), ids)]
+                    made.extend(self._generate(**inputs, streamer=streamer, leave=leave)[0, before:].tolist())
             except BaseException as error:
                 failed.append(error)
             finally:
@@ -109,12 +154,15 @@ class LocalLLM:
         thread = threading.Thread(target=work, name="denoise-generate", daemon=True)
         thread.start()
         try:
-            yield from (piece for piece in streamer if piece)
+            yield from held_back(streamer, self.stop)
         finally:
             left.set()
             thread.join()
         if failed:
             raise failed[0]
+        whole = self.tokenizer.decode(made, skip_special_tokens=True)
+        ended = (made[-1:] and made[-1] in self._ends()) or cut(whole, self.stop) != whole
+        return Ended(Usage(before, len(made)), cut=len(made) >= self._room(before) and not ended)
 
     def _load(self) -> None:
         with self._lock:
@@ -130,13 +178,35 @@ class LocalLLM:
                 reason = str(error).strip().splitlines()[0]
                 raise InputError(f"cannot load {str(name)!r} as a causal language model: {reason}") from error
 
-    def _generate(self, **inputs: Any) -> Any:
+    def _generate(self, leave: Sequence[Any] = (), **inputs: Any) -> Any:
         """The model's own ``generate``; the global random state is left as it was when there is a seed."""
         torch = require("torch", extra="end")
+        criteria = [*leave, *self._stopping(inputs["input_ids"].shape[1])]
+        if criteria:
+            inputs["stopping_criteria"] = require("transformers", extra="end").StoppingCriteriaList(criteria)
         with torch.random.fork_rng(enabled=self.seed is not None):
             if self.seed is not None:
                 torch.manual_seed(self.seed)
-            return self.model.generate(**inputs, **self._settings())
+            return self.model.generate(**inputs, **self._settings(inputs["input_ids"].shape[1]))
+
+    def _stopping(self, before: int) -> list[Any]:
+        """A criterion that is met by the rows that hold a text of ``stop``; ``before`` tokens are the prompt."""
+        if not self.stop:
+            return []
+        near = max(len(s.encode("utf-8", "surrogatepass")) for s in self.stop) + 8  # a token is a byte or more
+
+        def found(ids: Any, scores: Any, **_: Any) -> Any:
+            made = self.tokenizer.batch_decode(ids[:, before:][:, -near:], skip_special_tokens=True)
+            return _flags([cut(text, self.stop) != text for text in made], ids)
+
+        return [found]
+
+    def _text(self, made: Any) -> str:
+        return cut(self.tokenizer.decode(made, skip_special_tokens=True), self.stop)
+
+    def _ends(self) -> set[int]:
+        ends = self.model.generation_config.eos_token_id
+        return set(ends if isinstance(ends, list) else [ends])
 
     def _inputs(self, messages: Sequence[Message]) -> Any:
         torch = require("torch", extra="end")
@@ -146,7 +216,7 @@ class LocalLLM:
     def _ids(self, messages: Sequence[Message]) -> list[int]:
         self._load()
         ids = prompt_ids(self.tokenizer, messages)
-        window = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        window = self._window()
         if window is not None and len(ids) >= window:
             raise InputError(
                 f"the prompt has {len(ids)} tokens and the model's window is {window}: keep fewer passages "
@@ -154,12 +224,20 @@ class LocalLLM:
             )
         return ids
 
+    def _window(self) -> int | None:
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+
     def _pad(self) -> int:
         pad = self.tokenizer.pad_token_id
         return int(self.tokenizer.eos_token_id if pad is None else pad)
 
-    def _settings(self) -> dict[str, Any]:
-        chosen: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "do_sample": self.temperature > 0}
+    def _room(self, before: int) -> int:
+        """How many tokens may follow a prompt of ``before``: past the window a model knows no positions."""
+        window = self._window()
+        return self.max_new_tokens if window is None else min(self.max_new_tokens, window - before)
+
+    def _settings(self, before: int) -> dict[str, Any]:
+        chosen: dict[str, Any] = {"max_new_tokens": self._room(before), "do_sample": self.temperature > 0}
         if self.temperature > 0:
             chosen["temperature"] = self.temperature
         return chosen | {"pad_token_id": self._pad()}
@@ -192,6 +270,6 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     return out
 
 
-def _flags(ids: Any, stop: bool) -> Any:
-    """The same decision for every row, as transformers wants it."""
-    return require("torch", extra="end").full((ids.shape[0],), stop, dtype=bool, device=ids.device)
+def _flags(stop: list[bool], ids: Any) -> Any:
+    """The decision for every row, as transformers wants it."""
+    return require("torch", extra="end").tensor(stop, dtype=require("torch", extra="end").bool, device=ids.device)

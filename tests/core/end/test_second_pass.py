@@ -66,7 +66,7 @@ def test_one_model_object_finds_the_noise_and_answers(model, tokenizer):
 
 
 def test_a_stream_that_is_left_stops_generating(tiny, tokenizer):
-    model = tiny("llama", "AutoModelForCausalLM")
+    model = tiny("llama", "AutoModelForCausalLM", max_position_embeddings=8192)
     space = tokenizer(" ", add_special_tokens=False)["input_ids"][0]
     model.generation_config.suppress_tokens = [i for i in range(320) if i != space]  # a piece at every token
     passes: list[int] = []

@@ -1,0 +1,7 @@
+"""A local model behind the HTTP protocol that every chat client speaks, on one's own machine."""
+
+from __future__ import annotations
+
+from denoise_core.serve.server import Limits, LLMServer
+
+__all__ = ["LLMServer", "Limits"]

@@ -1,0 +1,69 @@
+"""Texts that end a reply: what streams is what a whole reply is cut to, and the model stops there."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_llm import passes, tiny_llm
+
+from denoise_core import InputError, Message
+from denoise_core.end.stops import cut, held_back
+
+PIECES = st.lists(st.text("abc", max_size=4), max_size=12)
+STOPS = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)
+HELLO = [Message("user", "hello")]
+
+
+@given(PIECES, STOPS)
+def test_held_back_pieces_joined_are_the_cut_text(pieces, stops):
+    out = list(held_back(pieces, stops))
+    assert "".join(out) == cut("".join(pieces), stops)
+    assert all(out)
+    assert not any(stop in "".join(out) for stop in stops)
+
+
+@given(PIECES)
+def test_without_stops_nothing_is_held_back(pieces):
+    assert list(held_back(pieces, [])) == [p for p in pieces if p]
+
+
+@pytest.fixture(scope="module")
+def llm():
+    return tiny_llm()
+
+
+def test_every_way_of_asking_stops_at_the_same_place(llm):
+    whole = llm.complete(HELLO).text
+    stop = [whole[5:8], "zzz"]
+    stopping = llm.with_settings(stop=stop)
+    made = passes(llm)
+    reply = stopping.complete(HELLO)
+    assert reply.text == cut(whole, stop) != whole
+    assert len(made) == reply.usage.output_tokens == len(reply.text) + 3
+    assert "".join(stopping.stream(HELLO)) == reply.text
+    longer = [Message("user", "a longer one than the other")]
+    assert stopping.complete_batch([HELLO, longer])[0] == reply
+
+
+def test_how_a_stream_ended_is_returned(llm):
+    def end(stream):
+        while True:
+            try:
+                next(stream)
+            except StopIteration as ended:
+                return ended.value
+
+    whole = llm.complete(HELLO)
+    assert (end(llm.stream(HELLO)).usage, end(llm.stream(HELLO)).cut) == (whole.usage, True)
+    assert not end(llm.with_settings(stop=[whole.text[-2:]]).stream(HELLO)).cut
+    given_up = end(llm.stream(HELLO, abandoned=lambda: True))
+    assert (given_up.usage.output_tokens, given_up.cut) == (0, False)
+
+
+def test_settings_are_the_copys_own_and_the_weights_are_shared(llm):
+    other = llm.with_settings(max_new_tokens=3, temperature=1, seed=5, stop=["x"])
+    assert (other.max_new_tokens, other.temperature, other.seed, other.stop) == (3, 1.0, 5, ("x",))
+    assert other.model is llm.model
+    assert (llm.max_new_tokens, llm.temperature, llm.seed, llm.stop) == (24, 0.0, None, ())
+    for wrong in ({"max_new_tokens": 0}, {"temperature": float("nan")}, {"stop": "ab"}, {"stop": [""]}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            llm.with_settings(**wrong)
