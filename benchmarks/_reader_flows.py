@@ -29,7 +29,7 @@ from denoise_core.types import Message, Reply, Usage
 
 T = TypeVar("T")
 NEW_TOKENS = 128
-SIZE = 32  # conversations in a batch
+SIZE = 64  # conversations in a batch
 _MARKER = re.compile(r"^BEGIN ([0-9a-f]{16})$", re.MULTILINE)
 _QUIET = 12  # turns of the event loop without a new call before a batch goes out
 REAL = 0.01  # an effect counts as real when the 95 % interval of the gain begins at a point or more

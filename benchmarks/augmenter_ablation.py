@@ -84,8 +84,9 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         stand_in if options.quick else local(folder, temperature=TEMPERATURE, seed=options.seed).complete_batch
     )
     reader = Reader(Batched(generator(options, folder)), Batched(sampling))
-    describe(bench, folder, redrawn=f"drafts drawn again: temperature {TEMPERATURE}, seed {options.seed}")
     sizes = (6, 6) if options.quick else (QUESTIONS, TRAINING)
+    redrawn = f"temperature {TEMPERATURE}, seed {options.seed}"
+    describe(bench, folder, questions=f"{sizes[0]}, a third of them about the almanac", redrawn=redrawn)
     test = make_town(random.Random(f"augmenter/test/{options.seed}"), sizes[0], 0)
     training = make_town(random.Random(f"augmenter/training/{options.seed}"), sizes[1], 1)
     bench.row("reader: questions", len(test.questions), "count")

@@ -127,7 +127,8 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
             if own.out:
                 model.save_pretrained(folder / f"{name.replace(' ', '_')}.model")
                 llm.tokenizer.save_pretrained(folder / f"{name.replace(' ', '_')}.model")
-    describe(bench, model_folder, training=f"AdamW, rate {RATE:g}, {PASSES} passes in batches of {BATCH}")
+    trained = f"AdamW, rate {RATE:g}, {PASSES} passes in batches of {BATCH}"
+    describe(bench, model_folder, questions=f"{held_out} held out, each in four forms", training=trained)
     rng = random.Random(f"distill/held out/{options.seed}")
     test = forms_in_context(World(rng, test=True), rng, held_out)
     told = {

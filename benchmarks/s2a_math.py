@@ -54,8 +54,9 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options, folder = reader_arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("s2a_math", options)
     llm = Batched(generator(options, folder))
-    describe(bench, folder)
-    asked = cases(random.Random(f"math/{options.seed}"), 3 if options.quick else PROBLEMS)
+    count = 3 if options.quick else PROBLEMS
+    describe(bench, folder, questions=f"{count} of each type")
+    asked = cases(random.Random(f"math/{options.seed}"), count)
     bench.row("problems", len(asked), "count")
     told = {system: ask(llm, asked, system) for system in SYSTEMS}
     everything = [score for system in SYSTEMS for score in told[system]]

@@ -175,8 +175,8 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options, folder = reader_arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("s2a_opinions", options)
     llm = Batched(generator(options, folder))
-    describe(bench, folder)
     count = 3 if options.quick else QUESTIONS
+    describe(bench, folder, questions=f"{count} a part, each in four forms")
     part(bench, llm, "closed book", closed_book(random.Random(f"opinions/closed/{options.seed}"), count))
     rng = random.Random(f"opinions/context/{options.seed}")
     part(bench, llm, "noisy context", forms_in_context(World(rng, test=True), rng, count))

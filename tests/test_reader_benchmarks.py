@@ -40,9 +40,9 @@ def asking(text, then=0):
 
 
 def test_flows_side_by_side_return_what_they_return_alone():
-    texts = ["a" * n for n in range(1, 40)]
+    texts = ["a" * n for n in range(1, 80)]
     model = Echo()
-    together = flows.together([asking(t, n % 3) for n, t in enumerate(texts)], [flows.Batched(model)] * 39)
+    together = flows.together([asking(t, n % 3) for n, t in enumerate(texts)], [flows.Batched(model)] * 79)
     alone = [flows.together([asking(t, n % 3)], [flows.Batched(Echo())])[0] for n, t in enumerate(texts)]
     assert [value for value, _ in together] == [value for value, _ in alone]
     assert [trace.usage for _, trace in together] == [trace.usage for _, trace in alone]
