@@ -21,6 +21,7 @@ from llama_index.core.schema import (
 )
 
 from denoise_core import DenoiseResult, InputError, Passage, unique_ids
+from denoise_core.augmenter.plain import plain
 from denoise_core.record import KEY, VERSION, chunks_of, record_of
 
 Ranges: TypeAlias = list[list[int]]
@@ -241,7 +242,7 @@ def _joint(kept: Passage, given: Mapping[str, Passage], note: dict[str, Any]) ->
     sources = [s for i in note["spans"] if i in given and (s := source_of(given[i])) is not None]
     nodes = [s.node for s in sources]
     note.update(origin_id=None, origin_spans=[], origin_extractive=False)
-    first = nodes[0] if nodes else TextNode()
+    first = nodes[0] if nodes else TextNode(metadata=plain(kept.metadata))  # no node behind it: the passage's own
     node = TextNode(
         text=kept.text,
         id_=kept.id,

@@ -513,3 +513,19 @@ def test_the_postprocessors_prompts_are_reached_too(scripted):
 def test_wrong_parts_are_named(build, says):
     with pytest.raises(InputError, match=says):
         build()
+
+
+def test_passages_that_were_never_nodes_keep_their_own_metadata(scripted):
+    """A retriever of the core brings its own passages: a source must still say what page it is of."""
+    from denoise_core import Passage
+    from denoise_core.augmenter.knowledge import ChainRetriever
+
+    tower = Passage("The red tower is in Porto.", "a", metadata={"title": "Tower", "tags": ("x", "y")})
+    town = Passage("Porto has a mayor.", "b", metadata={"title": "Porto"})
+    engine = AugmentedQueryEngine(
+        Augmenter(LlamaLLM(scripted(lambda m: "The red tower is in Porto. [1]")), ChainRetriever([tower, town]))
+    )
+    found = {n.node.node_id: n.node.metadata for n in engine.query("Where is the red tower?").source_nodes}
+    assert {i: m["title"] for i, m in found.items()} == {"a": "Tower", "b": "Porto"}
+    assert found["b"]["chain"]["path"] == ["a", "b"], "which chain brought it"
+    assert json.loads(json.dumps(found)) == found
