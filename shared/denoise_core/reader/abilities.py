@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 
 from denoise_core.end.local_llm import LocalLLM
@@ -29,6 +29,9 @@ class Ability:
     def interval(self) -> tuple[float, float]:
         """95 % interval of the exact share (Wilson)."""
         return wilson(self.exact, self.asked)
+
+    def record(self) -> dict[str, str | int]:
+        return asdict(self)
 
 
 def measure(

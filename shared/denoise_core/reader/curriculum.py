@@ -16,7 +16,7 @@ from denoise_core.reader.tasks import TASKS
 class Lesson:
     """One kind of batch: ``rows`` x ``length`` tokens of conversations drawn from ``tasks`` by weight.
 
-    ``plain`` says everything in one wording.
+    ``plain`` says everything in one wording; ``echo`` is the weight of learning later questions' texts too.
     """
 
     difficulty: Difficulty
@@ -24,6 +24,7 @@ class Lesson:
     rows: int
     length: int
     plain: bool = False
+    echo: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,9 @@ _PAGE = Lesson(Difficulty(13, 4, 13, 500, _HALF), _LONG, 1, 2048)
 _BOOK = Lesson(Difficulty(13, 4, 13, 1200, _HALF), _LONG, 1, 4096)
 
 STAGES = (
-    Stage("two facts", (Lesson(Difficulty(2), _FIND, 8, 256, plain=True),), 3_600_000, 0.95, 4),
-    Stage("one relation", (Lesson(Difficulty(2, 1, kinds=_HALF), _FIND, 8, 256, plain=True),), 3_000_000, 0.90, 4),
-    Stage("wordings", (Lesson(Difficulty(3, 1, kinds=_HALF), _FIND, 8, 256),), 2_000_000, 0.90, 4),
+    Stage("two facts", (Lesson(Difficulty(2), _FIND, 8, 256, True, 0.3),), 3_600_000, 0.95, 4),
+    Stage("one relation", (Lesson(Difficulty(2, 1, kinds=_HALF), _FIND, 8, 256, True, 0.3),), 3_000_000, 0.90, 4),
+    Stage("wordings", (Lesson(Difficulty(3, 1, kinds=_HALF), _FIND, 8, 256, False, 0.3),), 2_000_000, 0.90, 4),
     Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 2_000_000, 0.90, 4),
     Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 2_000_000, 0.90, 4),
     Stage("tasks", (_TASKS,), 6_000_000),

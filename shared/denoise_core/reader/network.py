@@ -67,12 +67,35 @@ class Block(nn.Module):
 
     @torch.no_grad()
     def look_alike(self) -> None:
-        """Begins with queries equal to keys and outputs that pass on what was seen: tokens look for their like."""
+        """Begins with queries equal to keys, and outputs that pass on what is seen: tokens look for their like."""
         q, k, v = self.qkv.weight.chunk(3)
         nn.init.normal_(q, 0, _ALIKE)
         k.copy_(q)
         nn.init.normal_(v, 0, _ALIKE)
         self.out.weight.copy_(v.T)
+
+    @torch.no_grad()
+    def look_back(self, rope: float) -> None:
+        """Begins with head h looking h tokens back, all passing on the same part of it: a bag of recent words.
+
+        Done with the biases alone: a query's bias is the key's, turned by h positions.
+        """
+        width = self.out.weight.shape[0]
+        size = width // self.heads
+        q, k, v = self.qkv.weight.chunk(3)
+        q_bias, k_bias, _ = self.qkv.bias.chunk(3)
+        rate = rope ** (-torch.arange(0, size, 2).float() / size)
+        pull = torch.where(torch.arange(size // 2) < size // 6, 5.0, 1.0)  # the fast pairs tell neighbours apart
+        strength = (pull * size**0.5).sqrt()
+        for module in (q, k):
+            nn.init.normal_(module, 0, 0.02)
+        seen = torch.randn(size, width) * _ALIKE
+        for h in range(self.heads):
+            at = slice(h * size, (h + 1) * size)
+            k_bias[at] = torch.cat((strength, torch.zeros(size // 2)))
+            q_bias[at] = torch.cat((strength * (rate * h).cos(), -strength * (rate * h).sin()))
+            v[at] = seen
+            self.out.weight[:, at] = seen.T
 
     def forward(
         self, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor
@@ -102,7 +125,8 @@ class Network(nn.Module):
                 nn.init.normal_(parameter, 0, 0.02)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
-        for block in blocks:
+        blocks[0].look_back(shape.rope)
+        for block in blocks[1:]:
             block.look_alike()
         for block in blocks[shape.first :]:
             nn.init.zeros_(block.out.weight)

@@ -21,7 +21,8 @@ from denoise_core.types import Passage
 # Level 4 is NoisyRetrieval's part: few combinations that differ in one attribute alone are kept apart.
 SCENE = Difficulty(facts=10, level=3, passages=10, prose=250)
 LEAST_PASSAGES = 5
-LENGTHS = (250, 600, 1230, 2460)  # characters of prose in a chunk: from a scene's to the extended set's
+CHARACTERS = 800  # of prose in a chunk of NoisyRetrieval: 13 chunks make about 4,000 of the reader's tokens
+LENGTHS = (200, 400, CHARACTERS, 2 * CHARACTERS)  # from a scene's to the extended set's
 
 _ASKED = re.compile(QUESTION.replace("?", r"\?").format(**dict.fromkeys(ATTRIBUTES, r"(\S+)")))
 

@@ -29,7 +29,7 @@ from denoise_core.reader.scene import prose
 PROBES = Path(__file__).parent / "data" / "probes"
 LAYOUTS = {layout.name: layout for layout in (SCQ, SQC, QSC, SC, DISTINGUISH)}
 NAME = "the shipped reader"  # a fingerprint tells the weights; where they lay when it was fitted helps nobody
-QUESTIONS, CALIBRATION = 320, 160
+QUESTIONS, CALIBRATION = 240, 120
 
 
 def reader_probe(layout: str = "scq") -> Probe:
@@ -69,7 +69,7 @@ def make(
     asked = {q.text for q in fitting}
     others = [q for q in mixed_questions(haystack, calibration, seed=2 * seed + 1) if q.text not in asked]
     card = {
-        "data from": "NoisyRetrieval, levels 0 to 4 with 250 to 2460 characters of prose a chunk, and scenes of "
+        "data from": "NoisyRetrieval, levels 0 to 4 with 200 to 1600 characters of prose a chunk, and scenes of "
         "the reader's synthetic world, half each; prose: the reader's training prose (A. Conan Doyle, 1892, "
         "public domain); asked combinations, names and wordings: those that training may draw",
         "seed": seed,

@@ -24,27 +24,35 @@ class Rows:
     firsts: torch.Tensor
 
 
-def encoded(tokenizer: Any, messages: Sequence[Message]) -> tuple[list[int], list[float], list[int]]:
+def encoded(
+    tokenizer: Any, messages: Sequence[Message], echo: float = 0.0
+) -> tuple[list[int], list[float], list[int]]:
     """Ids of a conversation as the chat template writes it, their weights as targets, and where replies begin.
 
     A reply's tokens share a weight that grows with the root of its length, so that long copies do not drown
-    the short answers.
+    the short answers. With ``echo`` above 0 the texts of later questions are learned too, with that weight: what
+    they repeat of the context is foretold by looking it up there, which is the skill that finding a fact needs.
     """
     role = {r: tokenizer.convert_tokens_to_ids(f"<|{r}|>") for r in ("system", "user", "assistant")}
     texts = tokenizer([m.content for m in messages], add_special_tokens=False, split_special_tokens=True)[
         "input_ids"
     ]
     ids, weights, firsts = [tokenizer.bos_token_id], [0.0], []
+    asked = 0
     for message, text in zip(messages, texts, strict=True):
         learned = message.role == "assistant"
+        asked += message.role == "user"
         if learned:
             firsts.append(len(ids) + 1)
         ids += [role[message.role], *text, tokenizer.eos_token_id]
-        weights += [0.0, *[(len(text) + 1) ** -0.5 if learned else 0.0] * (len(text) + 1)]
+        weight = (len(text) + 1) ** -0.5 if learned else echo if asked > 1 else 0.0
+        weights += [0.0, *[weight] * (len(text) + 1)]
     return ids, weights, firsts
 
 
-def packed(tokenizer: Any, conversations: Iterator[Sequence[Message]], rows: int, length: int) -> Rows:
+def packed(
+    tokenizer: Any, conversations: Iterator[Sequence[Message]], rows: int, length: int, echo: float = 0.0
+) -> Rows:
     """Takes conversations until the rows are about full; one that is longer than a row is left out.
 
     A single row gets a single conversation, the longest that fits of some: it needs no mask.
@@ -57,10 +65,10 @@ def packed(tokenizer: Any, conversations: Iterator[Sequence[Message]], rows: int
     )
     used, segment, misses = [0] * rows, 0, 0
     if rows == 1:
-        some = [encoded(tokenizer, next(conversations)) for _ in range(_LONGEST_OF)]
+        some = [encoded(tokenizer, next(conversations), echo) for _ in range(_LONGEST_OF)]
         queue = iter(sorted((e for e in some if len(e[0]) <= length), key=lambda e: -len(e[0]))[:1])
     else:
-        queue = (encoded(tokenizer, c) for c in conversations)
+        queue = (encoded(tokenizer, c, echo) for c in conversations)
     while misses < _TRIES and min(used) < 0.9 * length:
         if (example := next(queue, None)) is None:
             break

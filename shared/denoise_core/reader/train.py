@@ -1,9 +1,7 @@
 """Training the reader: one seeded run, resumable after a kill, from nothing to a folder that transformers loads.
 
-    python -m denoise_core.reader.train OUT            # on two cores: some hours
-    python -m denoise_core.reader.train OUT --device cuda
-
-Every batch is drawn from the seed and its number alone, so a resumed run goes on as if it had not been stopped.
+`denoise_core.reader.make` is the command. Every batch is drawn from the seed and its number alone, so that a
+resumed run goes on as if it had not been stopped.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from denoise_core.reader.world import World
 class Settings:
     """``tokens`` is the length of the run, padding included. ``seed`` decides weights and data."""
 
-    tokens: int = 24_000_000
+    tokens: int = 19_000_000
     seed: int = 0
     rate: float = 1.5e-3
     warm_up: int = 100
@@ -151,7 +149,7 @@ class Run:
     def batch(self, stage: Stage, step: int) -> Rows:
         rng = random.Random(f"{self.settings.seed}/{step}")
         lesson = stage.lessons[step % len(stage.lessons)]
-        return packed(self.tokenizer, self._conversations(lesson, rng), lesson.rows, lesson.length)
+        return packed(self.tokenizer, self._conversations(lesson, rng), lesson.rows, lesson.length, lesson.echo)
 
     def _conversations(self, lesson: Lesson, rng: random.Random) -> Iterator[tasks.Conversation]:
         makers = [(w, tasks.cloze if n == "cloze" else tasks.TASKS[n][1]) for n, w in lesson.tasks.items()]

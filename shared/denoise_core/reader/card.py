@@ -1,0 +1,38 @@
+"""The reader's model card, written from the record of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from denoise_core.reader.abilities import HARD, Ability
+from denoise_core.reader.curriculum import STAGES
+
+_CARD = Path(__file__).parent / "data" / "card.md"
+
+
+def card(record: Mapping[str, Any], abilities: Sequence[Ability]) -> str:
+    """Markdown with front matter. ``record`` is the run's ``progress.json``."""
+    settings = record["settings"]
+    rows = [
+        f"| {a.task} | {a.exact / a.asked:.2f} | {low:.2f} to {high:.2f} | {a.first / a.asked:.2f} |"
+        for a in abilities
+        for low, high in [a.interval]
+    ]
+    stages = [
+        f"| {s.name} | {f'{s.most:,}' if s.most else 'the rest'} | "
+        f"{', '.join(sorted({f'{x.rows} x {x.length}' for x in s.lessons}))} |"
+        for s in STAGES
+    ]
+    return _CARD.read_text("utf-8").format(
+        **settings["shape"],
+        tokens=record["tokens"],
+        seed=settings["seed"],
+        rate=settings["rate"],
+        stages="\n".join(stages),
+        asked=abilities[0].asked,
+        facts=HARD.facts,
+        prose=HARD.prose,
+        abilities="\n".join(rows),
+    )
