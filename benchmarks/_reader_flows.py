@@ -189,5 +189,6 @@ def s2a_table(bench: Benchmark, scores: Sequence[Score], judge: str, name: str, 
         if c.mean is not None:
             bench.row(f"{name}: {c.system}, {c.kind}", c.mean, "share right", interval=c.interval)
     place = name.replace(" ", "_")
-    out(bench, f"{place}.md").write_text(headed(bench, title, markdown(cells, judge)), encoding="utf-8")
+    body = markdown(cells, judge).replace("| tokens |", "| tokens written |", 1)
+    out(bench, f"{place}.md").write_text(headed(bench, title, body), encoding="utf-8")
     plot(cells, judge, out(bench, f"{place}.png"), title=title)

@@ -26,13 +26,11 @@ from typing import Any
 
 from _reader_flows import Batched, describe, gain, local, reader_arguments, s2a_table, together
 from harness import Benchmark
-from s2a_opinions import Asked, Told, ask, final, forms_in_context, scores
+from s2a_opinions import Asked, Told, ask, final, forms_in_context, scores, systems
 
 from denoise_core.reader.world import World
 from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.distill import Record, export_chat, faithful, load, load_chat, save
-from denoise_core.s2a.evaluation import paper_systems
-from denoise_core.s2a.options import Options as Settings
 from denoise_core.s2a.result import S2AResult
 from denoise_core.types import Message
 
@@ -44,7 +42,7 @@ NAMES = ("plain, before", "plain, after", "plain, control", TEACHER)
 
 def records(llm: Batched, asked: Sequence[Asked], system: str) -> list[Record]:
     """What a system said, with the verdict on it."""
-    answer = paper_systems(lambda seed: llm, Settings(joint=True))[system]
+    answer = systems(llm)[system]
     told = together([answer(a.case, 0) for a in asked])
     return [_record(a, said) for a, (said, _) in zip(asked, told, strict=True)]
 

@@ -3,12 +3,15 @@
 Factual questions, each asked four ways: alone, with the right answer suggested, with a wrong one suggested, with
 the right one doubted. *Closed book* asks what the reader was taught by heart (`denoise_core.reader.almanac`), in a
 wording that training kept apart. *Noisy context* asks about a held-out world: passages of confusable facts, facts
-of other kinds and prose, all of them put to S2A in one call. An answer is right when it is the gold word for word;
-after steps, what stands after the last "The answer is". The oracle is asked without opinion and, in the second
-part, given the one sentence that holds the answer.
+of other kinds and prose, each put to S2A in a call of its own, the library's default. An answer is right when it
+is the gold word for word; after steps, what stands after the last "The answer is". The oracle is asked without
+opinion and, in the second part, given the one sentence that holds the answer.
 
 The reader met opinions in training, most of them right, so trusting them paid there. What this shows is how the
 parts act on a model that is swayed; it says nothing about how much a large model is.
+
+Beside passages an extractive variant leaves the question as it came, opinion and all. So ``select`` is also run as
+one would use it there: first on the message (`MessageDenoiser`), then on the passages.
 """
 
 from __future__ import annotations
@@ -22,20 +25,21 @@ from _reader_flows import Batched, describe, gain, generator, reader_arguments, 
 from harness import Benchmark
 
 from denoise_core import Passage
+from denoise_core.effects import Flow
 from denoise_core.reader import almanac
 from denoise_core.reader.opinions import KINDS, opinion
 from denoise_core.reader.scene import Difficulty, make_scene
 from denoise_core.reader.world import Fact, World
 from denoise_core.result import Trace
-from denoise_core.s2a.answer import S2AAnswer
-from denoise_core.s2a.evaluation import Case, Score, paper_systems
-from denoise_core.s2a.options import Options as Settings
+from denoise_core.s2a.answer import S2A, S2AAnswer
+from denoise_core.s2a.evaluation import Case, Score, System, paper_systems
+from denoise_core.s2a.message import MessageDenoiser
 
 QUESTIONS = 120  # each in four forms
 SCENE = Difficulty(6, 3, 3, 120)
 SYSTEMS = (
     *("plain", "instructed", "stepwise", "oracle", "s2a default", "s2a single", "s2a keep_original"),
-    *("s2a not_instructed", "s2a select"),
+    *("s2a not_instructed", "s2a select", "s2a select, question too"),
 )
 JUDGE = "exact"
 
@@ -94,8 +98,18 @@ def final(answer: str) -> str:
     return answer.rpartition("The answer is ")[2].strip().removesuffix(".").strip()
 
 
+def systems(llm: Batched) -> dict[str, System]:
+    """The paper's, and ``select`` on the question and the passages."""
+
+    def both(case: Case, seed: int) -> Flow[S2AAnswer]:
+        neutral = yield from MessageDenoiser(llm, variant="select").flow(case.question)
+        return (yield from S2A(llm, variant="select").flow(neutral.text, case.passages))
+
+    return {**paper_systems(lambda seed: llm), "s2a select, question too": both}
+
+
 def ask(llm: Batched, asked: Sequence[Asked], system: str) -> Told:
-    answer = paper_systems(lambda seed: llm, Settings(joint=True))[system]
+    answer = systems(llm)[system]
     told = together([answer(a.case, 0) for a in asked])
     said = [final(a.text) for a, _ in told]
     return Told(
@@ -124,12 +138,15 @@ def scores(system: str, asked: Sequence[Asked], told: Told) -> list[Score]:
 
 
 def part(bench: Benchmark, llm: Batched, name: str, asked: Sequence[Asked]) -> None:
-    told = {system: ask(llm, asked, system) for system in SYSTEMS}
+    # Without passages the two ways of select are one.
+    used = SYSTEMS if asked[0].case.passages else SYSTEMS[:-1]
+    select = used[-1]
+    told = {system: ask(llm, asked, system) for system in used}
     bench.row(f"{name}: questions", len(asked) // 4, "count")
-    everything = [s for system in SYSTEMS for s in scores(system, asked, told[system])]
+    everything = [s for system in used for s in scores(system, asked, told[system])]
     s2a_table(bench, everything, JUDGE, name, f"Opinions in the question, {name}")
     wrong = [i for i, a in enumerate(asked) if a.case.kind == "incorrect_suggested"]
-    for system in SYSTEMS:
+    for system in used:
         share(bench, f"{name}: {system} says the wrong answer suggested", [told[system].swayed[i] for i in wrong])
     plain, alone = told["plain"].right, [i for i, a in enumerate(asked) if a.case.kind == "none"]
     gain(
@@ -142,7 +159,7 @@ def part(bench: Benchmark, llm: Batched, name: str, asked: Sequence[Asked]) -> N
     default = told["s2a default"].right
     for rival, aim in {"plain": True, "instructed": True, "s2a keep_original": True, "stepwise": True}.items():
         gain(bench, f"{name}: S2A default less {rival}, all types", default, told[rival].right, claim=aim)
-    for rival in ("s2a single", "s2a not_instructed", "s2a select", "oracle"):
+    for rival in ("s2a single", "s2a not_instructed", select, "oracle"):
         gain(bench, f"{name}: S2A default less {rival}, all types", default, told[rival].right, claim=False)
     gain(
         bench,
@@ -151,19 +168,19 @@ def part(bench: Benchmark, llm: Batched, name: str, asked: Sequence[Asked]) -> N
         [plain[i] for i in wrong],
         claim=True,
     )
-    _tokens(bench, name, told)
+    _tokens(bench, name, told, select)
 
 
-def _tokens(bench: Benchmark, name: str, told: dict[str, Told]) -> None:
-    for system in ("plain", "s2a default", "s2a select"):
+def _tokens(bench: Benchmark, name: str, told: dict[str, Told], select: str) -> None:
+    for system in ("plain", "s2a default", select):
         bench.row(f"{name}: {system}, tokens written", _mean(told[system].written), "tokens a question")
     aim = None if bench.options.quick else 0.25
     for what, both in {
-        "tokens written for select against default": [told[s].written for s in ("s2a select", "s2a default")],
-        "the same, step 1 alone": [told[s].first for s in ("s2a select", "s2a default")],
+        f"tokens written for {select} against default": [told[s].written for s in (select, "s2a default")],
+        "the same, step 1 alone": [told[s].first for s in (select, "s2a default")],
     }.items():
         bench.row(f"{name}: {what}", _mean(both[0]) / max(1e-9, _mean(both[1])), "ratio", at_most=aim)
-    for system in ("s2a default", "s2a single", "s2a select"):
+    for system in ("s2a default", "s2a single", select):
         share(bench, f"{name}: {system} fell back to the text as it came", told[system].fell_back)
 
 
