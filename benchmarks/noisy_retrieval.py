@@ -1,7 +1,7 @@
 """NoisyRetrieval with the shipped reader: everything in, LLM-Discrim, END and the gold chunk alone.
 
 Early Noise Dropping, Tables 1 and 2, in miniature: a password among twelve look-alikes inside prose, at five
-levels of likeness, about 4,000 tokens of the paper's kind (standard) or 8,000 (extended). Asked are only
+levels of likeness, about 4,000 of the reader's tokens (standard) or 8,000 (extended). Asked are only
 combinations that the reader's training never asked for. An answer is right when it is the password, nothing else.
 END's probe is the shipped one; with --model a probe is fitted first, on the same kind of questions.
 """
@@ -29,13 +29,13 @@ from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.question import Question
 from denoise_core.reader.abilities import answered
 from denoise_core.reader.model import FOLDER
-from denoise_core.reader.probe_data import noisy_questions
+from denoise_core.reader.probe_data import CHARACTERS, noisy_questions
 from denoise_core.reader.probes import make, reader_probe
 from denoise_core.scorers import discrim
 
 SYSTEMS = ("all in", "LLM-Discrim", "END", "oracle")
 SHARE = 0.3
-QUESTIONS = {False: 40, True: 16}  # a cell of the standard and of the extended set
+QUESTIONS = {False: 40, True: 15}  # a cell of the standard and of the extended set
 NAMES = {False: "standard", True: "extended"}
 RECOVERS_AT = (3, 4)
 SEED = 100  # apart from the seeds that probes are fitted with
@@ -155,13 +155,11 @@ def _end(
 
 
 def cells(
-    loaded: Loaded, probe: Probe, prose: str, counts: dict[bool, int], *, seed: int, characters: int | None = None
+    loaded: Loaded, probe: Probe, prose: str, counts: dict[bool, int], *, seed: int, characters: int = CHARACTERS
 ) -> Iterator[Cell]:
     for extended, n in counts.items():
         for level in LEVELS:
-            kind = NoisyRetrieval(level, extended)
-            if characters is not None:
-                kind = NoisyRetrieval(level, extended, characters=characters)
+            kind = NoisyRetrieval(level, extended, characters=characters)
             questions = noisy_questions(kind, prose, n, seed=SEED + seed, test=True)
             yield measure(loaded, probe, questions, level, extended)
 
@@ -271,7 +269,7 @@ def main(argv: Sequence[str] | None = None, *, progress: Callable[[str], None] =
     bench.row("layer of the probe", probe.layer, f"of {loaded.reading().layers}")
     measured = []
     counts = {False: 2} if quick else QUESTIONS
-    for cell in cells(loaded, probe, prose, counts, seed=options.seed, characters=60 if quick else None):
+    for cell in cells(loaded, probe, prose, counts, seed=options.seed, characters=60 if quick else CHARACTERS):
         report(bench, cell, with_what)
         measured.append(cell)
         progress(f"{cell.label}: " + ", ".join(f"{s} {cell.right(s).mean():.2f}" for s in SYSTEMS))

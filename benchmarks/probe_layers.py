@@ -26,9 +26,9 @@ from denoise_core.end.layout import DISTINGUISH, QSC, SC, SCQ, SQC, Layout
 from denoise_core.end.reader import HiddenReader, Settings
 from denoise_core.end.sweep import LayerFit, choose_layer, sweep
 from denoise_core.evaluate.metrics import bootstrap, recall_table
-from denoise_core.evaluate.noisy_retrieval import CHARACTERS, LEVELS, NoisyRetrieval
+from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.question import Question
-from denoise_core.reader.probe_data import noisy_questions, scene_questions
+from denoise_core.reader.probe_data import CHARACTERS, noisy_questions, scene_questions
 from denoise_core.reader.scene import prose as training_prose
 from denoise_core.types import Passage
 
