@@ -56,11 +56,11 @@ _PAGE = Lesson(Difficulty(13, 4, 13, 500, _HALF), _LONG, 1, 2048)
 _BOOK = Lesson(Difficulty(13, 4, 13, 1200, _HALF), _LONG, 1, 4096)
 
 STAGES = (
-    Stage("two facts", (Lesson(Difficulty(2), _FIND, 8, 256, True, 0.3),), 3_600_000, 0.95, 4),
-    Stage("one relation", (Lesson(Difficulty(2, 1, kinds=_HALF), _FIND, 8, 256, True, 0.3),), 3_000_000, 0.90, 4),
-    Stage("wordings", (Lesson(Difficulty(3, 1, kinds=_HALF), _FIND, 8, 256, False, 0.3),), 2_000_000, 0.90, 4),
-    Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 2_000_000, 0.90, 4),
-    Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 2_000_000, 0.90, 4),
+    Stage("two facts", (Lesson(Difficulty(2), _FIND, 8, 256, True, 0.3),), 3_000_000, 0.89, 4),
+    Stage("one relation", (Lesson(Difficulty(2, 1, kinds=_HALF), _FIND, 8, 256, True, 0.3),), 1_600_000, 0.90, 4),
+    Stage("wordings", (Lesson(Difficulty(3, 1, kinds=_HALF), _FIND, 8, 256, False, 0.3),), 1_200_000, 0.90, 4),
+    Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 1_200_000, 0.90, 4),
+    Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 1_200_000, 0.90, 4),
     Stage("tasks", (_TASKS,), 6_000_000),
     Stage("length", (*(_TASKS,) * 6, _MORE, _PAGE, *(_TASKS,) * 3, _MORE, *(_TASKS,) * 3, _BOOK)),
 )

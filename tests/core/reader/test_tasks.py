@@ -1,0 +1,90 @@
+"""What is taught is what the flows send, and replies are what their parsers take."""
+
+import json
+import random
+import re
+from itertools import pairwise
+
+import pytest
+
+from denoise_core import Passage, Reply
+from denoise_core.augmenter.utilities.criticism import read_criticism
+from denoise_core.reader.scene import Difficulty
+from denoise_core.reader.tasks import TASKS, cloze
+from denoise_core.reader.tasks.denoising import rewrite, select
+from denoise_core.reader.tasks.verifying import criticise
+from denoise_core.reader.world import World
+from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.testing import FunctionLLM
+
+HARD = Difficulty(6, 3, 3, 120)
+MARK = re.compile(r"\b[0-9a-f]{16}\b")
+
+
+@pytest.fixture(params=range(25))
+def world(request):
+    return World(random.Random(request.param))
+
+
+@pytest.mark.parametrize("task", [*TASKS, "cloze"])
+def test_a_conversation_ends_with_a_reply_and_every_reply_follows_a_question(task, world):
+    make = cloze if task == "cloze" else TASKS[task][1]
+    talk = make(world, HARD)
+    roles = [m.role for m in talk]
+    assert roles[-1] == "assistant"
+    assert all(before == "user" for before, role in pairwise(roles) if role == "assistant")
+    assert all(m.content for m in talk if m.role == "assistant")
+
+
+def sent(talk):
+    """The last call of a conversation, its marker made plain."""
+    return [(m.role, MARK.sub("MARK", m.content)) for m in talk[:-1]]
+
+
+def document_of(talk, numbered):
+    user = talk[-2].content
+    question = user.split("Question:\n", 1)[1].split("\n\nBEGIN", 1)[0]
+    inside = re.search(r"BEGIN [0-9a-f]{16}\n(.*)\nEND", user, re.DOTALL).group(1)
+    heading = r"\(document \d+\)\n" if numbered else r"\[document \d+\]\n"
+    texts = [t.strip() for t in re.split(heading, inside) if t.strip()]
+    if numbered:
+        texts = [" ".join(re.sub(r"^\[\d+\] ", "", line) for line in t.splitlines()) for t in texts]
+    return question, [Passage(t, str(n)) for n, t in enumerate(texts)]
+
+
+@pytest.mark.parametrize(("make", "variant"), [(rewrite, None), (select, "select")])
+def test_the_first_step_of_s2a_sends_what_was_taught_and_takes_the_reply(make, variant, world):
+    talk = make(world, Difficulty(5, 2, 3))  # without prose: sentences are cut where they were joined
+    if variant is None:
+        tail = talk[-2].content.rsplit("END ", 1)[1]
+        variant = "single" if "as one message" in tail else "relevance" if "irrelevant" in tail else "default"
+    question, passages = document_of(talk, variant == "select")
+    seen = []
+
+    def reply(messages):
+        seen.append([(m.role, MARK.sub("MARK", m.content)) for m in messages])
+        return Reply(talk[-1].content)
+
+    denoiser = S2ADenoiser(FunctionLLM(reply), variant=variant, on_unparsable="raise", options=Options(joint=True))
+    result = denoiser.denoise(question, passages)
+    assert seen == [sent(talk)]
+    assert result.fallback is None
+    kept = " ".join(p.text for p in result.passages)
+    assert len(kept) <= sum(len(p.text) for p in passages)
+
+
+def test_criticism_is_taught_in_the_form_that_is_read(world):
+    talk = criticise(world, HARD)
+    verdict = read_criticism(talk[-1].content, 0.5)
+    said = json.loads(talk[-1].content)["verdict"]
+    assert verdict.outcome == {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}[said]
+    draft = talk[-2].content.split("<draft>\n", 1)[1]
+    assert all(reason.claim in draft for reason in verdict.reasons if reason.claim)
+
+
+def test_training_and_test_questions_have_no_wording_in_common():
+    def wordings(test):
+        talks = (TASKS["answer"][1](World(random.Random(n), test=test), Difficulty()) for n in range(80))
+        return {re.sub(r"[A-Z][\w'-]+", "X", talk[-2].content) for talk in talks if len(talk) > 3}
+
+    assert not wordings(False) & wordings(True)

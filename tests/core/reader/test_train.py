@@ -1,0 +1,121 @@
+"""A run that is stopped goes on as if it had not been; what it saves is a stock model."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from denoise_core import Message
+from denoise_core.end.local_llm import LocalLLM
+from denoise_core.errors import InputError
+from denoise_core.reader.curriculum import STAGES, Lesson, Stage
+from denoise_core.reader.make import plot
+from denoise_core.reader.network import Shape
+from denoise_core.reader.rows import encoded, packed
+from denoise_core.reader.scene import Difficulty
+from denoise_core.reader.tasks import TASKS, cloze
+from denoise_core.reader.train import Run, Settings
+from denoise_core.reader.vocabulary import train_tokenizer
+from denoise_core.reader.world import World
+
+SETTINGS = Settings(tokens=6000, shape=Shape(width=32, inner=48, layers=2, heads=4, first=1))
+STEPS = (
+    Stage("one", (Lesson(Difficulty(2), {"cloze": 1.0}, 2, 192, True, 0.3),), 1200, None, 1),
+    Stage(
+        "two",
+        (
+            Lesson(Difficulty(3, 1), {"cloze": 1.0, "answer": 1.0}, 2, 256),
+            Lesson(Difficulty(2), {"answer": 1.0}, 1, 700),
+        ),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(conversations=400)
+
+
+def run(out, tokenizer, **settings):
+    out.mkdir(exist_ok=True)
+    return Run(out, tokenizer, replace(SETTINGS, **settings), stages=STEPS)
+
+
+def test_a_stopped_run_goes_on_where_it_saved(tmp_path, tokenizer):
+    whole = run(tmp_path / "whole", tokenizer)
+    whole.train(save_every=1e9)
+    first = run(tmp_path / "parts", tokenizer)
+    while first.progress.step < 5:  # past the change of stages, when a second block gets its first update
+        first.step()
+    first.save()
+    first.step()  # lost with the kill
+    second = run(tmp_path / "parts", tokenizer)
+    assert second.progress.step == 5
+    second.train(save_every=1e9)
+    assert second.progress == whole.progress
+    assert second.progress.stage == 1
+    assert all(torch.equal(second.master[n], t) for n, t in whole.master.items())
+
+
+def test_the_loss_falls_and_the_log_draws(tmp_path, tokenizer):
+    made = run(tmp_path, tokenizer, tokens=80_000)
+    rows = []
+    made.train(report=rows.append)
+    assert rows[-1]["loss"] < rows[0]["loss"], rows
+    assert plot(tmp_path / "log.jsonl", tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_other_settings_in_the_same_folder_are_refused(tmp_path, tokenizer):
+    run(tmp_path, tokenizer).save()
+    with pytest.raises(InputError, match="other settings"):
+        run(tmp_path, tokenizer, seed=1)
+
+
+def test_what_is_saved_is_a_stock_model_that_answers(tmp_path, tokenizer):
+    run(tmp_path, tokenizer).save()
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    assert type(model).__name__ == "LlamaForCausalLM"
+    assert model.dtype == torch.bfloat16
+    again = AutoTokenizer.from_pretrained(tmp_path / "model")
+    llm = LocalLLM(model.float(), again, max_new_tokens=5)
+    assert llm.complete([Message("user", "Where?")]).usage.output_tokens >= 1
+
+
+def test_the_rows_are_what_the_chat_template_writes(tokenizer):
+    talk = (Message("system", "be <|end|> brief"), Message("user", "Where?"), Message("assistant", "Here."))
+    ids, weights, firsts = encoded(tokenizer, talk)
+    turns = [{"role": m.role, "content": m.content} for m in talk]
+    written = tokenizer.apply_chat_template(turns, tokenize=False)
+    assert tokenizer.decode(ids) == written
+    learned = [i for i, w in zip(ids, weights, strict=True) if w > 0]
+    assert tokenizer.decode(learned) == "Here.<|end|>"
+    assert [ids[f] for f in firsts] == [learned[0]]
+    assert ids.count(tokenizer.eos_token_id) == 3  # the one in the text is text
+
+
+def test_packing_loses_nothing_of_a_conversation_and_keeps_them_apart(tokenizer):
+    world = World(random.Random(0))
+    drawn = []
+
+    def talks():
+        while True:
+            drawn.append(cloze(world, Difficulty(2)))
+            yield drawn[-1]
+
+    rows = packed(tokenizer, talks(), 3, 256)
+    for segment in range(1, int(rows.segments.max()) + 1):
+        ids = rows.ids[rows.segments == segment].tolist()
+        assert any(ids == encoded(tokenizer, talk)[0] for talk in drawn)
+    assert rows.firsts.sum() == 5 * int(rows.segments.max())
+    assert (rows.weights[rows.segments == 0] == 0).all()
+
+
+def test_every_stage_of_the_curriculum_draws_batches(tokenizer, tmp_path):
+    made = Run(tmp_path, tokenizer, SETTINGS, stages=STAGES)
+    for stage in STAGES:
+        for n in {id(x): i for i, x in enumerate(stage.lessons)}.values():
+            rows = made.batch(stage, n)
+            assert rows.ids.shape == (stage.lessons[n].rows, stage.lessons[n].length)
+    assert set(STAGES[-1].lessons[0].tasks) >= set(TASKS)

@@ -1,0 +1,89 @@
+"""The world is the same for a seed, keeps its tests apart, and its facts are as alike as asked."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core.reader import almanac
+from denoise_core.reader.opinions import KINDS, opinion
+from denoise_core.reader.scene import Difficulty, make_scene
+from denoise_core.reader.sums import make_sum
+from denoise_core.reader.world import RELATIONS, World, held_out
+
+seeds = st.integers(0, 10_000)
+
+
+def world(seed, **settings):
+    return World(random.Random(seed), **settings)
+
+
+@given(seeds)
+def test_a_seed_gives_one_world(seed):
+    hard = Difficulty(6, 4, 3, 150)
+    assert make_scene(world(seed), hard) == make_scene(world(seed), hard)
+
+
+@given(seeds, st.integers(2, 13), st.integers(0, 4))
+def test_things_share_what_the_level_says_and_are_all_different(seed, n, level):
+    facts = world(seed).things(n, level)
+    first = facts[0].key
+    assert len({f.key for f in facts}) == len(facts) == n
+    assert all(sum(a == b for a, b in zip(first, f.key, strict=True)) == level for f in facts[1:])
+
+
+@given(seeds)
+def test_what_is_kept_for_testing_is_never_drawn_for_training(seed):
+    for test in (False, True):
+        drawn = world(seed, test=test)
+        assert held_out(drawn.town()) is test
+        assert held_out(drawn.person()[1]) is test
+        assert all(held_out(*f.key) is test for f in drawn.things(3, 1))
+
+
+@pytest.mark.parametrize("relation", RELATIONS, ids=lambda r: r.name)
+def test_the_last_wording_is_for_testing_alone(relation):
+    for wordings in (relation.statements, relation.questions):
+        assert len(set(wordings)) == len(wordings) >= 3
+        drawn = {world(n).pick(wordings) for n in range(60)}
+        assert drawn == set(wordings[:-1])
+        assert {world(n, test=True).pick(wordings) for n in range(9)} == {wordings[-1]}
+
+
+@given(seeds, st.integers(0, 400))
+def test_a_scene_states_every_fact_once_where_it_says(seed, prose):
+    scene = make_scene(world(seed), Difficulty(6, 3, 4, prose))
+    for k, fact in enumerate(scene.facts):
+        assert fact.subject in scene.said(k)
+        assert fact.value in scene.said(k)
+    assert sum(scene.said(0) in text for text in scene.texts()) == 1
+    assert len(set(scene.places)) == len(scene.facts)
+
+
+@given(seeds, st.sampled_from(("none", "random", "topic")))
+def test_a_word_problem_comes_out_right(seed, noise):
+    problem = make_sum(world(seed), noise=noise)
+    for step in problem.steps:
+        sum_, result = step.rstrip(".").split(" = ")
+        a, sign, b = sum_.split()
+        assert int(a) + (int(b) if sign == "+" else -int(b)) == int(result)
+    assert problem.steps[-1].endswith(f"= {problem.answer}.")
+    assert problem.noise in problem.text
+    assert problem.answer >= 0
+    assert bool(problem.noise) is (noise != "none")
+    assert problem.clean == " ".join(problem.sentences)
+
+
+@given(seeds, st.sampled_from(KINDS))
+def test_an_opinion_names_the_right_answer_or_another(seed, kind):
+    drawn = world(seed)
+    fact = drawn.facts(2, 0)[0]
+    said, told = opinion(drawn, fact, kind)
+    assert told == kind
+    assert (fact.value in said) is (kind != "incorrect_suggested")
+
+
+def test_the_almanac_is_always_the_same_and_never_contradicts_itself():
+    facts = almanac.facts()
+    assert len({(f.key, f.relation.name) for f in facts}) == len(facts) == 2 * almanac.TOWNS
