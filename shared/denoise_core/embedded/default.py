@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from denoise_core.chunk import Chunker, whole
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.weights import minilm
+from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe
 from denoise_core.end.scorer import ProbeScorer, Scored
@@ -49,7 +49,7 @@ def default_denoiser(keep: float | int = 0.3, *, min_keep: int = 1, chunker: Chu
 @cache
 def encoder() -> SentenceEncoder:
     """MiniLM-L6 as a sentence encoder, shared by all that need it."""
-    return SentenceEncoder(minilm())
+    return SentenceEncoder(minilm(), name=HUB_NAME)  # not where it lies here: a probe's card may be shown around
 
 
 @cache

@@ -25,13 +25,17 @@ MAX_TOKENS = 4096  # of a batch, padding included
 
 
 class SentenceEncoder:
-    """A BERT-like sentence encoder; loads at the first use and serves threads one batch at a time."""
+    """A BERT-like sentence encoder; loads at the first use and serves threads one batch at a time.
+
+    ``name`` is what the model goes by, in the fingerprint of a probe that is fitted on it; None for its folder.
+    """
 
     names = ("cosine", "maxsim")
     listwise = True  # the weights of maxsim come from the list
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, name: str | None = None) -> None:
         self.folder = folder
+        self.name = name
         self._loaded: tuple[Any, Any] | None = None
         self._lock = threading.RLock()
 
@@ -87,6 +91,7 @@ class SentenceEncoder:
                 transformers = require("transformers", extra="end")
                 tokenizer = transformers.AutoTokenizer.from_pretrained(str(self.folder))
                 model = transformers.AutoModel.from_pretrained(str(self.folder), use_safetensors=True)
+                model.name_or_path = self.name or str(self.folder)
                 self._loaded = model.eval(), tokenizer
             return self._loaded
 

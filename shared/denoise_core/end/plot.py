@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from denoise_core._optional import require
@@ -35,6 +36,13 @@ def plot_layers(training: Training, path: str | Path) -> Path:
     axes.set_xticks(layers)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, ncols=2, loc="lower right")
-    axes.set_title(f"Held-out questions, {training.probe.model.name}", fontsize=10)
+    axes.set_title(f"Held-out questions, {_short(training.probe.model.name)}", fontsize=10)
     figure.savefig(path, dpi=150)
     return Path(path)
+
+
+def _short(name: str) -> str:
+    """A model's name on the hub, or the last folder of its path: a picture shows nobody's home folder."""
+    parts = [part for part in re.split(r"[\\/]", name) if part]
+    local = len(parts) > 2 or name[:1] in ("/", "\\", "~")
+    return parts[-1] if local and parts else name

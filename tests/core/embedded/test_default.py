@@ -23,7 +23,8 @@ from denoise_core.embedded import (
 )
 from denoise_core.embedded.encoder import idf
 from denoise_core.embedded.make import for_fitting
-from denoise_core.embedded.weights import check, minilm
+from denoise_core.embedded.weights import HUB_NAME, check, minilm
+from denoise_core.end import HiddenReader
 from denoise_core.evaluate.metrics import recall_at
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import check_denoiser, check_scorer
@@ -150,3 +151,8 @@ def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
     assert [p.id for p in result.passages] == ["long"]
     assert [s.passage_id for s in result.trace.events[0].effect.split] == ["long"]
     assert encoder().count(buried) > 2000
+
+
+def test_a_probe_of_ones_own_names_the_model_and_not_where_it_lies_here():
+    reader = HiddenReader(encoder().model, tokenizer=encoder().tokenizer)
+    assert reader.reading(1).model.name == HUB_NAME == probe().model.name

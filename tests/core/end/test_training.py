@@ -1,6 +1,7 @@
 """From labelled questions to a probe: captured once, resumable, judged on unseen questions, controlled."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -206,3 +207,23 @@ def test_the_study_is_drawn(reader, tmp_path):
     blob = plot_layers(trained, tmp_path / "layers.png").read_bytes()
     assert blob.startswith(b"\x89PNG")
     assert "<svg" in plot_layers(trained, tmp_path / "layers.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("/home/someone/minilm", "minilm"),
+        (r"C:\Users\someone\minilm", "minilm"),
+        ("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"),
+        ("gpt2", "gpt2"),
+    ],
+)
+def test_the_picture_shows_of_a_path_its_end_alone(reader, tmp_path, name, shown):
+    from denoise_core.end.plot import plot_layers
+
+    trained = train(reader(), shouting(10), layers=[1], controls=False)
+    reading = trained.probe.reading
+    reading = replace(reading, model=replace(reading.model, name=name))
+    probe = Probe(trained.probe.weight, trained.probe.bias, reading, trained.probe.threshold)
+    drawn = plot_layers(replace(trained, probe=probe), tmp_path / "layers.svg").read_text()
+    assert f"<!-- Held-out questions, {shown} -->" in drawn
