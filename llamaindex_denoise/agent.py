@@ -12,7 +12,7 @@ from llama_index.core.bridge.pydantic import Field
 from llama_index.core.memory import BaseMemory
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
-from llama_index.core.workflow import Context, Event
+from llama_index.core.workflow import Context, Event, StopEvent
 
 from denoise_core import LLM, Budget, Passage, arun
 from denoise_core.augmenter import Attempt, Feedback, Groundedness, Reason, TemplateFeedback, Utility, Verdict
@@ -77,6 +77,10 @@ class VerifiedFunctionAgent(FunctionAgent):
     The verdict stands in the stream as a `VerificationEvent` and in ``ctx.store`` under ``"denoise"``:
     ``outcome`` (verified, unverified, unknown) and every attempt. Evidence is the source nodes that tools
     return; of other tools, their text. ``judge`` serves a utility that asks a model and names none.
+
+    With ``early_stopping_method="generate"`` the answer that LlamaIndex has the model write at the limit of
+    iterations is checked and told too, but sent whatever the verdict; inside an `AgentWorkflow` it is not
+    seen here.
     """
 
     utility: Utility = Field(default_factory=Groundedness, exclude=True)
@@ -92,6 +96,11 @@ class VerifiedFunctionAgent(FunctionAgent):
         tools: Sequence[AsyncBaseTool],
         memory: BaseMemory,
     ) -> AgentOutput:
+        if (
+            await ctx.store.get("num_iterations", default=0) == 0
+        ):  # a run that was broken off may have left its own
+            await self._forget(ctx)
+            await ctx.store.set(STORE_KEY, None)
         question = await ctx.store.get("user_msg_str", default="")
         evidence = evidence_of(await ctx.store.get("current_tool_calls", default=[]))
         before = len(await ctx.store.get(_REJECTED, default=[])) // 2  # drafts rejected before the last tool call
@@ -112,12 +121,26 @@ class VerifiedFunctionAgent(FunctionAgent):
 
     async def finalize(self, ctx: Context, output: AgentOutput, memory: BaseMemory) -> AgentOutput:
         """Without the rejected drafts and the feedback on them."""
+        await self._forget(ctx)
+        return await super().finalize(ctx, output, memory)
+
+    async def _generate_early_stopping_response(self, ctx: Context, max_iterations: int) -> StopEvent:
+        """Check what LlamaIndex sends at the limit of iterations, in the place of whatever was told before."""
+        question = await ctx.store.get("user_msg_str", default="")
+        evidence = evidence_of(await ctx.store.get("current_tool_calls", default=[]))
+        stop = await super()._generate_early_stopping_response(ctx, max_iterations)
+        attempt = await self._judge(question or "", stop.result.response.content or "", evidence)
+        await self._tell(ctx, attempt.verdict, attempt)
+        await self._forget(ctx)
+        return stop
+
+    async def _forget(self, ctx: AgentContext) -> None:
+        """Take the rejected drafts and the feedback on them out of the scratchpad, and their records away."""
         rejected = set(await ctx.store.get(_REJECTED, default=[]))
         scratchpad = await ctx.store.get(self.scratchpad_key, default=[])
         await ctx.store.set(self.scratchpad_key, [m for i, m in enumerate(scratchpad) if i not in rejected])
         await ctx.store.set(_REJECTED, [])
         await ctx.store.set(_RECORDS, [])
-        return await super().finalize(ctx, output, memory)
 
     async def _judge(self, question: str, text: str, evidence: tuple[Passage, ...]) -> Attempt:
         memory = WorkingMemory(question, evidence=evidence)
@@ -154,14 +177,16 @@ class VerifiedFunctionAgent(FunctionAgent):
             scratchpad = await ctx.store.get(self.scratchpad_key, default=[])
             await ctx.store.set(self.scratchpad_key, [*scratchpad[:-1], chosen.output.response])
         chosen.held.release()
-        verdict = chosen.attempt.verdict
+        await self._tell(ctx, chosen.attempt.verdict, tried[-1].attempt)
+        return chosen.output
+
+    async def _tell(self, ctx: AgentContext, verdict: Verdict, last: Attempt) -> None:
+        """The verdict on what is sent, with every rejected attempt and the last one."""
         outcome = {"pass": "verified", "fail": "unverified", "unknown": "unknown"}[verdict.outcome]
         rejected = await ctx.store.get(_RECORDS, default=[])  # also those before a further tool call
-        attempts = [*rejected, attempt_record(tried[-1].attempt)]
-        note = {"outcome": outcome, "score": verdict.score, "attempts": attempts}
+        note = {"outcome": outcome, "score": verdict.score, "attempts": [*rejected, attempt_record(last)]}
         await ctx.store.set(STORE_KEY, note)
         ctx.write_event_to_stream(VerificationEvent(record=note))
-        return chosen.output
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,6 +267,35 @@ async def test_two_runs_on_one_context_do_not_mix():
     assert WRONG not in said
 
 
+async def test_what_llamaindex_writes_at_the_limit_of_iterations_is_checked_too():
+    writes = "early_stopping_method" in VerifiedFunctionAgent.model_fields  # older LlamaIndex raises at the limit
+    agent = agent_with(Script(look_up, RIGHT, WRONG), **({"early_stopping_method": "generate"} if writes else {}))
+    ctx = Context(agent)
+    handler = agent.run(user_msg=QUESTION, ctx=ctx, max_iterations=2)
+    verdicts = [e.record async for e in handler.stream_events() if isinstance(e, VerificationEvent)]
+    if not writes:
+        with pytest.raises(Exception, match="Max iterations"):
+            await handler
+        return
+    assert str(await handler) == WRONG, "LlamaIndex sends this in the place of the answer that was verified"
+    assert await ctx.store.get("denoise") == verdicts[-1]
+    assert (verdicts[-1]["outcome"], verdicts[-1]["attempts"][-1]["text"]) == ("unverified", WRONG)
+
+
+async def test_a_run_that_was_broken_off_leaves_nothing_to_the_next():
+    def breaks():
+        raise ConnectionError("the model is down")
+
+    agent = agent_with(Script(look_up, WRONG, breaks, RIGHT))
+    ctx = Context(agent)
+    with pytest.raises(Exception, match="the model is down"):
+        await agent.run(user_msg=QUESTION, ctx=ctx)
+    assert str(await agent.run(user_msg=QUESTION, ctx=ctx)) == RIGHT
+    assert [a["text"] for a in (await ctx.store.get("denoise"))["attempts"]] == [RIGHT]
+    memory = await ctx.store.get("memory")
+    assert WRONG not in [m.content for m in await memory.aget()]
+
+
 async def test_without_streaming_and_inside_an_agent_workflow():
     workflow = AgentWorkflow(
         agents=[agent_with(Script(look_up, WRONG, RIGHT), streaming=False)], root_agent="guide"
