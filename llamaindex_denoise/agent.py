@@ -134,7 +134,7 @@ class VerifiedFunctionAgent(FunctionAgent):
         await self._forget(ctx)
         return stop
 
-    async def _forget(self, ctx: AgentContext) -> None:
+    async def _forget(self, ctx: AgentContext | Context) -> None:
         """Take the rejected drafts and the feedback on them out of the scratchpad, and their records away."""
         rejected = set(await ctx.store.get(_REJECTED, default=[]))
         scratchpad = await ctx.store.get(self.scratchpad_key, default=[])
@@ -180,7 +180,7 @@ class VerifiedFunctionAgent(FunctionAgent):
         await self._tell(ctx, chosen.attempt.verdict, tried[-1].attempt)
         return chosen.output
 
-    async def _tell(self, ctx: AgentContext, verdict: Verdict, last: Attempt) -> None:
+    async def _tell(self, ctx: AgentContext | Context, verdict: Verdict, last: Attempt) -> None:
         """The verdict on what is sent, with every rejected attempt and the last one."""
         outcome = {"pass": "verified", "fail": "unverified", "unknown": "unknown"}[verdict.outcome]
         rejected = await ctx.store.get(_RECORDS, default=[])  # also those before a further tool call
