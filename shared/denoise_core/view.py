@@ -98,7 +98,12 @@ def page(items: Sequence[Shown], *, title: str, lead: str = "", table: Sequence[
 
 
 def _render(kind: str, items: Sequence[Shown], **values: Any) -> str:
-    shown = [
+    return rendered("result.html", kind=kind, items=values_of(items), **values)
+
+
+def values_of(items: Sequence[Shown]) -> list[dict[str, Any]]:
+    """What the macro ``question`` of ``parts.html`` takes, for each item."""
+    return [
         {
             "query": item.result.query,
             "fallback": item.result.fallback,
@@ -116,14 +121,17 @@ def _render(kind: str, items: Sequence[Shown], **values: Any) -> str:
         }
         for item in items
     ]
-    html: str = _template().render(kind=kind, items=shown, **values)
+
+
+def rendered(template: str, **values: Any) -> str:
+    """One of the package's templates with ``values``; every text in them is escaped."""
+    html: str = _templates().get_template(template).render(**values)
     return html
 
 
 @cache
-def _template() -> Any:
+def _templates() -> Any:
     jinja2 = require("jinja2", extra="cli")
-    environment = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("denoise_core", "templates"), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    return environment.get_template("result.html")

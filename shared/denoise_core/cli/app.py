@@ -37,8 +37,10 @@ def demo(
 ) -> None:
     """Denoise 40 real questions with 20 passages each, and compare with BM25 and embedding cosine.
 
-    Prints for every question what was kept and whether the passage with the answer survived, then a table;
-    writes a page that shows dropped text struck through, with scores on hover. Runs offline.
+    Prints for every question what was kept and whether the passage with the answer survived, then a table. Then
+    the small reader that ships with the package answers a few questions about its own synthetic world: from
+    everything that was found, from what each method kept, and with its answer verified. Writes a page that shows
+    dropped text struck through, with scores on hover. Runs offline.
     """
     from denoise_core.cli.demo import run_demo
 
@@ -81,6 +83,45 @@ def run(
     from denoise_core.cli.run import run_own
 
     run_own(question, passages, method.value, keep=keep, model=model, as_json=as_json, skip_bad=skip_bad)
+
+
+@app.command()
+def serve(
+    model: Annotated[
+        str | None,
+        typer.Option(help="A Hugging Face chat model, by folder or name; the reader that ships without it."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="What clients call the model; the folder's own name, or 'reader'.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    host: Annotated[
+        str, typer.Option(help="127.0.0.1 is for this machine only; there are no passwords, so keep it.")
+    ] = "127.0.0.1",
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="Longest reply, for requests that do not say max_tokens.")
+    ] = 256,
+) -> None:
+    """Serve a local model over HTTP, for any client of the OpenAI chat protocol. Nothing leaves the machine.
+
+    POST /v1/chat/completions, whole or streamed (messages, max_tokens, temperature, seed, stop), and GET
+    /v1/models. Requests take turns. What cannot be honoured is refused with the reason.
+
+    [bold]Examples[/bold]
+
+    rag-denoise serve
+
+    rag-denoise serve --model ./my-model --name my-model --port 8080
+
+    [bold]Then, in Python[/bold]
+
+    ChatOpenAI(model="reader", base_url="http://127.0.0.1:8000/v1", api_key="none")
+
+    OpenAILike(model="reader", api_base="http://127.0.0.1:8000/v1", api_key="none", is_chat_model=True)
+    """
+    from denoise_core.cli.serve import serve_own
+
+    serve_own(model, name, host=host, port=port, max_tokens=max_tokens)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""``rag-denoise demo``: the main job on forty real questions, compared with BM25 and embedding cosine."""
+"""``rag-denoise demo``: forty real questions, and a few of the shipped reader's, answered and verified."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rich.text import Text
 
 from denoise_core._files import write_whole
 from denoise_core.cli.plain import plain
+from denoise_core.cli.story import Story, reader_stories
+from denoise_core.cli.story_view import TOLD, print_stories, score, story_values
 from denoise_core.embedded import DefaultScorer, embedding_scorer, encoder
 from denoise_core.embedded.sample import sample
 from denoise_core.end import ENDDenoiser
@@ -22,11 +24,13 @@ from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import wilson
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
+from denoise_core.reader.model import FOLDER
 from denoise_core.result import DenoiseResult
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.view import Shown, page
+from denoise_core.view import Shown, rendered, values_of
 
 SHARES = (0.3, 0.1)
+STORIES = 6
 METHODS: dict[str, Callable[[], Scorer]] = {
     "default": DefaultScorer,
     "cosine": embedding_scorer,
@@ -77,8 +81,20 @@ def run_demo(html: Path, *, keep: float, questions: int) -> None:
         _print_question(console, number, outcome)
     rows = _summary(outcomes)
     _print_table(console, rows)
-    _write(html, outcomes["default"], rows, keep)
+    stories = _stories(console)
+    _write(html, outcomes["default"], rows, keep, stories)
     console.print(Text(plain(f"The page with every kept and dropped passage: {html.resolve()}")), soft_wrap=True)
+
+
+def _stories(console: Console) -> list[Story]:
+    """The reader's part; a checkout in which it has not been trained yet goes without."""
+    if not (FOLDER / "config.json").is_file():
+        console.print("\nThe reader's weights are not here; python -m denoise_core.reader.make makes them.")
+        return []
+    with console.status("the reader answers ..."):
+        stories = reader_stories(STORIES)
+    print_stories(console, stories)
+    return stories
 
 
 def _timed(denoiser: ENDDenoiser, question: Question) -> Outcome:
@@ -146,7 +162,9 @@ def _print_table(console: Console, rows: Sequence[Sequence[str]]) -> None:
     console.print(table)
 
 
-def _write(path: Path, outcomes: Sequence[Outcome], rows: list[list[str]], keep: float) -> None:
+def _write(
+    path: Path, outcomes: Sequence[Outcome], rows: list[list[str]], keep: float, stories: Sequence[Story]
+) -> None:
     items = [
         Shown(
             o.question.passages,
@@ -160,5 +178,5 @@ def _write(path: Path, outcomes: Sequence[Outcome], rows: list[list[str]], keep:
         f"Real questions of Natural Questions, 20 Wikipedia passages each, {keep:.0%} kept by the embedded "
         "default. Kept text is plain, dropped text struck through; scores show when the pointer rests on a text."
     )
-    text = page(items, title="What was kept and what was dropped", lead=lead, table=rows)
-    write_whole(path, text)
+    values = {"stories": [story_values(s) for s in stories], "told": TOLD, "score": score(stories)}
+    write_whole(path, rendered("demo.html", items=values_of(items), lead=lead, table=rows, **values))

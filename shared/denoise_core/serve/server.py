@@ -98,6 +98,11 @@ class LLMServer:
         self._thread = threading.Thread(target=self._listener.serve_forever, name="denoise-serve", daemon=True)
         self._thread.start()
 
+    def wait(self) -> None:
+        """Until it is closed, from another thread or by an interrupt."""
+        while not self.closing.wait(0.5):  # a wait without end would not let an interrupt through everywhere
+            pass
+
     def close(self) -> None:
         """Stop listening; replies under way end at the next token."""
         self.closing.set()
@@ -169,6 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What the base class finds wrong with a request, in the protocol's form."""
         self.close_connection = True
+        self.request_version = self.protocol_version  # what is not understood is answered with headers too
         self._refuse(Refused(code, message or "the request could not be read"))
 
     def do_GET(self) -> None:

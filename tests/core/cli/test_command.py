@@ -138,7 +138,7 @@ def test_an_empty_question_is_asked_for(command, source):
     assert (done.returncode, "--question is empty" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("verb", [[], ["demo"], ["run"], ["fit"], ["noisy-retrieval"]])
+@pytest.mark.parametrize("verb", [[], ["demo"], ["run"], ["serve"], ["fit"], ["noisy-retrieval"]])
 def test_help_teaches(command, verb):
     done = command(*verb, "--help")
     assert done.returncode == 0
