@@ -124,12 +124,21 @@ class PrefixReuse:
             wanted = self.early.read(inputs_of(self.early, prompts, self.pad), [layer], pool)[layer]
             first, kept = record(self.early, prompts, [8, 5], layer, self.pad)
             then = resume(self.early, kept, [ids[8:], ids[8:]], layer, self.space)
+            _, (alone,) = record(self.early, prompts[1:], [5], layer, self.pad)
         except Exception as error:  # whatever a foreign model makes of a cache of plain keys and values
             return f"this model's past is not plain keys and values ({type(error).__name__}: {error})"
         for found in (first, then):
             if not bool((torch.cosine_similarity(found, wanted) > 0.999).all()):
                 return "this model's states are not the same with kept keys and values"
+        # Padding moves the keys of a model that takes no position ids, and the next batch is padded otherwise.
+        blocks = zip(alone.blocks, kept[1].blocks, strict=True)
+        if not all(_alike(k1, k2) and _alike(v1, v2) for (k1, v1), (k2, v2) in blocks):
+            return "this model's keys and values depend on the padding of the batch they were computed in"
         return None
+
+
+def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return bool(torch.cosine_similarity(a.flatten().float(), b.flatten().float(), dim=0) > 0.999)
 
 
 def numbers(states: torch.Tensor) -> Floats:

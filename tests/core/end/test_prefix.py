@@ -120,6 +120,20 @@ def test_what_cannot_be_kept_says_why(llama, tokenizer, tiny, byte_tokenizer):
             reader.warm(["x"], 3)
 
 
+def test_keys_that_move_with_the_padding_are_not_kept(llama, tokenizer):
+    class Wrapped(type(llama)):
+        def forward(self, input_ids=None, **given):  # hides that it takes position ids
+            return super().forward(input_ids, **given)
+
+    model = Wrapped(llama.config).eval()
+    model.load_state_dict(llama.state_dict())
+    keeping, plain = pair_of_readers(model, tokenizer)
+    assert "padding" in keeping.prefix_stats(3).off
+    for texts in (TEXTS, TEXTS[1:2]):
+        found, wanted = (r.states("who?", texts, [3])[3] for r in (keeping, plain))
+        assert np.abs(found - wanted).max() < 1e-5
+
+
 def test_threads_share_a_small_cache_without_wrong_states(llama, tokenizer):
     keeping, plain = pair_of_readers(llama, tokenizer, SHORT, PrefixCache(40_000))
     wanted = {q: plain.states(q, TEXTS, [3])[3] for q in ("who?", "why?", "when was it?")}

@@ -96,10 +96,10 @@ class Small(LlamaModel):
 
     rows = 2
 
-    def forward(self, input_ids=None, **given):
+    def forward(self, input_ids=None, attention_mask=None, position_ids=None, use_cache=None, **given):
         if input_ids.shape[0] > self.rows:
             raise torch.OutOfMemoryError("CUDA out of memory (as a device says it)")
-        return super().forward(input_ids=input_ids, **given)
+        return super().forward(input_ids, attention_mask, position_ids, use_cache=use_cache, **given)
 
 
 @pytest.mark.parametrize("keeping", [PrefixCache(1 << 24), PrefixCache(0)], ids=["keeping", "plain"])
