@@ -4,8 +4,8 @@
 `DenoisingRetriever` is a retriever of its own; `AugmentedRunnable` is the whole verify-and-retry loop.
 `S2ARunnable` answers from a cleared context, `S2AMessages` clears a conversation; `verified` puts judge,
 feedback and retry around a chain you have. `ChatModelLLM` and `RetrieverAdapter` let the core use your chat
-model and your retriever. Agent middleware is in `langchain_denoise.middleware`, pieces for graphs in
-`langchain_denoise.nodes`.
+model and your retriever; `LocalChatModel` is the other way round, a local model as a chat model. Agent middleware
+is in `langchain_denoise.middleware`, pieces for graphs in `langchain_denoise.nodes`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from denoise_core import MissingExtra
 if TYPE_CHECKING:
     from langchain_denoise._convert import ChatModelLLM, RetrieverAdapter
     from langchain_denoise.augmenter import AugmentedRunnable
+    from langchain_denoise.chat import LocalChatModel
     from langchain_denoise.compressor import DenoiseCompressor
     from langchain_denoise.local import local_model
     from langchain_denoise.retriever import DenoisingRetriever
@@ -30,6 +31,7 @@ __all__ = [
     "ChatModelLLM",
     "DenoiseCompressor",
     "DenoisingRetriever",
+    "LocalChatModel",
     "RetrieverAdapter",
     "S2AMessages",
     "S2ARunnable",
@@ -43,6 +45,7 @@ _WHERE = {
     "ChatModelLLM": "_convert",
     "DenoiseCompressor": "compressor",
     "DenoisingRetriever": "retriever",
+    "LocalChatModel": "chat",
     "RetrieverAdapter": "_convert",
     "S2AMessages": "s2a",
     "S2ARunnable": "s2a",
