@@ -53,7 +53,7 @@ class Shape:
 
 
 _ALIKE = 0.06  # the scale of the projections that begin as look-alikes
-_FUSED = 600  # tokens of a row from which on the fused attention's backward pass is the faster one
+_FUSED = 300  # tokens of a row from which on the fused attention's backward pass is the faster one
 
 
 class Block(nn.Module):
