@@ -25,7 +25,8 @@ def test_the_package_alone_loads_no_framework():
 def test_the_parts_load_langchain_core_and_nothing_heavier():
     loaded = loaded_by("from langchain_denoise import *")
     assert "langchain_core" in loaded
-    assert not loaded & HEAVY
+    # Older versions of it load transformers where that is installed.
+    assert not loaded & HEAVY - loaded_by("import langchain_core.language_models.chat_models")
 
 
 def test_every_public_name_is_there_and_listed():
