@@ -23,6 +23,7 @@ _ANSWERING = (
     PROMPTS.answer_keeping,
     PROMPTS.answer_stepwise,
 )
+_TURNS = 6  # questions about one context, at most
 
 
 def cloze(world: World, hard: Difficulty) -> Conversation:
@@ -41,7 +42,7 @@ def answer(world: World, hard: Difficulty) -> Conversation:
     rng, scene = world.rng, make_scene(world, hard)
     prompt = rng.choice(_ANSWERING)
     out: list[Message] = []
-    for n in range(min(4, len(scene.facts))):
+    for n in range(min(_TURNS, len(scene.facts))):
         k, fact, there = asked_of(world, scene)
         neutral = fact.asks(world)
         swayed = f"{neutral} {opinion(world, fact)[0]}" if there and rng.random() < 0.3 else neutral
@@ -63,7 +64,7 @@ def passages(world: World, hard: Difficulty) -> Conversation:
     """The prompt of END's second pass, and of everything-in beside it; several questions in a row."""
     scene = make_scene(world, replace(hard, passages=max(hard.passages, 4)))
     out: list[Message] = []
-    for n in range(min(4, len(scene.facts))):
+    for n in range(min(_TURNS, len(scene.facts))):
         _, fact, there = asked_of(world, scene)
         question = fact.asks(world)
         out += (
