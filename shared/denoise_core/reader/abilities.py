@@ -35,10 +35,17 @@ class Ability:
 
 
 def measure(
-    llm: LocalLLM, *, asked: int = 100, seed: int = 1, difficulty: Difficulty = HARD, batch: int = 16
+    llm: LocalLLM,
+    *,
+    asked: int = 100,
+    seed: int = 1,
+    difficulty: Difficulty = HARD,
+    batch: int = 16,
+    only: Sequence[str] = tuple(TASKS),
 ) -> Iterator[Ability]:
     """Each task in turn: the last replies of ``asked`` conversations that training never drew."""
-    for name, (_, make) in TASKS.items():
+    for name in only:
+        make = TASKS[name][1]
         world = World(random.Random(f"abilities/{seed}/{name}"), test=True)
         conversations = [make(world, difficulty) for _ in range(asked)]
         replies = answered(llm, [c[:-1] for c in conversations], batch)
@@ -46,6 +53,16 @@ def measure(
         exact = sum(reply.strip() == wanted for reply, wanted in pairs)
         first = sum(reply.split()[:1] == wanted.split()[:1] for reply, wanted in pairs)
         yield Ability(name, asked, exact, first)
+
+
+def below(measured: Sequence[Ability], shipped: Sequence[Ability], tolerance: float = 0.1) -> list[str]:
+    """In words, where a model made anew has fewer exact replies than the shipped one, by more than ``tolerance``."""
+    told = {a.task: a.exact / a.asked for a in shipped}
+    return [
+        f"{a.task}: {a.exact / a.asked:.2f}, shipped {told[a.task]:.2f}"
+        for a in measured
+        if a.task in told and a.exact / a.asked < told[a.task] - tolerance
+    ]
 
 
 def answered(llm: LocalLLM, conversations: Sequence[Conversation], batch: int = 16) -> list[str]:

@@ -23,7 +23,7 @@ from typing import Any
 from denoise_core._files import write_whole
 from denoise_core._optional import require
 from denoise_core.end.local_llm import LocalLLM
-from denoise_core.reader.abilities import Ability, measure
+from denoise_core.reader.abilities import Ability, below, measure
 from denoise_core.reader.card import card
 from denoise_core.reader.model import FOLDER
 
@@ -31,6 +31,8 @@ CURVE = "training.png"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    from rich.console import Console
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="folder of the run: its state, its log, and the model")
     parser.add_argument("--tokens", type=int, help="length of the run (default: that of the shipped model)")
@@ -52,6 +54,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     record = json.loads((given.out / "progress.json").read_text("utf-8"))
     write_whole(given.out / "model" / "README.md", card(record, abilities))
     write_whole(given.out / "abilities.json", json.dumps([a.record() for a in abilities], indent=1) + "\n")
+    shipped = FOLDER / "abilities.json"
+    if shipped.exists():
+        told = [Ability(**r) for r in json.loads(shipped.read_text("utf-8"))]
+        lines = below(abilities, told)
+        said = (
+            "below the shipped reader:\n" + "\n".join(lines)
+            if lines
+            else "as the shipped reader, within 10 points"
+        )
+        Console().print(said)
     if given.ship:
         ship(given.out)
 
