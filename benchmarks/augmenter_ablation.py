@@ -40,7 +40,7 @@ from denoise_core.augmenter.utilities import Groundedness, SelfCriticism, knowle
 from denoise_core.augmenter.utility import Utility
 from denoise_core.evaluate.metrics import bootstrap, wilson
 
-QUESTIONS, TRAINING = 180, 90
+QUESTIONS, TRAINING = 150, 60
 TEMPERATURE = 0.7
 ROUNDS, SEEDS = (0, 10, 30, 60), 3  # of 16 episodes
 ONE, TWO = Limits(attempts=1), Limits(attempts=2, patience=2)

@@ -34,7 +34,7 @@ from denoise_core.s2a.distill import Record, export_chat, faithful, load, load_c
 from denoise_core.s2a.result import S2AResult
 from denoise_core.types import Message
 
-QUESTIONS, HELD_OUT = 300, 120  # each in four forms
+QUESTIONS, HELD_OUT = 200, 80  # each in four forms
 TEACHER = "s2a default"
 RATE, BATCH, PASSES, WARM_UP = 1e-4, 16, 2, 10
 NAMES = ("plain, before", "plain, after", "plain, control", TEACHER)

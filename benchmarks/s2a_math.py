@@ -20,7 +20,7 @@ from denoise_core.reader.sums import make_sum
 from denoise_core.reader.world import World
 from denoise_core.s2a.evaluation import Case, NumberJudge, Score, paper_systems
 
-PROBLEMS = 80  # of each kind
+PROBLEMS = 60  # of each kind
 KINDS = ("none", "random", "topic")
 SYSTEMS = ("plain", "stepwise", "oracle", "s2a relevance", "s2a select")
 

@@ -35,7 +35,7 @@ from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.evaluation import Case, Score, System, paper_systems
 from denoise_core.s2a.message import MessageDenoiser
 
-QUESTIONS = 120  # each in four forms
+QUESTIONS = 80  # each in four forms
 SCENE = Difficulty(6, 3, 3, 120)
 SYSTEMS = (
     *("plain", "instructed", "stepwise", "oracle", "s2a default", "s2a single", "s2a keep_original"),
@@ -64,9 +64,10 @@ class Told:
 
 
 def closed_book(rng: random.Random, count: int) -> list[Asked]:
-    """Facts of the almanac, in its order: the first are those that training showed most often."""
+    """Facts of the almanac, well known and little known alike."""
     world = World(rng, test=True)
-    return [a for n, fact in enumerate(almanac.facts()[:count]) for a in _forms(world, f"a{n}", fact, (), ())]
+    facts = rng.sample(almanac.facts(), count)
+    return [a for n, fact in enumerate(facts) for a in _forms(world, f"a{n}", fact, (), ())]
 
 
 def forms_in_context(world: World, rng: random.Random, count: int) -> list[Asked]:
