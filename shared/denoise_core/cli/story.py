@@ -13,6 +13,7 @@ from denoise_core.augmenter import Augmenter, BM25Retriever
 from denoise_core.augmenter.answer import Outcome
 from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.memory import Verdict, WorkingMemory
+from denoise_core.augmenter.utilities.abstention import abstains
 from denoise_core.augmenter.utilities.criticism import SelfCriticism
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.second_pass import SecondPass
@@ -45,6 +46,13 @@ class Way:
     trusted: bool
     seconds: float = 0.0
     result: DenoiseResult | None = None
+
+    @property
+    def mark(self) -> str:
+        """``right``, ``wrong``, or ``no answer`` for one that says that it does not know."""
+        if self.right:
+            return "right"
+        return "no answer" if not self.answer or abstains(self.answer) else "wrong"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ TOLD = (
 )
 
 
+_STYLES = {"right": "green", "wrong": "bold red", "no answer": "dim"}
+
+
 def print_stories(console: Console, stories: Sequence[Story]) -> None:
     console.print(Text("\nFound, denoised, answered, verified", style="bold"))
     console.print(TOLD)
@@ -30,25 +33,22 @@ def print_stories(console: Console, stories: Sequence[Story]) -> None:
         )
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
         for way in story.ways:
-            right = Text("right", "green") if way.right else Text("wrong", "bold red")
-            table.add_row(f"   {way.name}", Text(plain(way.answer)), right, f"{way.kept}; {way.judged}")
+            mark = Text(way.mark, _STYLES[way.mark])
+            table.add_row(f"   {way.name}", Text(plain(way.answer)), mark, f"{way.kept}; {way.judged}")
         console.print(table)
     console.print(_table(score(stories)))
 
 
 def score(stories: Sequence[Story]) -> list[list[str]]:
-    """Header and rows: for each way, how many answers are right, and how often the judge agrees."""
-    rows = [["way", "right", "judged right when right", "judged wrong when wrong"]]
+    """Header and rows: how many answers are right, wrong or missing, and how often the judge agrees."""
+    rows = [["way", "right", "wrong", "no answer", "right ones trusted", "wrong ones trusted"]]
     for ways in zip(*(story.ways for story in stories), strict=True):
-        right, wrong = [w for w in ways if w.right], [w for w in ways if not w.right]
-        rows.append(
-            [
-                ways[0].name,
-                f"{len(right)} of {len(ways)}",
-                f"{sum(w.trusted for w in right)} of {len(right)}",
-                f"{sum(not w.trusted for w in wrong)} of {len(wrong)}",
-            ]
-        )
+        by_mark = {mark: [way for way in ways if way.mark == mark] for mark in _STYLES}
+        counts = [f"{len(found)} of {len(ways)}" for found in by_mark.values()]
+        trusted = [
+            f"{sum(w.trusted for w in found)} of {len(found)}" for found in (by_mark["right"], by_mark["wrong"])
+        ]
+        rows.append([ways[0].name, *counts, *trusted])
     return rows
 
 

@@ -1,12 +1,14 @@
 """Stories: the same question by every way, with a model that reads by a stated rule; and how they are shown."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from denoise_core import Passage
-from denoise_core.cli.story import Teller, named
+from denoise_core.augmenter.answer import Outcome
+from denoise_core.cli.story import Teller, named, reader_stories
 from denoise_core.cli.story_view import print_stories, score, story_values
 from denoise_core.end import ENDDenoiser
 from denoise_core.question import Question
@@ -58,9 +60,17 @@ def test_each_way_answers_from_what_it_was_given(story):
 
 def test_the_table_counts_right_answers_and_the_judges_agreement(story):
     rows = score([story, story])
-    assert rows[0][1] == "right"
+    assert rows[0][1:4] == ["right", "wrong", "no answer"]
     assert [row[0] for row in rows[1:]] == [way.name for way in story.ways]
-    assert rows[-1][1:] == ["2 of 2", "2 of 2", "0 of 0"]
+    assert rows[-1][1:] == ["2 of 2", "0 of 2", "0 of 2", "2 of 2", "0 of 0"]
+
+
+@pytest.mark.parametrize(
+    ("said", "mark"), [("Bo.", "right"), ("Ada", "wrong"), ("unknown", "no answer"), ("", "no answer")]
+)
+def test_an_answer_that_is_none_is_not_called_wrong(said, mark):
+    told = Teller(FunctionLLM(lambda m: said), ENDDenoiser(BM25Scorer()), QUESTION.passages).tell(QUESTION)
+    assert told.ways[0].mark == mark
 
 
 def test_it_is_shown_on_the_terminal_and_on_the_page_without_being_obeyed(story):
@@ -79,3 +89,15 @@ def test_it_is_shown_on_the_terminal_and_on_the_page_without_being_obeyed(story)
     assert "<script" not in page
     assert page.count("<table") == 4
     assert '<span class="dropped"' in page
+
+
+def test_the_shipped_reader_tells_the_same_story_twice():
+    first, second = reader_stories(1, others=1), reader_stories(1, others=1)
+    assert [replace(way, seconds=0, result=None) for way in first[0].ways] == [
+        replace(way, seconds=0, result=None) for way in second[0].ways
+    ]
+    (everything, s2a, end, loop) = first[0].ways
+    assert everything.kept.startswith(f"{len(first[0].found)} of {len(first[0].found)}")
+    assert len(end.result.passages) < len(first[0].found)
+    assert s2a.result.fallback is None
+    assert loop.judged in set(Outcome)
