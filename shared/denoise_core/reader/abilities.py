@@ -56,7 +56,7 @@ def measure(
 
 
 def below(measured: Sequence[Ability], shipped: Sequence[Ability], tolerance: float = 0.1) -> list[str]:
-    """In words, where a model made anew has fewer exact replies than the shipped one, by more than ``tolerance``."""
+    """In words, where a model made anew has fewer exact replies than the shipped one by ``tolerance``."""
     told = {a.task: a.exact / a.asked for a in shipped}
     return [
         f"{a.task}: {a.exact / a.asked:.2f}, shipped {told[a.task]:.2f}"

@@ -53,6 +53,7 @@ _HALF = ("things", "things", "people", "towns")  # things are the hardest to tel
 _READ = Lesson(Difficulty(8, 4, 2, 40, _HALF), {"answer": 3.0, "passages": 1.0, "cloze": 0.5}, 4, 512, False, 0.1)
 _TASKS = Lesson(Difficulty(6, 4, 3, 120, _HALF), _ALL | {"cloze": 2.0}, 4, 512)
 _MORE = Lesson(Difficulty(10, 4, 8, 250, _HALF), _ALL, 3, 1024)
+_CHUNK = Lesson(Difficulty(4, 4, 4, 1200, _HALF), {"layout": 3.0, "discriminate": 1.0, "select": 0.5}, 3, 1024)
 _PAGE = Lesson(Difficulty(13, 4, 13, 500, _HALF), _LONG, 1, 2048)
 _BOOK = Lesson(Difficulty(13, 4, 13, 1200, _HALF), _LONG, 1, 4096)
 
@@ -63,7 +64,5 @@ STAGES = (
     Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 1_200_000, 0.90, 4),
     Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 1_200_000, 0.90, 4),
     Stage("tasks", (_READ, _READ, _TASKS), 6_000_000),
-    Stage(
-        "length", (*(_READ, _TASKS) * 2, _MORE, _PAGE, *(_READ, _TASKS) * 2, _MORE, *(_READ, _TASKS) * 2, _BOOK)
-    ),
+    Stage("length", (_READ, _TASKS, _CHUNK, _READ, _TASKS, _PAGE, _READ, _MORE, _CHUNK, _READ, _TASKS, _BOOK)),
 )
