@@ -80,7 +80,7 @@ class Result:
 
     @property
     def good(self) -> bool:
-        return not self.problem and not self.failed and not self.skipped and self.passed > 0
+        return not self.problem and not self.failed and self.passed > 0
 
 
 def floor(extra: str, package: str) -> str:
@@ -280,7 +280,7 @@ def counted(row: Row, report: Path, versions: Mapping[str, str]) -> Result:
     return Result(row, versions, passed, tuple(failed), skipped)
 
 
-HEAD = "| row | versions | passed | failed | left out |\n|---|---|---|---|---|"
+HEAD = "| row | versions | passed | failed | skipped | left out |\n|---|---|---|---|---|---|"
 
 
 def line_of(result: Result) -> str:
@@ -289,7 +289,7 @@ def line_of(result: Result) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     gone = "; ".join(f"`{path.rsplit('/', 1)[-1]}` ({why})" for path, why in row.left_out.items())
     failed = result.problem or str(len(result.failed))
-    return f"| {row.name} | {versions} | {result.passed} | {failed} | {gone or 'nothing'} |"
+    return f"| {row.name} | {versions} | {result.passed} | {failed} | {result.skipped} | {gone or 'nothing'} |"
 
 
 def write_tables(results: Sequence[Result]) -> None:

@@ -62,7 +62,7 @@ def test_a_report_is_counted_and_a_skip_is_no_pass(matrix, tmp_path):
     result = matrix.counted(row, report, {"langchain-core": "1.3.0"})
     assert (result.passed, result.failed, result.skipped) == (1, ("a::bad", "a::broken"), 1)
     assert not result.good
-    assert "| langchain-core 1.3.0 | 1 | 2 |" in matrix.line_of(result)
+    assert "| langchain-core 1.3.0 | 1 | 2 | 1 |" in matrix.line_of(result)
     report.write_text(REPORT.split("<testcase classname", 1)[0] + "</testsuite></testsuites>", "utf-8")
     assert not matrix.counted(row, report, {}).good, "no test at all is no pass"
     assert not matrix.counted(row, tmp_path / "none.xml", {}).good
@@ -70,9 +70,9 @@ def test_a_report_is_counted_and_a_skip_is_no_pass(matrix, tmp_path):
 
 def test_a_table_is_replaced_row_by_row_between_its_markers(matrix):
     begin, end = "<!-- compat: written by make compat -->", "<!-- compat: end -->"
-    text = f"Before.\n{begin}\n{matrix.HEAD}\n| one | x 1 | 2 | 0 | nothing |\n{end}\nAfter.\n"
+    text = f"Before.\n{begin}\n{matrix.HEAD}\n| one | x 1 | 2 | 0 | 0 | nothing |\n{end}\nAfter.\n"
     before, lines, after = matrix.table_in(text, "docs.md")
-    assert lines == {"one": "| one | x 1 | 2 | 0 | nothing |"}
+    assert lines == {"one": "| one | x 1 | 2 | 0 | 0 | nothing |"}
     assert before + "\n".join([matrix.HEAD, *lines.values()]) + "\n" + after == text
     with pytest.raises(SystemExit, match=r"docs\.md: expected the lines"):
         matrix.table_in("no markers", "docs.md")
