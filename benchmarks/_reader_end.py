@@ -14,8 +14,11 @@ from typing import Any
 from harness import Benchmark, read
 
 from denoise_core.end.local_llm import LocalLLM, prompt_ids
+from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.errors import InputError
 from denoise_core.reader import FOLDER
+from denoise_core.reader.probes import reader_probe
 from denoise_core.reader.scene import prose
 from denoise_core.types import Message
 
@@ -26,10 +29,14 @@ UNSEEN = ("I", "VIII", "X", "XI")  # stories that the reader was not trained on
 
 @dataclass(frozen=True)
 class Loaded:
-    """``llm`` decodes greedily; ``mark`` is the start of its fingerprint over all layers."""
+    """``llm`` decodes greedily; ``mark`` is the start of its fingerprint over all layers.
+
+    ``probe`` is the shipped one of layout scq, if it belongs to these weights: then they are the shipped reader's.
+    """
 
     llm: LocalLLM
     mark: str
+    probe: Probe | None
 
     @property
     def model(self) -> Any:
@@ -61,9 +68,21 @@ def load(bench: Benchmark, folder: Path) -> Loaded:
         model, tokenizer = load_model(folder, generates=True), load_tokenizer(folder)
     by = HiddenReader(model, tokenizer=tokenizer)
     mark = by.reading(by.layers).model.weights[:8]
-    bench.about["model"] = f"{'the shipped reader' if folder == FOLDER else 'another model'}, fingerprint {mark}"
+    probe = _shipped_probe(by)
+    named = "another model" if probe is None else "the shipped reader"
+    if bench.options.quick and folder == FOLDER:
+        named = "a tiny random model"
+    bench.about["model"] = f"{named}, fingerprint {mark}"
     bench.about["decoding"] = f"greedy, at most {NEW_TOKENS} new tokens"
-    return Loaded(LocalLLM(model, tokenizer, max_new_tokens=NEW_TOKENS), mark)
+    return Loaded(LocalLLM(model, tokenizer, max_new_tokens=NEW_TOKENS), mark, probe)
+
+
+def _shipped_probe(by: HiddenReader) -> Probe | None:
+    try:
+        probe = reader_probe()
+    except InputError:  # a copy of the repository without the probes
+        return None
+    return None if probe.reading.differences(by.reading(min(probe.layer, by.layers))) else probe
 
 
 def tiny(seed: int = 0) -> tuple[Any, Any]:

@@ -29,7 +29,7 @@ from denoise_core.reader.scene import prose
 PROBES = Path(__file__).parent / "data" / "probes"
 LAYOUTS = {layout.name: layout for layout in (SCQ, SQC, QSC, SC, DISTINGUISH)}
 NAME = "the shipped reader"  # a fingerprint tells the weights; where they lay when it was fitted helps nobody
-QUESTIONS, CALIBRATION = 240, 120
+QUESTIONS, CALIBRATION = 160, 100
 
 
 def reader_probe(layout: str = "scq") -> Probe:
