@@ -22,11 +22,14 @@ from denoise_core.evaluate.answers import holds_answer
 from denoise_core.flow import run
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
+from denoise_core.reader.scene import Difficulty
 from denoise_core.result import DenoiseResult
 from denoise_core.s2a.answer import S2A
 from denoise_core.s2a.options import Options
 from denoise_core.types import Passage
 
+SCENES = Difficulty(facts=6, level=3, passages=6, prose=60)
+"""How alike the facts are, and how much prose is around them."""
 JUDGED = {"pass": "judged supported", "fail": "judged unsupported", "unknown": "the judge could not say"}
 
 
@@ -72,7 +75,7 @@ class Story:
 class Teller:
     """Tells stories with ``llm`` over ``corpus``; ``end`` is END on the same model."""
 
-    def __init__(self, llm: LLM, end: Denoiser, corpus: Sequence[Passage], *, found: int = 8) -> None:
+    def __init__(self, llm: LLM, end: Denoiser, corpus: Sequence[Passage], *, found: int = 6) -> None:
         self.llm = llm
         self.end = end
         self.retriever = BM25Retriever(corpus, k=found)
@@ -148,7 +151,8 @@ def reader_stories(questions: int, *, others: int = 24, seed: int = 0) -> list[S
 
     llm = reader(max_new_tokens=96).with_settings()  # loads it, so that END can share its weights
     end = ENDDenoiser(ProbeScorer(llm.model, reader_probe(), tokenizer=llm.tokenizer), keep=0.3)
-    drawn = [named(q) for q in scene_questions(questions + others, seed=seed, test=True)]
+    asked = scene_questions(questions + others, seed=seed, test=True, difficulty=SCENES)
+    drawn = [named(q) for q in asked]
     teller = Teller(llm, end, [p for q in drawn for p in q.passages])
     return [teller.tell(question) for question in drawn[:questions]]
 
