@@ -166,7 +166,8 @@ class Run:
 
     @torch.no_grad()
     def _publish(self) -> None:
-        torch._foreach_copy_([p.data for _, p in self.network.named_parameters()], list(self.master.values()))
+        for name, parameter in self.network.named_parameters():
+            parameter.copy_(self.master[name])
 
     def save(self) -> None:
         """Weights and optimizer as safetensors, whole or not at all; then the model as transformers loads it."""
