@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, together
+from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
 from harness import Benchmark
 
 from denoise_core import Passage
@@ -39,15 +39,18 @@ def cases(rng: random.Random, count: int) -> list[Case]:
     return found
 
 
-def ask(llm: Batched, asked: Sequence[Case], system: str) -> list[Score]:
+def ask(llm: Batched, asked: Sequence[Case], system: str) -> tuple[list[Score], list[bool]]:
+    """The scores, and whether what was answered from is the problem without the sentence, word for word."""
     answer = paper_systems(lambda seed: llm)[system]
     judge = NumberJudge()
-    found = []
+    found, cleared = [], []
     for case, (said, trace) in zip(asked, together([answer(c, 0) for c in asked]), strict=True):
         value, _ = run(judge.judge(case, said.text))
         tokens = sum(e.usage.output_tokens for e in trace.events if e.usage)
         found.append(Score(system, case.id, case.kind, 0, judge.name, value, said.text, tokens))
-    return found
+        left = " ".join(" ".join(p.text.split()) for p in said.result.passages)
+        cleared.append(left == case.clean_passages[0].text)
+    return found, cleared
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
@@ -58,13 +61,16 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     describe(bench, folder, questions=f"{count} of each type")
     asked = cases(random.Random(f"math/{options.seed}"), count)
     bench.row("problems", len(asked), "count")
-    told = {system: ask(llm, asked, system) for system in SYSTEMS}
+    both = {system: ask(llm, asked, system) for system in SYSTEMS}
+    told = {system: scores for system, (scores, _) in both.items()}
     everything = [score for system in SYSTEMS for score in told[system]]
     s2a_table(bench, everything, NumberJudge.name, "problems", "Word problems with an irrelevant sentence")
     for kind in KINDS:
         at = [i for i, case in enumerate(asked) if case.kind.endswith(kind)]
         right = {system: [told[system][i].value or 0.0 for i in at] for system in SYSTEMS}
         noisy = kind != "none"
+        for system in ("s2a relevance", "s2a select"):
+            share(bench, f"{system}: just the needed sentences left, {kind}", [both[system][1][i] for i in at])
         if noisy:
             name = f"what the sentence costs, {kind} (oracle less plain)"
             gain(bench, name, right["oracle"], right["plain"], claim=True)
