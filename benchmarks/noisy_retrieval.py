@@ -34,7 +34,7 @@ from denoise_core.scorers import discrim
 
 SYSTEMS = ("all in", "LLM-Discrim", "END", "oracle")
 SHARE = 0.3
-QUESTIONS = {False: 24, True: 8}  # a cell of the standard and of the extended set
+QUESTIONS = {False: 16, True: 6}  # a cell of the standard and of the extended set
 NAMES = {False: "standard", True: "extended"}
 RECOVERS_AT = (3, 4)
 SEED = 100  # apart from the seeds that probes are fitted with
@@ -266,10 +266,14 @@ def main(argv: Sequence[str] | None = None, *, progress: Callable[[str], None] =
     bench.row("layer of the probe", probe.layer, f"of {loaded.reading().layers}")
     measured = []
     counts = {False: 2} if quick else QUESTIONS
-    for cell in cells(loaded, probe, prose, counts, seed=options.seed, characters=60 if quick else CHARACTERS):
-        report(bench, cell, with_what)
-        measured.append(cell)
-        progress(f"{cell.label}: " + ", ".join(f"{s} {cell.right(s).mean():.2f}" for s in SYSTEMS))
+    measuring = cells(loaded, probe, prose, counts, seed=options.seed, characters=60 if quick else CHARACTERS)
+    try:
+        for cell in measuring:
+            report(bench, cell, with_what)
+            measured.append(cell)
+            progress(f"{cell.label}: " + ", ".join(f"{s} {cell.right(s).mean():.2f}" for s in SYSTEMS))
+    except KeyboardInterrupt:
+        bench.about["stopped"] = f"after {len(measured)} cells"  # what was measured until then is kept
     out = Path(tempfile.mkdtemp()) if quick else RESULTS
     with_what = f"{with_what}; {what}; probe of layer {probe.layer} of {loaded.reading().layers}"
     (out / "noisy_retrieval.md").write_text(table(measured, with_what), encoding="utf-8")

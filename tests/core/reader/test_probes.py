@@ -16,7 +16,7 @@ from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError, ProbeMismatch
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.question import Question
-from denoise_core.reader import probes
+from denoise_core.reader import FOLDER, probes
 from denoise_core.reader.network import Network, Shape, hugging_face
 from denoise_core.reader.probe_data import (
     LEAST_PASSAGES,
@@ -176,3 +176,14 @@ def test_the_global_random_state_is_left_alone():
     before = random.getstate()
     mixed_questions(HAYSTACK, 4)
     assert random.getstate() == before
+
+
+@pytest.mark.parametrize("layout", sorted(probes.LAYOUTS))
+def test_a_shipped_probe_belongs_to_the_shipped_reader(layout):
+    question = scene_questions(1, seed=5, test=True)[0]
+    probe = probes.reader_probe(layout)
+    scorer = ProbeScorer(FOLDER, probe)
+    assert probe.layout.startswith(f"{layout}:")
+    assert probe.calibration is not None
+    assert probe.model.name == probes.NAME
+    assert np.isfinite(scorer.score(question.text, [p.text for p in question.passages])).all()
