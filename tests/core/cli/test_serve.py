@@ -30,6 +30,8 @@ def test_it_serves_a_folder_until_it_is_interrupted(folder):
         [COMMAND, "serve", "--model", folder, "--port", "0", "--max-tokens", "3"],
         stderr=subprocess.PIPE,
         text=True,
+        # Where the tests run as a shell's background job, interrupts are ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as running:
         said = ""
         while not (found := re.search(r"serving 'tiny' at (http://127\.0\.0\.1:\d+/v1) ", said)):
