@@ -98,6 +98,7 @@ def test_the_shipped_reader_tells_the_same_story_twice():
     ]
     (everything, s2a, end, loop) = first[0].ways
     assert everything.kept.startswith(f"{len(first[0].found)} of {len(first[0].found)}")
-    assert len(end.result.passages) < len(first[0].found)
+    assert {p.id for p in end.result.passages} <= {p.id for p in first[0].found}
+    assert end.result.passages
     assert s2a.result.fallback is None
     assert loop.judged in set(Outcome)
