@@ -32,6 +32,8 @@ _TOWN_ENDS = words("""
     berg bury dale field ford ham haven holm mouth port stad ton vale ville wick
 """)
 
+_TRIES = 100  # draws for each neighbour; only one in ten is held out
+
 
 def held_out(*key: str) -> bool:
     """Whether a name or a combination is kept for testing: a tenth of all, by a hash of its words."""
@@ -278,11 +280,20 @@ class World:
 
     def things(self, n: int, level: int) -> list[Fact]:
         """``n`` passwords; the others share ``level`` of five attributes with the first (`NoisyRetrieval`)."""
+        keys: list[tuple[str, ...]] = []
+        while len(keys) < n:  # again from the start where too few neighbours are on this side of the split
+            keys = self._alike(n, level)
+        return [Fact(k, f"{k[0]}'s {' '.join(k[1:])}", PASSWORD, self.value(PASSWORD)) for k in keys]
+
+    def _alike(self, n: int, level: int) -> list[tuple[str, ...]]:
+        """Up to ``n`` combinations, the others sharing ``level`` attributes with the first."""
         rng = self.rng
         while held_out(*(first := tuple(rng.choice(words) for words in ATTRIBUTES.values()))) is not self.test:
             pass
         keys = [first]
-        while len(keys) < n:
+        for _ in range(_TRIES * n):
+            if len(keys) == n:
+                break
             shared = set(rng.sample(range(5), level))
             key = tuple(
                 first[i] if i in shared else rng.choice([w for w in words if w != first[i]])
@@ -290,7 +301,7 @@ class World:
             )
             if key not in keys and held_out(*key) is self.test:
                 keys.append(key)
-        return [Fact(k, f"{k[0]}'s {' '.join(k[1:])}", PASSWORD, self.value(PASSWORD)) for k in keys]
+        return keys
 
     def people(self, n: int, level: int) -> list[Fact]:
         """``n`` facts about people: of one relation from level 1 on; from 2 on some share a first name."""

@@ -33,6 +33,11 @@ def test_things_share_what_the_level_says_and_are_all_different(seed, n, level):
     assert all(sum(a == b for a, b in zip(first, f.key, strict=True)) == level for f in facts[1:])
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_there_are_always_neighbours_enough(seed):
+    assert len(world(seed, test=True).things(10, 4)) == 10  # some first combinations have fewer that are held out
+
+
 @given(seeds)
 def test_what_is_kept_for_testing_is_never_drawn_for_training(seed):
     for test in (False, True):
