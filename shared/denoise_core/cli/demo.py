@@ -24,7 +24,6 @@ from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import wilson
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
-from denoise_core.reader.model import FOLDER
 from denoise_core.result import DenoiseResult
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.view import Shown, rendered, values_of
@@ -87,10 +86,7 @@ def run_demo(html: Path, *, keep: float, questions: int) -> None:
 
 
 def _stories(console: Console) -> list[Story]:
-    """The reader's part; a checkout in which it has not been trained yet goes without."""
-    if not (FOLDER / "config.json").is_file():
-        console.print("\nThe reader's weights are not here; python -m denoise_core.reader.make makes them.")
-        return []
+    """The reader's part."""
     with console.status("the reader answers ..."):
         stories = reader_stories(STORIES)
     print_stories(console, stories)
