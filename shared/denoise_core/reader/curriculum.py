@@ -29,7 +29,7 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Lessons, taken in turn, a step each, with ``depth`` blocks of the network in use.
+    """Lessons, taken in turn, a step each; ``shallow`` ones use the first blocks of the network only.
 
     Ends after ``most`` tokens, or sooner when the first tokens of replies are right at the rate ``passes``; what
     is saved goes to the last stage.
@@ -39,7 +39,7 @@ class Stage:
     lessons: tuple[Lesson, ...]
     most: int | None = None
     passes: float | None = None
-    depth: int | None = None
+    shallow: bool = False
 
 
 _ALL = {name: weight for name, (weight, _) in TASKS.items()}
@@ -58,11 +58,13 @@ _PAGE = Lesson(Difficulty(13, 4, 13, 500, _HALF), _LONG, 1, 2048)
 _BOOK = Lesson(Difficulty(13, 4, 13, 1200, _HALF), _LONG, 1, 4096)
 
 STAGES = (
-    Stage("two facts", (Lesson(Difficulty(2), _FIND, 8, 256, True, 0.3),), 3_000_000, 0.89, 4),
-    Stage("one relation", (Lesson(Difficulty(2, 1, kinds=_HALF), _FIND, 8, 256, True, 0.3),), 1_600_000, 0.90, 4),
-    Stage("wordings", (Lesson(Difficulty(3, 1, kinds=_HALF), _FIND, 8, 256, False, 0.3),), 1_200_000, 0.90, 4),
-    Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 1_200_000, 0.90, 4),
-    Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 1_200_000, 0.90, 4),
+    Stage("two facts", (Lesson(Difficulty(2), _FIND, 8, 256, True, 0.3),), 3_000_000, 0.89, True),
+    Stage(
+        "one relation", (Lesson(Difficulty(2, 1, kinds=_HALF), _FIND, 8, 256, True, 0.3),), 1_600_000, 0.90, True
+    ),
+    Stage("wordings", (Lesson(Difficulty(3, 1, kinds=_HALF), _FIND, 8, 256, False, 0.3),), 1_200_000, 0.90, True),
+    Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 1_200_000, 0.90, True),
+    Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 1_200_000, 0.90, True),
     Stage("tasks", (_READ, _READ, _TASKS), 6_000_000),
     Stage("length", (_READ, _TASKS, _CHUNK, _READ, _TASKS, _PAGE, _READ, _MORE, _CHUNK, _READ, _TASKS, _BOOK)),
 )

@@ -119,7 +119,7 @@ class Run:
         stage = self.stages[p.stage]
         rows = self.batch(stage, p.step)
         ids, segments = rows.ids.to(self.device), rows.segments.to(self.device)
-        hidden = self.forward(ids, segments, stage.depth)[:, :-1]
+        hidden = self.forward(ids, segments, self.settings.shape.first if stage.shallow else None)[:, :-1]
         weights = rows.weights[:, 1:].to(self.device)
         learned = weights > 0
         logits = (hidden[learned] @ self.network.embedding.weight.T).float()

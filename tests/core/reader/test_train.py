@@ -22,7 +22,7 @@ from denoise_core.reader.world import World
 
 SETTINGS = Settings(tokens=6000, shape=Shape(width=32, inner=48, layers=2, heads=4, first=1))
 STEPS = (
-    Stage("one", (Lesson(Difficulty(2), {"cloze": 1.0}, 2, 192, True, 0.3),), 1200, None, 1),
+    Stage("one", (Lesson(Difficulty(2), {"cloze": 1.0}, 2, 192, True, 0.3),), 1200, None, True),
     Stage(
         "two",
         (

@@ -169,7 +169,9 @@ def test_a_client_that_goes_away_stops_the_generation(llm, server, streamed):
     else:
         until(lambda: len(made) > 3)
     raw.close()
-    until(lambda: not [t for t in threading.enumerate() if t.name == "denoise-generate"])
+    for thread in threading.enumerate():
+        if thread.name == "denoise-generate":
+            thread.join()
     assert 0 < len(made) < 4900
 
 
