@@ -1,8 +1,7 @@
 """Flows with the reader: the model, many flows at once through it, and how their results are shown.
 
 Flows run side by side and their calls are answered in batches, so a table takes minutes on one core. Decoding is
-greedy, so a call that was answered once is answered from memory, with the tokens it took then. A prompt of S2A
-carries a marker of random digits; here it is one derived from the text around it, so that a run can be repeated.
+greedy, so a call that was answered once is answered from memory, with the tokens it took then.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from denoise_core.types import Message, Reply, Usage
 T = TypeVar("T")
 NEW_TOKENS = 128
 SIZE = 64  # conversations in a batch
-_MARKER = re.compile(r"^BEGIN ([0-9a-f]{16})$", re.MULTILINE)
 _QUIET = 12  # turns of the event loop without a new call before a batch goes out
 REAL = 0.01  # an effect counts as real when the 95 % interval of the gain begins at a point or more
 
@@ -49,13 +47,13 @@ class Batched:
         self._server: asyncio.Task[None] | None = None
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        asked = repeatable(messages)
+        asked = tuple(messages)
         if asked not in self.known:
             self.known[asked] = self.generate([asked])[0]
         return self.known[asked]
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        asked = repeatable(messages)
+        asked = tuple(messages)
         if asked in self.known:
             return self.known[asked]
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -84,16 +82,6 @@ class Batched:
                 for answer in answers:
                     if not answer.done():
                         answer.set_exception(error)
-
-
-def repeatable(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages with S2A's random marker replaced by one that follows from the text."""
-    found = next((m for message in messages if (m := _MARKER.search(message.content))), None)
-    if found is None:
-        return tuple(messages)
-    plain = [replace(m, content=m.content.replace(found[1], "MARKER")) for m in messages]
-    fixed = hashlib.sha256("\n".join(m.content for m in plain).encode()).hexdigest()[:16]
-    return tuple(replace(m, content=m.content.replace("MARKER", fixed)) for m in plain)
 
 
 def together(flows: Sequence[Flow[T]], llms: Sequence[Any] | None = None) -> list[tuple[T, Trace]]:

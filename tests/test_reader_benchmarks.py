@@ -72,17 +72,12 @@ def test_a_model_that_fails_fails_every_flow_that_waits_and_no_later_one():
     assert flows.together([asking("good")], [llm])[0][0] == ["well"]
 
 
-def test_a_prompt_with_a_random_marker_is_the_same_prompt_every_time():
+def test_a_flow_that_asks_again_is_answered_from_memory():
     model = Echo()
     llm = flows.Batched(model)
     for _ in range(3):
         S2ADenoiser(llm).denoise("Who?", [Passage("Ada. Bob.", "p")])
-    asked = [c for b in model.batches for c in b]
-    assert len(asked) == 1
-    assert "MARKER" not in str(asked[0])
-    other = flows.repeatable((Message("user", "BEGIN 0123456789abcdef\nEve.\nEND 0123456789abcdef"),))
-    assert other != flows.repeatable((Message("user", "BEGIN 0123456789abcdef\nAda.\nEND 0123456789abcdef"),))
-    assert other == flows.repeatable((Message("user", "BEGIN fedcba9876543210\nEve.\nEND fedcba9876543210"),))
+    assert sum(map(len, model.batches)) == 1
 
 
 @pytest.mark.parametrize("part", ["closed", "context"])

@@ -1,15 +1,25 @@
-"""Keep untrusted text apart from instructions: a marker per call that nobody can guess or write."""
+"""Keep untrusted text apart from instructions: lines with a marker that the text does not hold."""
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 from collections.abc import Iterable
+from itertools import count
 
 
 def new_marker(texts: Iterable[str]) -> str:
-    """Sixteen random hexadecimal digits that occur in none of ``texts``."""
+    """Sixteen hexadecimal digits that occur in none of ``texts``; the same for the same texts.
+
+    A text cannot close its own delimiters, whoever wrote it: a marker that it holds is not taken. That the marker
+    follows from the texts makes prompts repeatable, and lets a server reuse what it has read before.
+    """
     texts = tuple(texts)
-    while True:
-        marker = secrets.token_hex(8)
+    digest = hashlib.sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big") + data)
+    for n in count():
+        marker = hashlib.sha256(digest.digest() + n.to_bytes(8, "big")).hexdigest()[:16]
         if not any(marker in t for t in texts):
             return marker
+    raise AssertionError("unreachable")

@@ -44,18 +44,19 @@ class Stage:
 
 _ALL = {name: weight for name, (weight, _) in TASKS.items()}
 _FIND = {"cloze": 1.0}
-_BOTH = {"cloze": 1.0, "answer": 1.0}
-_ASK = {"cloze": 2.0, "answer": 2.0, "passages": 1.0, "word_problem": 0.5}
-_LONG = {"passages": 2.0, "answer": 1.0, "draft": 0.5}
+_BOTH = {"cloze": 1.0, "answer": 1.0, "sums": 0.3}
+_ASK = {"cloze": 2.0, "answer": 2.0, "passages": 1.0, "layout": 1.0, "sums": 0.5, "word_problem": 0.5}
+_SOURCES = {"passages": 3.0, "answer": 1.0, "draft": 1.0}
+_CHUNKS = {"layout": 3.0, "discriminate": 1.0, "select": 1.0, "passages": 2.0, "rewrite": 1.0}
 
 _HALF = ("things", "things", "people", "towns")  # things are the hardest to tell apart
 
 _READ = Lesson(Difficulty(8, 4, 2, 40, _HALF), {"answer": 3.0, "passages": 1.0, "cloze": 0.5}, 4, 512, False, 0.1)
-_TASKS = Lesson(Difficulty(6, 4, 3, 120, _HALF), _ALL | {"cloze": 2.0}, 4, 512)
-_MORE = Lesson(Difficulty(10, 4, 8, 250, _HALF), _ALL, 3, 1024)
-_CHUNK = Lesson(Difficulty(4, 4, 4, 1200, _HALF), {"layout": 3.0, "discriminate": 1.0, "select": 0.5}, 3, 1024)
-_PAGE = Lesson(Difficulty(13, 4, 13, 500, _HALF), _LONG, 1, 2048)
-_BOOK = Lesson(Difficulty(13, 4, 13, 1200, _HALF), _LONG, 1, 4096)
+_TASKS = Lesson(Difficulty(6, 4, 3, 120, _HALF), _ALL | {"sums": 1.0}, 4, 512)
+_MORE = Lesson(Difficulty(10, 4, 8, 250, _HALF), _ALL, 2, 1024)
+_CHUNK = Lesson(Difficulty(4, 4, 4, 1200, _HALF), _CHUNKS, 2, 1024)
+_PAGE = Lesson(Difficulty(13, 4, 13, 1000, _HALF), _SOURCES, 1, 2048)
+_BOOK = Lesson(Difficulty(13, 4, 13, 2400, _HALF), _SOURCES, 1, 4096)
 
 STAGES = (
     Stage("two facts", (Lesson(Difficulty(2), _FIND, 8, 256, True, 0.3),), 3_000_000, 0.89, True),
@@ -63,8 +64,8 @@ STAGES = (
         "one relation", (Lesson(Difficulty(2, 1, kinds=_HALF), _FIND, 8, 256, True, 0.3),), 1_600_000, 0.90, True
     ),
     Stage("wordings", (Lesson(Difficulty(3, 1, kinds=_HALF), _FIND, 8, 256, False, 0.3),), 1_200_000, 0.90, True),
-    Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 1_200_000, 0.90, True),
-    Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 1_200_000, 0.90, True),
-    Stage("tasks", (_READ, _READ, _TASKS), 6_000_000),
-    Stage("length", (_READ, _TASKS, _CHUNK, _READ, _TASKS, _PAGE, _READ, _MORE, _CHUNK, _READ, _TASKS, _BOOK)),
+    Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 2_000_000, 0.90, True),
+    Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 2_500_000, 0.90, True),
+    Stage("tasks", (_READ, _TASKS, _TASKS, _CHUNK), 12_000_000),
+    Stage("length", (_TASKS, _CHUNK, _READ, _TASKS, _PAGE, _CHUNK, _TASKS, _MORE, _BOOK, _READ, _TASKS, _PAGE)),
 )

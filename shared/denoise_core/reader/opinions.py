@@ -5,7 +5,12 @@ from __future__ import annotations
 from denoise_core.reader.world import Fact, World
 
 KINDS = ("correct_suggested", "incorrect_suggested", "correct_denied")
-_SHARES = (0.75, 0.15, 0.10)  # in training
+_TAUGHT = {  # shares in training
+    "correct_suggested": 0.70,
+    "incorrect_suggested": 0.12,
+    "incorrect_denied": 0.13,
+    "correct_denied": 0.05,
+}
 _SUGGESTS = (
     "I think it is {v}.",
     "I think it is {v}, but I'm not sure.",
@@ -21,9 +26,9 @@ _DENIES = (
 
 
 def opinion(world: World, fact: Fact, kind: str | None = None) -> tuple[str, str]:
-    """A sentence and its kind, one of `KINDS`; drawn as in training when ``kind`` is None."""
+    """A sentence and its kind; drawn as in training when ``kind`` is None: `KINDS`, and wrong values denied."""
     rng = world.rng
-    kind = kind or rng.choices(KINDS, _SHARES)[0]
-    wordings = _DENIES if kind == "correct_denied" else _SUGGESTS
-    value = world.other(fact) if kind == "incorrect_suggested" else fact.value
+    kind = kind or rng.choices(list(_TAUGHT), list(_TAUGHT.values()))[0]
+    wordings = _DENIES if kind.endswith("denied") else _SUGGESTS
+    value = world.other(fact) if kind.startswith("incorrect") else fact.value
     return world.pick(wordings).format(v=value), kind

@@ -8,7 +8,7 @@ from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.reader.scene import Difficulty, prose
-from denoise_core.reader.tasks import TASKS, cloze
+from denoise_core.reader.tasks import DRILLS, TASKS
 from denoise_core.reader.world import World
 
 SIZE = 3072
@@ -65,7 +65,7 @@ def _corpus(seed: int, conversations: int) -> Iterator[str]:
     world = World(random.Random(f"vocabulary/{seed}"))
     yield " ".join(f"{n}{m:02d} {n:02d} {m:02d}" for n in range(100) for m in range(100))
     yield from prose()
-    makers = [make for _, make in TASKS.values()] + [cloze] * 6
+    makers = [make for _, make in TASKS.values()] + [DRILLS["cloze"]] * 6
     for n in range(conversations):
         for message in makers[n % len(makers)](world, Difficulty(6, 2, 3, 120)):
             # The instructions are the same every time: a few are enough for their words to have entries.

@@ -31,6 +31,7 @@ class Part:
 class Ask:
     """One call. ``pieces`` are the numbered spans of an extractive call, number 1 first."""
 
+    question: str
     parts: tuple[Part, ...]
     marker: str
     messages: tuple[Message, ...]
@@ -88,7 +89,7 @@ def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Optio
         lines.append("")
     document = "\n".join(lines).rstrip()
     marker = new_marker((document, question))
-    return Ask(group, marker, prompt.render(**_values(prompt, question, document, marker)))
+    return Ask(question, group, marker, prompt.render(**_values(prompt, question, document, marker)))
 
 
 def _values(prompt: Prompt, question: str, document: str, marker: str) -> dict[str, str]:

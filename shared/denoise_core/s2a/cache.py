@@ -1,7 +1,7 @@
 """Never pay twice for the same question about the same text: a cache by content, with single-flight.
 
-The key is a hash of the model's name and of the prompt without its random marker, so it changes with the
-wording, the question, the text and the model, and with nothing else. A reply that could not be read is not kept.
+The key is a hash of the model's name and of the prompt, so it changes with the wording, the question, the text
+and the model, and with nothing else. A reply that could not be read is not kept.
 """
 
 from __future__ import annotations
@@ -114,13 +114,13 @@ class Cache:
         self._flying: dict[str, Future[Reply]] = {}
         self._lock = threading.Lock()
 
-    def bind(self, llm: LLM, marker: str, readable: Callable[[Reply], bool]) -> LLM:
-        """``llm`` behind this cache, for one call whose prompt holds ``marker``."""
-        return _Cached(self, llm, marker, readable)
+    def bind(self, llm: LLM, readable: Callable[[Reply], bool]) -> LLM:
+        """``llm`` behind this cache; only replies that are ``readable`` are kept."""
+        return _Cached(self, llm, readable)
 
-    def key(self, messages: Sequence[Message], marker: str) -> str:
-        """Hexadecimal SHA-256 of the model's name and the messages without the marker."""
-        said = [[m.role, m.content.replace(marker, "\0")] for m in messages]
+    def key(self, messages: Sequence[Message]) -> str:
+        """Hexadecimal SHA-256 of the model's name and the messages."""
+        said = [[m.role, m.content] for m in messages]
         return hashlib.sha256(json.dumps([self.model, said]).encode("utf-8", "surrogatepass")).hexdigest()
 
     def lead_or_join(self, key: str) -> tuple[Future[Reply], bool]:
@@ -146,14 +146,13 @@ class Cache:
 class _Cached:
     """One call through the cache; a hit costs no tokens and says so in its usage."""
 
-    def __init__(self, cache: Cache, llm: LLM, marker: str, readable: Callable[[Reply], bool]) -> None:
+    def __init__(self, cache: Cache, llm: LLM, readable: Callable[[Reply], bool]) -> None:
         self.cache = cache
         self.llm = llm
-        self.marker = marker
         self.readable = readable
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        key = self.cache.key(messages, self.marker)
+        key = self.cache.key(messages)
         while True:
             flying, leads = self.cache.lead_or_join(key)
             if not leads:
@@ -165,7 +164,7 @@ class _Cached:
                 known = self.cache.store.get(key)
                 self.cache.count(known is not None)
                 reply = _free(Reply(known)) if known is not None else self.llm.complete(messages)
-                if known is None and self._worth_keeping(reply):
+                if known is None and self.readable(reply):
                     self.cache.store.put(key, reply.text)
                 return _landed(flying, reply)
             except BaseException as error:
@@ -175,7 +174,7 @@ class _Cached:
                 self.cache.land(key)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        key = self.cache.key(messages, self.marker)
+        key = self.cache.key(messages)
         store = self.cache.store
         while True:
             flying, leads = self.cache.lead_or_join(key)
@@ -192,7 +191,7 @@ class _Cached:
                 known = store.get(key) if in_memory else await asyncio.to_thread(store.get, key)
                 self.cache.count(known is not None)
                 reply = _free(Reply(known)) if known is not None else await self.llm.acomplete(messages)
-                if known is None and self._worth_keeping(reply):
+                if known is None and self.readable(reply):
                     if in_memory:
                         store.put(key, reply.text)
                     else:
@@ -203,9 +202,6 @@ class _Cached:
                 raise
             finally:
                 self.cache.land(key)
-
-    def _worth_keeping(self, reply: Reply) -> bool:
-        return self.marker not in reply.text and self.readable(reply)
 
 
 def _free(reply: Reply) -> Reply:

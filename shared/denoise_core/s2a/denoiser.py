@@ -152,7 +152,7 @@ class S2ADenoiser:
     def _effect(self, call: Ask) -> Complete:
         llm = held_to_schema(self.llm, self.variant) if self.options.structured else self.llm
         if self.options.cache is not None:
-            llm = self.options.cache.bind(llm, call.marker, lambda reply: self._readable(call, reply))
+            llm = self.options.cache.bind(llm, lambda reply: self._readable(call, reply))
         return Complete(call.messages, f"s2a.{self.variant}", llm)
 
     def _readable(self, call: Ask, reply: Reply) -> bool:

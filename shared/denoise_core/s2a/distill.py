@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from denoise_core.delimit import new_marker
 from denoise_core.errors import InputError
 from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.prompts import Prompt, Prompts
@@ -180,8 +181,8 @@ def _text(data: dict[str, Any]) -> Text:
 
 
 def _plainly(prompt: Prompt, question: str, document: str) -> tuple[Message, ...]:
-    """The prompt of step 1 with a fixed marker: a learner must not learn one run's random digits."""
-    values = {"question": question, "document": document, "marker": "0" * 16}
+    """The prompt of step 1 as the denoiser sends it."""
+    values = {"question": question, "document": document, "marker": new_marker((document, question))}
     return prompt.render(**{name: values[name] for name in prompt.fields})
 
 

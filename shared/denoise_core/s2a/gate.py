@@ -112,16 +112,28 @@ def _questions(message: str) -> list[str]:
 
 def _judge(written: str, span: Span, source: Source, question: str) -> Sentence:
     text = written[span.start : span.end]
-    if question and _asks(text, question):
-        return Sentence(text, span.start, span.end, "question", action="removed")
     match = source.align(text)
+    # A request without a question mark may as well be a statement that the source makes.
+    if question and asks(text, question) and (_marked(text) or match.kind == "added"):
+        return Sentence(text, span.start, span.end, "question", action="removed")
     return Sentence(text, span.start, span.end, match.kind, match.spans, match.similarity, match.reasons)
 
 
-def _asks(text: str, question: str) -> bool:
+def asks(text: str, question: str) -> bool:
+    """Whether a sentence only asks the question again: with a question mark, or in the question's own words."""
     own = {t.norm for t in tokens(text) if is_content(t)}
+    if own and [t.norm for t in tokens(text)] in [[t.norm for t in tokens(s)] for s in _sentences(question)]:
+        return True
     asked = {t.norm for t in tokens(question) if is_content(t)}
-    return "?" in text.replace("؟", "?").replace("？", "?") and bool(own) and len(own & asked) >= 0.7 * len(own)
+    return _marked(text) and bool(own) and len(own & asked) >= 0.7 * len(own)
+
+
+def _marked(text: str) -> bool:
+    return any(mark in text for mark in "?؟？")
+
+
+def _sentences(text: str) -> list[str]:
+    return [text, *(text[s.start : s.end] for s in units(Passage(text, "q")))]
 
 
 def _repaired(sentence: Sentence) -> Sentence:

@@ -100,7 +100,7 @@ class MessageDenoiser:
         call = asks.write("", (Part(passage, spans),), prompt, self.options, numbered=numbered)
         llm = self.llm
         if self.options.cache is not None:
-            llm = self.options.cache.bind(llm, call.marker, lambda reply: _readable(call, reply, numbered))
+            llm = self.options.cache.bind(llm, lambda reply: _readable(call, reply, numbered))
         effect = Complete(call.messages, f"s2a.message.{self.variant}", llm)
         reply: Reply | Failed = (yield from batch((effect,)))[0]
         try:

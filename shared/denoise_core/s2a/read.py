@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from denoise_core.errors import UnparsableReply
 from denoise_core.s2a import parse
 from denoise_core.s2a.asks import Ask, Part
-from denoise_core.types import Span
+from denoise_core.s2a.gate import asks
+from denoise_core.s2a.units import units
+from denoise_core.types import Passage, Span
 
 _HEADING = re.compile(r"[ \t*#]{0,4}\[document (\d{1,6})\][*:]{0,3}[ \t]*", re.IGNORECASE)
 
@@ -69,13 +71,23 @@ def rewriting(ask: Ask, reply: str, *, single: bool = False) -> tuple[list[Outco
     if len(reply) > longest:
         raise UnparsableReply(f"a reply of {len(reply)} characters for a text of {ask.size}")
     cleared = reply.replace(ask.marker, "")
-    found = parse.Fields(parse.message(cleared), None) if single else parse.fields(cleared)
+    found = _message(ask, cleared) if single else parse.fields(cleared)
     texts, notes = _by_document(found.context, len(ask.parts))
     if ask.marker in reply:
         notes.append("the reply held the marker of its call")
     if found.question is None and not single:
         notes.append("the reply gave no question")
     return [Outcome(p, written=t, notes=tuple(notes)) for p, t in zip(ask.parts, texts)], found.question
+
+
+def _message(ask: Ask, reply: str) -> parse.Fields:
+    """A reply without fields. One that asks the question and says nothing else found nothing to keep."""
+    text = parse.message(reply)
+    said = [text[s.start : s.end] for s in units(Passage(text, "reply"))]
+    stated = any(s in part.text for s in said for part in ask.parts)
+    if said and not stated and all(asks(s, ask.question) for s in said):
+        return parse.Fields("", text)
+    return parse.Fields(text, None)
 
 
 def _by_document(text: str, count: int) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from denoise_core import Message
 from denoise_core.reader import FOLDER, reader
 from denoise_core.reader.abilities import Ability, below, measure
 from denoise_core.reader.scene import Difficulty
-from denoise_core.reader.tasks import TASKS, cloze
+from denoise_core.reader.tasks import DRILLS, TASKS
 from denoise_core.reader.world import World
 
 
@@ -23,7 +23,7 @@ def llm():
 @pytest.fixture(scope="module")
 def talks():
     world = World(random.Random(5), test=True)
-    return [cloze(world, Difficulty(2))[:1] for _ in range(40)]
+    return [DRILLS["cloze"](world, Difficulty(2))[:1] for _ in range(40)]
 
 
 def test_the_files_are_stock_and_small():
@@ -43,7 +43,7 @@ def test_it_finds_the_fact_that_is_asked_for(llm, talks):
     wanted = []
     world = World(random.Random(5), test=True)
     for _ in talks:
-        wanted.append(cloze(world, Difficulty(2))[1].content)
+        wanted.append(DRILLS["cloze"](world, Difficulty(2))[1].content)
     said = [r.text for r in llm.complete_batch(talks)]
     assert sum(a == b for a, b in zip(said, wanted, strict=True)) >= 24  # by chance, and by copying any fact: 20
 

@@ -15,7 +15,7 @@ from denoise_core.reader.make import plot
 from denoise_core.reader.network import Shape
 from denoise_core.reader.rows import encoded, packed
 from denoise_core.reader.scene import Difficulty
-from denoise_core.reader.tasks import TASKS, cloze
+from denoise_core.reader.tasks import DRILLS, TASKS
 from denoise_core.reader.train import Run, Settings
 from denoise_core.reader.vocabulary import train_tokenizer
 from denoise_core.reader.world import World
@@ -101,7 +101,7 @@ def test_packing_loses_nothing_of_a_conversation_and_keeps_them_apart(tokenizer)
 
     def talks():
         while True:
-            drawn.append(cloze(world, Difficulty(2)))
+            drawn.append(DRILLS["cloze"](world, Difficulty(2)))
             yield drawn[-1]
 
     rows = packed(tokenizer, talks(), 3, 256)

@@ -114,7 +114,7 @@ def test_a_cancelled_leader_does_not_cancel_those_who_wait():
                 await go.wait()
                 return Reply("1")
 
-        bound = Cache("m").bind(Slow(), "00", always)
+        bound = Cache("m").bind(Slow(), always)
         leader = asyncio.create_task(bound.acomplete(ASKED))
         await started.wait()
         follower = asyncio.create_task(bound.acomplete(ASKED))
@@ -138,7 +138,7 @@ def test_a_cancelled_follower_does_not_cancel_the_leader():
                 await go.wait()
                 return Reply("1")
 
-        bound = Cache("m").bind(Slow(), "00", always)
+        bound = Cache("m").bind(Slow(), always)
         leader = asyncio.create_task(bound.acomplete(ASKED))
         await started.wait()
         follower = asyncio.create_task(bound.acomplete(ASKED))

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from denoise_core import Budget, BudgetExceeded, InputError, Passage, Reply, UnparsableReply
-from denoise_core.s2a import S2ADenoiser
+from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM, check_denoiser, check_result
 
 from .fakes import copies, document, keeps, says
@@ -62,6 +62,25 @@ def test_default_gives_the_question_back_and_marks_what_it_rewrote():
     result = S2ADenoiser(llm).denoise("How tall is the tower? I think 200 m.", PASSAGES[:1])
     assert result.passages[0].text.strip() == "The tower is 330 m tall."
     assert result.query == "How tall is the tower?"
+
+
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("asked", ["How tall is the tower?", "Tell me the height of the tower."])
+def test_a_single_text_that_is_only_the_question_found_nothing_to_keep(several, asked):
+    passages = PASSAGES[1:] if several else PASSAGES[1:2]
+    for joint in (True, False):
+        denoiser = S2ADenoiser(says(asked), variant="single", options=Options(joint=joint))
+        result = denoiser.denoise(asked + " I think it is high.", passages)
+        assert result.passages == ()
+        assert result.fallback is None
+        assert result.query == asked
+
+
+def test_a_statement_that_was_asked_about_is_not_taken_for_the_question():
+    claim = "The tower is 330 m tall."
+    for passages in (PASSAGES[:1], PASSAGES[:2]):
+        result = S2ADenoiser(says(claim), variant="single", options=Options(joint=True)).denoise(claim, passages)
+        assert claim in result.passages[0].text
 
 
 def test_one_bad_reply_does_not_lose_the_others():

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from denoise_core.reader.scene import Difficulty
 from denoise_core.reader.tasks.denoising import message, relevance, rewrite, select
+from denoise_core.reader.tasks.drills import cloze, sums
 from denoise_core.reader.tasks.parts import UNKNOWN, Conversation
 from denoise_core.reader.tasks.reading import (
     answer,
     closed_book,
-    cloze,
     discriminate,
     layout,
     passages,
@@ -23,9 +23,11 @@ from denoise_core.reader.tasks.reading import (
 from denoise_core.reader.tasks.verifying import criticise, draft, search_query, self_ask
 from denoise_core.reader.world import World
 
-__all__ = ["TASKS", "UNKNOWN", "Conversation", "cloze"]
+__all__ = ["DRILLS", "MAKERS", "TASKS", "UNKNOWN", "Conversation", "Maker"]
 
-TASKS: dict[str, tuple[float, Callable[[World, Difficulty], Conversation]]] = {
+Maker = Callable[[World, Difficulty], Conversation]
+
+TASKS: dict[str, tuple[float, Maker]] = {
     "answer": (4, answer),
     "passages": (4, passages),
     "layout": (4, layout),
@@ -34,11 +36,16 @@ TASKS: dict[str, tuple[float, Callable[[World, Difficulty], Conversation]]] = {
     "select": (2, select),
     "message": (1, message),
     "closed_book": (1, closed_book),
-    "word_problem": (2, word_problem),
+    "word_problem": (3, word_problem),
     "relevance": (1.5, relevance),
     "draft": (3, draft),
     "criticise": (2, criticise),
-    "search_query": (0.3, search_query),
+    "search_query": (1, search_query),
     "self_ask": (0.3, self_ask),
 }
 """The tasks by name, with how often each is drawn."""
+
+DRILLS: dict[str, Maker] = {"cloze": cloze, "sums": sums}
+"""What lessons hold besides the tasks."""
+
+MAKERS: dict[str, Maker] = {name: make for name, (_, make) in TASKS.items()} | DRILLS

@@ -4,33 +4,50 @@ from __future__ import annotations
 
 from denoise_core.reader import almanac
 from denoise_core.reader.opinions import opinion
-from denoise_core.reader.scene import Difficulty, make_scene
+from denoise_core.reader.scene import Difficulty, Scene, make_scene
 from denoise_core.reader.sums import make_sum
-from denoise_core.reader.tasks.parts import PROMPTS, Conversation, asked_of, marker, reply
+from denoise_core.reader.tasks.parts import PROMPTS, Conversation, again, asked_of, marker, reply
 from denoise_core.reader.world import World
+from denoise_core.types import Message
 
 
 def rewrite(world: World, hard: Difficulty) -> Conversation:
     """What is left of the context, and the neutral question; of one passage, or of several in one call."""
     rng, scene = world.rng, make_scene(world, hard)
     k, fact, there = asked_of(world, scene)
+    prompt = rng.choice((PROMPTS.default, PROMPTS.default, PROMPTS.relevance, PROMPTS.single))
+    shown = _shown(world, scene, k, one=prompt is PROMPTS.single)
+    texts = scene.texts()
+    document = texts[shown[0]]
+    if len(shown) > 1:
+        lines = (line for n, p in enumerate(shown, 1) for line in (f"[document {n}]", texts[p], ""))
+        document = "\n".join(lines).rstrip()
+
+    def left(k: int, asked: str, *, there: bool) -> str:
+        place = scene.places[k][0]
+        there = there and place in shown
+        kept = scene.said(k) if len(shown) == 1 else f"[document {place + 1}]\n{scene.said(k)}"
+        if prompt is PROMPTS.single:
+            return f"{kept} {asked}" if there else asked
+        return f"Context: {kept if there else 'NONE'}\nQuestion: {asked}"
+
     asked = fact.asks(world)
     question = asked + (" " + opinion(world, fact)[0] if rng.random() < 0.5 else "")
-    prompt = rng.choice((PROMPTS.default, PROMPTS.default, PROMPTS.relevance, PROMPTS.single))
-    texts, at = scene.texts(), scene.places[k][0]
-    if prompt is PROMPTS.single or rng.random() < 0.5:
-        n = at if rng.random() < 0.6 else rng.randrange(len(texts))
-        texts, there, at = (texts[n],), there and n == at, 0
-    if len(texts) == 1:
-        document, left = texts[0], scene.said(k)
-    else:
-        lines = (line for n, text in enumerate(texts, 1) for line in (f"[document {n}]", text, ""))
-        document, left = "\n".join(lines).rstrip(), f"[document {at + 1}]\n{scene.said(k)}"
-    if prompt is PROMPTS.single:
-        said = f"{left} {asked}" if there else asked
-    else:
-        said = f"Context: {left if there else 'NONE'}\nQuestion: {asked}"
-    return (*prompt.render(question=question, document=document, marker=marker(rng)), reply(said))
+    out = [*prompt.render(question=question, document=document, marker=marker(rng))]
+    out.append(reply(left(k, asked, there=there)))
+    for _ in again(world):
+        k, fact, there = asked_of(world, scene)
+        asked = fact.asks(world)
+        out += [Message("user", asked), reply(left(k, asked, there=there))]
+    return tuple(out)
+
+
+def _shown(world: World, scene: Scene, k: int, *, one: bool) -> list[int]:
+    """Which passages a call is about: all, or one, which mostly is the one that states fact ``k``."""
+    rng, every = world.rng, list(range(len(scene.passages)))
+    if one or rng.random() < 0.5:
+        return [scene.places[k][0] if rng.random() < 0.6 else rng.choice(every)]
+    return every
 
 
 def select(world: World, hard: Difficulty) -> Conversation:
@@ -40,21 +57,24 @@ def select(world: World, hard: Difficulty) -> Conversation:
     question = fact.asks(world)
     if rng.random() < 0.3:
         question += " " + opinion(world, fact)[0]
-    shown = list(range(len(scene.passages)))
-    if rng.random() < 0.5:
-        shown = [scene.places[k][0] if rng.random() < 0.6 else rng.choice(shown)]
-    lines, number, wanted = [], 0, "NONE"
+    shown = _shown(world, scene, k, one=False)
+    lines: list[str] = []
+    numbers: dict[tuple[int, int], str] = {}
     for n, p in enumerate(shown, 1):
         if len(shown) > 1:
             lines.append(f"(document {n})")
         for at, sentence in enumerate(scene.passages[p]):
-            number += 1
-            lines.append(f"[{number}] {sentence}")
-            if there and (p, at) == scene.places[k]:
-                wanted = str(number)
+            numbers[p, at] = str(len(numbers) + 1)
+            lines.append(f"[{numbers[p, at]}] {sentence}")
         lines.append("")
     document = "\n".join(lines).rstrip()
-    return (*PROMPTS.select.render(question=question, document=document, marker=marker(rng)), reply(wanted))
+    out = [*PROMPTS.select.render(question=question, document=document, marker=marker(rng))]
+    out.append(reply(numbers.get(scene.places[k], "NONE") if there else "NONE"))
+    for _ in again(world):
+        k, fact, there = asked_of(world, scene)
+        out.append(Message("user", fact.asks(world)))
+        out.append(reply(numbers.get(scene.places[k], "NONE") if there else "NONE"))
+    return tuple(out)
 
 
 def message(world: World, hard: Difficulty) -> Conversation:

@@ -8,9 +8,9 @@ from denoise_core.end.layout import DISTINGUISH, PASSAGE, QSC, QUESTION, SCQ, SQ
 from denoise_core.end.second_pass import prompt as passages_prompt
 from denoise_core.reader import almanac
 from denoise_core.reader.opinions import opinion
-from denoise_core.reader.scene import Difficulty, make_scene
+from denoise_core.reader.scene import Difficulty, Scene, make_scene
 from denoise_core.reader.sums import make_sum
-from denoise_core.reader.tasks.parts import PROMPTS, UNKNOWN, Conversation, asked_of, marker, reply
+from denoise_core.reader.tasks.parts import PROMPTS, UNKNOWN, Conversation, again, asked_of, marker, reply
 from denoise_core.reader.world import World
 from denoise_core.scorers import discrim_prompts
 from denoise_core.types import Message, Passage
@@ -24,17 +24,6 @@ _ANSWERING = (
     PROMPTS.answer_stepwise,
 )
 _TURNS = 6  # questions about one context, at most
-
-
-def cloze(world: World, hard: Difficulty) -> Conversation:
-    """The first lesson: statements begun, to be finished from the context."""
-    rng, scene = world.rng, make_scene(world, hard)
-    out: list[Message] = []
-    # Drawn with replacement: "the one not asked for yet" must not be a way to the answer.
-    for n, fact in enumerate(rng.choices(scene.facts, k=5)):
-        said = f"{scene.context}\n\n{fact.cloze()}" if n == 0 else fact.cloze()
-        out += [Message("user", said), reply(fact.value)]
-    return tuple(out)
 
 
 def answer(world: World, hard: Difficulty) -> Conversation:
@@ -79,19 +68,35 @@ def passages(world: World, hard: Difficulty) -> Conversation:
 def layout(world: World, hard: Difficulty) -> Conversation:
     """One passage in END's layouts: the answer, or that it is not there; yes or no where that is asked."""
     rng, scene = world.rng, make_scene(world, replace(hard, passages=max(hard.passages, 3)))
-    k = rng.randrange(len(scene.facts))
-    fact, n = scene.facts[k], scene.places[k][0]
-    if rng.random() < 0.5:
-        n = rng.randrange(len(scene.passages))
-    there = n == scene.places[k][0]
+    k, n = _one_passage(world, scene)
     chosen = rng.choice((SCQ, SCQ, DISTINGUISH, DISTINGUISH, SQC, QSC))
-    slots = {PASSAGE: scene.texts()[n], QUESTION: fact.asks(world)}
-    if chosen is DISTINGUISH:
-        said = "yes" if there else "no"
-    else:
-        said = fact.value if there else UNKNOWN
+    judged = chosen is DISTINGUISH
+    slots = {PASSAGE: scene.texts()[n], QUESTION: scene.facts[k].asks(world)}
     system, user = _fill(chosen, "system", slots), _fill(chosen, "parts", slots)
-    return Message("system", system), Message("user", user), reply(said)
+    out = [Message("system", system), Message("user", user), reply(_found(scene, k, n, judged=judged))]
+    for _ in again(world):
+        k = _another(world, scene, n)
+        out += [Message("user", scene.facts[k].asks(world)), reply(_found(scene, k, n, judged=judged))]
+    return tuple(out)
+
+
+def _one_passage(world: World, scene: Scene) -> tuple[int, int]:
+    """A fact to ask for and a passage to show: in half of all the one that states it."""
+    k = world.rng.randrange(len(scene.facts))
+    return k, scene.places[k][0] if world.rng.random() < 0.5 else world.rng.randrange(len(scene.passages))
+
+
+def _another(world: World, scene: Scene, n: int) -> int:
+    """A fact to ask for after passage ``n`` was shown: in about half of all one that it states."""
+    stated = [k for k, (passage, _) in enumerate(scene.places) if passage == n]
+    return world.rng.choice(stated) if world.rng.random() < 0.4 else world.rng.randrange(len(scene.facts))
+
+
+def _found(scene: Scene, k: int, n: int, *, judged: bool) -> str:
+    there = scene.places[k][0] == n
+    if judged:
+        return "yes" if there else "no"
+    return scene.facts[k].value if there else UNKNOWN
 
 
 def _fill(chosen: Layout, part: str, slots: dict[Slot, str]) -> str:
@@ -100,14 +105,20 @@ def _fill(chosen: Layout, part: str, slots: dict[Slot, str]) -> str:
 
 def discriminate(world: World, hard: Difficulty) -> Conversation:
     """The judge of passages one by one (LLM-Discrim)."""
-    rng, scene = world.rng, make_scene(world, replace(hard, passages=max(hard.passages, 3)))
-    k = rng.randrange(len(scene.facts))
-    n = scene.places[k][0] if rng.random() < 0.5 else rng.randrange(len(scene.passages))
+    scene = make_scene(world, replace(hard, passages=max(hard.passages, 3)))
+    k, n = _one_passage(world, scene)
     asked = discrim_prompts.USER.format(
-        question=scene.facts[k].asks(world), marker=marker(rng), passage=scene.texts()[n]
+        question=scene.facts[k].asks(world), marker=marker(world.rng), passage=scene.texts()[n]
     )
-    said = "yes" if n == scene.places[k][0] else "no"
-    return Message("system", discrim_prompts.SYSTEM), Message("user", asked), reply(said)
+    out = [
+        Message("system", discrim_prompts.SYSTEM),
+        Message("user", asked),
+        reply(_found(scene, k, n, judged=True)),
+    ]
+    for _ in again(world):
+        k = _another(world, scene, n)
+        out += [Message("user", scene.facts[k].asks(world)), reply(_found(scene, k, n, judged=True))]
+    return tuple(out)
 
 
 def closed_book(world: World, hard: Difficulty) -> Conversation:

@@ -14,7 +14,7 @@ from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.flow import run
 from denoise_core.reader import almanac
 from denoise_core.reader.scene import Difficulty, Scene, make_scene
-from denoise_core.reader.tasks.parts import Conversation, asked_of, reply
+from denoise_core.reader.tasks.parts import Conversation, again, asked_of, reply
 from denoise_core.reader.world import Fact, World
 from denoise_core.types import Message, Passage
 
@@ -38,7 +38,12 @@ def draft(world: World, hard: Difficulty) -> Conversation:
         said = _cited(fact.value if brief else scene.said(k), scene.places[k][0] + 1)
         if rng.random() < 0.35:
             memory = _rejected(world, memory, fact, brief=brief)
-    return (*draft_prompt(memory, task), reply(said))
+    out = [*draft_prompt(memory, task), reply(said)]
+    for _ in again(world) if brief else ():
+        k, fact, there = asked_of(world, scene)
+        out.append(Message("user", fact.asks(world)))
+        out.append(reply(_cited(fact.value, scene.places[k][0] + 1) if there else task.unknown))
+    return tuple(out)
 
 
 def _cited(text: str, number: int) -> str:
