@@ -25,7 +25,8 @@ from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.augmenter.utility import Utility
 from denoise_core.reader import almanac
-from denoise_core.reader.scene import Difficulty, make_scene, prose
+from denoise_core.reader.prose import prose
+from denoise_core.reader.scene import Difficulty, make_scene
 from denoise_core.reader.world import Fact, World
 from denoise_core.types import Reply, unique_ids
 

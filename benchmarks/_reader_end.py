@@ -19,7 +19,7 @@ from denoise_core.end.reader import HiddenReader, Settings
 from denoise_core.errors import InputError
 from denoise_core.reader import FOLDER
 from denoise_core.reader.probes import reader_probe
-from denoise_core.reader.scene import prose
+from denoise_core.reader.prose import prose
 from denoise_core.types import Message
 
 HAYSTACK = "haystack_holmes"

@@ -29,7 +29,7 @@ from denoise_core.evaluate.metrics import bootstrap, recall_table
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.question import Question
 from denoise_core.reader.probe_data import CHARACTERS, noisy_questions, scene_questions
-from denoise_core.reader.scene import prose as training_prose
+from denoise_core.reader.prose import prose as training_prose
 from denoise_core.types import Passage
 
 CUT = "30 %"
@@ -189,7 +189,7 @@ def _share(values: NDArray[np.float64]) -> str:
 def plot(found: Study, path: Path, with_what: str) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13.0, 4.2), layout="constrained")
+    figure = Figure(figsize=(13.0, 5.0), layout="constrained")
     cuts, curves, bars = figure.subplots(1, 3)
     own = found.curves[NOISY]
     for cut in own[found.layer]:
@@ -203,7 +203,7 @@ def plot(found: Study, path: Path, with_what: str) -> None:
     for axes in (cuts, curves):
         axes.axvline(found.layer, color="gray", linestyle=":", linewidth=1)
         axes.set(xlabel=f"layer (chosen: {found.layer})", ylim=(-0.03, 1.05), xticks=list(own))
-        axes.legend(fontsize=7)
+        axes.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
         axes.grid(alpha=0.25)
     names = list(found.layouts)
     means = np.array([found.layouts[n][CUT].mean() for n in names])

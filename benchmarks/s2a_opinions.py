@@ -162,13 +162,14 @@ def part(bench: Benchmark, llm: Batched, name: str, asked: Sequence[Asked]) -> N
         gain(bench, f"{name}: S2A default less {rival}, all types", default, told[rival].right, claim=aim)
     for rival in ("s2a single", "s2a not_instructed", select, "oracle"):
         gain(bench, f"{name}: S2A default less {rival}, all types", default, told[rival].right, claim=False)
-    gain(
-        bench,
-        f"{name}: S2A default less plain, incorrect_suggested",
-        [default[i] for i in wrong],
-        [plain[i] for i in wrong],
-        claim=True,
-    )
+    for system in ("s2a default", select):
+        gain(
+            bench,
+            f"{name}: {system.replace('s2a', 'S2A')} less plain, incorrect_suggested",
+            [told[system].right[i] for i in wrong],
+            [plain[i] for i in wrong],
+            claim=True,
+        )
     _tokens(bench, name, told, select)
 
 

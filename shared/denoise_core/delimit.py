@@ -10,8 +10,9 @@ from itertools import count
 def new_marker(texts: Iterable[str]) -> str:
     """Sixteen hexadecimal digits that occur in none of ``texts``; the same for the same texts.
 
-    A text cannot close its own delimiters, whoever wrote it: a marker that it holds is not taken. That the marker
-    follows from the texts makes prompts repeatable, and lets a server reuse what it has read before.
+    A text cannot close its own delimiters: a marker that it holds is not taken, and who wants to write one that is
+    like it has to find a text that holds its own hash (2**64 tries), since every character changes the marker.
+    That it follows from the texts makes prompts repeatable and lets a cache or a server know them again.
     """
     texts = tuple(texts)
     digest = hashlib.sha256()

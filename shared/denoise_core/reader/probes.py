@@ -24,7 +24,7 @@ from denoise_core.end.train import train
 from denoise_core.errors import InputError
 from denoise_core.reader.model import FOLDER
 from denoise_core.reader.probe_data import mixed_questions
-from denoise_core.reader.scene import prose
+from denoise_core.reader.prose import prose
 
 PROBES = Path(__file__).parent / "data" / "probes"
 LAYOUTS = {layout.name: layout for layout in (SCQ, SQC, QSC, SC, DISTINGUISH)}

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
+from denoise_core.reader.prose import prose
 from denoise_core.reader.world import Fact, World
-
-PROSE = Path(__file__).parent / "data" / "prose.txt.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +44,6 @@ class Scene:
         """The sentence that states fact ``k``."""
         passage, at = self.places[k]
         return self.passages[passage][at]
-
-
-@cache
-def prose() -> tuple[str, ...]:
-    """Sentences of public-domain prose (A. Conan Doyle, 1892), in the book's order."""
-    return tuple(gzip.decompress(PROSE.read_bytes()).decode().splitlines())
 
 
 def make_scene(world: World, hard: Difficulty, *, kind: str | None = None, sentences: Sequence[str] = ()) -> Scene:

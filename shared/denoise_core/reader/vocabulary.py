@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from denoise_core._optional import require
-from denoise_core.reader.scene import Difficulty, prose
+from denoise_core.reader.prose import prose
+from denoise_core.reader.scene import Difficulty
 from denoise_core.reader.tasks import DRILLS, TASKS
 from denoise_core.reader.world import World
 

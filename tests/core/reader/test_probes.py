@@ -25,7 +25,8 @@ from denoise_core.reader.probe_data import (
     noisy_questions,
     scene_questions,
 )
-from denoise_core.reader.scene import Difficulty, prose
+from denoise_core.reader.prose import prose
+from denoise_core.reader.scene import Difficulty
 from denoise_core.reader.vocabulary import train_tokenizer
 from denoise_core.reader.world import held_out
 
