@@ -1,0 +1,152 @@
+"""Every run of the loop ends, for a reason that has a name, and what was paid for until then is sent."""
+
+import pytest
+from augmenter_doubles import RIGHT, WRONG, Scores
+
+from denoise_core import Budget
+from denoise_core.augmenter import (
+    Augmenter,
+    Limits,
+    Outcome,
+    Rules,
+    StopReason,
+)
+from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
+from denoise_core.augmenter.testing import check_loop, scripted
+from denoise_core.testing import FunctionLLM, ListRetriever
+
+
+class Script:
+    """A policy that is a list of actions."""
+
+    def __init__(self, *actions):
+        self.actions = actions
+
+    def choose(self, memory):
+        return self.actions[min(len(memory.actions), len(self.actions) - 1)]
+
+
+def test_drafts_that_bring_nothing_end_the_loop(passages, question):
+    limits = Limits(attempts=10, patience=2)
+    utility = Scores(a=0.5, b=0.4, c=0.4, d=0.95)
+    answer = check_loop(
+        lambda: Augmenter(scripted("a", "b", "c", "d"), ListRetriever(passages), utility=utility, limits=limits),
+        question,
+    )
+    assert (answer.text, answer.stopped_because) == ("a", StopReason.NO_PROGRESS)
+    assert len(answer.memory.attempts) == 3
+
+
+def test_the_same_answer_from_the_same_evidence_ends_the_loop(passages, question):
+    limits = Limits(attempts=10, patience=10)
+    answer = check_loop(
+        lambda: Augmenter(scripted(WRONG, WRONG.upper()), ListRetriever(passages), limits=limits), question
+    )
+    assert answer.stopped_because is StopReason.REPEATED_ANSWER
+    assert len(answer.memory.attempts) == 2
+
+
+@pytest.mark.parametrize("calls", range(7))
+def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(passages, question, calls):
+    made = []
+
+    def say(messages):
+        made.append(messages)
+        return "ab"[len(made) % 2] * len(made)
+
+    utility = Scores(**{c * n: n / 10 for c in "ab" for n in range(9)})
+    retriever = ListRetriever(passages)
+    answer = Augmenter(
+        FunctionLLM(say),
+        retriever,
+        utility=utility,
+        budget=Budget(calls=calls),
+        limits=Limits(attempts=9),
+        policy=Rules(widen=False),
+    ).answer(question)
+    assert len(made) + len(retriever.queries) == calls
+    assert answer.stopped_because is StopReason.BUDGET
+    assert answer.text == ("ab"[(calls - 1) % 2] * (calls - 1) if calls > 1 else "No answer can be given.")
+
+
+def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, question):
+    from denoise_core.augmenter.utilities import SelfCriticism
+
+    answer = check_loop(
+        lambda: Augmenter(
+            scripted(RIGHT), ListRetriever(passages), utility=SelfCriticism(), budget=Budget(calls=2)
+        ),
+        question,
+    )
+    assert (answer.text, answer.outcome, answer.stopped_because) == (RIGHT, Outcome.UNVERIFIED, StopReason.BUDGET)
+    assert answer.memory.attempts[0].verdict.outcome == "unknown"
+
+
+def test_failing_parts_end_in_a_named_reason(passages, question):
+    class Broken:
+        def retrieve(self, query):
+            raise OSError("no route")
+
+        async def aretrieve(self, query):
+            raise OSError("no route")
+
+    class BrokenUtility:
+        def assess(self, memory, candidate):
+            raise ZeroDivisionError("judge")
+
+    class BrokenPolicy:
+        def choose(self, memory):
+            raise KeyError("policy")
+
+    good = ListRetriever(passages)
+    cases = [
+        (lambda: Augmenter(scripted(RIGHT), Broken()), StopReason.RETRIEVER_ERROR, Outcome.REFUSED),
+        (lambda: Augmenter(scripted(OSError("down")), good), StopReason.LLM_ERROR, Outcome.REFUSED),
+        (
+            lambda: Augmenter(scripted("a", "b", "c"), good, utility=BrokenUtility()),
+            StopReason.JUDGE_ERROR,
+            Outcome.UNVERIFIED,
+        ),
+        (
+            lambda: Augmenter(scripted(RIGHT), good, policy=BrokenPolicy()),
+            StopReason.POLICY_ERROR,
+            Outcome.REFUSED,
+        ),
+        (
+            lambda: Augmenter(scripted(RIGHT), good, policy=Script("draft")),
+            StopReason.POLICY_ERROR,
+            Outcome.REFUSED,
+        ),
+    ]
+    for make, reason, outcome in cases:
+        answer = check_loop(make, question)
+        assert (answer.stopped_because, answer.outcome) == (reason, outcome)
+        assert answer.memory.failures
+
+
+def test_one_failure_is_got_over(passages, question):
+    answer = check_loop(
+        lambda: Augmenter(scripted(TimeoutError("slow"), RIGHT), ListRetriever(passages)), question
+    )
+    assert answer.outcome is Outcome.VERIFIED
+    assert answer.memory.failures == (("draft", "TimeoutError: slow"),)
+
+
+def test_no_policy_can_loop_for_ever(passages, question):
+    answer = check_loop(
+        lambda: Augmenter(scripted(RIGHT), ListRetriever(passages), policy=Script(Search())), question
+    )
+    assert answer.stopped_because is StopReason.STEPS
+    assert len(answer.memory.actions) == Limits().steps
+
+
+def test_a_policy_may_send_or_abstain_early(passages, question):
+    sent = check_loop(
+        lambda: Augmenter(scripted(WRONG), ListRetriever(passages), policy=Script(Search(), Draft(), Send())),
+        question,
+    )
+    assert (sent.outcome, sent.stopped_because) == (Outcome.UNVERIFIED, StopReason.SENT)
+    shy = check_loop(
+        lambda: Augmenter(scripted(WRONG), ListRetriever(passages), policy=Script(Search(), Abstain())), question
+    )
+    assert (shy.outcome, shy.stopped_because) == (Outcome.ABSTAINED, StopReason.ABSTAINED)

@@ -1,0 +1,96 @@
+"""The loop never waits longer than it was told to: calls end in the middle, and the event loop stays free."""
+
+import asyncio
+import threading
+
+import pytest
+from augmenter_doubles import RIGHT, WRONG
+
+from denoise_core import Budget, Reply
+from denoise_core.augmenter import (
+    Augmenter,
+    BM25Retriever,
+    Limits,
+    Outcome,
+    StopReason,
+)
+from denoise_core.augmenter.testing import check_loop, scripted
+from denoise_core.testing import ListRetriever
+
+
+def test_a_hanging_call_is_given_up_after_its_time(passages, question):
+    release = threading.Event()
+    cancelled = []
+
+    class Hanging:
+        def complete(self, messages):
+            release.wait(60)
+            return Reply(RIGHT)
+
+        async def acomplete(self, messages):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.append(True)
+                raise
+            return Reply(RIGHT)
+
+    try:
+        answer = check_loop(
+            lambda: Augmenter(Hanging(), ListRetriever(passages), limits=Limits(call_seconds=0.02, failures=1)),
+            question,
+        )
+    finally:
+        release.set()
+    assert answer.stopped_because is StopReason.LLM_ERROR
+    assert answer.memory.failures == (("draft", "TimeoutError: no reply within 0.02 s"),)
+    assert cancelled == [True]
+
+
+def test_the_deadline_of_the_budget_ends_a_call_in_the_middle(passages, question):
+    class Hanging:
+        def complete(self, messages):
+            raise AssertionError("not used")
+
+        async def acomplete(self, messages):
+            await asyncio.sleep(60)
+            return Reply(RIGHT)
+
+    loop = Augmenter(Hanging(), ListRetriever(passages), budget=Budget(seconds=0.05))
+    answer = asyncio.run(loop.aanswer(question))
+    assert (answer.stopped_because, answer.outcome) == (StopReason.DEADLINE, Outcome.REFUSED)
+
+
+async def test_cancellation_reaches_the_call_and_the_caller(passages, question):
+    from denoise_core import trace_of
+
+    started = asyncio.Event()
+    ended = asyncio.Event()
+
+    class Hanging:
+        def complete(self, messages):
+            raise AssertionError("not used")
+
+        async def acomplete(self, messages):
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+            return Reply("")
+
+    task = asyncio.create_task(Augmenter(Hanging(), ListRetriever(passages)).aanswer(question))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    assert ended.is_set()
+    assert [e.tag for e in trace_of(caught.value).events] == ["search", "draft"]
+
+
+async def test_no_part_of_the_loop_blocks_the_event_loop(passages, question):
+    from blockbuster import blockbuster_ctx
+
+    with blockbuster_ctx("denoise_core"):
+        answer = await Augmenter(scripted(WRONG, RIGHT), BM25Retriever(passages)).aanswer(question)
+    assert answer.outcome is Outcome.VERIFIED

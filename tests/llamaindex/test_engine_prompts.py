@@ -1,0 +1,94 @@
+"""Every prompt can be read and changed through as many wrappers as there are, and what others share stays as it was."""
+
+from typing import get_args
+
+import pytest
+from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate, RichPromptTemplate
+from llamaindex_engines import QUESTION, RIGHT, Fixed, always, inner, keep_red, nodes
+
+from denoise_core import InputError
+from denoise_core.augmenter import Augmenter
+from denoise_core.s2a import S2A
+from denoise_core.s2a.options import Variant
+from llamaindex_denoise import (
+    AugmentedQueryEngine,
+    DenoisePostprocessor,
+    LlamaLLM,
+    RetrieverAdapter,
+    S2AQueryEngine,
+)
+
+
+def test_prompts_are_reached_through_two_wrappers(scripted):
+    llm = scripted(always(RIGHT))
+    engine = AugmentedQueryEngine.around(inner(llm))
+    key = "query_engine:response_synthesizer:text_qa_template"
+    assert key in engine.get_prompts()
+    engine.update_prompts({key: PromptTemplate("Say it with flowers. {context_str} {query_str}")})
+    engine.query(QUESTION)
+    assert "Say it with flowers." in llm.asked[0][-1].content
+    with pytest.raises(InputError, match="no prompt named 'query_engine:nothing'"):
+        engine.update_prompts({"query_engine:nothing": PromptTemplate("x")})
+
+
+def test_the_loops_own_instruction_can_be_changed(scripted):
+    llm = scripted(always(RIGHT))
+    augmenter = Augmenter(LlamaLLM(llm), RetrieverAdapter(Fixed(nodes())))
+    engine = AugmentedQueryEngine(augmenter)
+    engine.update_prompts({"instruction": PromptTemplate("Answer like a pirate.")})
+    engine.query(QUESTION)
+    assert "Answer like a pirate." in llm.asked[0][0].content
+    assert "pirate" not in augmenter.task.instruction, "an augmenter that others may share was changed"
+
+
+def test_the_postprocessors_prompts_are_reached_too(scripted):
+    from denoise_core.s2a import S2ADenoiser
+
+    shared = S2ADenoiser(LlamaLLM(scripted(keep_red)), variant="select")
+    pp = DenoisePostprocessor(denoiser=shared)
+    engine = AugmentedQueryEngine.around(inner(scripted(always(RIGHT)), node_postprocessors=[pp]))
+    key = "postprocessor_0:s2a_select"
+    template = engine.get_prompts()[key]
+    engine.update_prompts({key: PromptTemplate("Quickly! " + template.message_templates[-1].content)})
+    assert pp.get_prompts()["s2a_select"].message_templates[-1].content.startswith("Quickly!")
+    assert pp.get_prompts()["s2a_select"].message_templates[0].content == template.message_templates[0].content
+    assert not shared.options.prompts.select.user.startswith("Quickly!")
+
+
+def test_s2a_prompts_can_be_read_and_changed(scripted):
+    s2a = S2A(LlamaLLM(scripted(keep_red)), variant="select")
+    engine = S2AQueryEngine(s2a, Fixed(nodes()))
+    prompts = engine.get_prompts()
+    assert set(prompts) == {"s2a_select", "s2a_answer"}
+    system, user = (m.content for m in prompts["s2a_select"].message_templates)
+    engine.update_prompts({"s2a_answer": PromptTemplate("BRIEFLY {context} {question}")})
+    assert "Heard: BRIEFLY The red tower" in str(engine.query(QUESTION))
+    assert s2a.denoiser.options.prompts.answer_fairly.version != "custom", "a shared S2A was changed"
+    changed = ChatPromptTemplate.from_messages([("system", system), ("user", "Quickly!\n" + user)])
+    engine.update_prompts({"s2a_select": changed})
+    assert engine.get_prompts()["s2a_select"].message_templates[1].content.startswith("Quickly!")
+    assert "BRIEFLY" in engine.get_prompts()["s2a_answer"].message_templates[-1].content
+    with pytest.raises(InputError, match=r"lacks \{context\}"):
+        engine.update_prompts({"s2a_answer": PromptTemplate("{question}")})
+    with pytest.raises(InputError, match="single braces"):
+        engine.update_prompts({"s2a_answer": RichPromptTemplate("{{ question }}")})
+
+
+@pytest.mark.parametrize("variant", get_args(Variant))
+def test_the_prompts_of_every_variant_are_the_ones_it_uses(scripted, variant):
+    asked = []
+
+    def reply(messages):
+        asked.append(messages[-1].content)
+        return f"Context: The red tower is in Porto.\nQuestion: {QUESTION}"
+
+    engine = S2AQueryEngine(S2A(LlamaLLM(scripted(reply)), variant=variant), Fixed(nodes()))
+    marked = {
+        name: PromptTemplate(f"<{name}> " + template.message_templates[-1].content)
+        for name, template in engine.get_prompts().items()
+    }
+    engine.update_prompts(marked)
+    engine.query(QUESTION)
+    assert set(marked) == {f"s2a_{variant}", "s2a_answer"}
+    assert asked[0].startswith(f"<s2a_{variant}>")
+    assert asked[-1].startswith("<s2a_answer>")

@@ -1,0 +1,169 @@
+"""Our engine in and around LlamaIndex's own: theirs need not know of the loop, and what they say is checked."""
+
+import asyncio
+
+import pytest
+from llama_index.core import MockEmbedding, VectorStoreIndex, get_response_synthesizer
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.response.schema import Response
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.query_engine import RetryQueryEngine, SubQuestionQueryEngine
+from llama_index.core.schema import QueryBundle
+from llamaindex_engines import (
+    QUESTION,
+    RIGHT,
+    WRONG,
+    Fixed,
+    always,
+    around,
+    both,
+    first_wrong_then_right,
+    inner,
+    nodes,
+    own_loop,
+)
+
+from denoise_core.end import ENDDenoiser
+from denoise_core.testing import FunctionScorer
+from llamaindex_denoise import (
+    AugmentedQueryEngine,
+    DenoisePostprocessor,
+)
+
+
+class Whole(BaseQueryEngine):
+    """An engine without ``retrieve`` and ``synthesize``: it can only be asked."""
+
+    def __init__(self, answer):
+        super().__init__(None)
+        self.answer, self.asked = answer, []
+
+    def _query(self, query_bundle):
+        self.asked.append(query_bundle)
+        return Response(self.answer(query_bundle.query_str), nodes()[:2], {"inner": 1})
+
+    async def _aquery(self, query_bundle):
+        return self._query(query_bundle)
+
+    def _get_prompt_modules(self):
+        return {}
+
+
+def test_around_an_engine_that_can_only_be_asked():
+    def make_engine():
+        return AugmentedQueryEngine.around(Whole(lambda q: RIGHT if "Lisbon" in q else WRONG))
+
+    response = both(make_engine)
+    assert response.metadata["denoise"]["outcome"] == "verified"
+    assert response.metadata["inner"] == 1
+    assert [n.node.node_id for n in response.source_nodes] == ["n0", "n1"]
+    engine = make_engine()
+    engine.query(QUESTION)
+    first, second = engine.query_engine.asked
+    assert first.query_str == QUESTION
+    assert second.embedding_strs == [QUESTION], "feedback would be embedded"
+    with pytest.raises(NotImplementedError, match="Whole does not support synthesize"):
+        engine.synthesize(QueryBundle(QUESTION), nodes())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_around_a_local_model_the_event_loop_stays_free(local, no_blocking, whole):
+    """LlamaIndex would run such a model, and such a retriever, on the loop."""
+    import threading
+
+    here, ran = threading.get_ident(), []
+
+    def reply(prompt):
+        ran.append(threading.get_ident())
+        return RIGHT if "Lisbon" in prompt else WRONG
+
+    class Slow(Fixed):
+        def _retrieve(self, query_bundle):
+            ran.append(threading.get_ident())
+            return super()._retrieve(query_bundle)
+
+    engine = inner(local(reply), Slow(nodes()))
+    if whole:  # an engine of the same parts that can only be asked
+        engine = Whole(reply)
+        engine._llm = local(reply)
+    response = await AugmentedQueryEngine.around(engine).aquery(QUESTION)
+    assert response.metadata["denoise"]["outcome"] == "verified"
+    assert ran
+    assert here not in ran
+
+
+def test_an_engine_that_streams_inside_is_read_and_checked(scripted):
+    def make_engine():
+        return AugmentedQueryEngine.around(inner(scripted(first_wrong_then_right), streaming=True))
+
+    sync = make_engine().query(QUESTION)
+    assert str(sync) == RIGHT
+    assert str(asyncio.run(make_engine().aquery(QUESTION))) == RIGHT
+    assert isinstance(sync, Response)
+
+
+def test_a_judge_that_would_ask_the_engine_as_a_model_is_told_off(scripted):
+    from denoise_core.augmenter.utilities.groundedness import Groundedness
+    from denoise_core.effects import complete
+    from denoise_core.types import Message
+
+    class Judge(Groundedness):
+        def assess(self, memory, candidate):
+            yield from complete((Message("user", "is it true?"),), tag="judge")
+            return self.judge(memory, candidate)
+
+    response = around(scripted, utility=Judge()).query(QUESTION)
+    assert any("model of its own" in f["error"] for f in response.metadata["denoise"]["failures"])
+
+
+def test_over_a_vector_index(scripted):
+    index = VectorStoreIndex([n.node for n in nodes()], embed_model=MockEmbedding(embed_dim=4))
+    engine = AugmentedQueryEngine.around(
+        index.as_query_engine(
+            llm=scripted(first_wrong_then_right),
+            similarity_top_k=3,
+            node_postprocessors=[
+                DenoisePostprocessor(
+                    denoiser=ENDDenoiser(FunctionScorer(lambda q, t: float("Porto" in t)), threshold=0.5)
+                )
+            ],
+        )
+    )
+    response = engine.query(QUESTION)
+    assert str(response) == RIGHT
+    assert [n.node.node_id for n in response.source_nodes] == ["n0"]
+
+
+def test_inside_a_condense_question_chat_engine(scripted):
+    chat = CondenseQuestionChatEngine.from_defaults(
+        query_engine=own_loop(scripted), llm=scripted(always(QUESTION))
+    )
+    response = chat.chat(QUESTION)
+    assert response.response == RIGHT
+    assert response.sources[0].raw_output.metadata["denoise"]["outcome"] == "verified"
+
+
+def test_inside_a_sub_question_engine_and_a_retry_engine(scripted):
+    from llama_index.core.evaluation import FaithfulnessEvaluator
+    from llama_index.core.tools import QueryEngineTool
+
+    class OneQuestion:
+        def generate(self, tools, query):
+            from llama_index.core.question_gen.types import SubQuestion
+
+            return [SubQuestion(sub_question=QUESTION, tool_name="towers")]
+
+        def _get_prompts(self):
+            return {}
+
+    llm = scripted(always(RIGHT))
+    outer = SubQuestionQueryEngine(
+        question_gen=OneQuestion(),
+        response_synthesizer=get_response_synthesizer(llm=llm, use_async=False),
+        query_engine_tools=[QueryEngineTool.from_defaults(own_loop(scripted), name="towers")],
+        verbose=False,
+        use_async=False,
+    )
+    assert str(outer.query(QUESTION)) == RIGHT
+    judged = RetryQueryEngine(own_loop(scripted), FaithfulnessEvaluator(llm=scripted(always("YES"))))
+    assert judged.query(QUESTION).metadata["denoise"]["outcome"] == "verified"

@@ -1,0 +1,87 @@
+"""What goes wrong in a denoiser costs what `on_error` and `on_empty` say and no more; wrong arguments are named."""
+
+import asyncio
+
+import pytest
+from llama_index.core.schema import (
+    QueryBundle,
+    TextNode,
+)
+from llamaindex_denoisers import (
+    QUESTION,
+    TEXTS,
+    AsksPerPassage,
+    Fails,
+    RedSentences,
+    Untouched,
+    both,
+    nodes_of,
+)
+from pydantic import ValidationError
+
+from denoise_core import EmptyResult, InputError
+from denoise_core.testing import FunctionLLM
+from llamaindex_denoise import DenoisePostprocessor, record
+
+
+@pytest.mark.parametrize("how", ["keep", "drop", "raise"])
+def test_on_error(how):
+    nodes = nodes_of()
+    postprocessor = DenoisePostprocessor(denoiser=Fails(), on_error=how)
+    if how == "raise":
+        with pytest.raises(ConnectionError, match="model is down"):
+            postprocessor.postprocess_nodes(nodes, query_str=QUESTION)
+        with pytest.raises(ConnectionError, match="model is down"):
+            asyncio.run(postprocessor.apostprocess_nodes(nodes, query_str=QUESTION))
+        return
+    out = both(postprocessor, nodes)
+    assert [n.node.text for n in out] == (list(TEXTS) if how == "keep" else [])
+    assert all("model is down" in record(n.node)["fallback"] for n in out)
+
+
+@pytest.mark.parametrize("how", ["keep", "drop", "raise"])
+def test_on_empty(how):
+    nodes = nodes_of(["Not here.", "Not at all."])
+    postprocessor = DenoisePostprocessor(denoiser=RedSentences(), on_empty=how)
+    if how == "raise":
+        with pytest.raises(EmptyResult, match="nothing was kept of 2"):
+            postprocessor.postprocess_nodes(nodes, query_str=QUESTION)
+        return
+    out = both(postprocessor, nodes)
+    assert [n.node.text for n in out] == (["Not here.", "Not at all."] if how == "keep" else [])
+    assert all("nothing was kept" in record(n.node)["fallback"] for n in out)
+
+
+def test_one_bad_reply_loses_no_other():
+    def reply(messages):
+        if "herring" in messages[-1].content:
+            raise TimeoutError("slow")
+        return "yes" if "red" in messages[-1].content else "no"
+
+    out = both(DenoisePostprocessor(denoiser=AsksPerPassage(FunctionLLM(reply))), nodes_of())
+    assert [n.node.node_id for n in out] == ["n0", "n2", "n4"]
+    assert "1 replies failed" in record(out[0].node)["fallback"]
+
+
+def test_the_query_may_be_a_bundle_and_must_be_there():
+    postprocessor = DenoisePostprocessor(denoiser=Untouched())
+    assert len(postprocessor.postprocess_nodes(nodes_of(), QueryBundle(QUESTION))) == 5
+    with pytest.raises(InputError, match="query_str"):
+        postprocessor.postprocess_nodes(nodes_of())
+    with pytest.raises(InputError, match="query_str"):
+        asyncio.run(postprocessor.apostprocess_nodes(nodes_of()))
+
+
+def test_bad_arguments_say_what_is_expected():
+    with pytest.raises(ValidationError, match="on_eror"):
+        DenoisePostprocessor(denoiser=Untouched(), on_eror="keep")
+    with pytest.raises(ValidationError, match="on_error"):
+        DenoisePostprocessor(denoiser=Untouched(), on_error="ignore")
+    with pytest.raises(ValidationError, match="Denoiser"):
+        DenoisePostprocessor(denoiser="s2a")
+    with pytest.raises(ValidationError, match="max_concurrency"):
+        DenoisePostprocessor(denoiser=Untouched(), max_concurrency=0)
+    with pytest.raises(InputError, match=r"nodes\[1\]: expected a NodeWithScore, got TextNode"):
+        DenoisePostprocessor(denoiser=Untouched()).postprocess_nodes(
+            [*nodes_of()[:1], TextNode(text="a")], query_str="q"
+        )

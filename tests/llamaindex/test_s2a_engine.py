@@ -1,0 +1,49 @@
+"""The S2A engine answers from what it kept, and asks nobody when there is nothing to answer from."""
+
+from llama_index.core.schema import QueryBundle
+from llamaindex_engines import QUESTION, Fixed, both, keep_red, nodes
+
+from denoise_core.end import ENDDenoiser
+from denoise_core.s2a import S2A
+from denoise_core.testing import FunctionScorer
+from llamaindex_denoise import (
+    DenoisePostprocessor,
+    LlamaLLM,
+    S2AQueryEngine,
+    record,
+)
+
+
+def s2a_engine(scripted, retriever=None, **settings):
+    s2a = S2A(LlamaLLM(scripted(keep_red)), variant="select")
+    return S2AQueryEngine(s2a, retriever or Fixed(nodes()), **settings)
+
+
+def test_s2a_answers_from_what_it_kept(scripted):
+    response = both(lambda: s2a_engine(scripted))
+    assert "The red tower is in Porto." in str(response)
+    assert "bread" not in str(response).lower()
+    assert "bridge" not in str(response)
+    (node,) = response.source_nodes
+    assert record(node.node)["origin_spans"] == [[0, 27]]
+    note = response.metadata["denoise"]
+    assert note["outcome"] == "answered"
+    assert note["calls"] == 4
+    assert {d["id"] for d in note["dropped"]} == {"n0", "n1", "n2"}
+
+
+def test_s2a_without_context_asks_nobody(scripted):
+    response = both(lambda: s2a_engine(scripted, Fixed([])))
+    assert str(response) == "Empty Response"
+    assert response.metadata["denoise"] == {"outcome": "no_context", "calls": 0}
+
+
+def test_s2a_delegates_streams_and_runs_postprocessors(scripted):
+    drop_ships = DenoisePostprocessor(
+        denoiser=ENDDenoiser(FunctionScorer(lambda q, t: float("Ships" not in t)), threshold=0.5)
+    )
+    engine = s2a_engine(scripted, node_postprocessors=[drop_ships], streaming=True)
+    assert [n.node.node_id for n in engine.retrieve(QueryBundle(QUESTION))] == ["n0", "n1"]
+    response = engine.query(QUESTION)
+    assert "".join(response.response_gen).startswith("Heard: The red tower is in Porto.")
+    assert record(response.source_nodes[0].node)["op"] == "ENDDenoiser > S2A.select"

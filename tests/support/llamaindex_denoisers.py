@@ -1,0 +1,171 @@
+"""Denoisers of every kind, ours and others', nodes to give them, and the postprocessor both ways."""
+
+import asyncio
+
+from llama_index.core.schema import (
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+
+from denoise_core import DenoiseResult, Drop, Keep, Passage, arun, run
+from denoise_core.chunk import extract, sentences
+from denoise_core.effects import Batch, Complete, Failed
+from denoise_core.end import ENDDenoiser
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.testing import FunctionLLM, FunctionScorer
+from denoise_core.types import Message
+
+QUESTION = "Where is the red tower?"
+TEXTS = (
+    "The red tower is in Porto. Bread is cheap. The tower is 40 m high.",
+    "Nothing here helps. It never does.",
+    "⚓ برج أحمر. The red 塔 stands. 真的。",
+    "",
+    "A red herring.",
+)
+
+
+class Untouched:
+    """Keeps everything as it is."""
+
+    def denoise(self, query, passages):
+        return DenoiseResult(query, tuple(passages))
+
+    async def adenoise(self, query, passages):
+        return self.denoise(query, passages)
+
+
+class RedSentences(Untouched):
+    """Extractive: keeps the sentences that say red, with a score each."""
+
+    def denoise(self, query, passages):
+        kept, dropped, scored = [], [], []
+        for p in passages:
+            spans = sentences(p)
+            red = [s for s in spans if "red" in p.text[s.start : s.end]]
+            scored += [Keep(s, 0.75) for s in red]
+            dropped += [Drop(s, "not red", 0.1) for s in spans if s not in red]
+            part = extract(p, red)
+            kept += [part] if part else []
+        return DenoiseResult(query, tuple(kept), tuple(dropped), kept=tuple(scored))
+
+
+class Shouts(Untouched):
+    """Generative: writes every passage anew."""
+
+    def denoise(self, query, passages):
+        out = [Passage(p.text.upper(), p.id, p.score, p.metadata, p.covered, rewritten=True) for p in passages]
+        return DenoiseResult(query.upper(), tuple(out))
+
+
+class Joins(Untouched):
+    """Generative over all passages at once: one text out of many."""
+
+    def denoise(self, query, passages):
+        if not passages:
+            return DenoiseResult(query, ())
+        spans = tuple(s for p in passages for s in p.covered)
+        text = " ".join(p.text for p in passages)
+        return DenoiseResult(query, (Passage(text, "joint", None, {}, spans, rewritten=True),))
+
+
+class AsksPerPassage:
+    """Asks a model about each passage in one batch and keeps those it says yes to; a failure is a yes."""
+
+    def __init__(self, llm):
+        self.llm = llm
+
+    def flow(self, query, passages):
+        replies = yield Batch(tuple(Complete((Message("user", p.text),), "ask", self.llm) for p in passages))
+        kept = [p for p, r in zip(passages, replies) if isinstance(r, Failed) or r.text == "yes"]
+        failed = sum(isinstance(r, Failed) for r in replies)
+        return DenoiseResult(query, tuple(kept), fallback=f"{failed} replies failed" if failed else None)
+
+    def denoise(self, query, passages):
+        return run(self.flow(query, passages))[0]
+
+    async def adenoise(self, query, passages):
+        return (await arun(self.flow(query, passages)))[0]
+
+
+class Fails:
+    def denoise(self, query, passages):
+        raise ConnectionError("model is down")
+
+    async def adenoise(self, query, passages):
+        raise ConnectionError("model is down")
+
+
+def s2a_model(variant):
+    """Answers each variant's prompt in its own form, keeping what says red."""
+    numbers = {
+        "select": ("1", "NONE"),
+        "remove": ("NONE", "ALL"),
+        "auto": ("KEEP 1", "DROP ALL"),
+    }
+
+    def reply(messages):
+        document = messages[-1].content.split("BEGIN ", 1)[1].split("\n", 1)[1].split("\nEND ", 1)[0]
+        red = [s for s in document.split(". ") if "red" in s]
+        if variant in numbers:
+            return numbers[variant][0 if red else 1]
+        if variant == "single":
+            return ". ".join([*red, QUESTION])
+        return f"Context: {'. '.join(red) or 'NONE'}\nQuestion: {QUESTION}"
+
+    return FunctionLLM(reply)
+
+
+DENOISERS = {
+    "end": lambda: ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5),
+    "end_sentences": lambda: ENDDenoiser(
+        FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentences
+    ),
+    "s2a_default": lambda: S2ADenoiser(s2a_model("default")),
+    "s2a_relevance": lambda: S2ADenoiser(s2a_model("relevance"), variant="relevance"),
+    "s2a_single": lambda: S2ADenoiser(s2a_model("single"), variant="single"),
+    "s2a_keep_original": lambda: S2ADenoiser(s2a_model("default"), variant="keep_original"),
+    "s2a_select": lambda: S2ADenoiser(s2a_model("select"), variant="select"),
+    "s2a_remove": lambda: S2ADenoiser(s2a_model("remove"), variant="remove"),
+    "s2a_auto": lambda: S2ADenoiser(s2a_model("auto"), variant="auto"),
+    "untouched": Untouched,
+    "extractive": RedSentences,
+    "generative": Shouts,
+    "joint": Joins,
+    "asks": lambda: AsksPerPassage(FunctionLLM(lambda m: "yes" if "red" in m[-1].content else "no")),
+    "fails": Fails,
+}
+
+
+def nodes_of(texts=TEXTS):
+    out = []
+    for i, text in enumerate(texts):
+        node = TextNode(
+            text=text,
+            id_=f"n{i}",
+            metadata={"page": i, "tags": ["a", "b"]},
+            embedding=[0.0, 1.0],
+            start_char_idx=100 * i,
+            end_char_idx=100 * i + len(text),
+            excluded_llm_metadata_keys=["tags"],
+            relationships={
+                NodeRelationship.SOURCE: RelatedNodeInfo(node_id="doc", metadata={"title": "Towers"}),
+                NodeRelationship.NEXT: RelatedNodeInfo(node_id=f"n{i + 1}"),
+            },
+        )
+        out.append(NodeWithScore(node=node, score=0.9 - i / 10))
+    return out
+
+
+def frozen(nodes):
+    return [n.model_dump_json() for n in nodes]
+
+
+def both(postprocessor, nodes, query=QUESTION):
+    """The result, after checking that sync and async agree."""
+    out = postprocessor.postprocess_nodes(nodes, query_str=query)
+    later = asyncio.run(postprocessor.apostprocess_nodes(nodes, query_str=query))
+    assert frozen(out) == frozen(later), "sync and async differ"
+    return out

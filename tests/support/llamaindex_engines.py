@@ -1,0 +1,82 @@
+"""Query engines over three nodes, with a model that is right once it is told what was wrong."""
+
+import asyncio
+
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
+
+from denoise_core.augmenter import Augmenter
+from llamaindex_denoise import (
+    AugmentedQueryEngine,
+    LlamaLLM,
+    RetrieverAdapter,
+)
+
+QUESTION = "Where is the red tower?"
+RIGHT = "The red tower is in Porto. [1]"
+WRONG = "The red tower is in Lisbon, built in 1755."
+
+
+def nodes():
+    texts = [
+        "The red tower is in Porto. Bread is cheap there.",
+        "The blue bridge crosses the river.",
+        "Ships are long.",
+    ]
+    return [
+        NodeWithScore(node=TextNode(text=t, id_=f"n{i}", metadata={"page": i}), score=0.9 - i / 10)
+        for i, t in enumerate(texts)
+    ]
+
+
+class Fixed(BaseRetriever):
+    """Finds the same nodes for every query and remembers the queries; has no async form of its own."""
+
+    def __init__(self, found):
+        self.found, self.queries = found, []
+        super().__init__()
+
+    def _retrieve(self, query_bundle):
+        self.queries.append(query_bundle)
+        return self.found
+
+
+def first_wrong_then_right(messages):
+    """A model that gets it right once it is told what was wrong."""
+    asked = " ".join(m.content or "" for m in messages)
+    return RIGHT if "Lisbon" in asked else WRONG
+
+
+def always(text):
+    return lambda messages: text
+
+
+def keep_red(messages):
+    asked = messages[-1].content
+    if "BEGIN " in asked:
+        return "1" if "red" in asked.split("BEGIN ", 1)[1] else "NONE"
+    return f"Heard: {asked}"
+
+
+def own_loop(scripted, reply=first_wrong_then_right, retriever=None, **settings):
+    retriever = retriever or Fixed(nodes())
+    return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(reply)), RetrieverAdapter(retriever), **settings))
+
+
+def inner(llm, retriever=None, **settings):
+    return RetrieverQueryEngine.from_args(retriever or Fixed(nodes()), llm=llm, **settings)
+
+
+def around(scripted, reply=first_wrong_then_right, retriever=None, **settings):
+    return AugmentedQueryEngine.around(inner(scripted(reply), retriever), **settings)
+
+
+def both(make_engine, question=QUESTION):
+    """Sync and async response of fresh engines, after checking that they agree."""
+    sync = make_engine().query(question)
+    later = asyncio.run(make_engine().aquery(question))
+    assert str(sync) == str(later)
+    assert sync.metadata == later.metadata
+    assert [n.model_dump_json() for n in sync.source_nodes] == [n.model_dump_json() for n in later.source_nodes]
+    return sync
