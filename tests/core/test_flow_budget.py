@@ -1,4 +1,4 @@
-"""A budget is never passed: calls, tokens, money and time, in nested runs too, and what was not used is given back."""
+"""A budget is never passed: calls, tokens, money, time, in nested runs too; what was not used is given back."""
 
 import asyncio
 import threading

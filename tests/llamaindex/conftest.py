@@ -1,4 +1,4 @@
-"""Shared parts: models that are functions, a handler that records, a guard against blocking calls."""
+"""Shared parts: models that are functions, denoisers, a handler that records, a guard against blocking calls."""
 
 import pytest
 from blockbuster import blockbuster_ctx
@@ -10,6 +10,7 @@ from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.span import SimpleSpan
 from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.llms import LLM, CustomLLM
+from llamaindex_denoisers import DENOISERS
 
 
 @pytest.fixture(autouse=True)
@@ -136,6 +137,12 @@ class Local(CustomLLM):
 
     def stream_complete(self, prompt, formatted=False, **kwargs):
         yield self.complete(prompt)
+
+
+@pytest.fixture(params=DENOISERS)
+def denoiser(request):
+    """Each of the denoisers in turn."""
+    return DENOISERS[request.param]()
 
 
 @pytest.fixture

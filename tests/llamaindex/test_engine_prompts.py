@@ -1,4 +1,4 @@
-"""Every prompt can be read and changed through as many wrappers as there are, and what others share stays as it was."""
+"""Prompts can be read and changed through any number of wrappers, and what others share stays as it was."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""The augmented query engine answers with what was checked, from the user's nodes, and holds streams back till then."""
+"""The augmented query engine answers with what was checked, from the user's nodes, and holds streams till then."""
 
 import asyncio
 import json

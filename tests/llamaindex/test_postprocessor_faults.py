@@ -1,4 +1,4 @@
-"""What goes wrong in a denoiser costs what `on_error` and `on_empty` say and no more; wrong arguments are named."""
+"""A failing denoiser costs what `on_error` and `on_empty` say and no more; wrong arguments are named."""
 
 import asyncio
 

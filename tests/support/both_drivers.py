@@ -17,6 +17,7 @@ DOCS = (Passage("Paris is in France.", "a"), Passage("Rome is in Italy.", "b"))
 
 
 def ask(text: str, tag: str = "ask") -> Complete:
+    """A question to the model, as an effect."""
     return Complete((Message("user", text),), tag)
 
 
@@ -39,6 +40,7 @@ def both(make_flow, make_servers, **options):
 
 
 def echo():
+    """Servers: a model that shouts the last message back, a retriever that finds `DOCS`."""
     return {"llm": FunctionLLM(lambda m: m[-1].content.upper()), "retriever": ListRetriever(DOCS)}
 
 

@@ -13,12 +13,15 @@ TEXT = (
 
 
 def memory(*texts, question="When was the club founded?"):
+    """A working memory whose evidence is ``texts``."""
     return WorkingMemory(question, tuple(Passage(t, f"e{n}") for n, t in enumerate(texts)))
 
 
 def judged(candidate, *texts, utility=None):
+    """The verdict on ``candidate`` given ``texts``; that of `Groundedness` if no utility is named."""
     return run((utility or Groundedness()).assess(memory(*texts), candidate))[0]
 
 
 def kinds(verdict):
+    """The kinds of a verdict's reasons."""
     return {r.kind for r in verdict.reasons}

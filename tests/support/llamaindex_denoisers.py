@@ -91,6 +91,8 @@ class AsksPerPassage:
 
 
 class Fails:
+    """Raises, both ways."""
+
     def denoise(self, query, passages):
         raise ConnectionError("model is down")
 
@@ -140,6 +142,7 @@ DENOISERS = {
 
 
 def nodes_of(texts=TEXTS):
+    """One scored node a text, with everything set that a denoiser must leave as it is."""
     out = []
     for i, text in enumerate(texts):
         node = TextNode(
@@ -160,6 +163,7 @@ def nodes_of(texts=TEXTS):
 
 
 def frozen(nodes):
+    """All there is to the nodes, to compare."""
     return [n.model_dump_json() for n in nodes]
 
 

@@ -19,6 +19,7 @@ WRONG = "The red tower is in Lisbon, built in 1755."
 
 
 def nodes():
+    """Three scored nodes; the first has the answer."""
     texts = [
         "The red tower is in Porto. Bread is cheap there.",
         "The blue bridge crosses the river.",
@@ -49,10 +50,12 @@ def first_wrong_then_right(messages):
 
 
 def always(text):
+    """A model that says one thing."""
     return lambda messages: text
 
 
 def keep_red(messages):
+    """A model for S2A: keeps the first piece of what says red, and answers with what it was asked."""
     asked = messages[-1].content
     if "BEGIN " in asked:
         return "1" if "red" in asked.split("BEGIN ", 1)[1] else "NONE"
@@ -60,15 +63,18 @@ def keep_red(messages):
 
 
 def own_loop(scripted, reply=first_wrong_then_right, retriever=None, **settings):
+    """Our engine with a loop of its own; ``scripted`` is the fixture of that name."""
     retriever = retriever or Fixed(nodes())
     return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(reply)), RetrieverAdapter(retriever), **settings))
 
 
 def inner(llm, retriever=None, **settings):
+    """An engine of LlamaIndex's own."""
     return RetrieverQueryEngine.from_args(retriever or Fixed(nodes()), llm=llm, **settings)
 
 
 def around(scripted, reply=first_wrong_then_right, retriever=None, **settings):
+    """Our engine around one of LlamaIndex's own; ``scripted`` is the fixture of that name."""
     return AugmentedQueryEngine.around(inner(scripted(reply), retriever), **settings)
 
 

@@ -1,4 +1,4 @@
-"""Groundedness passes what the evidence says, fails what it does not say, and is unknown where nothing can be said."""
+"""Groundedness passes what the evidence says, fails what it does not, and is unknown where nothing can be said."""
 
 import pytest
 from hypothesis import given

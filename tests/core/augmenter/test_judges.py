@@ -1,4 +1,4 @@
-"""A judge, model or function, is taken at its word only where the word is clear; anything else is unknown or an error."""
+"""A judge, model or function, counts where its word is clear; anything else is unknown or an error."""
 
 import pytest
 from judging import TEXT, judged, memory
