@@ -8,11 +8,7 @@ from both_drivers import DOCS, ask, both, echo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from denoise_core import (
-    DenoiseResult,
-    Message,
-    Reply,
-)
+from denoise_core import DenoiseResult, Message, Reply
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
 from denoise_core.effects import Batch, Denoise, Failed, Retrieve, complete, denoise, retrieve

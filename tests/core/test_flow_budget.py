@@ -8,16 +8,7 @@ from both_drivers import DOCS, Nested, ask, both
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from denoise_core import (
-    Budget,
-    BudgetExceeded,
-    DenoiseResult,
-    InputError,
-    Message,
-    Price,
-    Reply,
-    Usage,
-)
+from denoise_core import Budget, BudgetExceeded, DenoiseResult, InputError, Message, Price, Reply, Usage
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
 from denoise_core.effects import Batch, Failed, complete, denoise

@@ -5,15 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llama_index.core.schema import (
-    Document,
-    ImageNode,
-    MediaResource,
-    MetadataMode,
-    Node,
-    NodeWithScore,
-    TextNode,
-)
+from llama_index.core.schema import Document, ImageNode, MediaResource, MetadataMode, Node, NodeWithScore, TextNode
 from llamaindex_denoisers import DENOISERS, TEXTS, RedSentences, Shouts, Untouched, both, frozen, nodes_of
 
 from denoise_core import DenoiseResult, Passage, Span

@@ -7,17 +7,7 @@ import pytest
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
-from llamaindex_engines import (
-    QUESTION,
-    RIGHT,
-    WRONG,
-    Fixed,
-    always,
-    around,
-    both,
-    nodes,
-    own_loop,
-)
+from llamaindex_engines import QUESTION, RIGHT, WRONG, Fixed, always, around, both, nodes, own_loop
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, Limits

@@ -25,10 +25,7 @@ from llamaindex_engines import (
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import (
-    AugmentedQueryEngine,
-    DenoisePostprocessor,
-)
+from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor
 
 
 class Whole(BaseQueryEngine):

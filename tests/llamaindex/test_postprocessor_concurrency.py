@@ -4,12 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from llamaindex_denoisers import (
-    QUESTION,
-    AsksPerPassage,
-    Untouched,
-    nodes_of,
-)
+from llamaindex_denoisers import QUESTION, AsksPerPassage, Untouched, nodes_of
 
 from llamaindex_denoise import DenoisePostprocessor
 

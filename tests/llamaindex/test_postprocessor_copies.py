@@ -6,12 +6,7 @@ import pickle
 import threading
 
 import pytest
-from llamaindex_denoisers import (
-    RedSentences,
-    both,
-    frozen,
-    nodes_of,
-)
+from llamaindex_denoisers import RedSentences, both, frozen, nodes_of
 from pydantic import ValidationError
 
 from llamaindex_denoise import DenoisePostprocessor

@@ -4,11 +4,7 @@ import asyncio
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
-from llamaindex_denoisers import (
-    QUESTION,
-    RedSentences,
-    nodes_of,
-)
+from llamaindex_denoisers import QUESTION, RedSentences, nodes_of
 
 from llamaindex_denoise import DenoiseEvent, DenoisePostprocessor
 

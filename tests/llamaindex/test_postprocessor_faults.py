@@ -3,20 +3,8 @@
 import asyncio
 
 import pytest
-from llama_index.core.schema import (
-    QueryBundle,
-    TextNode,
-)
-from llamaindex_denoisers import (
-    QUESTION,
-    TEXTS,
-    AsksPerPassage,
-    Fails,
-    RedSentences,
-    Untouched,
-    both,
-    nodes_of,
-)
+from llama_index.core.schema import QueryBundle, TextNode
+from llamaindex_denoisers import QUESTION, TEXTS, AsksPerPassage, Fails, RedSentences, Untouched, both, nodes_of
 from pydantic import ValidationError
 
 from denoise_core import EmptyResult, InputError

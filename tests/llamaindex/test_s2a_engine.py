@@ -6,12 +6,7 @@ from llamaindex_engines import QUESTION, Fixed, both, keep_red, nodes
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2A
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import (
-    DenoisePostprocessor,
-    LlamaLLM,
-    S2AQueryEngine,
-    record,
-)
+from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, S2AQueryEngine, record
 
 
 def s2a_engine(scripted, retriever=None, **settings):

@@ -1,10 +1,7 @@
 """What several tests of the loop share: a right and a wrong draft, scores from a table, a denoiser of one rule."""
 
 from denoise_core import DenoiseResult, Drop, Span
-from denoise_core.augmenter import (
-    Reason,
-    Verdict,
-)
+from denoise_core.augmenter import Reason, Verdict
 from denoise_core.augmenter.utility import without_effects
 
 RIGHT = "It was completed in 1889 [1]."

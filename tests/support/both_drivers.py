@@ -2,12 +2,7 @@
 
 import asyncio
 
-from denoise_core import (
-    DenoiseResult,
-    Message,
-    Passage,
-    trace_of,
-)
+from denoise_core import DenoiseResult, Message, Passage, trace_of
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
 from denoise_core.effects import Batch, Complete

@@ -2,9 +2,7 @@
 
 from denoise_core import Passage, run
 from denoise_core.augmenter import WorkingMemory
-from denoise_core.augmenter.utilities import (
-    Groundedness,
-)
+from denoise_core.augmenter.utilities import Groundedness
 
 TEXT = (
     "Aaron Galindo plays for C.D. Toledo. The club was founded in 1928 and does not play at home on Mondays. "

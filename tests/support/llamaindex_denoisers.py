@@ -2,12 +2,7 @@
 
 import asyncio
 
-from llama_index.core.schema import (
-    NodeRelationship,
-    NodeWithScore,
-    RelatedNodeInfo,
-    TextNode,
-)
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, arun, run
 from denoise_core.chunk import extract, sentences

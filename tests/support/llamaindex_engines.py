@@ -7,11 +7,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core.augmenter import Augmenter
-from llamaindex_denoise import (
-    AugmentedQueryEngine,
-    LlamaLLM,
-    RetrieverAdapter,
-)
+from llamaindex_denoise import AugmentedQueryEngine, LlamaLLM, RetrieverAdapter
 
 QUESTION = "Where is the red tower?"
 RIGHT = "The red tower is in Porto. [1]"

@@ -6,10 +6,7 @@ from hypothesis import strategies as st
 from judging import TEXT, judged, kinds, memory
 
 from denoise_core import run
-from denoise_core.augmenter.utilities import (
-    Groundedness,
-    KnowledgeOverlap,
-)
+from denoise_core.augmenter.utilities import Groundedness, KnowledgeOverlap
 from denoise_core.augmenter.utilities.abstention import abstains
 
 

@@ -4,15 +4,7 @@ import pytest
 from augmenter_doubles import RIGHT, WRONG, HalfDenoiser, Scores
 
 from denoise_core import Reply, Usage
-from denoise_core.augmenter import (
-    Augmenter,
-    BM25Retriever,
-    Consolidator,
-    Limits,
-    Outcome,
-    Rules,
-    StopReason,
-)
+from denoise_core.augmenter import Augmenter, BM25Retriever, Consolidator, Limits, Outcome, Rules, StopReason
 from denoise_core.augmenter.actions import Draft, Readmit, Search
 from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import ListRetriever

@@ -4,13 +4,7 @@ import pytest
 from augmenter_doubles import RIGHT, WRONG, Scores
 
 from denoise_core import Budget
-from denoise_core.augmenter import (
-    Augmenter,
-    Limits,
-    Outcome,
-    Rules,
-    StopReason,
-)
+from denoise_core.augmenter import Augmenter, Limits, Outcome, Rules, StopReason
 from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
 from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import FunctionLLM, ListRetriever

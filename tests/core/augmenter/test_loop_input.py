@@ -4,13 +4,7 @@ import pytest
 from augmenter_doubles import RIGHT, HalfDenoiser
 
 from denoise_core import InputError, Message, Passage
-from denoise_core.augmenter import (
-    Augmenter,
-    Consolidator,
-    Limits,
-    Outcome,
-    Rules,
-)
+from denoise_core.augmenter import Augmenter, Consolidator, Limits, Outcome, Rules
 from denoise_core.augmenter.testing import scripted
 from denoise_core.testing import ListRetriever
 

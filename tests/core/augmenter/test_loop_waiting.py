@@ -7,13 +7,7 @@ import pytest
 from augmenter_doubles import RIGHT, WRONG
 
 from denoise_core import Budget, Reply
-from denoise_core.augmenter import (
-    Augmenter,
-    BM25Retriever,
-    Limits,
-    Outcome,
-    StopReason,
-)
+from denoise_core.augmenter import Augmenter, BM25Retriever, Limits, Outcome, StopReason
 from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import ListRetriever
 

@@ -4,10 +4,7 @@ import pytest
 from judging import judged
 
 from denoise_core import InputError
-from denoise_core.augmenter.utilities import (
-    KnowledgeOverlap,
-    knowledge_f1,
-)
+from denoise_core.augmenter.utilities import KnowledgeOverlap, knowledge_f1
 from denoise_core.augmenter.utilities.overlap import overlap, tokens
 
 

@@ -5,13 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging import TEXT, judged
 
-from denoise_core.augmenter.utilities import (
-    FunctionUtility,
-    Groundedness,
-    LinearCombination,
-    Similarity,
-    Weights,
-)
+from denoise_core.augmenter.utilities import FunctionUtility, Groundedness, LinearCombination, Similarity, Weights
 
 
 class Letters:
