@@ -2,10 +2,13 @@
 
 Times depend on what else the machine does, so no test may fail by them; and threads that wait for each
 other on a busy machine make tiny models slower, not faster.
+
+What tests of both adapters share as a fixture is here too: a server that speaks the OpenAI protocol.
 """
 
 import os
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -13,3 +16,20 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 settings.register_profile("here", deadline=None)
 settings.load_profile("here")
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    """The model that ``server`` runs."""
+    from openai_server import TinyModel  # imports torch, which most tests do without
+
+    return TinyModel()
+
+
+@pytest.fixture
+def server(tiny):
+    """A running `openai_server.Server`, without faults yet."""
+    from openai_server import serving
+
+    with serving(tiny) as running:
+        yield running

@@ -1,18 +1,19 @@
 """A local server that speaks the OpenAI protocol and runs a (tiny, untrained) real model, with faults on demand.
 
-Both adapters' tests of a real client talk to it: `serving` gives a running `Server`.
+Both adapters' tests of a real client talk to it, by the fixture ``server``: `serving` gives a running `Server`.
 """
 
 import json
 import threading
-import time
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 NEW_TOKENS = 12
+PATIENCE = 60  # seconds that requests wait for each other
 
 
 class TinyModel:
@@ -39,6 +40,7 @@ class Server(ThreadingHTTPServer):
 
     ``fields``: what a request that has to call a tool is answered with, as a server does that holds its model to
     a grammar; None has the model write text after all.
+    ``peak``: the most requests that were ever under way at once, each from its arrival until its reply is ready.
     """
 
     daemon_threads = True
@@ -48,6 +50,8 @@ class Server(ThreadingHTTPServer):
         self.model = model
         self.requests, self.faults = [], []
         self.fields = None
+        self.meeting = None
+        self.alone = 0
         self.lock = threading.Lock()
         self.now = self.peak = 0
         self.release, self.arrived = threading.Event(), threading.Event()
@@ -55,6 +59,37 @@ class Server(ThreadingHTTPServer):
     @property
     def url(self):
         return f"http://127.0.0.1:{self.server_port}/v1"
+
+    def answer_together(self, count):
+        """From now on requests are answered ``count`` at a time, each when the others of its group have arrived.
+
+        A group that is not full after `PATIENCE` is not answered, nor any after it; `serving` ends with an error.
+        """
+        self.meeting = threading.Barrier(count, timeout=PATIENCE)
+
+    def meet(self):
+        try:
+            if self.meeting:
+                self.meeting.wait()
+        except threading.BrokenBarrierError:
+            with self.lock:
+                self.alone += 1
+            raise
+
+    @contextmanager
+    def taken(self, asked):
+        """Counts a request as under way while the block runs; gives the fault that it has to meet with."""
+        with self.lock:
+            self.requests.append(asked)
+            self.now += 1
+            self.peak = max(self.peak, self.now)
+            fault = self.faults.pop(0) if self.faults else None
+            self.arrived.set()
+        try:
+            yield fault
+        finally:
+            with self.lock:
+                self.now -= 1
 
     def handle_error(self, request, client_address):
         """A client that went away is part of the tests."""
@@ -67,40 +102,35 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self):
-        server = self.server
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        with server.lock:
-            server.requests.append(asked)
-            server.now += 1
-            server.peak = max(server.peak, server.now)
-            fault = server.faults.pop(0) if server.faults else None
-            server.arrived.set()
-        try:
-            self._answer(server, asked, fault)
-        finally:
-            with server.lock:
-                server.now -= 1
+        with self.server.taken(asked) as fault:
+            send = self._answer(self.server, asked, fault)
+        send()  # only now: who has the reply may ask again before this thread goes on, and would be counted twice
 
     def _answer(self, server, asked, fault):
+        """The reply to a request, as the function that sends it."""
+        server.meet()
         if isinstance(fault, int):
-            return self._send(fault, {"error": {"message": f"fault {fault}", "type": "fault"}})
+            return partial(self._send, fault, {"error": {"message": f"fault {fault}", "type": "fault"}})
         if fault == "hang":
             server.release.wait(30)
-            self.close_connection = True
-            return None
-        if fault == "slow":
-            time.sleep(0.05)
+            return self._hang_up
         text, count = server.model.reply("\n".join(m["content"] for m in asked["messages"]))
         usage = {"prompt_tokens": count, "completion_tokens": NEW_TOKENS, "total_tokens": count + NEW_TOKENS}
         about = {"id": "1", "created": 0, "model": "tiny"}
         if asked.get("stream"):
-            return self._stream(about, text, usage, broken=fault == "break")
+            return partial(self._stream, about, text, usage, broken=fault == "break")
         message = {"role": "assistant", "content": text}
         if asked.get("tools") and server.fields is not None:
             call = {"name": asked["tools"][0]["function"]["name"], "arguments": json.dumps(server.fields)}
             message["tool_calls"] = [{"id": "call-1", "type": "function", "function": call}]
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return self._send(200, {**about, "object": "chat.completion", "choices": [choice], "usage": usage})
+        return partial(
+            self._send, 200, {**about, "object": "chat.completion", "choices": [choice], "usage": usage}
+        )
+
+    def _hang_up(self):
+        self.close_connection = True
 
     def _send(self, status, body):
         data = json.dumps(body).encode()
@@ -145,3 +175,6 @@ def serving(model):
         running.release.set()
         running.shutdown()
         thread.join()
+        if running.alone:
+            count = running.meeting.parties
+            raise AssertionError(f"expected {count} requests under way at once; {running.alone} waited in vain")

@@ -30,7 +30,7 @@ from denoise_core.reader.world import World
 class Settings:
     """``tokens`` is the length of the run, padding included. ``seed`` decides weights and data."""
 
-    tokens: int = 36_000_000
+    tokens: int = 28_000_000
     seed: int = 0
     rate: float = 1.5e-3
     warm_up: int = 100
