@@ -2,6 +2,7 @@
 
 import json
 
+import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -79,7 +80,6 @@ def test_the_methods_score_is_noted_or_put_in_place():
 
 
 def test_a_numpy_score_becomes_a_float(denoiser):
-    numpy = pytest.importorskip("numpy")
     node = NodeWithScore(node=TextNode(text="red", id_="x"))
     node.score = numpy.float32(0.5)
     for n in both(DenoisePostprocessor(denoiser=denoiser), [node]):
