@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from denoise_core.reader.abilities import HARD, Ability
-from denoise_core.reader.curriculum import STAGES
+from denoise_core.reader.curriculum import STAGES, Stage
 
 _CARD = Path(__file__).parent / "data" / "card.md"
 
@@ -21,8 +21,7 @@ def card(record: Mapping[str, Any], abilities: Sequence[Ability]) -> str:
         for low, high in [a.interval]
     ]
     stages = [
-        f"| {s.name} | {f'{s.most:,}' if s.most else 'the rest'} | "
-        f"{', '.join(sorted({f'{x.rows} x {x.length}' for x in s.lessons}))} |"
+        f"| {s.name} | {_most(s, settings)} | {', '.join(sorted({f'{x.rows} x {x.length}' for x in s.lessons}))} |"
         for s in STAGES
     ]
     return _CARD.read_text("utf-8").format(
@@ -36,3 +35,9 @@ def card(record: Mapping[str, Any], abilities: Sequence[Ability]) -> str:
         prose=HARD.prose,
         abilities="\n".join(rows),
     )
+
+
+def _most(stage: Stage, settings: Mapping[str, Any]) -> str:
+    if stage.far:
+        return f"{settings['far'] * settings['tokens']:,.0f} more"
+    return f"{stage.most:,}" if stage.most else f"the rest of {settings['tokens']:,}"

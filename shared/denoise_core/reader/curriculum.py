@@ -31,8 +31,9 @@ class Lesson:
 class Stage:
     """Lessons, taken in turn, a step each; ``shallow`` ones use the first blocks of the network only.
 
-    Ends after ``most`` tokens, or sooner when the first tokens of replies are right at the rate ``passes``; what
-    is saved goes to the last stage.
+    A stage ends after ``most`` tokens, or sooner when the first tokens of replies are right at the rate
+    ``passes``; what is saved goes to the last stage but one. The last one is ``far``: it has a length and a RoPE
+    base of its own (`Settings.far`, `Shape.far`).
     """
 
     name: str
@@ -40,6 +41,7 @@ class Stage:
     most: int | None = None
     passes: float | None = None
     shallow: bool = False
+    far: bool = False
 
 
 _ALL = {name: weight for name, (weight, _) in TASKS.items()}
@@ -68,4 +70,5 @@ STAGES = (
     Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 2_500_000, 0.90, True),
     Stage("tasks", (_READ, _TASKS, _TASKS, _CHUNK), 12_000_000),
     Stage("length", (_TASKS, _CHUNK, _READ, _TASKS, _PAGE, _CHUNK, _TASKS, _MORE, _BOOK, _READ, _TASKS, _PAGE)),
+    Stage("far", (_TASKS, _PAGE, _CHUNK, _READ, _BOOK, _TASKS, _MORE, _PAGE), far=True),
 )

@@ -28,9 +28,13 @@ from denoise_core.reader.world import World
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``tokens`` is the length of the run, padding included. ``seed`` decides weights and data."""
+    """``tokens`` is the length of the run, padding included; the stage "far" comes on top, a share ``far`` of it.
+
+    ``seed`` decides weights and data.
+    """
 
     tokens: int = 28_000_000
+    far: float = 0.09
     seed: int = 0
     rate: float = 1.5e-3
     warm_up: int = 100
@@ -81,6 +85,7 @@ class Run:
         self.progress = Progress()
         if (out / "progress.json").exists():
             self._resume()
+        self._enter()
         self._publish()
 
     def train(
@@ -89,7 +94,7 @@ class Run:
         """Trains to the end, saving every ``save_every`` seconds; ``report`` gets a row every 50 steps."""
         saved, began, sums = time.monotonic(), time.monotonic(), [0.0, 0.0, 0.0]
         tokens_before = self.progress.tokens
-        while self.progress.tokens < self.settings.tokens:
+        while self.progress.tokens < self.length:
             loss, right = self.step()
             sums = [sums[0] + loss, sums[1] + right, sums[2] + 1]
             p = self.progress
@@ -113,6 +118,7 @@ class Run:
 
     def step(self) -> tuple[float, float]:
         """One batch; the loss and the share of replies whose first token is right."""
+        self._enter()
         p = self.progress
         stage = self.stages[p.stage]
         rows = self.batch(stage, p.step)
@@ -138,12 +144,24 @@ class Run:
         p.tokens += ids.numel()
         p.stage_tokens += ids.numel()
         p.right = 0.97 * p.right + 0.03 * right
-        passed = stage.passes is not None and p.right >= stage.passes
-        if p.stage + 1 < len(self.stages) and (
-            passed or (stage.most is not None and p.stage_tokens >= stage.most)
-        ):
-            p.stage, p.stage_tokens, p.right = p.stage + 1, 0, 0.5 * p.right
         return loss.item(), right
+
+    def _enter(self) -> None:
+        """The stage that the next step belongs to, and its RoPE base."""
+        p, now = self.progress, self.stages[self.progress.stage]
+        following = self.stages[p.stage + 1] if p.stage + 1 < len(self.stages) else None
+        if following is not None and not now.far:
+            over = now.most is not None and p.stage_tokens >= now.most
+            passed = now.passes is not None and p.right >= now.passes
+            if p.tokens >= self.settings.tokens if following.far else over or passed:
+                p.stage, p.stage_tokens, p.right = p.stage + 1, 0, 0.5 * p.right
+        far = self.stages[p.stage].far
+        self.network.rope = self.settings.shape.far if far else self.settings.shape.rope
+
+    @property
+    def length(self) -> float:
+        """Tokens of the whole run."""
+        return self.settings.tokens * (1 + (self.settings.far if self.stages[-1].far else 0))
 
     def batch(self, stage: Stage, step: int) -> Rows:
         rng = random.Random(f"{self.settings.seed}/{step}")
@@ -159,6 +177,8 @@ class Run:
 
     def _rate(self) -> float:
         s, p = self.settings, self.progress
+        if self.stages[p.stage].far:  # the rate is up once more, for the new base, and falls again
+            return s.rate * 0.3 * (1 - 0.95 * min(1.0, (p.tokens - s.tokens) / (s.far * s.tokens)))
         done = p.tokens / s.tokens
         fall = 1.0 if done < s.decay_from else 1 - 0.95 * (done - s.decay_from) / (1 - s.decay_from)
         return s.rate * min(1.0, (p.step + 1) / s.warm_up) * fall

@@ -30,6 +30,7 @@ STEPS = (
             Lesson(Difficulty(2), {"answer": 1.0}, 1, 700),
         ),
     ),
+    Stage("far", (Lesson(Difficulty(2), {"answer": 1.0}, 2, 256),), far=True),
 )
 
 
@@ -55,7 +56,8 @@ def test_a_stopped_run_goes_on_where_it_saved(tmp_path, tokenizer):
     assert second.progress.step == 5
     second.train(save_every=1e9)
     assert second.progress == whole.progress
-    assert second.progress.stage == 1
+    assert second.progress.stage == 2
+    assert second.progress.tokens >= 1.09 * SETTINGS.tokens
     assert all(torch.equal(second.master[n], t) for n, t in whole.master.items())
 
 
@@ -73,9 +75,22 @@ def test_other_settings_in_the_same_folder_are_refused(tmp_path, tokenizer):
         run(tmp_path, tokenizer, seed=1)
 
 
+def test_the_last_stage_has_a_base_of_its_own_which_the_model_keeps(tmp_path, tokenizer):
+    made = run(tmp_path, tokenizer)
+    made.train(save_every=1e9)
+    assert made.network.rope == SETTINGS.shape.far != SETTINGS.shape.rope
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
+    assert model.config.rope_parameters["rope_theta"] == SETTINGS.shape.far
+    ids = torch.randint(6, 300, (1, 200))
+    own = made.network.float()(ids, torch.zeros_like(ids))
+    theirs = model.model(ids).last_hidden_state
+    torch.testing.assert_close(own, theirs, atol=1e-3, rtol=1e-3)
+
+
 def test_what_is_saved_is_a_stock_model_that_answers(tmp_path, tokenizer):
     run(tmp_path, tokenizer).save()
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    assert model.config.rope_parameters["rope_theta"] == SETTINGS.shape.rope
     assert type(model).__name__ == "LlamaForCausalLM"
     assert model.dtype == torch.bfloat16
     again = AutoTokenizer.from_pretrained(tmp_path / "model")
