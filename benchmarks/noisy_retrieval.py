@@ -249,7 +249,7 @@ def plot(measured: Sequence[Cell], path: Path, title: str) -> None:
         axes.grid(alpha=0.25)
         if n == 0:
             axes.set_ylabel("exact match")
-            axes.legend(fontsize=8)
+            figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
     figure.suptitle(title, fontsize=10)
     figure.savefig(path, dpi=150)
 
