@@ -34,7 +34,7 @@ from denoise_core.scorers import discrim
 
 SYSTEMS = ("all in", "LLM-Discrim", "END", "oracle")
 SHARE = 0.3
-QUESTIONS = {False: 20, True: 8}  # a cell of the standard and of the extended set
+QUESTIONS = {False: 40, True: 16}  # a cell of the standard and of the extended set
 NAMES = {False: "standard", True: "extended"}
 RECOVERS_AT = (3, 4)
 SEED = 100  # apart from the seeds that probes are fitted with
