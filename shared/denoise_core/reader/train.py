@@ -153,7 +153,8 @@ class Run:
         if following is not None and not now.far:
             over = now.most is not None and p.stage_tokens >= now.most
             passed = now.passes is not None and p.right >= now.passes
-            if p.tokens >= self.settings.tokens if following.far else over or passed:
+            ready = p.tokens >= self.settings.tokens if following.far else over or passed
+            if ready:
                 p.stage, p.stage_tokens, p.right = p.stage + 1, 0, 0.5 * p.right
         far = self.stages[p.stage].far
         self.network.rope = self.settings.shape.far if far else self.settings.shape.rope
@@ -234,6 +235,8 @@ def _optimizers(master: dict[str, torch.Tensor], rate: float) -> tuple[torch.opt
     Muon (orthogonal steps, of AdamW's size) takes a third of the tokens to learn to find a fact: a matrix moves
     in all directions at once, also in those that few examples ask for.
     """
+    if not hasattr(torch.optim, "Muon"):
+        raise InputError(f"training needs torch 2.9 or newer; this is {torch.__version__}: pip install -U torch")
     matrices = {n: t for n, t in master.items() if t.dim() == 2 and n.startswith("blocks.")}
     rest = [t for n, t in master.items() if n not in matrices]
     return (
