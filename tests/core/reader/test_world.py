@@ -1,6 +1,7 @@
 """The world is the same for a seed, keeps its tests apart, and its facts are as alike as asked."""
 
 import random
+import re
 
 import pytest
 from hypothesis import given
@@ -86,7 +87,16 @@ def test_an_opinion_names_the_right_answer_or_another(seed, kind):
     fact = drawn.facts(2, 0)[0]
     said, told = opinion(drawn, fact, kind)
     assert told == kind
-    assert (fact.value in said) is (kind != "incorrect_suggested")
+    assert bool(re.search(rf"\b{fact.value}\b", said)) is kind.startswith("correct")  # a flute is no lute
+
+
+@given(seeds)
+def test_what_training_draws_says_its_kind(seed):
+    drawn = world(seed)
+    fact = drawn.facts(2, 0)[0]
+    said, told = opinion(drawn, fact)
+    assert bool(re.search(rf"\b{fact.value}\b", said)) is told.startswith("correct")
+    assert any(word in said for word in ("not think", "don't think", "doubt", "hardly")) is told.endswith("denied")
 
 
 def test_the_almanac_is_always_the_same_and_never_contradicts_itself():
