@@ -91,14 +91,17 @@ class Run:
     def train(
         self, *, save_every: float = 120.0, report: Callable[[dict[str, Any]], None] = lambda row: None
     ) -> None:
-        """Trains to the end, saving every ``save_every`` seconds; ``report`` gets a row every 50 steps."""
+        """Trains to the end, saving every ``save_every`` seconds.
+
+        ``report`` gets a row every 50 steps and at the end.
+        """
         saved, began, sums = time.monotonic(), time.monotonic(), [0.0, 0.0, 0.0]
         tokens_before = self.progress.tokens
         while self.progress.tokens < self.length:
             loss, right = self.step()
             sums = [sums[0] + loss, sums[1] + right, sums[2] + 1]
             p = self.progress
-            if p.step % 50 == 0:
+            if p.step % 50 == 0 or p.tokens >= self.length:
                 row = {
                     "step": p.step,
                     "tokens": p.tokens,
@@ -148,14 +151,16 @@ class Run:
 
     def _enter(self) -> None:
         """The stage that the next step belongs to, and its RoPE base."""
-        p, now = self.progress, self.stages[self.progress.stage]
-        following = self.stages[p.stage + 1] if p.stage + 1 < len(self.stages) else None
-        if following is not None and not now.far:
-            over = now.most is not None and p.stage_tokens >= now.most
-            passed = now.passes is not None and p.right >= now.passes
-            ready = p.tokens >= self.settings.tokens if following.far else over or passed
-            if ready:
-                p.stage, p.stage_tokens, p.right = p.stage + 1, 0, 0.5 * p.right
+        p, now, last = self.progress, self.stages[self.progress.stage], len(self.stages) - 1
+        over = now.most is not None and p.stage_tokens >= now.most
+        passed = now.passes is not None and p.right >= now.passes
+        following = p.stage
+        if self.stages[last].far and p.tokens >= self.settings.tokens:
+            following = last  # whatever a short run has not come to
+        elif (over or passed) and p.stage + 1 <= last - self.stages[last].far:
+            following = p.stage + 1
+        if following != p.stage:
+            p.stage, p.stage_tokens, p.right = following, 0, 0.5 * p.right
         far = self.stages[p.stage].far
         self.network.rope = self.settings.shape.far if far else self.settings.shape.rope
 

@@ -1,5 +1,6 @@
 """A run that is stopped goes on as if it had not been; what it saves is a stock model."""
 
+import json
 import random
 from dataclasses import replace
 
@@ -67,6 +68,25 @@ def test_the_loss_falls_and_the_log_draws(tmp_path, tokenizer):
     made.train(report=rows.append)
     assert rows[-1]["loss"] < rows[0]["loss"], rows
     assert plot(tmp_path / "log.jsonl", tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_a_run_of_few_steps_has_a_log_too(tmp_path, tokenizer):
+    made = run(tmp_path, tokenizer)
+    made.train(save_every=1e9)
+    last = json.loads((tmp_path / "log.jsonl").read_text("utf-8").splitlines()[-1])
+    assert (last["step"], last["tokens"]) == (made.progress.step, made.progress.tokens)
+    assert made.progress.step < 50
+    assert plot(tmp_path / "log.jsonl", tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_a_run_that_ends_before_its_lessons_do_still_ends_with_the_last_stage(tmp_path, tokenizer):
+    made = run(tmp_path, tokenizer, tokens=1000, far=1.0)  # the first stage alone may have 1,200
+    seen = []
+    while made.progress.tokens < made.length:
+        made.step()
+        seen.append((made.stages[made.progress.stage].name, made._rate()))
+    assert [name for name, _ in seen] == ["one", "one", "one", "far", "far"]
+    assert all(rate > 0 for _, rate in seen)
 
 
 def test_other_settings_in_the_same_folder_are_refused(tmp_path, tokenizer):
