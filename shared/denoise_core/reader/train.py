@@ -185,7 +185,7 @@ class Run:
         s, p = self.settings, self.progress
         if self.stages[p.stage].far:  # the rate is up once more, for the new base, and falls again
             return s.rate * 0.3 * (1 - 0.95 * min(1.0, (p.tokens - s.tokens) / (s.far * s.tokens)))
-        done = p.tokens / s.tokens
+        done = min(1.0, p.tokens / s.tokens)
         fall = 1.0 if done < s.decay_from else 1 - 0.95 * (done - s.decay_from) / (1 - s.decay_from)
         return s.rate * min(1.0, (p.step + 1) / s.warm_up) * fall
 
