@@ -68,12 +68,14 @@ def select(world: World, hard: Difficulty) -> Conversation:
             lines.append(f"[{numbers[p, at]}] {sentence}")
         lines.append("")
     document = "\n".join(lines).rstrip()
-    out = [*PROMPTS.select.render(question=question, document=document, marker=marker(rng))]
-    out.append(reply(numbers.get(scene.places[k], "NONE") if there else "NONE"))
+
+    def keep(k: int, *, there: bool) -> Message:
+        return reply(numbers.get(scene.places[k], "NONE") if there else "NONE")
+
+    out = [*PROMPTS.select.render(question=question, document=document, marker=marker(rng)), keep(k, there=there)]
     for _ in again(world):
         k, fact, there = asked_of(world, scene)
-        out.append(Message("user", fact.asks(world)))
-        out.append(reply(numbers.get(scene.places[k], "NONE") if there else "NONE"))
+        out += [Message("user", fact.asks(world)), keep(k, there=there)]
     return tuple(out)
 
 

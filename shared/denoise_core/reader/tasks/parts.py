@@ -15,7 +15,7 @@ Conversation = tuple[Message, ...]
 
 PROMPTS = Prompts()
 UNKNOWN = "unknown"
-MOST_AGAIN = 4
+_MOST_AGAIN = 4
 _ABSENT = 0.15  # share of questions that the context does not answer
 
 
@@ -25,7 +25,7 @@ def reply(text: str) -> Message:
 
 def again(world: World) -> range:
     """Further questions about the same text, in training only: a long prompt is read once for several replies."""
-    return range(0 if world.test else world.rng.randint(0, MOST_AGAIN))
+    return range(0 if world.test else world.rng.randint(0, _MOST_AGAIN))
 
 
 def marker(rng: random.Random) -> str:
