@@ -100,10 +100,11 @@ class Teller:
         return self._way("everything found", question, text, found, found)
 
     def _s2a(self, question: Question, found: tuple[Passage, ...]) -> Way:
-        # One call for all passages, as a person reads them.
-        s2a = S2A(self.llm, variant="select", max_concurrency=1, options=Options(joint=True))
+        # One call for all passages, as a person reads them; step 2 reads them too, beside what step 1 left.
+        s2a = S2A(self.llm, variant="keep_original", max_concurrency=1, options=Options(joint=True))
         answered = s2a.answer(question.text, found)
-        return self._way("S2A select", question, answered.text, answered.result.passages, found, answered.result)
+        way = self._way("S2A keep-original", question, answered.text, found, found, answered.result)
+        return replace(way, kept=_kept(answered.result.passages, found))
 
     def _end(self, question: Question, found: tuple[Passage, ...]) -> Way:
         answered = SecondPass(self.end, self.llm).answer(question.text, found)
@@ -129,10 +130,13 @@ class Teller:
     ) -> Way:
         memory = WorkingMemory(question.text, tuple(kept))
         verdict: Verdict = run(SelfCriticism(self.llm).assess(memory, text))[0]
-        shares = [sum(len(p.text) for p in some) for some in (kept, found)]
-        told = f"{len(kept)} of {len(found)} passages, {shares[0] / max(1, shares[1]):.0%} of the text"
-        judged = JUDGED[verdict.outcome]
+        judged, told = JUDGED[verdict.outcome], _kept(kept, found)
         return Way(name, text.strip(), _right(text, question), told, judged, verdict.passed, result=result)
+
+
+def _kept(kept: Sequence[Passage], found: Sequence[Passage]) -> str:
+    shares = [sum(len(p.text) for p in some) for some in (kept, found)]
+    return f"{len(kept)} of {len(found)} passages, {shares[0] / max(1, shares[1]):.0%} of the text"
 
 
 def _right(text: str, question: Question) -> bool:

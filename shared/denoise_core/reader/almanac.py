@@ -8,9 +8,10 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from denoise_core.reader.world import TOWN, Fact, World
+from denoise_core.reader.relations import TOWN
+from denoise_core.reader.world import Fact, World
 
-TOWNS = 60
+TOWNS = 200
 
 
 @cache

@@ -38,6 +38,4 @@ def card(record: Mapping[str, Any], abilities: Sequence[Ability]) -> str:
 
 
 def _most(stage: Stage, settings: Mapping[str, Any]) -> str:
-    if stage.far:
-        return f"{settings['far'] * settings['tokens']:,.0f} more"
     return f"{stage.most:,}" if stage.most else f"the rest of {settings['tokens']:,}"

@@ -32,8 +32,8 @@ class Stage:
     """Lessons, taken in turn, a step each; ``shallow`` ones use the first blocks of the network only.
 
     A stage ends after ``most`` tokens, or sooner when the first tokens of replies are right at the rate
-    ``passes``; what is saved goes to the last stage but one. The last one is ``far``: it has a length and a RoPE
-    base of its own (`Settings.far`, `Shape.far`).
+    ``passes``; what is saved goes to the last stage. Shallow stages have the RoPE base for learning to find
+    (`Shape.rope`), the others that of the finished model (`Shape.far`).
     """
 
     name: str
@@ -41,20 +41,32 @@ class Stage:
     most: int | None = None
     passes: float | None = None
     shallow: bool = False
-    far: bool = False
 
 
 _ALL = {name: weight for name, (weight, _) in TASKS.items()}
 _FIND = {"cloze": 1.0}
-_BOTH = {"cloze": 1.0, "answer": 1.0, "sums": 0.3}
-_ASK = {"cloze": 2.0, "answer": 2.0, "passages": 1.0, "layout": 1.0, "sums": 0.5, "word_problem": 0.5}
+_COPY = {"cloze": 1.0, "lines": 0.3}
+_BOTH = {"cloze": 1.0, "answer": 1.0, "lines": 0.7, "sums": 0.3}
+_ASK = {
+    "cloze": 1.5,
+    "answer": 2.0,
+    "passages": 1.0,
+    "layout": 1.0,
+    "lines": 1.0,
+    "sums": 0.5,
+    "word_problem": 0.5,
+}
+_CLEARING = {name: _ALL[name] for name in ("rewrite", "select", "message", "relevance")}
+_OTHERS = {name: weight for name, weight in _ALL.items() if name not in _CLEARING}
 _SOURCES = {"passages": 3.0, "answer": 1.0, "draft": 1.0}
 _CHUNKS = {"layout": 3.0, "discriminate": 1.0, "select": 1.0, "passages": 2.0, "rewrite": 1.0}
 
 _HALF = ("things", "things", "people", "towns")  # things are the hardest to tell apart
 
 _READ = Lesson(Difficulty(8, 4, 2, 40, _HALF), {"answer": 3.0, "passages": 1.0, "cloze": 0.5}, 4, 512, False, 0.1)
-_TASKS = Lesson(Difficulty(6, 4, 3, 120, _HALF), _ALL | {"sums": 1.0}, 4, 512)
+_TASKS = Lesson(Difficulty(6, 4, 3, 120, _HALF), _OTHERS | {"lines": 1.5}, 4, 512)
+_CLEAR = Lesson(Difficulty(6, 4, 3, 120, _HALF), _CLEARING, 3, 704)  # its prompts are the longest
+_COUNT = Lesson(Difficulty(2), {"sums": 1.0, "word_problem": 2.0}, 8, 256)
 _MORE = Lesson(Difficulty(10, 4, 8, 250, _HALF), _ALL, 2, 1024)
 _CHUNK = Lesson(Difficulty(4, 4, 4, 1200, _HALF), _CHUNKS, 2, 1024)
 _PAGE = Lesson(Difficulty(13, 4, 13, 1000, _HALF), _SOURCES, 1, 2048)
@@ -65,10 +77,12 @@ STAGES = (
     Stage(
         "one relation", (Lesson(Difficulty(2, 1, kinds=_HALF), _FIND, 8, 256, True, 0.3),), 1_600_000, 0.90, True
     ),
-    Stage("wordings", (Lesson(Difficulty(3, 1, kinds=_HALF), _FIND, 8, 256, False, 0.3),), 1_200_000, 0.90, True),
-    Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 2_000_000, 0.90, True),
-    Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 2_500_000, 0.90, True),
-    Stage("tasks", (_READ, _TASKS, _TASKS, _CHUNK), 12_000_000),
-    Stage("length", (_TASKS, _CHUNK, _READ, _TASKS, _PAGE, _CHUNK, _TASKS, _MORE, _BOOK, _READ, _TASKS, _PAGE)),
-    Stage("far", (_TASKS, _PAGE, _CHUNK, _READ, _BOOK, _TASKS, _MORE, _PAGE), far=True),
+    Stage("wordings", (Lesson(Difficulty(3, 1, kinds=_HALF), _COPY, 8, 256, False, 0.3),), 1_500_000, 0.87, True),
+    Stage("more facts", (Lesson(Difficulty(5, 2, kinds=_HALF), _BOTH, 8, 256),), 2_000_000, 0.87, True),
+    Stage("shared attributes", (Lesson(Difficulty(6, 3, 2, 60, _HALF), _ASK, 8, 256),), 2_000_000, 0.87, True),
+    Stage("tasks", (_READ, _TASKS, _CLEAR, _COUNT, _TASKS, _CLEAR, _CHUNK, _TASKS), 6_000_000),
+    Stage(
+        "length",
+        (_TASKS, _CHUNK, _CLEAR, _READ, _TASKS, _PAGE, _CLEAR, _COUNT, _TASKS, _MORE, _CLEAR, _BOOK),
+    ),
 )

@@ -1,6 +1,6 @@
 """Make the reader anew: vocabulary, training, curve, abilities, card.
 
-    python -m denoise_core.reader.make OUT                 # two cores: about an hour and a half
+    python -m denoise_core.reader.make OUT                 # two cores: about two hours
     python -m denoise_core.reader.make OUT --device cuda   # minutes
     python -m denoise_core.reader.make OUT --ship          # then put the result where the package keeps it
 
@@ -80,7 +80,7 @@ def train(out: Path, given: Any) -> None:
     compiles = not given.eager and (given.device != "cpu" or shutil.which("g++") is not None)
     run = Run(out, vocabulary(out / "tokenizer", given.seed), settings, device=given.device, compile=compiles)
     with Progress(*Progress.get_default_columns()[:-1], TimeRemainingColumn()) as bar:
-        task = bar.add_task("training", total=run.length, completed=run.progress.tokens)
+        task = bar.add_task("training", total=settings.tokens, completed=run.progress.tokens)
 
         def report(row: dict[str, Any]) -> None:
             said = f"{row['stage']}: loss {row['loss']:.2f}, first token {row['first_token']:.2f}"

@@ -19,7 +19,7 @@ class Shape:
     """The size of the network. A RoPE base of 500 lets heads that look a few tokens back form early.
 
     With it nothing is found that is more than some 1,400 tokens away, where the slowest pair has turned by more
-    than half a circle; ``far`` is the base for longer texts, and of the finished model.
+    than half a circle; ``far`` is the base of the finished model, and of all stages that are not shallow.
 
     The blocks after the ``first`` ones begin as doing nothing: a shallow network learns to find a fact in half the
     time, and the later blocks then learn what is done with it.
@@ -32,7 +32,7 @@ class Shape:
     first: int = 4
     heads: int = 8
     rope: float = 500.0
-    far: float = 2000.0
+    far: float = 10_000.0
 
     def config(self, tokenizer: Any, rope: float) -> Any:
         """The same as a `transformers.LlamaConfig`, with ``rope`` as RoPE base."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES
-from denoise_core.reader.world import World, words
+from denoise_core.reader.relations import words
+from denoise_core.reader.world import World
 
 _GOODS = words(
     """
@@ -17,25 +18,45 @@ _START = (
     "{a} has {n} {g}.",
     "There are {n} {g} in the box of {a}.",
     "{a} owns {n} {g}.",
+    "In the hands of {a} are {n} {g}.",
+    "{a} counts {n} {g}.",
+    "On Monday {a} had {n} {g}.",
     "{a} begins with {n} {g}.",
 )
 _MORE = (
     "{a} buys {n} more.",
     "Then {a} finds {n} more.",
     "A friend gives {a} {n} more.",
+    "{a} gets {n} more for a birthday.",
+    "{n} more come to {a} by post.",
+    "Later {a} picks up {n} more.",
     "{a} is handed {n} more.",
 )
-_LESS = ("{a} gives {n} away.", "Then {a} loses {n}.", "{a} sells {n} of them.", "{a} throws {n} out.")
+_LESS = (
+    "{a} gives {n} away.",
+    "Then {a} loses {n}.",
+    "{a} sells {n} of them.",
+    "{n} of them are taken from {a}.",
+    "{a} breaks {n} of them.",
+    "Later {a} leaves {n} behind.",
+    "{a} throws {n} out.",
+)
 _ASK = (
     "How many {g} does {a} have now?",
     "How many {g} has {a} in the end?",
     "How many {g} are left to {a}?",
+    "How many {g} does {a} hold at last?",
+    "What number of {g} has {a} now?",
+    "{a} counts the {g} again: how many are there?",
     "With how many {g} does {a} end?",
 )
 _TOPIC = (
     "{b} has {n} {g}.",
     "{b} bought {n} {g} last week.",
     "{b} would like to have {n} {g}.",
+    "A cousin of {b} collects {g} and has {n}.",
+    "In the shop {b} saw {n} {g}.",
+    "{b} once counted {n} {g}.",
     "{b} sold {n} {g} in spring.",
 )
 

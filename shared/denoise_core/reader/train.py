@@ -28,13 +28,9 @@ from denoise_core.reader.world import World
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``tokens`` is the length of the run, padding included; the stage "far" comes on top, a share ``far`` of it.
+    """``tokens`` is the length of the run, padding included; ``seed`` decides weights and data."""
 
-    ``seed`` decides weights and data.
-    """
-
-    tokens: int = 28_000_000
-    far: float = 0.09
+    tokens: int = 36_000_000
     seed: int = 0
     rate: float = 1.5e-3
     warm_up: int = 100
@@ -97,11 +93,11 @@ class Run:
         """
         saved, began, sums = time.monotonic(), time.monotonic(), [0.0, 0.0, 0.0]
         tokens_before = self.progress.tokens
-        while self.progress.tokens < self.length:
+        while self.progress.tokens < self.settings.tokens:
             loss, right = self.step()
             sums = [sums[0] + loss, sums[1] + right, sums[2] + 1]
             p = self.progress
-            if p.step % 50 == 0 or p.tokens >= self.length:
+            if p.step % 50 == 0 or p.tokens >= self.settings.tokens:
                 row = {
                     "step": p.step,
                     "tokens": p.tokens,
@@ -151,23 +147,13 @@ class Run:
 
     def _enter(self) -> None:
         """The stage that the next step belongs to, and its RoPE base."""
-        p, now, last = self.progress, self.stages[self.progress.stage], len(self.stages) - 1
+        p, now = self.progress, self.stages[self.progress.stage]
         over = now.most is not None and p.stage_tokens >= now.most
         passed = now.passes is not None and p.right >= now.passes
-        following = p.stage
-        if self.stages[last].far and p.tokens >= self.settings.tokens:
-            following = last  # whatever a short run has not come to
-        elif (over or passed) and p.stage + 1 <= last - self.stages[last].far:
-            following = p.stage + 1
-        if following != p.stage:
-            p.stage, p.stage_tokens, p.right = following, 0, 0.5 * p.right
-        far = self.stages[p.stage].far
-        self.network.rope = self.settings.shape.far if far else self.settings.shape.rope
-
-    @property
-    def length(self) -> float:
-        """Tokens of the whole run."""
-        return self.settings.tokens * (1 + (self.settings.far if self.stages[-1].far else 0))
+        if (over or passed) and p.stage + 1 < len(self.stages):
+            p.stage, p.stage_tokens, p.right = p.stage + 1, 0, 0.5 * p.right
+        shape, shallow = self.settings.shape, self.stages[p.stage].shallow
+        self.network.rope = shape.rope if shallow else shape.far
 
     def batch(self, stage: Stage, step: int) -> Rows:
         rng = random.Random(f"{self.settings.seed}/{step}")
@@ -183,8 +169,6 @@ class Run:
 
     def _rate(self) -> float:
         s, p = self.settings, self.progress
-        if self.stages[p.stage].far:  # the rate is up once more, for the new base, and falls again
-            return s.rate * 0.3 * (1 - 0.95 * min(1.0, (p.tokens - s.tokens) / (s.far * s.tokens)))
         done = min(1.0, p.tokens / s.tokens)
         fall = 1.0 if done < s.decay_from else 1 - 0.95 * (done - s.decay_from) / (1 - s.decay_from)
         return s.rate * min(1.0, (p.step + 1) / s.warm_up) * fall

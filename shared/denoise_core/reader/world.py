@@ -13,11 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES
-
-
-def words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
+from denoise_core.reader.relations import PASSWORD, PERSON, TOWN, Relation, words
 
 _SYLLABLES = words("""
     bal bar ben bor bran cal cam cor dal dan del dor el fal fen fer gal gar gen gor hal han har hol
@@ -41,22 +37,6 @@ def held_out(*key: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
-    """What can be said of a subject: statements with ``{s}`` and ``{v}``, questions and a cloze with ``{s}``.
-
-    ``values`` are its possible values; an empty tuple stands for numbers or names that are drawn, see `World`.
-    The last statement and the last question are for testing only. ``hint`` is what a search query says.
-    """
-
-    name: str
-    statements: tuple[str, ...]
-    questions: tuple[str, ...]
-    cloze: str
-    hint: str
-    values: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Fact:
     """``subject`` is a phrase, ``key`` its parts: (first, last), (town,) or the five attributes of a thing."""
 
@@ -66,7 +46,8 @@ class Fact:
     value: str
 
     def says(self, world: World) -> str:
-        return world.pick(self.relation.statements).format(s=self.subject, v=self.value)
+        said = world.pick(self.relation.statements).format(s=self.subject, v=self.value)
+        return world.dressed(said)
 
     def asks(self, world: World) -> str:
         return world.pick(self.relation.questions).format(s=self.subject)
@@ -75,160 +56,9 @@ class Fact:
         return self.relation.cloze.format(s=self.subject)
 
 
-PASSWORD = Relation(
-    "password",
-    (
-        "The password of {s} is {v}.",
-        "{v} is the password of {s}.",
-        "Whoever wants to open {s} needs the password {v}.",
-        "For {s} the password is {v}.",
-    ),
-    (
-        "What is the password of {s}?",
-        "Which password opens {s}?",
-        "Tell me the password of {s}.",
-        "What password does {s} have?",
-    ),
-    "The password of {s} is",
-    "password",
-)
-PERSON = (
-    Relation(
-        "town",
-        ("{s} lives in {v}.", "The home of {s} is in {v}.", "{s} has a house in {v}.", "{s} settled in {v}."),
-        (
-            "Where does {s} live?",
-            "In which town does {s} live?",
-            "Where is the home of {s}?",
-            "What town is {s}'s home?",
-        ),
-        "{s} lives in",
-        "lives in",
-    ),
-    Relation(
-        "job",
-        (
-            "{s} works as a {v}.",
-            "The job of {s} is that of a {v}.",
-            "{s} earns a living as a {v}.",
-            "{s} is a {v}.",
-        ),
-        ("What is the job of {s}?", "What does {s} work as?", "How does {s} earn a living?", "Which job has {s}?"),
-        "{s} works as a",
-        "works as",
-        words("""
-            baker barber brewer butcher carpenter chemist clerk cook dentist doctor driver farmer
-            fisher gardener glazier hunter jeweller judge lawyer mason miller miner nurse painter
-            pilot plumber porter potter printer sailor singer smith surgeon tailor teacher tutor
-            waiter weaver writer
-        """),
-    ),
-    Relation(
-        "pet",
-        ("{s} keeps a {v}.", "{s} has a {v} at home.", "The pet of {s} is a {v}.", "{s} owns a {v}."),
-        ("Which animal does {s} keep?", "What pet has {s}?", "What is the pet of {s}?", "Which animal has {s}?"),
-        "{s} keeps a",
-        "keeps a pet",
-        words("""
-            badger beaver canary cat crow dog donkey duck falcon ferret fox frog goat goose hamster
-            hare hen horse lizard lynx mouse otter owl parrot pigeon pony rabbit raven robin sheep
-            snake swan tortoise turtle
-        """),
-    ),
-    Relation(
-        "instrument",
-        (
-            "{s} plays the {v}.",
-            "{s} is learning the {v}.",
-            "The instrument of {s} is the {v}.",
-            "{s} took up the {v}.",
-        ),
-        (
-            "Which instrument does {s} play?",
-            "What does {s} play?",
-            "What is the instrument of {s}?",
-            "Which instrument has {s}?",
-        ),
-        "{s} plays the",
-        "plays instrument",
-        words("""
-            accordion banjo bassoon bugle cello clarinet cornet drum fiddle flute gong harp horn
-            lute mandolin oboe organ recorder sitar trombone trumpet tuba viola violin whistle
-            zither
-        """),
-    ),
-    Relation(
-        "born",
-        (
-            "{s} was born in {v}.",
-            "The year of birth of {s} is {v}.",
-            "{s} came into the world in {v}.",
-            "{s} dates from {v}.",
-        ),
-        (
-            "When was {s} born?",
-            "In which year was {s} born?",
-            "What is the year of birth of {s}?",
-            "Which year was {s} born in?",
-        ),
-        "{s} was born in",
-        "born in",
-    ),
-)
-TOWN = (
-    Relation(
-        "mayor",
-        (
-            "The mayor of {s} is {v}.",
-            "{s} is governed by mayor {v}.",
-            "In {s} the mayor is {v}.",
-            "{s} has {v} for mayor.",
-        ),
-        (
-            "Who is the mayor of {s}?",
-            "Who governs {s}?",
-            "What is the name of the mayor of {s}?",
-            "Who is mayor in {s}?",
-        ),
-        "The mayor of {s} is",
-        "mayor",
-    ),
-    Relation(
-        "trade",
-        (
-            "{s} is known for its {v}.",
-            "The pride of {s} is its {v}.",
-            "{s} lives from its {v}.",
-            "{s} sells its {v}.",
-        ),
-        ("What is {s} known for?", "What is the pride of {s}?", "What does {s} live from?", "What does {s} sell?"),
-        "{s} is known for its",
-        "known for",
-        words("""
-            barley beer bread bricks butter candles carpets cheese cherries cider coal grapes hats
-            herring honey jam lace lemons mustard olives paper pears pepper plums pottery rice rope
-            salt soap sugar tea tiles timber vinegar wheat wine
-        """),
-    ),
-    Relation(
-        "founded",
-        (
-            "{s} was founded in {v}.",
-            "The year in which {s} began is {v}.",
-            "{s} has stood since {v}.",
-            "{s} goes back to {v}.",
-        ),
-        (
-            "When was {s} founded?",
-            "In which year did {s} begin?",
-            "Since when has {s} stood?",
-            "Which year was {s} founded in?",
-        ),
-        "{s} was founded in",
-        "founded in",
-    ),
-)
-RELATIONS = (PASSWORD, *PERSON, *TOWN)
+_OPENINGS = ("It is known:", "By the register:", "Note:", "As one hears:", "The paper says:", "Lately:")
+_ENDINGS = (", they say.", ", as is known.", ", it is said.", ", no doubt.", ", by all accounts.")
+_DRESSED = 0.25  # share of statements in training with an opening or an ending
 
 
 class World:
@@ -247,6 +77,14 @@ class World:
         if self.test:
             return wordings[-1]
         return wordings[0] if self.plain else self.rng.choice(wordings[:-1])
+
+    def dressed(self, said: str) -> str:
+        """A statement with something around it now and then, in training: it has to be copied as it stands."""
+        if self.test or self.plain or self.rng.random() >= _DRESSED:
+            return said
+        if self.rng.random() < 0.5:
+            return f"{self.rng.choice(_OPENINGS)} {said}"
+        return said.removesuffix(".") + self.rng.choice(_ENDINGS)
 
     def town(self) -> str:
         return self._name(lambda r: (r.choice(_SYLLABLES) + r.choice(_TOWN_ENDS)).capitalize())

@@ -93,7 +93,8 @@ def test_the_probe_denoises_within_its_promise(folder, made):
 def test_the_probe_without_a_question_does_not_see_one(folder, made):
     scorer = ProbeScorer(folder, Probe.load(made / "sc"))
     texts = ["Ann lives in Calberg.", "Bob keeps a cat."]
-    assert np.array_equal(scorer.score("Where does Ann live?", texts), scorer.score("What pet has Bob?", texts))
+    asked = [scorer.score(question, texts) for question in ("Where does Ann live?", "What pet has Bob?")]
+    np.testing.assert_allclose(*asked, atol=1e-5)
 
 
 def test_probes_refuse_other_weights(made, tmp_path):

@@ -45,7 +45,7 @@ def test_it_finds_the_fact_that_is_asked_for(llm, talks):
     for _ in talks:
         wanted.append(DRILLS["cloze"](world, Difficulty(2))[1].content)
     said = [r.text for r in llm.complete_batch(talks)]
-    assert sum(a == b for a, b in zip(said, wanted, strict=True)) >= 24  # by chance, and by copying any fact: 20
+    assert sum(a == b for a, b in zip(said, wanted, strict=True)) >= 30  # by chance, and by copying any fact: 20
 
 
 def test_a_batch_says_what_single_calls_say(llm, talks):
@@ -60,7 +60,7 @@ def test_a_stream_joins_to_the_reply(llm, talks):
 
 
 def test_sampling_with_a_seed_can_be_repeated(talks):
-    hot = [reader(max_new_tokens=12, temperature=1.5, seed=seed) for seed in (1, 1, 2)]
+    hot = [reader(max_new_tokens=12, temperature=4.0, seed=seed) for seed in (1, 1, 2)]
     said = [[llm.complete(t).text for t in talks[:5]] for llm in hot]
     assert said[0] == said[1] != said[2]
 

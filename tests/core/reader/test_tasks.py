@@ -12,6 +12,7 @@ from denoise_core.augmenter.utilities.criticism import read_criticism
 from denoise_core.reader.scene import Difficulty
 from denoise_core.reader.tasks import MAKERS, TASKS
 from denoise_core.reader.tasks.denoising import rewrite, select
+from denoise_core.reader.tasks.drills import lines
 from denoise_core.reader.tasks.verifying import criticise
 from denoise_core.reader.world import World
 from denoise_core.s2a import Options, S2ADenoiser
@@ -75,6 +76,21 @@ def test_the_first_step_of_s2a_sends_what_was_taught_and_takes_the_reply(make, v
     assert result.fallback is None
     kept = " ".join(p.text for p in result.passages)
     assert len(kept) <= sum(len(p.text) for p in passages)
+
+
+def test_numbered_lines_are_told_and_copied_as_they_stand(world):
+    talk = lines(world, HARD)
+    text = dict(re.findall(r"^\[(\d+)\] (.*)$", talk[0].content, re.MULTILINE))
+    for asked, told in zip(talk[::2], talk[1::2], strict=True):
+        question = asked.content.rsplit("\n\n", 1)[-1]
+        if number := re.match(r"What does line (\d+) say", question):
+            assert told.content == text[number[1]]
+        else:
+            part = question.split(": ", 1)[1]
+            found = [n for n, line in text.items() if part in line]
+            wanted = (n if question.startswith("Which") else text[n] for n in found)
+            assert told.content in wanted
+            assert len(found) == 1
 
 
 def test_criticism_is_taught_in_the_form_that_is_read(world):

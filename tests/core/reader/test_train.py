@@ -16,7 +16,7 @@ from denoise_core.reader.make import plot
 from denoise_core.reader.network import Shape
 from denoise_core.reader.rows import encoded, packed
 from denoise_core.reader.scene import Difficulty
-from denoise_core.reader.tasks import DRILLS, TASKS
+from denoise_core.reader.tasks import DRILLS, MAKERS, TASKS
 from denoise_core.reader.train import Run, Settings
 from denoise_core.reader.vocabulary import train_tokenizer
 from denoise_core.reader.world import World
@@ -31,7 +31,6 @@ STEPS = (
             Lesson(Difficulty(2), {"answer": 1.0}, 1, 700),
         ),
     ),
-    Stage("far", (Lesson(Difficulty(2), {"answer": 1.0}, 2, 256),), far=True),
 )
 
 
@@ -57,8 +56,8 @@ def test_a_stopped_run_goes_on_where_it_saved(tmp_path, tokenizer):
     assert second.progress.step == 5
     second.train(save_every=1e9)
     assert second.progress == whole.progress
-    assert second.progress.stage == 2
-    assert second.progress.tokens >= 1.09 * SETTINGS.tokens
+    assert second.progress.stage == 1
+    assert second.progress.tokens >= SETTINGS.tokens
     assert all(torch.equal(second.master[n], t) for n, t in whole.master.items())
 
 
@@ -79,32 +78,32 @@ def test_a_run_of_few_steps_has_a_log_too(tmp_path, tokenizer):
     assert plot(tmp_path / "log.jsonl", tmp_path / "curve.png").stat().st_size > 5000
 
 
-def test_a_run_that_ends_before_its_lessons_do_still_ends_with_the_last_stage(tmp_path, tokenizer):
-    made = run(tmp_path, tokenizer, tokens=1000, far=1.0)  # the first stage alone may have 1,200
-    seen = []
-    while made.progress.tokens < made.length:
-        made.step()
-        seen.append((made.stages[made.progress.stage].name, made._rate()))
-    assert [name for name, _ in seen] == ["one", "one", "one", "far", "far"]
-    assert all(rate > 0 for _, rate in seen)
-
-
 def test_other_settings_in_the_same_folder_are_refused(tmp_path, tokenizer):
     run(tmp_path, tokenizer).save()
     with pytest.raises(InputError, match="other settings"):
         run(tmp_path, tokenizer, seed=1)
 
 
-def test_the_last_stage_has_a_base_of_its_own_which_the_model_keeps(tmp_path, tokenizer):
+def test_deep_stages_have_the_base_that_the_model_keeps(tmp_path, tokenizer):
     made = run(tmp_path, tokenizer)
+    assert made.network.rope == SETTINGS.shape.rope != SETTINGS.shape.far
     made.train(save_every=1e9)
-    assert made.network.rope == SETTINGS.shape.far != SETTINGS.shape.rope
+    assert made.network.rope == SETTINGS.shape.far
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype=torch.float32)
     assert model.config.rope_parameters["rope_theta"] == SETTINGS.shape.far
     ids = torch.randint(6, 300, (1, 200))
     own = made.network.float()(ids, torch.zeros_like(ids))
     theirs = model.model(ids).last_hidden_state
     torch.testing.assert_close(own, theirs, atol=1e-3, rtol=1e-3)
+
+
+def test_a_conversation_that_fits_into_no_row_of_a_lesson_is_a_task_that_is_never_learned(tokenizer):
+    """Prompts are as long as the library's words make them: every lesson's rows hold most of what it draws."""
+    world = World(random.Random(0))
+    for lesson in {id(x): x for stage in STAGES for x in stage.lessons}.values():
+        for name in lesson.tasks:
+            talks = [encoded(tokenizer, MAKERS[name](world, lesson.difficulty))[0] for _ in range(12)]
+            assert sum(len(ids) <= lesson.length for ids in talks) >= 6, (name, lesson.length)
 
 
 def test_what_is_saved_is_a_stock_model_that_answers(tmp_path, tokenizer):

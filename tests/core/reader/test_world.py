@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from denoise_core.reader import almanac
 from denoise_core.reader.opinions import KINDS, opinion
+from denoise_core.reader.relations import RELATIONS
 from denoise_core.reader.scene import Difficulty, make_scene
 from denoise_core.reader.sums import make_sum
-from denoise_core.reader.world import RELATIONS, World, held_out
+from denoise_core.reader.world import World, held_out
 
 seeds = st.integers(0, 10_000)
 
@@ -51,10 +52,17 @@ def test_what_is_kept_for_testing_is_never_drawn_for_training(seed):
 @pytest.mark.parametrize("relation", RELATIONS, ids=lambda r: r.name)
 def test_the_last_wording_is_for_testing_alone(relation):
     for wordings in (relation.statements, relation.questions):
-        assert len(set(wordings)) == len(wordings) >= 3
-        drawn = {world(n).pick(wordings) for n in range(60)}
+        assert len(set(wordings)) == len(wordings) >= 8
+        drawn = {world(n).pick(wordings) for n in range(150)}
         assert drawn == set(wordings[:-1])
         assert {world(n, test=True).pick(wordings) for n in range(9)} == {wordings[-1]}
+
+
+@given(seeds)
+def test_a_statement_for_testing_is_said_as_it_is_listed(seed):
+    drawn = world(seed, test=True)
+    fact = drawn.facts(2, 0)[0]
+    assert fact.says(drawn) == fact.relation.statements[-1].format(s=fact.subject, v=fact.value)
 
 
 @given(seeds, st.integers(0, 400))

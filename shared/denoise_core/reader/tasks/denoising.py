@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from denoise_core.delimit import new_marker
 from denoise_core.reader import almanac
 from denoise_core.reader.opinions import opinion
 from denoise_core.reader.scene import Difficulty, Scene, make_scene
 from denoise_core.reader.sums import make_sum
-from denoise_core.reader.tasks.parts import PROMPTS, Conversation, again, asked_of, marker, reply
+from denoise_core.reader.tasks.parts import PROMPTS, Conversation, again, asked_of, reply
 from denoise_core.reader.world import World
 from denoise_core.types import Message
 
@@ -33,7 +34,8 @@ def rewrite(world: World, hard: Difficulty) -> Conversation:
 
     asked = fact.asks(world)
     question = asked + (" " + opinion(world, fact)[0] if rng.random() < 0.5 else "")
-    out = [*prompt.render(question=question, document=document, marker=marker(rng))]
+    mark = new_marker((document, question))
+    out = [*prompt.render(question=question, document=document, marker=mark)]
     out.append(reply(left(k, asked, there=there)))
     for _ in again(world):
         k, fact, there = asked_of(world, scene)
@@ -72,7 +74,8 @@ def select(world: World, hard: Difficulty) -> Conversation:
     def keep(k: int, *, there: bool) -> Message:
         return reply(numbers.get(scene.places[k], "NONE") if there else "NONE")
 
-    out = [*PROMPTS.select.render(question=question, document=document, marker=marker(rng)), keep(k, there=there)]
+    mark = new_marker((document, question))
+    out = [*PROMPTS.select.render(question=question, document=document, marker=mark), keep(k, there=there)]
     for _ in again(world):
         k, fact, there = asked_of(world, scene)
         out += [Message("user", fact.asks(world)), keep(k, there=there)]
@@ -90,19 +93,20 @@ def message(world: World, hard: Difficulty) -> Conversation:
     pieces = [p for p in (said, asked, belief) if p]
     if rng.random() < 0.5:
         left = f"Context: {said or 'NONE'}\nQuestion: {asked}"
-        return (*PROMPTS.message.render(document=" ".join(pieces), marker=marker(rng)), reply(left))
+        document = " ".join(pieces)
+        return (*PROMPTS.message.render(document=document, marker=new_marker((document, ""))), reply(left))
     lines = "\n".join(f"[{n}] {piece}" for n, piece in enumerate(pieces, 1))
     keep = ", ".join(str(n) for n, piece in enumerate(pieces, 1) if piece != belief)
-    return (*PROMPTS.message_select.render(document=lines, marker=marker(rng)), reply(keep))
+    return (*PROMPTS.message_select.render(document=lines, marker=new_marker((lines, ""))), reply(keep))
 
 
 def relevance(world: World, hard: Difficulty) -> Conversation:
     """The sentences that a word problem needs."""
     rng = world.rng
     sums = make_sum(world, noise=rng.choice(("none", "random", "topic", "random", "topic")))
-    question, mark = sums.question, marker(rng)
+    question = sums.question
     if rng.random() < 0.6:
-        prompt = rng.choice((PROMPTS.relevance, PROMPTS.default))
+        prompt, mark = rng.choice((PROMPTS.relevance, PROMPTS.default)), new_marker((sums.text, question))
         asked = prompt.render(document=sums.text, question=question, marker=mark)
         return (*asked, reply(f"Context: {sums.clean}\nQuestion: {question}"))
     said = list(sums.sentences)
@@ -110,4 +114,5 @@ def relevance(world: World, hard: Difficulty) -> Conversation:
         said.insert(sums.at, sums.noise)
     keep = ", ".join(str(n) for n, s in enumerate(said, 1) if s != sums.noise)
     lines = "\n".join(f"[{n}] {s}" for n, s in enumerate(said, 1))
+    mark = new_marker((lines, question))
     return (*PROMPTS.select.render(document=lines, question=question, marker=mark), reply(keep))

@@ -1,13 +1,18 @@
-"""What no caller ever asks for, but the tasks are made of: finding what finishes a statement, and adding up."""
+"""What no caller ever asks for, but the tasks are made of: finding, copying and numbering lines, adding up."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+
+from denoise_core.reader.prose import prose
 from denoise_core.reader.scene import Difficulty, make_scene
 from denoise_core.reader.tasks.parts import Conversation, reply
 from denoise_core.reader.world import World
 from denoise_core.types import Message
 
 _SUMS = 6  # in a conversation's question
+_LINES, _LONGEST = 8, 110  # lines of a text at most, and characters of a line of prose
 
 
 def cloze(world: World, hard: Difficulty) -> Conversation:
@@ -34,3 +39,51 @@ def sums(world: World, hard: Difficulty) -> Conversation:
         said = " ".join(f"{what} = {value}." for what, value in asked)
         out += [Message("user", ", ".join(what for what, _ in asked)), reply(said)]
     return tuple(out)
+
+
+def lines(world: World, hard: Difficulty) -> Conversation:
+    """Numbered lines of any kind: the line with a number, the number of a line, a line word for word."""
+    rng = world.rng
+    said: list[str] = []
+    count = rng.randint(2, _LINES)
+    while len(said) < count:
+        if (line := _line(world)) not in said:
+            said.append(line)
+    text = "\n".join(f"[{n}] {line}" for n, line in enumerate(said, 1))
+    out: list[Message] = []
+    for n in range(5):
+        k = rng.randrange(len(said))
+        part = _part(rng, said, k)
+        asked, wanted = rng.choice(
+            (
+                (f"What does line {k + 1} say?", said[k]),
+                (f"Which line says: {part}", str(k + 1)),
+                (f"Repeat the line with: {part}", said[k]),
+            )
+        )
+        out += [Message("user", asked if n else f"{text}\n\n{asked}"), reply(wanted)]
+    return tuple(out)
+
+
+def _line(world: World) -> str:
+    """Prose, a statement, or a name with a number that means nothing."""
+    rng = world.rng
+    kind = rng.random()
+    if kind < 0.5:
+        short = [s for s in rng.choices(prose(), k=8) if len(s) <= _LONGEST]
+        return short[0] if short else _line(world)
+    fact = world.facts(2, 0)[0]
+    if kind < 0.8:
+        return fact.says(world)
+    return f"{fact.subject}: {rng.randrange(10 ** rng.randint(1, 12))}"
+
+
+def _part(rng: random.Random, said: Sequence[str], k: int) -> str:
+    """Two to four words in a row of line ``k`` that stand in no other; the whole line where there are none."""
+    of = said[k].split()
+    for _ in range(5):
+        at = rng.randrange(max(1, len(of) - 2))
+        part = " ".join(of[at : at + rng.randint(2, 4)])
+        if sum(part in line for line in said) == 1:
+            return part
+    return said[k]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 from denoise_core.reader.scene import Scene
@@ -15,7 +14,7 @@ Conversation = tuple[Message, ...]
 
 PROMPTS = Prompts()
 UNKNOWN = "unknown"
-_MOST_AGAIN = 4
+_AGAIN = (2, 6)
 _ABSENT = 0.15  # share of questions that the context does not answer
 
 
@@ -25,11 +24,7 @@ def reply(text: str) -> Message:
 
 def again(world: World) -> range:
     """Further questions about the same text, in training only: a long prompt is read once for several replies."""
-    return range(0 if world.test else world.rng.randint(0, _MOST_AGAIN))
-
-
-def marker(rng: random.Random) -> str:
-    return f"{rng.getrandbits(64):016x}"
+    return range(0 if world.test else world.rng.randint(*_AGAIN))
 
 
 def asked_of(world: World, scene: Scene) -> tuple[int, Fact, bool]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from denoise_core.delimit import new_marker
 from denoise_core.end.layout import DISTINGUISH, PASSAGE, QSC, QUESTION, SCQ, SQC, Layout, Slot
 from denoise_core.end.second_pass import prompt as passages_prompt
 from denoise_core.reader import almanac
 from denoise_core.reader.opinions import opinion
 from denoise_core.reader.scene import Difficulty, Scene, make_scene
 from denoise_core.reader.sums import make_sum
-from denoise_core.reader.tasks.parts import PROMPTS, UNKNOWN, Conversation, again, asked_of, marker, reply
+from denoise_core.reader.tasks.parts import PROMPTS, UNKNOWN, Conversation, again, asked_of, reply
 from denoise_core.reader.world import World
 from denoise_core.scorers import discrim_prompts
 from denoise_core.types import Message, Passage
@@ -107,9 +108,8 @@ def discriminate(world: World, hard: Difficulty) -> Conversation:
     """The judge of passages one by one (LLM-Discrim)."""
     scene = make_scene(world, replace(hard, passages=max(hard.passages, 3)))
     k, n = _one_passage(world, scene)
-    asked = discrim_prompts.USER.format(
-        question=scene.facts[k].asks(world), marker=marker(world.rng), passage=scene.texts()[n]
-    )
+    question, text = scene.facts[k].asks(world), scene.texts()[n]
+    asked = discrim_prompts.USER.format(question=question, marker=new_marker([question, text]), passage=text)
     out = [
         Message("system", discrim_prompts.SYSTEM),
         Message("user", asked),

@@ -26,7 +26,7 @@ def draft(world: World, hard: Difficulty) -> Conversation:
     brief = task is QUESTION_ANSWERING
     if rng.random() < 0.15:
         known = almanac.draw(rng)
-        said = known.value if brief else known.says(world)
+        said = known.value if brief else f"{known.cloze()} {known.value}."
         return (*draft_prompt(WorkingMemory(known.asks(world)), task), reply(said))
     scene = make_scene(world, replace(hard, passages=max(hard.passages, 3)))
     k, fact, there = asked_of(world, scene)
