@@ -3,13 +3,15 @@
 Sums of one and two steps in held-out wordings. The sentence that has no part in them is beside the topic
 (``random``), about the same goods of somebody else (``topic``), or not there (``none``: what S2A costs where
 nothing is to be removed). The problem's text is the passage, its question the question. An answer is right when
-its last number is. The oracle is asked without the sentence.
+its last number is. The oracle is asked without the sentence. Every system is there twice: answering at once, and
+in steps (zero-shot chain of thought; S2A in its second step), each to be compared with its own.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
 from harness import Benchmark
@@ -18,11 +20,15 @@ from denoise_core import Passage
 from denoise_core.flow import run
 from denoise_core.reader.sums import make_sum
 from denoise_core.reader.world import World
-from denoise_core.s2a.evaluation import Case, NumberJudge, Score, paper_systems
+from denoise_core.s2a import Options, Prompts
+from denoise_core.s2a.baselines import Baseline
+from denoise_core.s2a.evaluation import Case, NumberJudge, Score, System, paper_systems
 
 PROBLEMS = 60  # of each kind
 KINDS = ("none", "random", "topic")
-SYSTEMS = ("plain", "stepwise", "oracle", "s2a relevance", "s2a select")
+AT_ONCE = ("plain", "oracle", "s2a relevance", "s2a select")
+STEPS = ", in steps"
+SYSTEMS = (*AT_ONCE, *(f"{system}{STEPS}" for system in AT_ONCE))
 
 
 def cases(rng: random.Random, count: int) -> list[Case]:
@@ -39,9 +45,22 @@ def cases(rng: random.Random, count: int) -> list[Case]:
     return found
 
 
+def systems(llm: Batched) -> dict[str, System]:
+    """By name; those in steps have the prompt for steps wherever an answer is asked for."""
+    steps = Prompts().answer_stepwise
+    prompts = replace(Prompts(), answer=steps, answer_fairly=steps)
+    stepwise = paper_systems(lambda seed: llm, Options(prompts=prompts))
+    plain = Baseline(llm, prompts=prompts)
+    stepwise |= {
+        "plain": lambda case, seed: plain.flow(case.question, case.passages),
+        "oracle": lambda case, seed: plain.flow(case.clean_question, case.clean_passages),
+    }
+    return paper_systems(lambda seed: llm) | {f"{name}{STEPS}": stepwise[name] for name in AT_ONCE}
+
+
 def ask(llm: Batched, asked: Sequence[Case], system: str) -> tuple[list[Score], list[bool]]:
     """The scores, and whether what was answered from is the problem without the sentence, word for word."""
-    answer = paper_systems(lambda seed: llm)[system]
+    answer = systems(llm)[system]
     judge = NumberJudge()
     found, cleared = [], []
     for case, (said, trace) in zip(asked, together([answer(c, 0) for c in asked]), strict=True):
@@ -71,17 +90,19 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         noisy = kind != "none"
         for system in ("s2a relevance", "s2a select"):
             share(bench, f"{system}: just the needed sentences left, {kind}", [both[system][1][i] for i in at])
-        if noisy:
-            name = f"what the sentence costs, {kind} (oracle less plain)"
-            gain(bench, name, right["oracle"], right["plain"], claim=True)
-        for system in ("s2a relevance", "s2a select", "stepwise"):
-            gain(
-                bench,
-                f"{system} less plain, {kind}",
-                right[system],
-                right["plain"],
-                claim=noisy and "s2a" in system,
-            )
+        for steps in ("", STEPS):
+            if noisy:
+                name = f"what the sentence costs{steps}, {kind} (oracle less plain)"
+                gain(bench, name, right[f"oracle{steps}"], right[f"plain{steps}"], claim=True)
+            for system in (f"s2a relevance{steps}", f"s2a select{steps}"):
+                gain(
+                    bench,
+                    f"{system} less plain{steps}, {kind}",
+                    right[system],
+                    right[f"plain{steps}"],
+                    claim=noisy,
+                )
+        gain(bench, f"steps less at once, {kind}", right[f"plain{STEPS}"], right["plain"], claim=False)
     return bench.finish()
 
 

@@ -7,13 +7,16 @@ import tempfile
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` as UTF-8; an interrupted write leaves the old file, or none, and nothing beside it."""
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write ``content``, text as UTF-8; an interrupted write leaves the old file, or none, and nothing beside it.
+
+    A program that has the old file open or mapped keeps that one.
+    """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     part = Path(name)
     try:
-        with open(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with open(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         part.chmod(0o644)  # a temporary file is its owner's alone
         os.replace(part, path)
     finally:

@@ -29,6 +29,9 @@ def card(record: Mapping[str, Any], abilities: Sequence[Ability]) -> str:
         tokens=record["tokens"],
         seed=settings["seed"],
         rate=settings["rate"],
+        rate_anew=settings["rate_anew"],
+        anew=_anew(settings),
+        longest=max(x.length for s in STAGES for x in s.lessons),
         stages="\n".join(stages),
         asked=abilities[0].asked,
         facts=HARD.facts,
@@ -37,5 +40,11 @@ def card(record: Mapping[str, Any], abilities: Sequence[Ability]) -> str:
     )
 
 
+def _anew(settings: Mapping[str, Any]) -> int:
+    return round(settings["anew"] * settings["tokens"])
+
+
 def _most(stage: Stage, settings: Mapping[str, Any]) -> str:
-    return f"{stage.most:,}" if stage.most else f"the rest of {settings['tokens']:,}"
+    if stage.most:
+        return f"{stage.most:,}"
+    return f"the rest of {settings['tokens'] if stage is STAGES[-1] else _anew(settings):,}"

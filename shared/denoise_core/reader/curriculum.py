@@ -6,7 +6,7 @@ words they were stated in, right after the context, it learns to find the one th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from denoise_core.reader.scene import Difficulty
 from denoise_core.reader.tasks import TASKS
@@ -16,7 +16,8 @@ from denoise_core.reader.tasks import TASKS
 class Lesson:
     """One kind of batch: ``rows`` x ``length`` tokens of conversations drawn from ``tasks`` by weight.
 
-    ``plain`` says everything in one wording; ``echo`` is the weight of learning later questions' texts too.
+    ``plain`` says everything in one wording; ``echo`` is the weight of learning later questions' texts too;
+    ``coin`` is the share of wordings with words of no meaning (`World.coined`).
     """
 
     difficulty: Difficulty
@@ -25,6 +26,7 @@ class Lesson:
     length: int
     plain: bool = False
     echo: float = 0.0
+    coin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,9 @@ class Stage:
     """Lessons, taken in turn, a step each; ``shallow`` ones use the first blocks of the network only.
 
     A stage ends after ``most`` tokens, or sooner when the first tokens of replies are right at the rate
-    ``passes``; what is saved goes to the last stage. Shallow stages have the RoPE base for learning to find
-    (`Shape.rope`), the others that of the finished model (`Shape.far`).
+    ``passes``; one with neither lasts until the rate begins anew (`Settings.anew`), the last to the end. Shallow
+    stages have the RoPE base for learning to find (`Shape.rope`), the others that of the finished model
+    (`Shape.far`).
     """
 
     name: str
@@ -71,6 +74,12 @@ _MORE = Lesson(Difficulty(10, 4, 8, 250, _HALF), _ALL, 2, 1024)
 _CHUNK = Lesson(Difficulty(4, 4, 4, 1200, _HALF), _CHUNKS, 2, 1024)
 _PAGE = Lesson(Difficulty(13, 4, 13, 1000, _HALF), _SOURCES, 1, 2048)
 _BOOK = Lesson(Difficulty(13, 4, 13, 2400, _HALF), _SOURCES, 1, 4096)
+_LONG = Lesson(Difficulty(13, 4, 13, 3000, _HALF), _SOURCES, 1, 5120)  # as long as NoisyRetrieval's standard set
+_SAY = Lesson(Difficulty(2), {"echo": 1.0, "lines": 0.6}, 8, 256)
+_COINED = (
+    *(_SAY, _TASKS, _CLEAR, _READ, _TASKS, _CLEAR, _MORE, _COUNT),
+    *(_SAY, _TASKS, _CLEAR, _CHUNK, _PAGE, _TASKS, _CLEAR, _LONG),
+)
 
 STAGES = (
     Stage("two facts", (Lesson(Difficulty(2), _FIND, 8, 256, True, 0.3),), 3_000_000, 0.89, True),
@@ -85,4 +94,5 @@ STAGES = (
         "length",
         (_TASKS, _CHUNK, _CLEAR, _READ, _TASKS, _PAGE, _CLEAR, _COUNT, _TASKS, _MORE, _CLEAR, _BOOK),
     ),
+    Stage("coined words", tuple(replace(lesson, coin=0.35) for lesson in _COINED)),
 )

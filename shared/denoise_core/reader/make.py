@@ -1,6 +1,6 @@
 """Make the reader anew: vocabulary, training, curve, abilities, card.
 
-    python -m denoise_core.reader.make OUT                 # two cores: about two hours
+    python -m denoise_core.reader.make OUT                 # two cores: under three hours
     python -m denoise_core.reader.make OUT --device cuda   # minutes
     python -m denoise_core.reader.make OUT --ship          # then put the result where the package keeps it
 
@@ -120,12 +120,22 @@ def plot(log: Path, path: Path) -> Path:
     right.plot(
         tokens, [r["first_token"] for r in rows], color="tab:orange", linewidth=0.8, label="first token right"
     )
-    for before, now in pairwise(rows):
-        if before["stage"] != now["stage"]:
-            left.axvline(now["tokens"] / 1e6, color="gray", linestyle=":", linewidth=0.8)
-            left.text(
-                now["tokens"] / 1e6, left.get_ylim()[1], f" {now['stage']}", rotation=90, va="top", fontsize=7
-            )
+    begins = [(now["tokens"] / 1e6, now["stage"]) for b, now in pairwise(rows) if b["stage"] != now["stage"]]
+    for n, (at, stage) in enumerate(begins):
+        left.axvline(at, color="gray", linestyle=":", linewidth=0.8)
+        # Between the two curves; to the left of the line where the next one leaves no room.
+        tight = any(0 < later - at < 0.02 * tokens[-1] for later, _ in begins[n + 1 :])
+        side = "right" if tight else "left"
+        left.text(
+            at,
+            0.24,
+            f" {stage} ",
+            rotation=90,
+            va="bottom",
+            ha=side,
+            fontsize=7,
+            transform=left.get_xaxis_transform(),
+        )
     left.set(xlabel="million tokens", ylabel="loss", ylim=(0, None))
     right.set(ylabel="share of replies", ylim=(0, 1))
     figure.legend(loc="outside lower center", ncols=2, fontsize=8)
@@ -133,13 +143,11 @@ def plot(log: Path, path: Path) -> Path:
     return path
 
 
-def ship(out: Path) -> None:
-    """The files of the model, and nothing of the run, into the package."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for file in sorted((out / "model").iterdir()):
-        shutil.copyfile(file, FOLDER / file.name)
-    shutil.copyfile(out / CURVE, FOLDER / CURVE)
-    shutil.copyfile(out / "abilities.json", FOLDER / "abilities.json")
+def ship(out: Path, folder: Path = FOLDER) -> None:
+    """The files of the model, and nothing of the run, into the package, without harm to who has the old ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in (*sorted((out / "model").iterdir()), out / CURVE, out / "abilities.json"):
+        write_whole(folder / file.name, file.read_bytes())
 
 
 if __name__ == "__main__":

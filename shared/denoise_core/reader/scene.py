@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from denoise_core.reader.prose import prose
 from denoise_core.reader.world import Fact, World
@@ -51,7 +51,7 @@ def make_scene(world: World, hard: Difficulty, *, kind: str | None = None, sente
     rng = world.rng
     count = rng.randint(2, max(2, hard.facts))
     level = rng.randint(0, hard.level)
-    facts = world.facts(count, level, kind or rng.choice(hard.kinds))
+    facts = [replace(f, named=True) for f in world.facts(count, level, kind or rng.choice(hard.kinds))]
     groups: list[list[int]] = [[] for _ in range(min(count, rng.randint(1, hard.passages)))]
     order = rng.sample(range(count), count)
     for n, k in enumerate(order):

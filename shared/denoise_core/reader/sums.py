@@ -91,18 +91,18 @@ def make_sum(world: World, *, steps: int | None = None, noise: str | None = None
     a, b = rng.sample(ATTRIBUTES["name"], 2)
     goods = rng.choice(_GOODS)
     total = rng.randint(2, 30)
-    sentences, sums = [world.pick(_START).format(a=a, n=total, g=goods)], []
+    sentences, sums = [world.coined(_START).format(a=a, n=total, g=goods)], []
     for _ in range(steps or rng.randint(1, 2)):
         more = total < 5 or rng.random() < 0.5
         n = rng.randint(1, 20) if more else rng.randint(1, total - 1)
-        sentences.append(world.pick(_MORE if more else _LESS).format(a=a, n=n))
+        sentences.append(world.coined(_MORE if more else _LESS).format(a=a, n=n))
         sums.append(f"{total} {'+' if more else '-'} {n} = {total + n if more else total - n}.")
         total = total + n if more else total - n
     kind = noise or rng.choice(("none", "random", "topic"))
     said = ""
     if kind == "topic":
-        said = world.pick(_TOPIC).format(b=b, n=rng.randint(2, 30), g=goods)
+        said = world.coined(_TOPIC).format(b=b, n=rng.randint(2, 30), g=goods)
     elif kind == "random":
         said = world.facts(2, 0, rng.choice(("people", "towns")))[0].says(world)
     at = rng.randint(0, len(sentences))
-    return Sum(tuple(sentences), world.pick(_ASK).format(a=a, g=goods), said, kind, at, tuple(sums), total)
+    return Sum(tuple(sentences), world.coined(_ASK).format(a=a, g=goods), said, kind, at, tuple(sums), total)

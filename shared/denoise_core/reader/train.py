@@ -30,11 +30,13 @@ from denoise_core.reader.world import World
 class Settings:
     """``tokens`` is the length of the run, padding included; ``seed`` decides weights and data."""
 
-    tokens: int = 36_000_000
+    tokens: int = 52_000_000
     seed: int = 0
     rate: float = 1.5e-3
     warm_up: int = 100
-    decay_from: float = 0.6  # of the run; from here on the rate falls in a line to a twentieth
+    decay_from: float = 0.6  # of the part before ``anew``; from here on the rate falls in a line to a twentieth
+    anew: float = 36 / 52  # of the run; here the rate begins again with ``rate_anew``, and falls in the same way
+    rate_anew: float = 8e-4
     shape: Shape = field(default_factory=Shape)
 
 
@@ -149,6 +151,7 @@ class Run:
         """The stage that the next step belongs to, and its RoPE base."""
         p, now = self.progress, self.stages[self.progress.stage]
         over = now.most is not None and p.stage_tokens >= now.most
+        over |= now.most is None and now.passes is None and p.tokens >= self.settings.anew * self.settings.tokens
         passed = now.passes is not None and p.right >= now.passes
         if (over or passed) and p.stage + 1 < len(self.stages):
             p.stage, p.stage_tokens, p.right = p.stage + 1, 0, 0.5 * p.right
@@ -162,7 +165,7 @@ class Run:
 
     def _conversations(self, lesson: Lesson, rng: random.Random) -> Iterator[tasks.Conversation]:
         makers = [(w, tasks.MAKERS[n]) for n, w in lesson.tasks.items()]
-        world = World(rng, plain=lesson.plain)
+        world = World(rng, plain=lesson.plain, coin=lesson.coin)
         while True:
             make = rng.choices([m for _, m in makers], [w for w, _ in makers])[0]
             yield make(world, lesson.difficulty)
@@ -170,8 +173,10 @@ class Run:
     def _rate(self) -> float:
         s, p = self.settings, self.progress
         done = min(1.0, p.tokens / s.tokens)
-        fall = 1.0 if done < s.decay_from else 1 - 0.95 * (done - s.decay_from) / (1 - s.decay_from)
-        return s.rate * min(1.0, (p.step + 1) / s.warm_up) * fall
+        if done >= s.anew:
+            return s.rate_anew * (1 - 0.95 * (done - s.anew) / (1 - s.anew))
+        late = max(0.0, done / s.anew - s.decay_from)
+        return s.rate * min(1.0, (p.step + 1) / s.warm_up) * (1 - 0.95 * late / (1 - s.decay_from))
 
     @torch.no_grad()
     def _publish(self) -> None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES
+from denoise_core.reader.prose import prose
 from denoise_core.reader.relations import PASSWORD, PERSON, TOWN, Relation, words
 
 _SYLLABLES = words("""
@@ -28,6 +31,8 @@ _TOWN_ENDS = words("""
     berg bury dale field ford ham haven holm mouth port stad ton vale ville wick
 """)
 
+_WORD = re.compile(r"(?<![{\w'])[A-Za-z][a-z]+(?![\w}'])")
+_TELLING = ("more",)  # words that a sum's sign hangs on
 _TRIES = 100  # draws for each neighbour; only one in ten is held out
 
 
@@ -38,19 +43,24 @@ def held_out(*key: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """``subject`` is a phrase, ``key`` its parts: (first, last), (town,) or the five attributes of a thing."""
+    """``subject`` is a phrase, ``key`` its parts: (first, last), (town,) or the five attributes of a thing.
+
+    Where ``named`` is true, the subject alone tells which fact is asked for, whatever words are around it.
+    """
 
     key: tuple[str, ...]
     subject: str
     relation: Relation
     value: str
+    named: bool = False
 
     def says(self, world: World) -> str:
-        said = world.pick(self.relation.statements).format(s=self.subject, v=self.value)
+        said = world.coined(self.relation.statements).format(s=self.subject, v=self.value)
         return world.dressed(said)
 
     def asks(self, world: World) -> str:
-        return world.pick(self.relation.questions).format(s=self.subject)
+        pick = world.coined if self.named else world.pick
+        return pick(self.relation.questions).format(s=self.subject)
 
     def cloze(self) -> str:
         return self.relation.cloze.format(s=self.subject)
@@ -61,22 +71,48 @@ _ENDINGS = (", they say.", ", as is known.", ", it is said.", ", no doubt.", ", 
 _DRESSED = 0.25  # share of statements in training with an opening or an ending
 
 
+@cache
+def _vocabulary() -> tuple[str, ...]:
+    """The words of the prose, each once."""
+    return tuple(sorted({w for line in prose() for w in re.findall(r"\b[a-z]+\b", line)}))
+
+
 class World:
     """Draws names, values, wordings and groups of confusable facts.
 
-    ``test`` draws from what is kept apart; ``plain`` uses the first wording of each list only.
+    ``test`` draws from what is kept apart; ``plain`` uses the first wording of each list only; ``coin`` is the
+    share of wordings in which words are exchanged for others, in training.
     """
 
-    def __init__(self, rng: random.Random, *, test: bool = False, plain: bool = False) -> None:
+    def __init__(self, rng: random.Random, *, test: bool = False, plain: bool = False, coin: float = 0.0) -> None:
         self.rng = rng
         self.test = test
         self.plain = plain
+        self.coin = coin
 
     def pick(self, wordings: Sequence[str]) -> str:
         """One of several wordings: the last is for testing only."""
         if self.test:
             return wordings[-1]
         return wordings[0] if self.plain else self.rng.choice(wordings[:-1])
+
+    def coined(self, wordings: Sequence[str]) -> str:
+        """One of several wordings, now and then with words that mean nothing.
+
+        What is in no list cannot be known by heart: it has to be understood by its names, and copied as it stands.
+        """
+        said, rng = self.pick(wordings), self.rng
+        if self.test or not self.coin or rng.random() >= self.coin:
+            return said
+        share = rng.uniform(0.2, 1.0)
+
+        def other(match: re.Match[str]) -> str:
+            if match[0] in _TELLING or rng.random() >= share:
+                return match[0]
+            word = rng.choice(_vocabulary())
+            return word.capitalize() if match[0][0].isupper() else word
+
+        return _WORD.sub(other, said)
 
     def dressed(self, said: str) -> str:
         """A statement with something around it now and then, in training: it has to be copied as it stands."""

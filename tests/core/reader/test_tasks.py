@@ -12,7 +12,7 @@ from denoise_core.augmenter.utilities.criticism import read_criticism
 from denoise_core.reader.scene import Difficulty
 from denoise_core.reader.tasks import MAKERS, TASKS
 from denoise_core.reader.tasks.denoising import rewrite, select
-from denoise_core.reader.tasks.drills import lines
+from denoise_core.reader.tasks.drills import echo, lines
 from denoise_core.reader.tasks.verifying import criticise
 from denoise_core.reader.world import World
 from denoise_core.s2a import Options, S2ADenoiser
@@ -91,6 +91,12 @@ def test_numbered_lines_are_told_and_copied_as_they_stand(world):
             wanted = (n if question.startswith("Which") else text[n] for n in found)
             assert told.content in wanted
             assert len(found) == 1
+
+
+def test_what_is_to_be_said_again_stands_right_before(world):
+    talk = echo(world, HARD)
+    for asked, told in zip(talk[::2], talk[1::2], strict=True):
+        assert asked.content.startswith(f"{told.content}\n\n")
 
 
 def test_criticism_is_taught_in_the_form_that_is_read(world):

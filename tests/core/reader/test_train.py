@@ -1,6 +1,7 @@
 """A run that is stopped goes on as if it had not been; what it saves is a stock model."""
 
 import json
+import mmap
 import random
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from denoise_core import Message
 from denoise_core.end.local_llm import LocalLLM
 from denoise_core.errors import InputError
 from denoise_core.reader.curriculum import STAGES, Lesson, Stage
-from denoise_core.reader.make import plot
+from denoise_core.reader.make import CURVE, plot, ship
 from denoise_core.reader.network import Shape
 from denoise_core.reader.rows import encoded, packed
 from denoise_core.reader.scene import Difficulty
@@ -97,10 +98,26 @@ def test_deep_stages_have_the_base_that_the_model_keeps(tmp_path, tokenizer):
     torch.testing.assert_close(own, theirs, atol=1e-3, rtol=1e-3)
 
 
+def test_the_rate_falls_and_begins_anew_with_the_last_stage(tmp_path, tokenizer):
+    made, rates = run(tmp_path, tokenizer, tokens=20_000, warm_up=1, anew=0.5), []
+    made.stages = (*STEPS, Stage("three", STEPS[1].lessons))
+    while made.progress.tokens < 20_000:
+        before = made.progress.tokens
+        made.step()
+        rates.append((made.progress.stage, made.optimizers[0].param_groups[0]["lr"]))
+        assert (made.progress.stage == 2) is (before >= 10_000)
+    first, second = ([rate for at, rate in rates if (at == 2) is late] for late in (False, True))
+    assert first == sorted(first, reverse=True)
+    assert second == sorted(second, reverse=True)
+    assert first[0] == SETTINGS.rate
+    assert first[-1] < second[0] <= SETTINGS.rate_anew
+    assert second[-1] < 0.3 * SETTINGS.rate_anew
+
+
 def test_a_conversation_that_fits_into_no_row_of_a_lesson_is_a_task_that_is_never_learned(tokenizer):
     """Prompts are as long as the library's words make them: every lesson's rows hold most of what it draws."""
-    world = World(random.Random(0))
     for lesson in {id(x): x for stage in STAGES for x in stage.lessons}.values():
+        world = World(random.Random(0), coin=lesson.coin)
         for name in lesson.tasks:
             talks = [encoded(tokenizer, MAKERS[name](world, lesson.difficulty))[0] for _ in range(12)]
             assert sum(len(ids) <= lesson.length for ids in talks) >= 6, (name, lesson.length)
@@ -115,6 +132,22 @@ def test_what_is_saved_is_a_stock_model_that_answers(tmp_path, tokenizer):
     again = AutoTokenizer.from_pretrained(tmp_path / "model")
     llm = LocalLLM(model.float(), again, max_new_tokens=5)
     assert llm.complete([Message("user", "Where?")]).usage.output_tokens >= 1
+
+
+def test_shipping_leaves_the_old_weights_to_a_program_that_has_them_mapped(tmp_path):
+    made, folder = tmp_path / "run", tmp_path / "package"
+    (made / "model").mkdir(parents=True)
+    for name in (CURVE, "abilities.json"):
+        (made / name).write_bytes(b"-")
+    weights = made / "model" / "model.safetensors"
+    weights.write_bytes(b"old" * 9000)
+    ship(made, folder)
+    with open(folder / weights.name, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as seen:
+        weights.write_bytes(b"new" * 9000)
+        ship(made, folder)
+        assert seen[:] == b"old" * 9000
+    assert (folder / weights.name).read_bytes() == b"new" * 9000
+    assert {p.name for p in folder.iterdir()} == {weights.name, CURVE, "abilities.json"}
 
 
 def test_the_rows_are_what_the_chat_template_writes(tokenizer):

@@ -2,6 +2,7 @@
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -63,6 +64,32 @@ def test_a_statement_for_testing_is_said_as_it_is_listed(seed):
     drawn = world(seed, test=True)
     fact = drawn.facts(2, 0)[0]
     assert fact.says(drawn) == fact.relation.statements[-1].format(s=fact.subject, v=fact.value)
+
+
+@given(seeds)
+def test_coined_words_leave_names_and_values_as_they_are(seed):
+    drawn = world(seed, coin=1.0)
+    for fact in drawn.facts(4, 1):
+        assert fact.subject in (said := fact.says(drawn))
+        assert fact.value in said
+        assert fact.subject in replace(fact, named=True).asks(drawn)
+        assert fact.asks(drawn) in {q.format(s=fact.subject) for q in fact.relation.questions[:-1]}
+    problem = make_sum(drawn, noise="none")
+    assert sum(" more" in s for s in problem.sentences[1:]) == sum("+" in s for s in problem.steps)
+
+
+def test_coined_words_are_many_and_for_training_alone():
+    relation = RELATIONS[0]
+    listed = set(relation.statements)
+    assert len({world(n, coin=1.0).coined(relation.statements) for n in range(60)} - listed) > 40
+    assert all(world(n, test=True, coin=1.0).coined(relation.statements) in listed for n in range(9))
+
+
+@given(seeds)
+def test_without_coined_words_nothing_else_is_drawn(seed):
+    plain, coined = world(seed), world(seed, coin=0.0)
+    assert coined.coined(RELATIONS[0].statements) == plain.pick(RELATIONS[0].statements)
+    assert coined.rng.random() == plain.rng.random()
 
 
 @given(seeds, st.integers(0, 400))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from denoise_core.delimit import new_marker
 from denoise_core.reader import almanac
 from denoise_core.reader.opinions import opinion
@@ -85,7 +87,7 @@ def select(world: World, hard: Difficulty) -> Conversation:
 def message(world: World, hard: Difficulty) -> Conversation:
     """What a person wrote: the request without the opinion, and a fact that came with it."""
     rng = world.rng
-    fact = almanac.draw(rng) if rng.random() < 0.5 else world.facts(2, 0)[0]
+    fact = replace(almanac.draw(rng) if rng.random() < 0.5 else world.facts(2, 0)[0], named=True)
     asked, said = fact.asks(world), ""
     if rng.random() < 0.3:
         said = world.facts(2, 0, "people")[0].says(world)

@@ -1,4 +1,4 @@
-"""What no caller ever asks for, but the tasks are made of: finding, copying and numbering lines, adding up."""
+"""What no caller ever asks for, but the tasks are made of: finding, copying, numbering lines, adding up."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from denoise_core.reader.world import World
 from denoise_core.types import Message
 
 _SUMS = 6  # in a conversation's question
+_ECHOED, _POOL = (4, 30), 12  # words of a text to say again, and the sentences that they are of
 _LINES, _LONGEST = 8, 110  # lines of a text at most, and characters of a line of prose
 
 
@@ -38,6 +39,29 @@ def sums(world: World, hard: Difficulty) -> Conversation:
             asked.append((f"{a} {'+' if more else '-'} {b}", a + b if more else a - b))
         said = " ".join(f"{what} = {value}." for what, value in asked)
         out += [Message("user", ", ".join(what for what, _ in asked)), reply(said)]
+    return tuple(out)
+
+
+def echo(world: World, hard: Difficulty) -> Conversation:
+    """Words without sense, numbers and names in a row, to be said again: half of all tokens are a copy.
+
+    Prose is learned by heart sooner or later, and then nobody has to copy it.
+    """
+    rng = world.rng
+    out: list[Message] = []
+    for _ in range(2):
+        said = []
+        pool = " ".join(rng.choices(prose(), k=_POOL)).split()
+        for _ in range(rng.randint(*_ECHOED)):
+            kind = rng.random()
+            if kind < 0.5:
+                said.append(rng.choice(pool))
+            elif kind < 0.7:
+                said.append(str(rng.randrange(10 ** rng.randint(1, 8))))
+            else:
+                said.append(world.town() if kind < 0.85 else world.facts(2, 0)[0].value)
+        text = " ".join(said)
+        out += [Message("user", f"{text}\n\nSay it again."), reply(text)]
     return tuple(out)
 
 

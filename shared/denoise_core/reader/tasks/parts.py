@@ -37,4 +37,4 @@ def asked_of(world: World, scene: Scene) -> tuple[int, Fact, bool]:
     kind = {5: "things", 2: "people", 1: "towns"}[len(scene.facts[0].key)]
     while (other := world.facts(2, 0, kind)[0]).key in known:
         pass
-    return k, replace(other, relation=scene.facts[k].relation), False
+    return k, replace(other, relation=scene.facts[k].relation, named=True), False
