@@ -41,7 +41,8 @@ def card(record: Mapping[str, Any], abilities: Sequence[Ability]) -> str:
 
 
 def _anew(settings: Mapping[str, Any]) -> int:
-    return round(settings["anew"] * settings["tokens"])
+    at: int = round(settings["anew"] * settings["tokens"])
+    return at
 
 
 def _most(stage: Stage, settings: Mapping[str, Any]) -> str:

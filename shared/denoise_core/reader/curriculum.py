@@ -80,6 +80,7 @@ _COINED = (
     *(_SAY, _TASKS, _CLEAR, _READ, _TASKS, _CLEAR, _MORE, _COUNT),
     *(_SAY, _TASKS, _CLEAR, _CHUNK, _PAGE, _TASKS, _CLEAR, _LONG),
 )
+_LAST = (_CLEAR, _TASKS, _CLEAR, _CHUNK, _CLEAR, _READ, _CLEAR, _COUNT, _CLEAR, _MORE)
 
 STAGES = (
     Stage("two facts", (Lesson(Difficulty(2), _FIND, 8, 256, True, 0.3),), 3_000_000, 0.89, True),
@@ -94,5 +95,6 @@ STAGES = (
         "length",
         (_TASKS, _CHUNK, _CLEAR, _READ, _TASKS, _PAGE, _CLEAR, _COUNT, _TASKS, _MORE, _CLEAR, _BOOK),
     ),
-    Stage("coined words", tuple(replace(lesson, coin=0.35) for lesson in _COINED)),
+    Stage("coined words", tuple(replace(lesson, coin=0.35) for lesson in _COINED), 16_000_000),
+    Stage("clearing", tuple(replace(lesson, coin=0.35) for lesson in _LAST)),
 )

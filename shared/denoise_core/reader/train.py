@@ -30,12 +30,12 @@ from denoise_core.reader.world import World
 class Settings:
     """``tokens`` is the length of the run, padding included; ``seed`` decides weights and data."""
 
-    tokens: int = 52_000_000
+    tokens: int = 55_000_000
     seed: int = 0
     rate: float = 1.5e-3
     warm_up: int = 100
     decay_from: float = 0.6  # of the part before ``anew``; from here on the rate falls in a line to a twentieth
-    anew: float = 36 / 52  # of the run; here the rate begins again with ``rate_anew``, and falls in the same way
+    anew: float = 36 / 55  # of the run; here the rate begins again with ``rate_anew``, and falls in the same way
     rate_anew: float = 8e-4
     shape: Shape = field(default_factory=Shape)
 

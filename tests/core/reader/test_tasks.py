@@ -48,7 +48,7 @@ def sent(talk):
 
 def document_of(talk, numbered):
     user = talk[-2].content
-    question = user.split("Question:\n", 1)[1].split("\n\nBEGIN", 1)[0]
+    question = user.rsplit("\n\nQuestion:\n", 1)[1].split("\n\n", 1)[0]
     inside = re.search(r"BEGIN [0-9a-f]{16}\n(.*)\nEND", user, re.DOTALL).group(1)
     heading = r"\(document \d+\)\n" if numbered else r"\[document \d+\]\n"
     texts = [t.strip() for t in re.split(heading, inside) if t.strip()]

@@ -162,6 +162,15 @@ def test_a_structured_model_is_held_to_the_schema(variant):
     assert len(result.passages) == 6
 
 
+@pytest.mark.parametrize("prompt", [getattr(Prompts(), f.name) for f in dataclasses.fields(Prompts)])
+def test_a_question_is_read_after_the_text_that_it_is_about(prompt):
+    if "question" in prompt.fields:
+        said = prompt.user
+        assert said.rindex("{question}") > max(
+            said.rindex(f"{{{f}}}") for f in prompt.fields - {"question", "marker"}
+        )
+
+
 @pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Prompts)])
 def test_every_prompt_can_be_replaced_and_keeps_its_fields(name):
     old = getattr(Prompts(), name)
