@@ -35,7 +35,7 @@ from denoise_core.s2a.result import S2AResult
 from denoise_core.types import Message
 
 QUESTIONS, HELD_OUT = 200, 80  # each in four forms
-TEACHER = "s2a default"
+TEACHER = "s2a keep_original"  # the best of them beside passages (`s2a_opinions`, other questions)
 RATE, BATCH, PASSES, WARM_UP = 1e-4, 16, 2, 10
 NAMES = ("plain, before", "plain, after", "plain, control", TEACHER)
 

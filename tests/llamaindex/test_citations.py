@@ -44,7 +44,7 @@ def test_the_citation_engine_points_to_the_users_nodes_and_characters(scripted, 
     def answers(messages):
         asked = messages[-1].content
         if "BEGIN " in asked:  # S2A asks which pieces to keep
-            lines = asked.split("BEGIN ", 1)[1].split("\n")
+            lines = asked.split("BEGIN ", 1)[1].split("\nEND ")[0].split("\n")
             return ", ".join(x.split("]")[0].strip("[ ") for x in lines if "red tower" in x.lower()) or "NONE"
         return "They stand in Porto [1], all of them [2, 3]. See also [99]."
 

@@ -29,7 +29,7 @@ from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.view import Shown, rendered, values_of
 
 SHARES = (0.3, 0.1)
-STORIES = 6
+STORIES = 12
 METHODS: dict[str, Callable[[], Scorer]] = {
     "default": DefaultScorer,
     "cosine": embedding_scorer,

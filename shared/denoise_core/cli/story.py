@@ -25,10 +25,9 @@ from denoise_core.question import Question
 from denoise_core.reader.scene import Difficulty
 from denoise_core.result import DenoiseResult
 from denoise_core.s2a.answer import S2A
-from denoise_core.s2a.options import Options
 from denoise_core.types import Passage
 
-SCENES = Difficulty(facts=6, level=3, passages=6, prose=60)
+SCENES = Difficulty(facts=8, level=3, passages=8, prose=300)
 """How alike the facts are, and how much prose is around them."""
 JUDGED = {"pass": "judged supported", "fail": "judged unsupported", "unknown": "the judge could not say"}
 
@@ -75,7 +74,7 @@ class Story:
 class Teller:
     """Tells stories with ``llm`` over ``corpus``; ``end`` is END on the same model."""
 
-    def __init__(self, llm: LLM, end: Denoiser, corpus: Sequence[Passage], *, found: int = 6) -> None:
+    def __init__(self, llm: LLM, end: Denoiser, corpus: Sequence[Passage], *, found: int = 10) -> None:
         self.llm = llm
         self.end = end
         self.retriever = BM25Retriever(corpus, k=found)
@@ -100,11 +99,8 @@ class Teller:
         return self._way("everything found", question, text, found, found)
 
     def _s2a(self, question: Question, found: tuple[Passage, ...]) -> Way:
-        # One call for all passages, as a person reads them; step 2 reads them too, beside what step 1 left.
-        s2a = S2A(self.llm, variant="keep_original", max_concurrency=1, options=Options(joint=True))
-        answered = s2a.answer(question.text, found)
-        way = self._way("S2A keep-original", question, answered.text, found, found, answered.result)
-        return replace(way, kept=_kept(answered.result.passages, found))
+        answered = S2A(self.llm, variant="select", max_concurrency=1).answer(question.text, found)
+        return self._way("S2A select", question, answered.text, answered.result.passages, found, answered.result)
 
     def _end(self, question: Question, found: tuple[Passage, ...]) -> Way:
         answered = SecondPass(self.end, self.llm).answer(question.text, found)

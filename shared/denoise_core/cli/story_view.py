@@ -19,7 +19,7 @@ TOLD = (
     "then judges whether what it was given supports the answer. So few questions show how it works, not how well: "
     "for that see benchmarks/results."
 )
-
+PRINTED = 4  # stories on the terminal; all are on the page
 
 _STYLES = {"right": "green", "wrong": "bold red", "no answer": "dim"}
 
@@ -27,7 +27,7 @@ _STYLES = {"right": "green", "wrong": "bold red", "no answer": "dim"}
 def print_stories(console: Console, stories: Sequence[Story]) -> None:
     console.print(Text("\nFound, denoised, answered, verified", style="bold"))
     console.print(TOLD)
-    for number, story in enumerate(stories, 1):
+    for number, story in enumerate(stories[:PRINTED], 1):
         console.print(
             Text(plain(f"\n{number}. {story.question.text}  "), style="bold").append(f"({_facts(story)})", "dim")
         )
@@ -36,6 +36,8 @@ def print_stories(console: Console, stories: Sequence[Story]) -> None:
             mark = Text(way.mark, _STYLES[way.mark])
             table.add_row(f"   {way.name}", Text(plain(way.answer)), mark, f"{way.kept}; {way.judged}")
         console.print(table)
+    if len(stories) > PRINTED:
+        console.print(f"\nAll {len(stories)}, of which the page shows the other {len(stories) - PRINTED} as well:")
     console.print(_table(score(stories)))
 
 

@@ -24,14 +24,13 @@ SUPPORTED = '{"verdict": "supported", "score": 9, "problems": []}'
 
 
 def first_mayor(messages):
-    """Answers with the first mayor it reads about, leaves the sentence about Bern, trusts every draft."""
+    """Answers with the first mayor it reads about, keeps the sentence about Bern, trusts every draft."""
     system, user = messages[0].content, messages[-1].content
     if "<draft>" in user:
         return SUPPORTED
     if "BEGIN" in user:
-        lines = user.split("BEGIN", 1)[1].splitlines()
-        at = next(n for n, line in enumerate(lines) if "Bern" in line)
-        return f"Context: {lines[at - 1]}\n{lines[at]}\nQuestion: {QUESTION.text}"
+        lines = user.split("BEGIN", 1)[1].split("\nEND ")[0].splitlines()
+        return ", ".join(line[1] for line in lines if "Bern" in line) or "NONE"
     found = [word for word in ("Ada", "Bo", "Cy") if word in user]
     return f"{min(found, key=user.index)} [1]" if "[1]" in system else min(found, key=user.index)
 
@@ -50,8 +49,8 @@ def test_each_way_answers_from_what_it_was_given(story):
     order = [p.text for p in story.found]
     assert by_name["everything found"].answer == "Bo"  # BM25 puts the right passage first here
     assert by_name["everything found"].kept.startswith(f"{len(order)} of {len(order)} passages, 100%")
-    assert by_name["S2A keep-original"].kept.startswith(f"1 of {len(order)} passages")
-    assert by_name["S2A keep-original"].right
+    assert by_name["S2A select"].kept.startswith(f"1 of {len(order)} passages")
+    assert by_name["S2A select"].right
     assert by_name["END"].right
     assert by_name["END"].kept.startswith(f"1 of {len(order)} passages")
     loop = by_name["END in the loop"]
