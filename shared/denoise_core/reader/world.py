@@ -72,9 +72,10 @@ _DRESSED = 0.25  # share of statements in training with an opening or an ending
 
 
 @cache
-def _vocabulary() -> tuple[str, ...]:
-    """The words of the prose, each once."""
-    return tuple(sorted({w for line in prose() for w in re.findall(r"\b[a-z]+\b", line)}))
+def coins() -> tuple[str, ...]:
+    """What words are exchanged for: those of the prose, each once, but for words that a sum's sign hangs on."""
+    found = {word for line in prose() for word in re.findall(r"\b[a-z]+\b", line)}
+    return tuple(sorted(found.difference(_TELLING)))
 
 
 class World:
@@ -109,7 +110,7 @@ class World:
         def other(match: re.Match[str]) -> str:
             if match[0] in _TELLING or rng.random() >= share:
                 return match[0]
-            word = rng.choice(_vocabulary())
+            word = rng.choice(coins())
             return word.capitalize() if match[0][0].isupper() else word
 
         return _WORD.sub(other, said)

@@ -13,7 +13,7 @@ from denoise_core.reader.opinions import KINDS, opinion
 from denoise_core.reader.relations import RELATIONS
 from denoise_core.reader.scene import Difficulty, make_scene
 from denoise_core.reader.sums import make_sum
-from denoise_core.reader.world import World, held_out
+from denoise_core.reader.world import World, coins, held_out
 
 seeds = st.integers(0, 10_000)
 
@@ -76,6 +76,7 @@ def test_coined_words_leave_names_and_values_as_they_are(seed):
         assert fact.asks(drawn) in {q.format(s=fact.subject) for q in fact.relation.questions[:-1]}
     problem = make_sum(drawn, noise="none")
     assert sum(" more" in s for s in problem.sentences[1:]) == sum("+" in s for s in problem.steps)
+    assert "more" not in coins()
 
 
 def test_coined_words_are_many_and_for_training_alone():
