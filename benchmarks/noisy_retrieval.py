@@ -34,7 +34,7 @@ from denoise_core.scorers import discrim
 
 SYSTEMS = ("all in", "LLM-Discrim", "END", "oracle")
 SHARE = 0.3
-QUESTIONS = {False: 40, True: 16}  # a cell of the standard and of the extended set
+QUESTIONS = 40  # a cell
 NAMES = {False: "standard", True: "extended"}
 RECOVERS_AT = (3, 4)
 SEED = 100  # apart from the seeds that probes are fitted with
@@ -265,7 +265,7 @@ def main(argv: Sequence[str] | None = None, *, progress: Callable[[str], None] =
     bench.about["probe"] = "fitted here, layout scq" if loaded.probe is None else "the shipped one, layout scq"
     bench.row("layer of the probe", probe.layer, f"of {loaded.reading().layers}")
     measured = []
-    counts = {False: 2} if quick else QUESTIONS
+    counts = {False: 2} if quick else dict.fromkeys(NAMES, QUESTIONS)
     measuring = cells(loaded, probe, prose, counts, seed=options.seed, characters=60 if quick else CHARACTERS)
     try:
         for cell in measuring:
