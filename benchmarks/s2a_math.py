@@ -49,13 +49,11 @@ def systems(llm: Batched) -> dict[str, System]:
     """By name; those in steps have the prompt for steps wherever an answer is asked for."""
     steps = Prompts().answer_stepwise
     prompts = replace(Prompts(), answer=steps, answer_fairly=steps)
-    stepwise = paper_systems(lambda seed: llm, Options(prompts=prompts))
-    plain = Baseline(llm, prompts=prompts)
-    stepwise |= {
-        "plain": lambda case, seed: plain.flow(case.question, case.passages),
-        "oracle": lambda case, seed: plain.flow(case.clean_question, case.clean_passages),
-    }
-    return paper_systems(lambda seed: llm) | {f"{name}{STEPS}": stepwise[name] for name in AT_ONCE}
+    at_once, stepwise = (paper_systems(lambda seed: llm, o) for o in (None, Options(prompts=prompts)))
+    oracle = Baseline(llm, kind="stepwise")
+    stepwise["plain"] = at_once["stepwise"]
+    stepwise["oracle"] = lambda case, seed: oracle.flow(case.clean_question, case.clean_passages)
+    return at_once | {f"{name}{STEPS}": stepwise[name] for name in AT_ONCE}
 
 
 def ask(llm: Batched, asked: Sequence[Case], system: str) -> tuple[list[Score], list[bool]]:

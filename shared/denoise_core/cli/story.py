@@ -126,13 +126,10 @@ class Teller:
     ) -> Way:
         memory = WorkingMemory(question.text, tuple(kept))
         verdict: Verdict = run(SelfCriticism(self.llm).assess(memory, text))[0]
-        judged, told = JUDGED[verdict.outcome], _kept(kept, found)
+        shares = [sum(len(p.text) for p in some) for some in (kept, found)]
+        told = f"{len(kept)} of {len(found)} passages, {shares[0] / max(1, shares[1]):.0%} of the text"
+        judged = JUDGED[verdict.outcome]
         return Way(name, text.strip(), _right(text, question), told, judged, verdict.passed, result=result)
-
-
-def _kept(kept: Sequence[Passage], found: Sequence[Passage]) -> str:
-    shares = [sum(len(p.text) for p in some) for some in (kept, found)]
-    return f"{len(kept)} of {len(found)} passages, {shares[0] / max(1, shares[1]):.0%} of the text"
 
 
 def _right(text: str, question: Question) -> bool:

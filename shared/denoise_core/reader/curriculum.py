@@ -75,7 +75,7 @@ _CHUNK = Lesson(Difficulty(4, 4, 4, 1200, _HALF), _CHUNKS, 2, 1024)
 _PAGE = Lesson(Difficulty(13, 4, 13, 1000, _HALF), _SOURCES, 1, 2048)
 _BOOK = Lesson(Difficulty(13, 4, 13, 2400, _HALF), _SOURCES, 1, 4096)
 _LONG = Lesson(Difficulty(13, 4, 13, 3000, _HALF), _SOURCES, 1, 5120)  # as long as NoisyRetrieval's standard set
-_SAY = Lesson(Difficulty(2), {"echo": 1.0, "lines": 0.6}, 8, 256)
+_SAY = Lesson(Difficulty(2), {"repeat": 1.0, "lines": 0.6}, 8, 256)
 _COINED = (
     *(_SAY, _TASKS, _CLEAR, _READ, _TASKS, _CLEAR, _MORE, _COUNT),
     *(_SAY, _TASKS, _CLEAR, _CHUNK, _PAGE, _TASKS, _CLEAR, _LONG),

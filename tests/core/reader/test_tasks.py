@@ -12,7 +12,7 @@ from denoise_core.augmenter.utilities.criticism import read_criticism
 from denoise_core.reader.scene import Difficulty
 from denoise_core.reader.tasks import MAKERS, TASKS
 from denoise_core.reader.tasks.denoising import rewrite, select
-from denoise_core.reader.tasks.drills import echo, lines
+from denoise_core.reader.tasks.drills import lines, repeat
 from denoise_core.reader.tasks.verifying import criticise
 from denoise_core.reader.world import World
 from denoise_core.s2a import Options, S2ADenoiser
@@ -94,7 +94,7 @@ def test_numbered_lines_are_told_and_copied_as_they_stand(world):
 
 
 def test_what_is_to_be_said_again_stands_right_before(world):
-    talk = echo(world, HARD)
+    talk = repeat(world, HARD)
     for asked, told in zip(talk[::2], talk[1::2], strict=True):
         assert asked.content.startswith(f"{told.content}\n\n")
 

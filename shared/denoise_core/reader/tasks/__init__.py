@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from denoise_core.reader.scene import Difficulty
 from denoise_core.reader.tasks.denoising import message, relevance, rewrite, select
-from denoise_core.reader.tasks.drills import cloze, echo, lines, sums
+from denoise_core.reader.tasks.drills import cloze, lines, repeat, sums
 from denoise_core.reader.tasks.parts import UNKNOWN, Conversation
 from denoise_core.reader.tasks.reading import (
     answer,
@@ -45,7 +45,7 @@ TASKS: dict[str, tuple[float, Maker]] = {
 }
 """The tasks by name, with how often each is drawn."""
 
-DRILLS: dict[str, Maker] = {"cloze": cloze, "echo": echo, "lines": lines, "sums": sums}
+DRILLS: dict[str, Maker] = {"cloze": cloze, "lines": lines, "repeat": repeat, "sums": sums}
 """What lessons hold besides the tasks."""
 
 MAKERS: dict[str, Maker] = {name: make for name, (_, make) in TASKS.items()} | DRILLS

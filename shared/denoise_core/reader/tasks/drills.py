@@ -12,7 +12,7 @@ from denoise_core.reader.world import World
 from denoise_core.types import Message
 
 _SUMS = 6  # in a conversation's question
-_ECHOED, _POOL = (4, 30), 12  # words of a text to say again, and the sentences that they are of
+_REPEATED, _POOL = (4, 30), 12  # words of a text to say again, and the sentences that they are of
 _LINES, _LONGEST = 8, 110  # lines of a text at most, and characters of a line of prose
 
 
@@ -42,7 +42,7 @@ def sums(world: World, hard: Difficulty) -> Conversation:
     return tuple(out)
 
 
-def echo(world: World, hard: Difficulty) -> Conversation:
+def repeat(world: World, hard: Difficulty) -> Conversation:
     """Words without sense, numbers and names in a row, to be said again: half of all tokens are a copy.
 
     Prose is learned by heart sooner or later, and then nobody has to copy it.
@@ -52,7 +52,7 @@ def echo(world: World, hard: Difficulty) -> Conversation:
     for _ in range(2):
         said = []
         pool = " ".join(rng.choices(prose(), k=_POOL)).split()
-        for _ in range(rng.randint(*_ECHOED)):
+        for _ in range(rng.randint(*_REPEATED)):
             kind = rng.random()
             if kind < 0.5:
                 said.append(rng.choice(pool))
