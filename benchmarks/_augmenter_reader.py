@@ -14,6 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from _reader_flows import Batched, together
+from denoise_lab import almanac
+from denoise_lab.prose import prose
+from denoise_lab.scene import Difficulty, make_scene
+from denoise_lab.world import Fact, World
 
 from denoise_core import Message, Passage
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, Limits, Rules
@@ -24,10 +28,6 @@ from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.augmenter.utility import Utility
-from denoise_core.reader import almanac
-from denoise_core.reader.prose import prose
-from denoise_core.reader.scene import Difficulty, make_scene
-from denoise_core.reader.world import Fact, World
 from denoise_core.types import Reply, unique_ids
 
 SCENE = Difficulty(6, 3, 2, 120)

@@ -16,11 +16,11 @@ from harness import Benchmark, read
 
 from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, Limits, Rules, Verdict, WorkingMemory
-from denoise_core.augmenter.evaluation import loop_cost, response_scores
 from denoise_core.augmenter.reinforce import Simulator, Turn, simulators
 from denoise_core.augmenter.utilities import Groundedness, KnowledgeOverlap, knowledge_f1
 from denoise_core.augmenter.utility import without_effects
-from denoise_core.effects import Flow
+from denoise_core.evaluate.responses import loop_cost, response_scores
+from denoise_core.running.effects import Flow
 from denoise_core.testing import ListRetriever
 
 RIGHT = 0.5

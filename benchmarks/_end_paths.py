@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaModel
 
-from denoise_core.end.batching import batches
-from denoise_core.end.forward import inputs_of
-from denoise_core.end.hidden import EarlyLayers, early_layers
-from denoise_core.end.kv import KeptPrefix
-from denoise_core.end.layout import Prompt
-from denoise_core.end.prefix import PrefixCache
-from denoise_core.end.reuse import PrefixReuse
+from denoise_core.local.batching import batches
+from denoise_core.local.first_layers import EarlyLayers, early_layers
+from denoise_core.local.forward import inputs_of
+from denoise_core.local.kv import KeptPrefix
+from denoise_core.local.layout import Prompt
+from denoise_core.local.prefix import PrefixCache
+from denoise_core.local.reuse import PrefixReuse
 
 INSTRUCTION, QUESTION = 20, 30  # tokens
 

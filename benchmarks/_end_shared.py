@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded import DefaultScorer, encoder, probe, sample, stack
 from denoise_core.embedded.make import for_fitting
-from denoise_core.end.capture import Capture, capture
+from denoise_core.end.fit.readings import Capture, capture
 from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.datasets import from_records
 from denoise_core.evaluate.metrics import bootstrap, recall_at

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from denoise_lab import FOLDER
+from denoise_lab.probes import reader_probe
+from denoise_lab.prose import prose
 from harness import Benchmark, read
 
-from denoise_core.end.local_llm import LocalLLM, prompt_ids
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, Settings
 from denoise_core.errors import InputError
-from denoise_core.reader import FOLDER
-from denoise_core.reader.probes import reader_probe
-from denoise_core.reader.prose import prose
+from denoise_core.local.generation.llm import LocalLLM, prompt_ids
 from denoise_core.types import Message
 
 HAYSTACK = "haystack_holmes"
@@ -57,7 +57,7 @@ def load(bench: Benchmark, folder: Path) -> Loaded:
     """The model in ``folder``, or for the quick form of the shipped one a tiny stand-in; noted in the results."""
     import torch
 
-    from denoise_core.end.loading import load_model, load_tokenizer
+    from denoise_core.local.loading import load_model, load_tokenizer
 
     torch.set_num_threads(1)
     if bench.options.quick and folder == FOLDER:
@@ -88,9 +88,8 @@ def _shipped_probe(by: HiddenReader) -> Probe | None:
 def tiny(seed: int = 0) -> tuple[Any, Any]:
     """A random model of the reader's make, of two small blocks, with a tokenizer trained on a little text."""
     import torch
-
-    from denoise_core.reader.network import Network, Shape, hugging_face
-    from denoise_core.reader.vocabulary import train_tokenizer
+    from denoise_lab.network import Network, Shape, hugging_face
+    from denoise_lab.vocabulary import train_tokenizer
 
     tokenizer = train_tokenizer(conversations=30)
     with torch.random.fork_rng(devices=[]):

@@ -16,14 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from denoise_lab import FOLDER
 from harness import RESULTS, Benchmark, Options, arguments
 
-from denoise_core.effects import Flow
 from denoise_core.evaluate.metrics import bootstrap, wilson
-from denoise_core.flow import arun
-from denoise_core.reader import FOLDER
+from denoise_core.evaluate.s2a import Score, markdown, plot, table
 from denoise_core.result import Trace
-from denoise_core.s2a.evaluation import Score, markdown, plot, table
+from denoise_core.running.effects import Flow
+from denoise_core.running.flow import arun
 from denoise_core.types import Message, Reply, Usage
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ def reader_arguments(description: str, argv: Sequence[str] | None) -> tuple[Opti
 
 def local(folder: Path, **settings: Any) -> Any:
     """The model in ``folder`` as a `LocalLLM`; ends the benchmark with a sentence when it is not there."""
-    from denoise_core.end.local_llm import LocalLLM
+    from denoise_core.local.generation.llm import LocalLLM
 
     if not (folder / "config.json").is_file():
         raise SystemExit(f"{folder} holds no model: pass --model FOLDER, or install the package with its weights")

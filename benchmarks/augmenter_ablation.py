@@ -32,13 +32,13 @@ from _reader_flows import (
 from harness import Benchmark
 
 from denoise_core.augmenter import Answer, Limits, Rules
-from denoise_core.augmenter.evaluation import LoopCost, loop_cost
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import DIALOGUE
 from denoise_core.augmenter.reinforce import LinearPolicy, reinforce
 from denoise_core.augmenter.utilities import Groundedness, SelfCriticism, knowledge_f1
 from denoise_core.augmenter.utility import Utility
 from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_core.evaluate.responses import LoopCost, loop_cost
 
 QUESTIONS, TRAINING = 150, 60
 TEMPERATURE = 0.7

@@ -14,7 +14,7 @@ from _end_shared import measured, scored
 from harness import Benchmark, arguments
 from numpy.typing import NDArray
 
-from denoise_core.end.calibrate import calibration_of, questions_needed
+from denoise_core.end.calibration import calibration_of, questions_needed
 from denoise_core.evaluate.metrics import bootstrap
 
 RISKS = (0.05, 0.1)

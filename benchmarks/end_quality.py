@@ -26,9 +26,9 @@ from _end_shared import (
 from harness import Benchmark, Options, arguments
 from numpy.typing import NDArray
 
-from denoise_core.end.capture import Capture
-from denoise_core.end.controls import NO_QUESTION, with_fresh_blocks
-from denoise_core.end.fit import fit_line
+from denoise_core.end.fit.controls import NO_QUESTION, with_fresh_blocks
+from denoise_core.end.fit.readings import Capture
+from denoise_core.end.fit.regression import fit_line
 from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question

@@ -23,10 +23,10 @@ import torch
 from _end_paths import Context, Paths, Shape
 from harness import Benchmark, arguments
 
-from denoise_core.end.fingerprint import ModelFingerprint
-from denoise_core.end.fit import fit_probe
-from denoise_core.end.forward import inputs_of, pool_of
+from denoise_core.end.fit.regression import fit_probe
 from denoise_core.end.probe import Reading
+from denoise_core.local.fingerprint import ModelFingerprint
+from denoise_core.local.forward import inputs_of, pool_of
 
 TRUE = Shape(blocks=32, layer=13, width=1024, inner=3584, heads=16, kv_heads=4)
 SMALL = Shape(blocks=4, layer=2, width=64, inner=128, heads=4, kv_heads=2, vocabulary=500)
@@ -139,7 +139,7 @@ def fit(bench: Benchmark, quick: bool) -> None:
 LOADER = """
 import sys
 from pathlib import Path
-from denoise_core.end.loading import Load, load_first_layers, load_model
+from denoise_core.local.loading import Load, load_first_layers, load_model
 def resident():
     return next(int(l.split()[1]) for l in Path('/proc/self/status').read_text().splitlines() if l[:6] == 'VmRSS:')
 before = resident()

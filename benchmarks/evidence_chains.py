@@ -18,7 +18,7 @@ from harness import Benchmark, arguments, read
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever, Chainer, ChainRetriever
 from denoise_core.augmenter.knowledge.chain import Chain, pack
-from denoise_core.augmenter.text import words
+from denoise_core.text.words import words
 
 BUDGETS = (150, 250, 400, 600)
 TARGET = 0.10  # OTT-QA, each question in its own passages

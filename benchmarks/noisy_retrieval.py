@@ -16,6 +16,9 @@ from pathlib import Path
 import numpy as np
 from _reader_end import Loaded, haystack, load
 from _reader_flows import reader_arguments
+from denoise_lab.abilities import answered
+from denoise_lab.probe_data import CHARACTERS, noisy_questions
+from denoise_lab.probes import make
 from harness import RESULTS, Benchmark
 from numpy.typing import NDArray
 
@@ -27,9 +30,6 @@ from denoise_core.end.second_pass import prompt
 from denoise_core.evaluate.metrics import bootstrap, recall_at, wilson
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.question import Question
-from denoise_core.reader.abilities import answered
-from denoise_core.reader.probe_data import CHARACTERS, noisy_questions
-from denoise_core.reader.probes import make
 from denoise_core.scorers import discrim
 
 SYSTEMS = ("all in", "LLM-Discrim", "END", "oracle")

@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 from _reader_end import Loaded, haystack, load
 from _reader_flows import reader_arguments
+from denoise_lab.probe_data import CHARACTERS, noisy_questions, scene_questions
+from denoise_lab.prose import prose as training_prose
 from harness import RESULTS, Benchmark
 from numpy.typing import NDArray
 
-from denoise_core.chunk import sentences
-from denoise_core.end.capture import Capture, capture
-from denoise_core.end.controls import with_fresh_blocks
-from denoise_core.end.layout import DISTINGUISH, QSC, SC, SCQ, SQC, Layout
+from denoise_core.end.fit.controls import with_fresh_blocks
+from denoise_core.end.fit.readings import Capture, capture
+from denoise_core.end.fit.sweep import LayerFit, choose_layer, sweep
 from denoise_core.end.reader import HiddenReader, Settings
-from denoise_core.end.sweep import LayerFit, choose_layer, sweep
 from denoise_core.evaluate.metrics import bootstrap, recall_table
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
+from denoise_core.local.layout import DISTINGUISH, QSC, SC, SCQ, SQC, Layout
 from denoise_core.question import Question
-from denoise_core.reader.probe_data import CHARACTERS, noisy_questions, scene_questions
-from denoise_core.reader.prose import prose as training_prose
+from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage
 
 CUT = "30 %"

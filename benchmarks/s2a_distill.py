@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from _reader_flows import Batched, describe, gain, local, reader_arguments, s2a_table, together
+from denoise_lab.world import World
 from harness import Benchmark
 from s2a_opinions import Asked, Told, ask, final, forms_in_context, scores, systems
 
-from denoise_core.reader.world import World
 from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.distill import Record, export_chat, faithful, load, load_chat, save
 from denoise_core.s2a.result import S2AResult
@@ -63,8 +63,7 @@ def examples(found: Sequence[Record], folder: Path, name: str) -> list[tuple[Mes
 def fine_tuned(model: Any, tokenizer: Any, chats: Sequence[Sequence[Message]], seed: int) -> Any:
     """A copy of the model, trained on the replies; AdamW, the rate rises for `WARM_UP` steps and falls to 0."""
     import torch
-
-    from denoise_core.reader.rows import encoded
+    from denoise_lab.rows import encoded
 
     learner = copy.deepcopy(model).float().train()
     rows = [encoded(tokenizer, chat) for chat in chats]
@@ -155,7 +154,7 @@ def report(bench: Benchmark, test: Sequence[Asked], told: dict[str, Told]) -> No
 
 def _with(llm: Any, model: Any) -> Any:
     """The same tokenizer and settings around other weights."""
-    from denoise_core.end.local_llm import LocalLLM
+    from denoise_core.local.generation.llm import LocalLLM
 
     return LocalLLM(model, llm.tokenizer, max_new_tokens=llm.max_new_tokens)
 
@@ -172,10 +171,10 @@ def _gold(asked: Sequence[Asked]) -> list[Record]:
 def _tiny() -> Any:
     """A random model of the reader's make, for the quick form."""
     import torch
+    from denoise_lab.network import Network, Shape, hugging_face
+    from denoise_lab.vocabulary import train_tokenizer
 
-    from denoise_core.end.local_llm import LocalLLM
-    from denoise_core.reader.network import Network, Shape, hugging_face
-    from denoise_core.reader.vocabulary import train_tokenizer
+    from denoise_core.local.generation.llm import LocalLLM
 
     torch.manual_seed(0)
     tokenizer = train_tokenizer(conversations=100)

@@ -1,7 +1,7 @@
 """S2A against opinions in the question, with the reader: the S2A paper's Figure 5 and its ablation in miniature.
 
 Factual questions, each asked four ways: alone, with the right answer suggested, with a wrong one suggested, with
-the right one doubted. *Closed book* asks what the reader was taught by heart (`denoise_core.reader.almanac`), in a
+the right one doubted. *Closed book* asks what the reader was taught by heart (`denoise_lab.almanac`), in a
 wording that training kept apart. *Noisy context* asks about a held-out world: passages of confusable facts, facts
 of other kinds and prose, each put to S2A in a call of its own, the library's default. An answer is right when it
 is the gold word for word; after steps, what stands after the last "The answer is". The oracle is asked without
@@ -22,17 +22,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
+from denoise_lab import almanac
+from denoise_lab.opinions import KINDS, opinion
+from denoise_lab.scene import Difficulty, make_scene
+from denoise_lab.world import Fact, World
 from harness import Benchmark
 
 from denoise_core import Passage
-from denoise_core.effects import Flow
-from denoise_core.reader import almanac
-from denoise_core.reader.opinions import KINDS, opinion
-from denoise_core.reader.scene import Difficulty, make_scene
-from denoise_core.reader.world import Fact, World
+from denoise_core.evaluate.s2a import Case, Score, System, paper_systems
 from denoise_core.result import Trace
+from denoise_core.running.effects import Flow
 from denoise_core.s2a.answer import S2A, S2AAnswer
-from denoise_core.s2a.evaluation import Case, Score, System, paper_systems
 from denoise_core.s2a.message import MessageDenoiser
 
 QUESTIONS = 80  # each in four forms

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
 from denoise_core import DenoiseResult, InputError, Message, Passage, Reply, Usage, unique_ids
-from denoise_core.record import KEY, chunks_of, record_of
+from denoise_core.running.record import KEY, chunks_of, record_of
 from denoise_core.types import Role
 
 SCORE_KEY = "relevance_score"

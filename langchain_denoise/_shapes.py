@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.prompt_values import PromptValue
 
 from denoise_core import InputError, Message, Passage, unique_ids
-from denoise_core.record import KEY
+from denoise_core.running.record import KEY
 from langchain_denoise._convert import to_messages, to_passages
 
 Place: TypeAlias = str | Callable[..., Any] | None

@@ -19,8 +19,8 @@ from typing_extensions import TypedDict, override
 
 from denoise_core import InputError, Message
 from denoise_core.augmenter import Answer, Augmenter
-from denoise_core.augmenter.record import answer_record
-from denoise_core.bound import at_most
+from denoise_core.augmenter.traces.record import answer_record
+from denoise_core.running.bound import at_most
 from langchain_denoise._convert import evidence_documents, from_messages
 
 

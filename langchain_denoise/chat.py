@@ -15,7 +15,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 
 from denoise_core import InputError, Message, Usage
 from denoise_core.end import LocalLLM
-from denoise_core.end.local_llm import Ended
+from denoise_core.local.generation.llm import Ended
 
 
 class LocalChatModel(BaseChatModel):

@@ -18,9 +18,9 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict, override
 
 from denoise_core import Denoiser, Guard, InputError, Passage
-from denoise_core.bound import at_most
-from denoise_core.guard import Policy
-from denoise_core.record import summary_of
+from denoise_core.running.bound import at_most
+from denoise_core.running.guard import Policy
+from denoise_core.running.record import summary_of
 from langchain_denoise._convert import to_documents, to_passages
 
 

@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from denoise_core import Denoiser, InputError, arun, run
 from denoise_core.augmenter import Verdict, WorkingMemory
-from denoise_core.effects import Flow
-from denoise_core.guard import Policy
+from denoise_core.running.effects import Flow
+from denoise_core.running.guard import Policy
 from denoise_core.s2a.options import OnUnparsable, Variant
 from langchain_denoise import _shapes
 from langchain_denoise._history import Scope

@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import override
 
 from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, Passage
-from denoise_core.guard import Policy
+from denoise_core.running.guard import Policy
 from langchain_denoise.compressor import DenoiseCompressor
 
 

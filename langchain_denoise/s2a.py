@@ -19,8 +19,8 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict, override
 
 from denoise_core import DenoiseResult, InputError
-from denoise_core.bound import at_most
-from denoise_core.record import summary_of
+from denoise_core.running.bound import at_most
+from denoise_core.running.record import summary_of
 from denoise_core.s2a import S2A, S2AAnswer, S2ADenoiser
 from denoise_core.s2a.options import OnUnparsable, Variant
 from langchain_denoise._convert import ChatModelLLM, to_documents, to_passages

@@ -30,7 +30,7 @@ from langchain_core.runnables import Runnable
 from pydantic import PrivateAttr
 from typing_extensions import override
 
-from denoise_core.record import KEY
+from denoise_core.running.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
 
 

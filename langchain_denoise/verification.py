@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from denoise_core import InputError, Message, Passage, Reply
 from denoise_core.augmenter import Answer
-from denoise_core.augmenter.record import answer_record
+from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise import _shapes
 from langchain_denoise._convert import internal_config
 from langchain_denoise.verifier import Verifier

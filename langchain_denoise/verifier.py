@@ -27,7 +27,7 @@ from denoise_core.augmenter import (
 from denoise_core.augmenter.finish import finish
 from denoise_core.augmenter.memory import same_text
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, Task
-from denoise_core.effects import Flow, complete
+from denoise_core.running.effects import Flow, complete
 
 
 class Drafter(Protocol):

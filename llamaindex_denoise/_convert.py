@@ -21,8 +21,8 @@ from llama_index.core.schema import (
 )
 
 from denoise_core import DenoiseResult, InputError, Passage, unique_ids
-from denoise_core.augmenter.plain import plain
-from denoise_core.record import KEY, VERSION, chunks_of, record_of
+from denoise_core.augmenter.traces.plain import plain
+from denoise_core.running.record import KEY, VERSION, chunks_of, record_of
 
 Ranges: TypeAlias = list[list[int]]
 ScorePolicy: TypeAlias = Literal["keep", "replace"]
@@ -109,7 +109,7 @@ def weave(nodes: Sequence[NodeWithScore], kept: Sequence[NodeWithScore]) -> list
 def record(node: BaseNode) -> Mapping[str, Any] | None:
     """What we noted about a node, or None when it was not denoised; JSON-plain.
 
-    The step itself, as in `denoise_core.record.record_of`: spans, scores, what was dropped, fallback. And the
+    The step itself, as in `denoise_core.running.record.record_of`: spans, scores, what was dropped, fallback. And the
     whole way from the user's node, also when several methods ran after one another:
 
     * ``op``: the methods, in the order they ran

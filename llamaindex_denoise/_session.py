@@ -19,7 +19,7 @@ from denoise_core import InputError, Message, Passage, Reply
 from denoise_core.augmenter import Augmenter, Utility, Verdict, WorkingMemory
 from denoise_core.augmenter.actions import Action
 from denoise_core.augmenter.engine import draft_prompt
-from denoise_core.effects import Flow
+from denoise_core.running.effects import Flow
 from llamaindex_denoise._convert import is_text, source_of, to_passages
 from llamaindex_denoise._engine import atext_of_response, text_of_response
 from llamaindex_denoise.clients import Threads, owner

@@ -19,8 +19,8 @@ from denoise_core.augmenter import Attempt, Feedback, Groundedness, Reason, Temp
 from denoise_core.augmenter.engine import as_data
 from denoise_core.augmenter.memory import WorkingMemory, best_attempt
 from denoise_core.augmenter.prompts import REVISE
-from denoise_core.augmenter.record import attempt_record
-from denoise_core.effects import Flow
+from denoise_core.augmenter.traces.record import attempt_record
+from denoise_core.running.effects import Flow
 from llamaindex_denoise._convert import is_text, to_passages
 
 if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone

@@ -28,8 +28,7 @@ from denoise_core.augmenter import (
     Utility,
     WorkingMemory,
 )
-from denoise_core.augmenter.record import answer_record
-from denoise_core.augmenter.streaming import (
+from denoise_core.augmenter.streaming.stream import (
     Revised,
     StreamEvent,
     Text,
@@ -38,6 +37,7 @@ from denoise_core.augmenter.streaming import (
     adraft_first,
     draft_first,
 )
+from denoise_core.augmenter.traces.record import answer_record
 from llamaindex_denoise._convert import is_text, to_nodes, to_passages
 from llamaindex_denoise._engine import (
     AsyncDraftResponse,

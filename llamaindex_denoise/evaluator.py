@@ -16,7 +16,7 @@ from llama_index.core.prompts.mixin import PromptDictType
 
 from denoise_core import LLM, Budget, InputError, Message, Passage, Reply, UnparsableReply, arun, run
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
-from denoise_core.effects import Flow, complete
+from denoise_core.running.effects import Flow, complete
 from llamaindex_denoise._convert import to_passages
 
 

@@ -7,14 +7,14 @@ from typing import Any
 from llama_index.core.instrumentation.events import BaseEvent
 
 from denoise_core import DenoiseResult, Passage
-from denoise_core.record import summary_of
+from denoise_core.running.record import summary_of
 
 
 class DenoiseEvent(BaseEvent):
     """One denoising: which ranges of which nodes were kept and dropped, why, and what it cost. No node text.
 
-    ``summary`` is `denoise_core.record.summary_of`: ids, half-open character ranges, scores, reasons, calls,
-    tokens and the fallback; plain JSON. ``passed_through`` lists the ids of nodes that hold no text.
+    ``summary`` is `denoise_core.running.record.summary_of`: ids, half-open character ranges, scores, reasons,
+    calls, tokens and the fallback; plain JSON. ``passed_through`` lists the ids of nodes that hold no text.
     """
 
     by: str
@@ -35,7 +35,7 @@ def denoise_event(
 class AnswerEvent(BaseEvent):
     """The loop ended: outcome, stop reason, every attempt with its verdict and feedback, cost; plain JSON.
 
-    ``record`` is `denoise_core.augmenter.record.answer_record`; it holds the drafts' text, no node text.
+    ``record`` is `denoise_core.augmenter.traces.record.answer_record`; it holds the drafts' text, no node text.
     """
 
     record: dict[str, Any]

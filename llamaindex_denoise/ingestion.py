@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.schema import BaseNode, NodeWithScore, TransformComponent
 
-from denoise_core.record import KEY
+from denoise_core.running.record import KEY
 from llamaindex_denoise.postprocessor import DenoisePostprocessor
 
 

@@ -17,8 +17,8 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
-from denoise_core.bound import at_most
-from denoise_core.guard import Policy
+from denoise_core.running.bound import at_most
+from denoise_core.running.guard import Policy
 from llamaindex_denoise._convert import ScorePolicy, is_text, to_nodes, to_passages, weave
 from llamaindex_denoise._fingerprint import fingerprint
 from llamaindex_denoise._prompts import NestedPrompts, prompts_of, with_prompts

@@ -17,7 +17,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import InputError, Passage
-from denoise_core.record import summary_of
+from denoise_core.running.record import summary_of
 from denoise_core.s2a import S2A, S2AAnswer
 from llamaindex_denoise._convert import is_text, to_nodes, to_passages, weave
 from llamaindex_denoise._engine import DenoiseEngine, postprocessor_modules, response_metadata

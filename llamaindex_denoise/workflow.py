@@ -15,10 +15,10 @@ from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Wor
 
 from denoise_core import Budget, DenoiseResult, InputError, Passage, Trace, arun
 from denoise_core.augmenter import Answer, Augmenter, WorkingMemory
-from denoise_core.augmenter.plain import memory_from_json, memory_to_json
-from denoise_core.augmenter.record import answer_record
-from denoise_core.effects import Complete, Retrieve
-from denoise_core.record import calls_of
+from denoise_core.augmenter.traces.plain import memory_from_json, memory_to_json
+from denoise_core.augmenter.traces.record import answer_record
+from denoise_core.running.effects import Complete, Retrieve
+from denoise_core.running.record import calls_of
 from llamaindex_denoise._convert import NodeMetadata, source_of, to_nodes
 from llamaindex_denoise._engine import response_metadata
 

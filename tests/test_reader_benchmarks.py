@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from denoise_lab.opinions import KINDS
+from denoise_lab.world import World
 
 from denoise_core import Message, Passage
-from denoise_core.effects import Complete, batch, complete
-from denoise_core.reader.opinions import KINDS
-from denoise_core.reader.world import World
+from denoise_core.running.effects import Complete, batch, complete
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.types import Reply, Usage
 

@@ -13,8 +13,8 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from denoise_core import Denoiser, InputError, unique_ids
-from denoise_core.guard import Policy
-from denoise_core.record import KEY
+from denoise_core.running.guard import Policy
+from denoise_core.running.record import KEY
 from langchain_denoise._shapes import documents_of
 from langchain_denoise.compressor import DenoiseCompressor
 

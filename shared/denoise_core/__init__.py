@@ -4,7 +4,6 @@ The vocabulary of all three methods. The methods themselves are `denoise_core.en
 `denoise_core.s2a` (System 2 Attention) and `denoise_core.augmenter` (LLM-Augmenter).
 """
 
-from denoise_core.budget import Budget, Price
 from denoise_core.errors import (
     BudgetExceeded,
     DenoiseError,
@@ -14,11 +13,12 @@ from denoise_core.errors import (
     ProbeMismatch,
     UnparsableReply,
 )
-from denoise_core.flow import arun, run
-from denoise_core.guard import Guard
-from denoise_core.pipeline import Pipeline
 from denoise_core.protocols import LLM, Denoiser, Retriever, Scorer
 from denoise_core.result import DenoiseResult, Event, Trace, trace_of
+from denoise_core.running.budget import Budget, Price
+from denoise_core.running.flow import arun, run
+from denoise_core.running.guard import Guard
+from denoise_core.running.pipeline import Pipeline
 from denoise_core.types import Drop, Keep, Message, Passage, Reply, Span, Usage, unique_ids
 
 __version__ = "0.1.0"

@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage, Span
-from denoise_core.chunk import chunks, extract, sentences, whole
 from denoise_core.testing import check_tiling
+from denoise_core.text.chunk import chunks, extract, sentences, whole
 
 TEXTS = st.text(
     alphabet=st.sampled_from("aZ9 .!?…。！？؟\n\t\"'()-–אب你😀\r\u200f\u00a0"), max_size=200

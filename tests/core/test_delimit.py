@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core.delimit import new_marker
+from denoise_core.text.delimit import new_marker
 
 
 @given(st.lists(st.text(), max_size=4))

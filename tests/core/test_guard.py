@@ -20,7 +20,7 @@ from denoise_core import (
     run,
     trace_of,
 )
-from denoise_core.effects import complete
+from denoise_core.running.effects import complete
 from denoise_core.testing import FunctionLLM, check_result
 
 DOCS = (Passage("one", "a"), Passage("two", "b"))

@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage, Pipeline
-from denoise_core.chunk import chunks, sentences
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer, check_denoiser
+from denoise_core.text.chunk import chunks, sentences
 
 TEXT = st.text(alphabet="ab. !\n😀א", max_size=60)
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, Span
-from denoise_core.chunk import chunks, extract, sentences
 from denoise_core.end import ENDDenoiser
+from denoise_core.report.context import Shown, fragment, page, pieces
 from denoise_core.testing import FunctionScorer
-from denoise_core.view import Shown, fragment, page, pieces
+from denoise_core.text.chunk import chunks, extract, sentences
 
 
 class Reader(HTMLParser):

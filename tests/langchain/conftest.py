@@ -8,10 +8,10 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 
 from denoise_core import DenoiseResult, Drop, Guard, Passage
-from denoise_core.chunk import sentences
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionScorer
+from denoise_core.text.chunk import sentences
 from langchain_denoise import ChatModelLLM
 from langchain_denoise.testing import FunctionChatModel
 

@@ -1,10 +1,10 @@
 """The shipped reader as a LangChain chat model: in the process, and over HTTP with the stock client."""
 
 import pytest
+from denoise_lab import reader
 from langchain_openai import ChatOpenAI
 
 from denoise_core import Message
-from denoise_core.reader import reader
 from denoise_core.serve import LLMServer
 from langchain_denoise import LocalChatModel
 

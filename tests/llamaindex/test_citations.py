@@ -13,10 +13,10 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core import DenoiseResult, Passage
-from denoise_core.chunk import extract, sentences
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionScorer
+from denoise_core.text.chunk import extract, sentences
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, cited, origins
 
 QUESTION = "Where is the red tower?"

@@ -10,7 +10,7 @@ from llama_index.core.schema import Document, ImageNode, MediaResource, Metadata
 from llamaindex_denoisers import DENOISERS, TEXTS, RedSentences, Shouts, Untouched, both, frozen, nodes_of
 
 from denoise_core import DenoiseResult, Passage, Span
-from denoise_core.chunk import extract, sentences
+from denoise_core.text.chunk import extract, sentences
 from llamaindex_denoise import DenoiseEvent, DenoisePostprocessor, record
 
 

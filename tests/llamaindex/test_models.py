@@ -12,9 +12,9 @@ from llama_index.core.types import PydanticProgramMode
 from llamaindex_doubles import Calling, calls
 
 from denoise_core import InputError, Message, Passage, Usage
-from denoise_core.augmenter.streaming import StreamingLLM
+from denoise_core.augmenter.streaming.stream import StreamingLLM
+from denoise_core.running.structured import StructuredLLM, schema
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.s2a.structured import StructuredLLM, schema
 from llamaindex_denoise import LlamaLLM
 
 ASKED = (Message("system", "be brief"), Message("user", "where?"))

@@ -13,10 +13,10 @@ from llama_index.core.schema import MetadataMode, NodeRelationship
 from pydantic import ValidationError
 
 from denoise_core import Guard
-from denoise_core.chunk import chunks, sentences
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import Options, Prompt, Prompts, S2ADenoiser
 from denoise_core.testing import FunctionScorer
+from denoise_core.text.chunk import chunks, sentences
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, LlamaLLM, record
 from llamaindex_denoise._fingerprint import fingerprint
 

@@ -12,8 +12,8 @@ from llama_index.llms.openai_like import OpenAILike
 from openai_server import NEW_TOKENS
 
 from denoise_core import Message, Usage
+from denoise_core.running.structured import StructuredLLM
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.s2a.structured import StructuredLLM
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, record
 
 pytestmark = pytest.mark.enable_socket

@@ -13,9 +13,9 @@ from workflows.errors import WorkflowRuntimeError
 
 from denoise_core import Budget, InputError, Price
 from denoise_core.augmenter import Augmenter
-from denoise_core.chunk import sentences
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
+from denoise_core.text.chunk import sentences
 from llamaindex_denoise import AugmentedQueryEngine, AugmentedWorkflow, LlamaLLM, RetrieverAdapter, record
 from llamaindex_denoise.workflow import ProgressEvent, TurnEvent
 

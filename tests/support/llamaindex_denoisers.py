@@ -5,11 +5,11 @@ import asyncio
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, arun, run
-from denoise_core.chunk import extract, sentences
-from denoise_core.effects import Batch, Complete, Failed
 from denoise_core.end import ENDDenoiser
+from denoise_core.running.effects import Batch, Complete, Failed
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer
+from denoise_core.text.chunk import extract, sentences
 from denoise_core.types import Message
 
 QUESTION = "Where is the red tower?"

@@ -12,9 +12,9 @@ from denoise_core.augmenter.engine import as_data, evidence_block
 from denoise_core.augmenter.feedback import TemplateFeedback
 from denoise_core.augmenter.memory import Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import ADVISE
-from denoise_core.effects import Flow, complete
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
+from denoise_core.running.effects import Flow, complete
 from denoise_core.types import Message, Reply, Usage
 
 _LONGEST = 1500  # characters of advice; a model that runs on must not fill the next prompt

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from denoise_core.augmenter.engine import as_data
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utility import without_effects
-from denoise_core.effects import Flow
+from denoise_core.running.effects import Flow
 
 _CLAIM_CHARACTERS = 300
 _MISSING_SHOWN = 8

@@ -22,11 +22,11 @@ from denoise_core.augmenter.policy import Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.augmenter.utility import Utility
-from denoise_core.budget import Budget
-from denoise_core.effects import Flow
 from denoise_core.errors import BudgetExceeded, InputError
-from denoise_core.flow import arun, run
 from denoise_core.protocols import LLM, Denoiser, Retriever
+from denoise_core.running.budget import Budget
+from denoise_core.running.effects import Flow
+from denoise_core.running.flow import arun, run
 from denoise_core.types import Message
 
 

@@ -12,8 +12,8 @@ from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import Task
 from denoise_core.augmenter.utility import Utility
-from denoise_core.effects import Flow, complete
 from denoise_core.errors import BudgetExceeded, NotRecorded
+from denoise_core.running.effects import Flow, complete
 
 REASONS = {
     "search": StopReason.RETRIEVER_ERROR,

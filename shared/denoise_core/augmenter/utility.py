@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol, TypeVar, runtime_checkable
 
 from denoise_core.augmenter.memory import Verdict, WorkingMemory
-from denoise_core.effects import Flow
+from denoise_core.running.effects import Flow
 
 T = TypeVar("T")
 

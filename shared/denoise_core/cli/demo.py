@@ -24,9 +24,9 @@ from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import wilson
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
+from denoise_core.report.context import Shown, rendered, values_of
 from denoise_core.result import DenoiseResult
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.view import Shown, rendered, values_of
 
 SHARES = (0.3, 0.1)
 STORIES = 12

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from denoise_core.cli.plain import plain
+from denoise_core.end.fit.probe import Training, train
 from denoise_core.end.probe_folder import check_free
 from denoise_core.end.reader import HiddenReader
-from denoise_core.end.train import Training, train
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import read_questions
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from denoise_core.chunk import chunks, whole
 from denoise_core.errors import InputError
+from denoise_core.text.chunk import chunks, whole
 from denoise_core.types import Passage, Span, unique_ids, well_formed
 
 SUFFIXES = (".jsonl", ".json", ".txt", ".md")  # what is looked for in a folder

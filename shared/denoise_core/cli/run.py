@@ -10,14 +10,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from denoise_core.chunk import Chunker
 from denoise_core.cli.plain import plain
 from denoise_core.cli.read import read_passages
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
+from denoise_core.report.context import all_pieces
 from denoise_core.result import DenoiseResult
+from denoise_core.text.chunk import Chunker
 from denoise_core.types import Passage, Span
-from denoise_core.view import all_pieces
 
 
 def run_own(

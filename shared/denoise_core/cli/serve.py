@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from denoise_lab import reader
 from rich.console import Console
 from rich.text import Text
 
 from denoise_core.cli.plain import plain
-from denoise_core.end.local_llm import LocalLLM
-from denoise_core.reader import reader
+from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.serve import Limits, LLMServer
 
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from denoise_lab.scene import Difficulty
+
 from denoise_core.augmenter import Augmenter, BM25Retriever
 from denoise_core.augmenter.answer import Outcome
 from denoise_core.augmenter.engine import without_citations
@@ -19,11 +21,10 @@ from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.second_pass import SecondPass
 from denoise_core.end.second_pass import prompt as answer_prompt
 from denoise_core.evaluate.answers import holds_answer
-from denoise_core.flow import run
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
-from denoise_core.reader.scene import Difficulty
 from denoise_core.result import DenoiseResult
+from denoise_core.running.flow import run
 from denoise_core.s2a.answer import S2A
 from denoise_core.types import Passage
 
@@ -141,10 +142,11 @@ def reader_stories(questions: int, *, others: int = 24, seed: int = 0) -> list[S
 
     The same seed gives the same questions; the reader is greedy.
     """
+    from denoise_lab import reader
+    from denoise_lab.probe_data import scene_questions
+    from denoise_lab.probes import reader_probe
+
     from denoise_core.end.scorer import ProbeScorer
-    from denoise_core.reader import reader
-    from denoise_core.reader.probe_data import scene_questions
-    from denoise_core.reader.probes import reader_probe
 
     llm = reader(max_new_tokens=96).with_settings()  # loads it, so that END can share its weights
     end = ENDDenoiser(ProbeScorer(llm.model, reader_probe(), tokenizer=llm.tokenizer), keep=0.3)

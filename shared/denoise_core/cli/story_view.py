@@ -11,7 +11,7 @@ from rich.text import Text
 
 from denoise_core.cli.plain import plain
 from denoise_core.cli.story import Story
-from denoise_core.view import Shown, values_of
+from denoise_core.report.context import Shown, values_of
 
 TOLD = (
     "The reader that ships with the package, a small model of a synthetic world, answers questions about names "

@@ -13,7 +13,6 @@ from importlib.resources import as_file, files
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.chunk import Chunker, whole
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.end.denoiser import ENDDenoiser
@@ -22,6 +21,7 @@ from denoise_core.end.scorer import ProbeScorer, Scored
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.embedding import EmbeddingScorer
 from denoise_core.scorers.stack import Stack, StackedScorer
+from denoise_core.text.chunk import Chunker, whole
 
 
 class DefaultScorer:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.batching import batches, windows
+from denoise_core.local.batching import batches, windows
 
 Floats = NDArray[np.float32]
 

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from denoise_core._files import write_whole
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.weights import HUB_NAME, minilm
+from denoise_core.end.fit.probe import train
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.end.train import train
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question

@@ -5,11 +5,7 @@ package loads neither torch nor a framework.
 """
 
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.fingerprint import ModelFingerprint
-from denoise_core.end.fit import fit_probe
-from denoise_core.end.layout import DISTINGUISH, PAIR, PASSAGE, QSC, QUESTION, SC, SCQ, SQC, Layout
-from denoise_core.end.local_llm import LocalLLM
-from denoise_core.end.prefix import PrefixCache
+from denoise_core.end.fit.regression import fit_probe
 from denoise_core.end.probe import Probe, Reading
 from denoise_core.end.reader import HiddenReader, Settings
 from denoise_core.end.remote import RemoteScorer
@@ -17,6 +13,10 @@ from denoise_core.end.score_cache import ScoreCache
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.second_pass import SecondPass
 from denoise_core.end.selection import Tokens
+from denoise_core.local.fingerprint import ModelFingerprint
+from denoise_core.local.generation.llm import LocalLLM
+from denoise_core.local.layout import DISTINGUISH, PAIR, PASSAGE, QSC, QUESTION, SC, SCQ, SQC, Layout
+from denoise_core.local.prefix import PrefixCache
 
 __all__ = [
     "DISTINGUISH",

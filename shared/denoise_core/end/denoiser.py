@@ -11,14 +11,14 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.chunk import Chunker, extract, whole
-from denoise_core.end.calibrate import Calibrated, Calibration
+from denoise_core.end.calibration import Calibrated, Calibration
 from denoise_core.end.scorer import Scored
 from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import rule_for, select
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.result import DenoiseResult, Event, Trace
+from denoise_core.text.chunk import Chunker, extract, whole
 from denoise_core.types import Drop, Keep, Passage, Span, check_passages, well_formed
 
 DEFAULT_KEEP = 0.3  # the paper's share
@@ -51,7 +51,7 @@ class ENDDenoiser:
     dropped in at most ``risk`` of the questions, on average over calibration sets. This holds for questions
     drawn like those it was calibrated on, and is void for another corpus, retriever, chunking or model. For
     your own data, or the stronger forms: ``keep=calibrate(scorer, questions).rule(0.05, confidence=0.95)``
-    (`denoise_core.end.calibrate`). The trace's event says what was promised.
+    (`denoise_core.end.calibration`). The trace's event says what was promised.
 
     Kept text comes in the input's order, with exact spans; a kept passage's ``score`` is that of its best
     kept chunk. Dropped spans carry their score and the reason. `adenoise` is a thread around the scorer:

@@ -19,15 +19,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from denoise_core.end.anatomy import find_blocks
-from denoise_core.end.forward import inputs_of
-from denoise_core.end.hidden import early_layers
-from denoise_core.end.layout import Prompt, Slot
-from denoise_core.end.loading import cut_config
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.remote import MANIFEST
 from denoise_core.errors import InputError
+from denoise_core.local.anatomy import find_blocks
+from denoise_core.local.first_layers import early_layers
+from denoise_core.local.forward import inputs_of
+from denoise_core.local.layout import Prompt, Slot
+from denoise_core.local.loading import cut_config
 
 _RECIPE = """# The first {layer} blocks of {name} with an Early Noise Dropping probe as their head
 

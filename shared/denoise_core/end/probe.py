@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.calibrate import Calibration
-from denoise_core.end.fingerprint import ModelFingerprint
+from denoise_core.end.calibration import Calibration
 from denoise_core.errors import InputError, ProbeMismatch
+from denoise_core.local.fingerprint import ModelFingerprint
 
 Floats = NDArray[np.float32]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from denoise_core._optional import require
-from denoise_core.end.calibrate import Calibration
+from denoise_core.end.calibration import Calibration
 from denoise_core.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.batching import windows
-from denoise_core.end.layout import BoundLayout, Prompt
+from denoise_core.local.batching import windows
+from denoise_core.local.layout import BoundLayout, Prompt
 
 
 def prompts_of(

@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.end import layout as layouts
-from denoise_core.end.batching import batches
-from denoise_core.end.fingerprint import ModelFingerprint
-from denoise_core.end.layout import BoundLayout, Layout, Prompt
-from denoise_core.end.normalise import Norm, kind_of
-from denoise_core.end.prefix import PrefixCache, PrefixStats
 from denoise_core.end.probe import Reading
 from denoise_core.end.prompting import prompts_of
 from denoise_core.errors import InputError
+from denoise_core.local import layout as layouts
+from denoise_core.local.batching import batches
+from denoise_core.local.fingerprint import ModelFingerprint
+from denoise_core.local.layout import BoundLayout, Layout, Prompt
+from denoise_core.local.normalise import Norm, kind_of
+from denoise_core.local.prefix import PrefixCache, PrefixStats
 
 if TYPE_CHECKING:
-    from denoise_core.end.loading import Backbone, Load
-    from denoise_core.end.reuse import PrefixReuse
+    from denoise_core.local.loading import Backbone, Load
+    from denoise_core.local.reuse import PrefixReuse
 
 Floats = NDArray[np.float32]
 Batch: TypeAlias = tuple[list[int], dict[int, Floats]]  # positions of prompts, their states by layer
@@ -202,7 +202,7 @@ class HiddenReader:
             if self._opened is None:
                 require("torch", extra="end")
                 require("transformers", extra="end")
-                from denoise_core.end.loading import Load, open_backbone
+                from denoise_core.local.loading import Load, open_backbone
 
                 backbone = open_backbone(self._model, self._tokenizer, self._load or Load(), self._first_layers)
                 chosen = self.settings.layout or (layouts.SCQ if backbone.early.causal else layouts.PAIR)
@@ -210,7 +210,7 @@ class HiddenReader:
             return self._opened
 
     def _run(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> list[Batch]:
-        from denoise_core.end.forward import halving
+        from denoise_core.local.forward import halving
 
         if len(layers) == 1 and self._keeps(layers[0]) is None:
             reuse = self._reuse()
@@ -231,7 +231,7 @@ class HiddenReader:
         return self._reuse().off(layer)
 
     def _reuse(self) -> PrefixReuse:
-        from denoise_core.end.reuse import PrefixReuse
+        from denoise_core.local.reuse import PrefixReuse
 
         if self._kept is None:
             self._kept = PrefixReuse(
@@ -249,7 +249,7 @@ class HiddenReader:
         return model.name, model.revision, model.weights, model.dtype, self.layout.fingerprint, layer
 
     def _forward(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> dict[int, Floats]:
-        from denoise_core.end.forward import inputs_of, pool_of
+        from denoise_core.local.forward import inputs_of, pool_of
 
         early = self.backbone.early
         inputs = inputs_of(early, prompts, self._pad)

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.layout import BoundLayout, Slot
 from denoise_core.end.probe import Reading
 from denoise_core.end.prompting import best_of_parts, prompts_of
 from denoise_core.errors import InputError, ProbeMismatch
+from denoise_core.local.layout import BoundLayout, Slot
 
 Floats = NDArray[np.float32]
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.calibrate import Calibration
-from denoise_core.end.layout import LAYOUTS
+from denoise_core.end.calibration import Calibration
 from denoise_core.end.probe import Probe
 from denoise_core.end.prompting import best_of_parts
 from denoise_core.end.reader import HiddenReader, Settings
 from denoise_core.end.score_cache import ScoreCache
+from denoise_core.local.layout import LAYOUTS
 
 if TYPE_CHECKING:
-    from denoise_core.end.loading import Load
+    from denoise_core.local.loading import Load
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from denoise_core.budget import Budget
-from denoise_core.effects import Flow, complete, denoise
 from denoise_core.errors import InputError
-from denoise_core.flow import arun, run
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.result import DenoiseResult, Trace
+from denoise_core.running.budget import Budget
+from denoise_core.running.effects import Flow, complete, denoise
+from denoise_core.running.flow import arun, run
 from denoise_core.types import Message, Passage
 
 INSTRUCTION = (

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from denoise_core._files import write_whole
-from denoise_core.chunk import sentences
 from denoise_core.errors import InputError
 from denoise_core.question import Question
+from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage
 
 LEVELS = (0, 1, 2, 3, 4)

@@ -5,17 +5,17 @@ Read in this order: `prompts` (what is asked), `units` (what is numbered), `asks
 `denoiser` (the way through), `answer` (the whole step with step 2).
 """
 
+from denoise_core.running.cache import Cache, MemoryStore, SqliteStore, Store
+from denoise_core.running.structured import StructuredLLM
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.baselines import Baseline
-from denoise_core.s2a.cache import Cache, MemoryStore, SqliteStore, Store
 from denoise_core.s2a.denoiser import S2ADenoiser
-from denoise_core.s2a.gate import Gate
+from denoise_core.s2a.fidelity.gate import Gate
 from denoise_core.s2a.message import MessageDenoiser, Neutral
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt, Prompts
 from denoise_core.s2a.result import Report, S2AResult, Sentence
 from denoise_core.s2a.skip import Skip
-from denoise_core.s2a.structured import StructuredLLM
 
 __all__ = [
     "S2A",

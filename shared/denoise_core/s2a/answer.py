@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from denoise_core.budget import Budget
-from denoise_core.effects import Flow, complete
-from denoise_core.flow import arun, run
 from denoise_core.protocols import LLM
 from denoise_core.result import Trace
+from denoise_core.running.budget import Budget
+from denoise_core.running.effects import Flow, complete
+from denoise_core.running.flow import arun, run
 from denoise_core.s2a.denoiser import S2ADenoiser
 from denoise_core.s2a.message import ID, MessageDenoiser
 from denoise_core.s2a.options import OnUnparsable, Options, Variant

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from denoise_core.delimit import new_marker
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt
+from denoise_core.text.delimit import new_marker
 from denoise_core.types import Message, Passage, Span
 
 

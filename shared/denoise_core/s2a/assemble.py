@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from denoise_core.chunk import extract
-from denoise_core.s2a import gate as gates
-from denoise_core.s2a.gate import Gate, Gated
+from denoise_core.s2a.fidelity import gate as gates
+from denoise_core.s2a.fidelity.gate import Gate, Gated
 from denoise_core.s2a.options import OnUnparsable
-from denoise_core.s2a.read import Outcome
+from denoise_core.s2a.replies.read import Outcome
 from denoise_core.s2a.result import Report, Sentence
+from denoise_core.text.chunk import extract
 from denoise_core.types import Drop, Passage, Span
 
 NOT_NEEDED = "not needed for the question"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
-from denoise_core.budget import Budget
-from denoise_core.effects import Flow
 from denoise_core.errors import InputError
-from denoise_core.flow import arun, run
 from denoise_core.protocols import LLM
+from denoise_core.running.budget import Budget
+from denoise_core.running.effects import Flow
+from denoise_core.running.flow import arun, run
 from denoise_core.s2a.answer import S2AAnswer, reply_from
 from denoise_core.s2a.prompts import Prompts
 from denoise_core.s2a.result import S2AResult

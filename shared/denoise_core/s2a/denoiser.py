@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import get_args
 
-from denoise_core.budget import Budget
-from denoise_core.effects import Complete, Failed, Flow, batch, denoise
 from denoise_core.errors import InputError, UnparsableReply
-from denoise_core.flow import CHARACTERS_PER_TOKEN, arun, run
 from denoise_core.protocols import LLM
-from denoise_core.s2a import asks, assemble, read
+from denoise_core.running.budget import Budget
+from denoise_core.running.effects import Complete, Failed, Flow, batch, denoise
+from denoise_core.running.flow import CHARACTERS_PER_TOKEN, arun, run
+from denoise_core.running.structured import held_to_schema
+from denoise_core.s2a import asks, assemble
 from denoise_core.s2a.asks import Ask, Part
 from denoise_core.s2a.assemble import Assembled
-from denoise_core.s2a.gate import question_problem
+from denoise_core.s2a.fidelity.gate import question_problem
 from denoise_core.s2a.options import EXTRACTIVE, OnUnparsable, Options, Variant
-from denoise_core.s2a.parse import Verb
-from denoise_core.s2a.read import Outcome
+from denoise_core.s2a.replies import read
+from denoise_core.s2a.replies.parse import Verb
+from denoise_core.s2a.replies.read import Outcome
 from denoise_core.s2a.result import Report, S2AResult
 from denoise_core.s2a.skip import SureByScore
-from denoise_core.s2a.structured import held_to_schema
 from denoise_core.s2a.units import units
 from denoise_core.types import Drop, Passage, Reply, Usage, check_passages
 

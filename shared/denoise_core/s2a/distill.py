@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from denoise_core.delimit import new_marker
 from denoise_core.errors import InputError
 from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.prompts import Prompt, Prompts
+from denoise_core.text.delimit import new_marker
 from denoise_core.types import Message, Passage, Role
 
 Target = Literal["answer", "context"]

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from denoise_core.budget import Budget
-from denoise_core.effects import Complete, Failed, Flow, batch
 from denoise_core.errors import UnparsableReply
-from denoise_core.flow import arun, run
 from denoise_core.protocols import LLM
 from denoise_core.result import Trace
-from denoise_core.s2a import asks, assemble, read
+from denoise_core.running.budget import Budget
+from denoise_core.running.effects import Complete, Failed, Flow, batch
+from denoise_core.running.flow import arun, run
+from denoise_core.s2a import asks, assemble
 from denoise_core.s2a.asks import Ask, Part
-from denoise_core.s2a.gate import question_problem
+from denoise_core.s2a.fidelity.gate import question_problem
 from denoise_core.s2a.options import EXTRACTIVE, OnUnparsable, Options, Variant
-from denoise_core.s2a.read import Outcome
+from denoise_core.s2a.replies import read
+from denoise_core.s2a.replies.read import Outcome
 from denoise_core.s2a.result import Sentence
 from denoise_core.s2a.units import units
 from denoise_core.types import Drop, Message, Passage, Reply, Span

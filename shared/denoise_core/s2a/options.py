@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from denoise_core.errors import InputError
-from denoise_core.s2a.cache import Cache
-from denoise_core.s2a.gate import Gate
+from denoise_core.running.cache import Cache
+from denoise_core.s2a.fidelity.gate import Gate
 from denoise_core.s2a.prompts import Prompt, Prompts
 from denoise_core.s2a.skip import Skip
 

@@ -2,7 +2,7 @@
 
 The wording is ours; what each prompt asks for is in the paper's sections 2.2 and 2.3. A template names its
 fields in braces (``{question}``); `Prompts` refuses one that lost a field it needs. Documents stand between
-lines that carry a marker the text does not hold, see `denoise_core.delimit`.
+lines that carry a marker the text does not hold, see `denoise_core.text.delimit`.
 """
 
 from __future__ import annotations

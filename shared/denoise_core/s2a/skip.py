@@ -7,11 +7,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from denoise_core.chunk import extract
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.result import DenoiseResult
 from denoise_core.s2a.units import units
+from denoise_core.text.chunk import extract
 from denoise_core.types import Drop, Passage, Span
 
 

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from denoise_core.chunk import sentences
+from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage, Span
 
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")

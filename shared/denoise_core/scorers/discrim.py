@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.delimit import new_marker
-from denoise_core.effects import Complete, Failed, Flow, batch
 from denoise_core.errors import InputError
-from denoise_core.flow import run
 from denoise_core.protocols import LLM
+from denoise_core.running.effects import Complete, Failed, Flow, batch
+from denoise_core.running.flow import run
 from denoise_core.scorers.discrim_prompts import CRITERIA, INSTRUCTIONS, SYSTEM, USER
+from denoise_core.text.delimit import new_marker
 from denoise_core.types import Message, Reply
 
 Floats = NDArray[np.float32]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from denoise_core.end.local_llm import Ended
+from denoise_core.local.generation.llm import Ended
 from denoise_core.types import Message, Role, well_formed
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from denoise_core.end.local_llm import Ended, LocalLLM
 from denoise_core.errors import InputError
+from denoise_core.local.generation.llm import Ended, LocalLLM
 from denoise_core.serve.protocol import Answering, Asked, Refused, listed, read_request
 
 _CHAT, _MODELS = "/v1/chat/completions", "/v1/models"

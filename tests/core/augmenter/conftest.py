@@ -3,7 +3,7 @@
 import pytest
 
 from denoise_core import Passage
-from denoise_core.augmenter.text import words
+from denoise_core.text.words import words
 
 
 @pytest.fixture(scope="session")

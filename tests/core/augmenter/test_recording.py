@@ -12,11 +12,11 @@ from denoise_core import Budget, DenoiseResult, Drop, InputError, Passage, Reply
 from denoise_core.augmenter import Augmenter, Consolidator, Groundedness, Limits, Outcome, Rules, StopReason
 from denoise_core.augmenter.advice import ModelFeedback
 from denoise_core.augmenter.knowledge import LLMQueries
-from denoise_core.augmenter.recording import from_lines, to_lines
-from denoise_core.augmenter.replay import agreement, rejudge, replay
 from denoise_core.augmenter.testing import check_answer, scripted
+from denoise_core.augmenter.traces.recording import from_lines, to_lines
+from denoise_core.augmenter.traces.replay import agreement, rejudge, replay
 from denoise_core.augmenter.utilities import FunctionUtility, KnowledgeOverlap, SelfCriticism
-from denoise_core.augmenter.view import to_html
+from denoise_core.report.loop import to_html
 from denoise_core.testing import ListRetriever
 
 RIGHT, WRONG = "It was completed in 1889 [1].", "It was completed in 1925 [1]."

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Attempt, Augmenter, Rules, Verdict, WorkingMemory
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
-from denoise_core.augmenter.recording import from_lines, to_lines
 from denoise_core.augmenter.reinforce import (
     LinearPolicy,
     Settings,
@@ -28,6 +27,7 @@ from denoise_core.augmenter.reinforce.features import ACTIONS, NAMES, action_of,
 from denoise_core.augmenter.reinforce.linear import softmax
 from denoise_core.augmenter.reinforce.train import decisions_of
 from denoise_core.augmenter.testing import check_answer, scripted
+from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.testing import ListRetriever
 
 

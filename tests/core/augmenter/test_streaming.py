@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Budget, InputError, Passage, Reply, Usage
 from denoise_core.augmenter import Augmenter, Groundedness, Limits, Outcome, StopReason
-from denoise_core.augmenter.streaming import (
+from denoise_core.augmenter.streaming.stream import (
     Restarted,
     Revised,
     StreamingLLM,

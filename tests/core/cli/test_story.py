@@ -12,9 +12,9 @@ from denoise_core.cli.story import Teller, named, reader_stories
 from denoise_core.cli.story_view import print_stories, score, story_values
 from denoise_core.end import ENDDenoiser
 from denoise_core.question import Question
+from denoise_core.report.context import rendered
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionLLM
-from denoise_core.view import rendered
 
 FACTS = [f"The mayor of {town} is {mayor}." for town, mayor in (("Lund", "Ada"), ("Bern", "Bo"), ("Rome", "Cy"))]
 QUESTION = Question(

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from denoise_core import InputError, Passage
-from denoise_core.chunk import chunks
 from denoise_core.embedded import (
     DefaultScorer,
     default_denoiser,
@@ -28,6 +27,7 @@ from denoise_core.end import HiddenReader
 from denoise_core.evaluate.metrics import recall_at
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import check_denoiser, check_scorer
+from denoise_core.text.chunk import chunks
 
 QUESTION = "When was the Eiffel Tower finished?"
 TEXTS = [

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
-from denoise_core.end.calibrate import Calibration, calibrate, calibration_of, depths, questions_needed
+from denoise_core.end.calibration import Calibration, calibrate, calibration_of, depths, questions_needed
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe
 from denoise_core.question import Question
@@ -143,8 +143,8 @@ def test_a_scorer_without_calibration_cannot_keep_by_it():
 
 
 def test_a_probe_takes_its_calibration_along(tmp_path):
-    from denoise_core.end.fingerprint import ModelFingerprint
     from denoise_core.end.probe import Reading
+    from denoise_core.local.fingerprint import ModelFingerprint
 
     calibration = calibration_of(drawn(30, seed=5, golds=2))
     reading = Reading(ModelFingerprint("m", "bert", 3, "float32"), 1, "pair")

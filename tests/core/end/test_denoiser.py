@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage, Span
-from denoise_core.chunk import chunks, sentences
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.testing import FunctionScorer, check_denoiser
+from denoise_core.text.chunk import chunks, sentences
 
 BY_LENGTH = FunctionScorer(lambda query, text: len(text))
 BY_QUERY = FunctionScorer(lambda query, text: text.count(query))

@@ -15,8 +15,8 @@ from pytest_socket import enable_socket, socket_allow_hosts
 from denoise_core import InputError, ProbeMismatch
 from denoise_core.end import SQC, HiddenReader, Layout, Probe, ProbeScorer, Settings
 from denoise_core.end.export import export
-from denoise_core.end.layout import PASSAGE, QUESTION
 from denoise_core.end.remote import MANIFEST, RemoteScorer
+from denoise_core.local.layout import PASSAGE, QUESTION
 
 SHORT = Settings(layout=Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]

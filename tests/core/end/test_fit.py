@@ -7,10 +7,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from denoise_core import InputError
-from denoise_core.end.fingerprint import ModelFingerprint
-from denoise_core.end.fit import fit_line, fit_probe, folds_of, outranking
-from denoise_core.end.logistic import Task, solve
+from denoise_core.end.fit.logistic import Task, solve
+from denoise_core.end.fit.regression import fit_line, fit_probe, folds_of, outranking
 from denoise_core.end.probe import Reading
+from denoise_core.local.fingerprint import ModelFingerprint
 
 READING = Reading(ModelFingerprint("m", "llama", 6, "float32"), 1, "layout")
 

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from denoise_core import InputError
-from denoise_core.end.fingerprint import ModelFingerprint
-from denoise_core.end.hub import from_hub, push_to_hub
+from denoise_core.end.fit.hub import from_hub, push_to_hub
 from denoise_core.end.probe import Probe, Reading
+from denoise_core.local.fingerprint import ModelFingerprint
 
 pytestmark = pytest.mark.enable_socket
 

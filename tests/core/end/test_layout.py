@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError
 from denoise_core.end import DISTINGUISH, PAIR, PASSAGE, QSC, QUESTION, SC, SCQ, SQC, Layout
-from denoise_core.end.batching import PADDING, batches, windows
-from denoise_core.end.layout import LAYOUTS
+from denoise_core.local.batching import PADDING, batches, windows
+from denoise_core.local.layout import LAYOUTS
 
 MINE = Layout("mine", ("Read this note.\n\n", PASSAGE, "\n\nSomeone asks: ", QUESTION))
 

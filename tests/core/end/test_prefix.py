@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError
 from denoise_core.end import DISTINGUISH, PASSAGE, QUESTION, SC, SCQ, SQC, HiddenReader, Layout, Settings
-from denoise_core.end.prefix import PrefixCache
+from denoise_core.local.prefix import PrefixCache
 
 SHORT = Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE))
 TEXTS = ["alpha " * 7, "b", "gamma delta " * 5, "e" * 33]

@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from denoise_core import InputError, ProbeMismatch
 from denoise_core.end import probe_folder
-from denoise_core.end.fingerprint import ModelFingerprint
 from denoise_core.end.probe import Probe, Reading
+from denoise_core.local.fingerprint import ModelFingerprint
 
 MODEL = ModelFingerprint("tiny/model", "llama", 4, "float32", weights="aa", tokenizer="bb")
 READING = Reading(MODEL, layer=2, layout="S|C|Q v1")

@@ -11,10 +11,10 @@ from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, Settings
-from denoise_core.end.layout import PASSAGE, QUESTION
-from denoise_core.end.loading import Load, load_first_layers, load_model
-from denoise_core.end.prefix import PrefixCache
 from denoise_core.end.score_cache import ScoreCache
+from denoise_core.local.layout import PASSAGE, QUESTION
+from denoise_core.local.loading import Load, load_first_layers, load_model
+from denoise_core.local.prefix import PrefixCache
 from denoise_core.testing import check_scorer
 
 SHORT = Settings(layout=Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE)))
@@ -194,7 +194,7 @@ def test_loading_the_first_layers_is_exact(family, tiny, tmp_path):
     model.save_pretrained(tmp_path)
     part = load_first_layers(tmp_path, 3, load=Load(device="cpu"))
     ids = torch.randint(3, 300, (1, 20), generator=torch.Generator().manual_seed(0))
-    from denoise_core.end.hidden import early_layers
+    from denoise_core.local.first_layers import early_layers
 
     states = []
     for loaded in (model, part):
@@ -221,7 +221,7 @@ def test_a_composite_model_is_cut_in_its_text_part(tmp_path):
         Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1, image_token_index=3)
     ).eval()
     model.save_pretrained(tmp_path)
-    from denoise_core.end.hidden import early_layers
+    from denoise_core.local.first_layers import early_layers
 
     ids = torch.randint(4, 300, (1, 20), generator=torch.Generator().manual_seed(0))
     part = load_first_layers(tmp_path, 2, load=Load(device="cpu"))

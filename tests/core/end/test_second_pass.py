@@ -10,8 +10,8 @@ import torch
 
 from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
-from denoise_core.end.local_llm import LocalLLM, prompt_ids
 from denoise_core.end.second_pass import SecondPass, prompt
+from denoise_core.local.generation.llm import LocalLLM, prompt_ids
 from denoise_core.testing import FunctionLLM, FunctionScorer
 
 PASSAGES = [Passage(text, str(n)) for n, text in enumerate(["rain", "gold hall", "snow", "sun"])]

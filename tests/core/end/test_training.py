@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from denoise_core import InputError, Passage
-from denoise_core.end.capture import BLOCK, capture
-from denoise_core.end.controls import with_fresh_blocks
 from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.fit.controls import with_fresh_blocks
+from denoise_core.end.fit.probe import train
+from denoise_core.end.fit.readings import BLOCK, capture
+from denoise_core.end.fit.sweep import choose_layer, sweep
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, Settings
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.end.sweep import choose_layer, sweep
-from denoise_core.end.train import train
 from denoise_core.question import Question
 
 
@@ -201,7 +201,7 @@ def test_a_sweep_names_what_it_measured(reader):
 
 
 def test_the_study_is_drawn(reader, tmp_path):
-    from denoise_core.end.plot import plot_layers
+    from denoise_core.end.fit.plot import plot_layers
 
     trained = train(reader(), shouting(10), layers=[1, 3])
     blob = plot_layers(trained, tmp_path / "layers.png").read_bytes()
@@ -219,7 +219,7 @@ def test_the_study_is_drawn(reader, tmp_path):
     ],
 )
 def test_the_picture_shows_of_a_path_its_end_alone(reader, tmp_path, name, shown):
-    from denoise_core.end.plot import plot_layers
+    from denoise_core.end.fit.plot import plot_layers
 
     trained = train(reader(), shouting(10), layers=[1], controls=False)
     reading = trained.probe.reading

@@ -3,7 +3,7 @@
 import pytest
 
 from denoise_core import InputError, Passage, Reply, run
-from denoise_core.end.training_data import (
+from denoise_core.end.fit.data import (
     ask_for_questions,
     label_by_answer,
     questions_from_documents,

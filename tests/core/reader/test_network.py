@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-
-from denoise_core.reader.network import Network, Shape, hugging_face
+from denoise_lab.network import Network, Shape, hugging_face
 
 SMALL = Shape(vocabulary=300, width=32, inner=48, layers=3, heads=4, first=2)
 

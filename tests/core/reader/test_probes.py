@@ -6,29 +6,30 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.loading import load_model, load_tokenizer
-from denoise_core.end.probe import Probe
-from denoise_core.end.scorer import ProbeScorer
-from denoise_core.errors import InputError, ProbeMismatch
-from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
-from denoise_core.question import Question
-from denoise_core.reader import FOLDER, probes
-from denoise_core.reader.network import Network, Shape, hugging_face
-from denoise_core.reader.probe_data import (
+from denoise_core.reader import FOLDER
+from denoise_lab import probes
+from denoise_lab.network import Network, Shape, hugging_face
+from denoise_lab.probe_data import (
     LEAST_PASSAGES,
     attributes,
     mixed_questions,
     noisy_questions,
     scene_questions,
 )
-from denoise_core.reader.prose import prose
-from denoise_core.reader.scene import Difficulty
-from denoise_core.reader.vocabulary import train_tokenizer
-from denoise_core.reader.world import held_out
+from denoise_lab.prose import prose
+from denoise_lab.scene import Difficulty
+from denoise_lab.vocabulary import train_tokenizer
+from denoise_lab.world import held_out
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.probe import Probe
+from denoise_core.end.scorer import ProbeScorer
+from denoise_core.errors import InputError, ProbeMismatch
+from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
+from denoise_core.local.loading import load_model, load_tokenizer
+from denoise_core.question import Question
 
 HAYSTACK = "\n".join(prose()[:60])
 

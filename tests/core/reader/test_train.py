@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 import torch
+from denoise_lab.curriculum import STAGES, Lesson, Stage
+from denoise_lab.make import CURVE, plot, ship
+from denoise_lab.network import Shape
+from denoise_lab.rows import encoded, packed
+from denoise_lab.scene import Difficulty
+from denoise_lab.tasks import DRILLS, MAKERS, TASKS
+from denoise_lab.train import Run, Settings
+from denoise_lab.vocabulary import train_tokenizer
+from denoise_lab.world import World
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from denoise_core import Message
-from denoise_core.end.local_llm import LocalLLM
 from denoise_core.errors import InputError
-from denoise_core.reader.curriculum import STAGES, Lesson, Stage
-from denoise_core.reader.make import CURVE, plot, ship
-from denoise_core.reader.network import Shape
-from denoise_core.reader.rows import encoded, packed
-from denoise_core.reader.scene import Difficulty
-from denoise_core.reader.tasks import DRILLS, MAKERS, TASKS
-from denoise_core.reader.train import Run, Settings
-from denoise_core.reader.vocabulary import train_tokenizer
-from denoise_core.reader.world import World
+from denoise_core.local.generation.llm import LocalLLM
 
 SETTINGS = Settings(tokens=6000, shape=Shape(width=32, inner=48, layers=2, heads=4, first=1))
 STEPS = (

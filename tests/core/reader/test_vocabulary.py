@@ -1,10 +1,9 @@
 """Any text tokenises and comes back."""
 
 import pytest
+from denoise_lab.vocabulary import SIZE, SPECIAL, train_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
-
-from denoise_core.reader.vocabulary import SIZE, SPECIAL, train_tokenizer
 
 TOKENIZER = train_tokenizer(conversations=400)
 

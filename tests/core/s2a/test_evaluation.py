@@ -7,7 +7,7 @@ import json
 import pytest
 
 from denoise_core import InputError, run
-from denoise_core.s2a.evaluation import (
+from denoise_core.evaluate.s2a import (
     Case,
     FactualityJudge,
     MatchJudge,

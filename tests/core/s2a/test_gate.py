@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
 from denoise_core.s2a import Gate, Options, S2ADenoiser
-from denoise_core.s2a.align import Source
-from denoise_core.s2a.gate import question_problem
-from denoise_core.s2a.tokens import tokens
+from denoise_core.s2a.fidelity.align import Source
+from denoise_core.s2a.fidelity.gate import question_problem
 from denoise_core.s2a.units import units
 from denoise_core.testing import FunctionLLM, check_result
+from denoise_core.text.tokens import tokens
 
 TEXT = (
     "Marie Curie was born in Warsaw on 7 November 1867. "

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage
 from denoise_core.s2a import Gate, Options, S2ADenoiser
-from denoise_core.s2a.tokens import tokens
 from denoise_core.testing import FunctionLLM, check_result
+from denoise_core.text.tokens import tokens
 
 from .fakes import document, pieces
 

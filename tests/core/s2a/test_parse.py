@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import UnparsableReply
-from denoise_core.s2a import parse
+from denoise_core.s2a.replies import parse
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import Budget, BudgetExceeded, InputError, Passage, run
-from denoise_core.effects import denoise
 from denoise_core.end import ENDDenoiser
+from denoise_core.running.effects import denoise
 from denoise_core.scorers.discrim import (
     DecisionScorer,
     LLMDiscrim,

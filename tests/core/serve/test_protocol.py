@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core.end.local_llm import Ended
+from denoise_core.local.generation.llm import Ended
 from denoise_core.serve.protocol import Answering, Asked, Refused, read_request
 from denoise_core.types import Message, Usage
 

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.effects import Failed, Flow, Retrieve, batch, denoise
 from denoise_core.errors import BudgetExceeded
 from denoise_core.protocols import Denoiser, Retriever
+from denoise_core.running.effects import Failed, Flow, Retrieve, batch, denoise
 from denoise_core.types import Drop, Passage, unique_ids
 
 Queries: TypeAlias = Callable[[WorkingMemory, bool], Flow[tuple[str, ...]]]

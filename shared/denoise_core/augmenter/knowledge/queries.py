@@ -8,9 +8,9 @@ from denoise_core.augmenter.engine import as_data
 from denoise_core.augmenter.knowledge.consolidate import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import QUERIES
-from denoise_core.effects import Flow, complete
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM
+from denoise_core.running.effects import Flow, complete
 from denoise_core.types import Message
 
 _MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.chunk import extract
+from denoise_core.text.chunk import extract
 from denoise_core.types import Drop, Passage, unique_ids
 
 

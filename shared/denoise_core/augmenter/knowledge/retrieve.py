@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.augmenter.engine import titled
-from denoise_core.augmenter.text import STOPWORDS, words
 from denoise_core.errors import InputError
+from denoise_core.text.words import STOPWORDS, words
 from denoise_core.types import Passage, check_passages
 
 

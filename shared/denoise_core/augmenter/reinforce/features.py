@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
 from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.text import content_words, words
 from denoise_core.augmenter.vectors import Embed, KeptVectors
+from denoise_core.text.words import content_words, words
 
 Features: TypeAlias = Callable[[WorkingMemory], NDArray[np.float64]]
 

@@ -21,10 +21,10 @@ from denoise_core.augmenter.memory import Verdict, WorkingMemory
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.reinforce.features import allowed, index_of
 from denoise_core.augmenter.reinforce.linear import LinearPolicy, softmax
-from denoise_core.augmenter.replay import replay
+from denoise_core.augmenter.traces.replay import replay
 from denoise_core.augmenter.utility import without_effects
-from denoise_core.effects import Flow
 from denoise_core.errors import InputError
+from denoise_core.running.effects import Flow
 
 Episode = Callable[[Policy], tuple[Answer, float]]
 """Runs one dialogue turn under a policy and gives its answer and reward."""

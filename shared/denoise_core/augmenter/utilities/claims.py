@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from denoise_core.augmenter.text import STOPWORDS, words
-from denoise_core.chunk import sentences
+from denoise_core.text.chunk import sentences
+from denoise_core.text.words import STOPWORDS, words
 from denoise_core.types import Passage
 
 _NEGATIONS = frozenset(

@@ -10,9 +10,9 @@ from typing import Any
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utilities.labelled import Labelled, assess_all
 from denoise_core.augmenter.utility import Utility
-from denoise_core.effects import Flow
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
+from denoise_core.running.effects import Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def fit_weights(
     """
     import numpy as np
 
-    from denoise_core.end.logistic import Task, solve
+    from denoise_core.end.fit.logistic import Task, solve
 
     good = np.array([e.good for e in labelled], dtype=bool)
     if not len(labelled) or good.all() or not good.any():

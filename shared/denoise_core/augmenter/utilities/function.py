@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
-from denoise_core.effects import Flow, complete
 from denoise_core.errors import InputError, UnparsableReply
+from denoise_core.running.effects import Flow, complete
 from denoise_core.types import Message, Reply, Usage
 
 Score: TypeAlias = Callable[[str, Sequence[str], str], float | None]

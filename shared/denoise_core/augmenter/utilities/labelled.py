@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from denoise_core.augmenter.memory import Verdict, WorkingMemory
 from denoise_core.augmenter.utility import Utility
-from denoise_core.flow import run
 from denoise_core.protocols import LLM
+from denoise_core.running.flow import run
 from denoise_core.types import Passage
 
 

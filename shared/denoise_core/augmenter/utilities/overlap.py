@@ -16,8 +16,8 @@ from typing import Literal
 from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utility import without_effects
-from denoise_core.effects import Flow
 from denoise_core.errors import InputError
+from denoise_core.running.effects import Flow
 
 Normalisation = Literal["squad", "parlai"]
 Measure = Literal["f1", "precision", "recall"]

@@ -1,0 +1,1 @@
+"""Runs of the loop as plain JSON: to show, to keep, to replay."""

@@ -1,0 +1,40 @@
+"""An `Answer` of the loop as plain JSON: for traces, events, graph states and the metadata of a response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from denoise_core.augmenter.answer import Answer
+from denoise_core.augmenter.memory import Attempt
+from denoise_core.running.record import VERSION, calls_of
+
+
+def answer_record(answer: Answer) -> dict[str, Any]:
+    """Why the run stopped and every attempt on the way; strings, numbers, lists and dicts only."""
+    usage = answer.trace.usage
+    return {
+        "v": VERSION,
+        "outcome": str(answer.outcome),
+        "stopped_because": str(answer.stopped_because),
+        "score": answer.score,
+        "attempts": [attempt_record(a) for a in answer.memory.attempts],
+        "citations": [p.id for p in answer.citations],
+        "evidence": [p.id for p in answer.memory.evidence],
+        "queries": list(answer.memory.queries),
+        "failures": [{"what": what, "error": error} for what, error in answer.memory.failures],
+        "calls": calls_of(answer.trace),
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "tokens_estimated": usage.estimated,
+    }
+
+
+def attempt_record(attempt: Attempt) -> dict[str, Any]:
+    """One attempt of the loop, as it stands in an answer's record."""
+    return {
+        "text": attempt.candidate,
+        "outcome": attempt.verdict.outcome,
+        "score": float(attempt.verdict.score),
+        "reasons": [r.text for r in attempt.verdict.reasons],
+        "feedback": attempt.feedback,
+    }

@@ -1,0 +1,146 @@
+"""A run as JSON Lines: one line for the answer, one for each effect, one for the memory. To keep, to replay.
+
+``redact`` is called on every text that came from outside (questions, evidence, prompts, replies, errors)
+before it is written, so that a log need not hold what must not be held.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from denoise_core.augmenter.answer import Answer, Outcome, StopReason
+from denoise_core.augmenter.engine import citations
+from denoise_core.augmenter.prompts import VERSION as PROMPTS
+from denoise_core.augmenter.traces.plain import (
+    drop_from_json,
+    drop_to_json,
+    memory_from_json,
+    memory_to_json,
+    passage_from_json,
+    passage_to_json,
+)
+from denoise_core.errors import InputError
+from denoise_core.result import DenoiseResult, Event, Trace
+from denoise_core.running.effects import Complete, Denoise, Retrieve
+from denoise_core.types import Message, Reply, Usage
+
+VERSION = 1
+Redact: TypeAlias = Callable[[str], str]
+
+# Names and numbers of ours; every other string in a record came from outside.
+_OURS = frozenset(("line", "kind", "tag", "outcome", "stopped_because", "role", "action"))
+
+
+def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
+    """The run as lines of JSON, without line ends."""
+    head = {
+        "line": "answer",
+        "version": VERSION,
+        "prompts": PROMPTS,
+        "text": answer.text,
+        "outcome": str(answer.outcome),
+        "stopped_because": str(answer.stopped_because),
+    }
+    for record in (
+        head,
+        *({"line": "effect", **event_to_json(e)} for e in answer.trace.events),
+        {"line": "memory", **memory_to_json(answer.memory)},
+    ):
+        yield json.dumps(_redacted(record, redact) if redact else record, ensure_ascii=False, allow_nan=False)
+
+
+def from_lines(lines: Iterable[str]) -> Answer:
+    """The answer that `to_lines` wrote; blank lines are skipped. Raises `InputError` naming the bad line."""
+    head: Mapping[str, Any] | None = None
+    memory = None
+    events = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            match record["line"]:
+                case "answer" if record["version"] == VERSION:
+                    head = record
+                case "effect":
+                    events.append(event_from_json(record))
+                case "memory":
+                    memory = memory_from_json(record)
+                case other:
+                    raise InputError(f"{other!r} of version {record.get('version')!r} is none of ours")
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"line {number}: not a recorded run: {type(error).__name__}: {error}") from error
+    if head is None or memory is None:
+        raise InputError("not a recorded run: expected a line 'answer' and a line 'memory'")
+    outcome = Outcome(head["outcome"])
+    best = memory.best
+    sent = (
+        best is not None and best.candidate == head["text"] and outcome in (Outcome.VERIFIED, Outcome.UNVERIFIED)
+    )
+    cited = citations(best.candidate, best.evidence) if sent and best else ()
+    stop = StopReason(head["stopped_because"])
+    return Answer(head["text"], outcome, stop, memory, Trace(tuple(events)), cited)
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    usage = event.usage
+    used = None if usage is None else [usage.input_tokens, usage.output_tokens, usage.estimated]
+    common = {"tag": event.tag, "seconds": round(event.seconds, 6), "usage": used, "error": event.error}
+    effect, reply = event.effect, event.reply
+    if isinstance(effect, Complete):
+        asked = [{"role": m.role, "content": m.content} for m in effect.messages]
+        text = reply.text if isinstance(reply, Reply) else None
+        return {"kind": "complete", **common, "messages": asked, "reply": text}
+    if isinstance(effect, Retrieve):
+        found = None if reply is None else [passage_to_json(p) for p in reply]
+        return {"kind": "retrieve", **common, "query": effect.query, "reply": found}
+    given = [passage_to_json(p) for p in effect.passages]
+    return {"kind": "denoise", **common, "query": effect.query, "passages": given, "reply": _result(reply)}
+
+
+def event_from_json(data: Mapping[str, Any]) -> Event:
+    usage = None if data["usage"] is None else Usage(*data["usage"])
+    reply = data["reply"]
+    effect: Complete | Retrieve | Denoise
+    match data["kind"]:
+        case "complete":
+            effect = Complete(tuple(Message(m["role"], m["content"]) for m in data["messages"]), data["tag"])
+            reply = None if reply is None else Reply(reply, usage)
+        case "retrieve":
+            effect = Retrieve(data["query"], data["tag"])
+            reply = None if reply is None else tuple(map(passage_from_json, reply))
+        case "denoise":
+            effect = Denoise(data["query"], tuple(map(passage_from_json, data["passages"])), data["tag"])
+            reply = None if reply is None else _result_from(reply)
+        case other:
+            raise InputError(f"kind {other!r}: expected complete, retrieve or denoise")
+    return Event(data["tag"], effect, reply, data["seconds"], usage, data["error"])
+
+
+def _result(result: DenoiseResult | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    return {
+        "query": result.query,
+        "passages": [passage_to_json(p) for p in result.passages],
+        "dropped": [drop_to_json(d) for d in result.dropped],
+        "fallback": result.fallback,
+    }
+
+
+def _result_from(data: Mapping[str, Any]) -> DenoiseResult:
+    passages = tuple(map(passage_from_json, data["passages"]))
+    dropped = tuple(map(drop_from_json, data["dropped"]))
+    return DenoiseResult(data["query"], passages, dropped, fallback=data["fallback"])
+
+
+def _redacted(value: Any, redact: Redact) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [_redacted(v, redact) for v in value]
+    if isinstance(value, dict):
+        return {k: v if k in _OURS and isinstance(v, str) else _redacted(v, redact) for k, v in value.items()}
+    return value

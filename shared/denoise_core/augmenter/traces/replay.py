@@ -1,0 +1,135 @@
+"""Run a recorded question again with another utility, threshold, feedback or policy; no generator is called.
+
+Drafts, queries, searches and denoising come from the recording, in their order; a judge of its own (an effect
+that names its model) is asked for real, and so is such a feedback model when its prompt is another one. When the
+new loop wants more than was recorded, it ends with `StopReason.NOT_RECORDED` and the best of what there was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from denoise_core.augmenter.answer import Answer
+from denoise_core.augmenter.loop import Augmenter
+from denoise_core.augmenter.memory import Verdict, WorkingMemory
+from denoise_core.augmenter.utility import Utility
+from denoise_core.errors import BudgetExceeded, NotRecorded
+from denoise_core.protocols import LLM
+from denoise_core.result import Event
+from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.running.flow import run
+
+_GENERATOR = frozenset(("draft", "queries", "self_ask"))
+_SPENT = re.compile(r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds|money) is spent \((\S+) used\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The new answer, whose trace holds only what was asked for real. ``exact`` when every effect asked for
+    was word for word the recorded one; otherwise the replies are those to slightly other prompts."""
+
+    answer: Answer
+    exact: bool
+
+
+def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
+    """``augmenter`` on the recorded question; its own model, retriever and denoiser are not called."""
+    tape = _Tape(recorded.trace.events)
+    flow = augmenter.flow(recorded.memory.question, recorded.memory.history)
+    answer, trace = run(_played(flow, tape), budget=augmenter.budget)
+    return Replay(replace(answer, trace=trace), tape.exact)
+
+
+def rejudge(utility: Utility, recorded: Answer, *, llm: LLM | None = None) -> tuple[Verdict, ...]:
+    """A new verdict for each recorded attempt, on the evidence it was written from."""
+    return tuple(
+        run(utility.assess(WorkingMemory(recorded.memory.question, a.evidence), a.candidate), llm=llm)[0]
+        for a in recorded.memory.attempts
+    )
+
+
+def agreement(utility: Utility, recorded: Sequence[Answer], *, llm: LLM | None = None) -> float | None:
+    """Share of the recorded attempts on which ``utility`` says what was said then; None without attempts."""
+    same = [
+        new.outcome == old.verdict.outcome
+        for answer in recorded
+        for new, old in zip(rejudge(utility, answer, llm=llm), answer.memory.attempts, strict=True)
+    ]
+    return sum(same) / len(same) if same else None
+
+
+def _played(flow: Flow[Answer], tape: _Tape) -> Flow[Answer]:
+    """``flow`` with what the tape holds answered from it; only the rest reaches the driver."""
+    outcome: Any = None
+    while True:
+        try:
+            effect = flow.throw(outcome.error) if isinstance(outcome, Failed) else flow.send(outcome)
+        except StopIteration as stop:
+            answer: Answer = stop.value
+            return answer
+        outcome = yield from _outcome(effect, tape)
+
+
+def _outcome(effect: Effect, tape: _Tape) -> Flow[Any]:
+    if isinstance(effect, Batch):
+        found = []
+        for item in effect.items:
+            found.append((yield from _outcome(item, tape)))
+        return found
+    if isinstance(effect, Complete) and effect.llm is not None and not tape.answers(effect):
+        try:
+            return (yield effect)
+        except Exception as error:
+            return Failed(error)
+    return tape.take(effect)
+
+
+class _Tape:
+    """The recorded events, each handed out once, by kind and tag in their order."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.exact = True
+        self._left: dict[tuple[type, str], deque[Event]] = {}
+        for event in events:
+            self._left.setdefault((type(event.effect), event.tag), deque()).append(event)
+
+    def answers(self, effect: Complete) -> bool:
+        """The tape has to serve this although it names a model: a part of the generator always, feedback
+        when it was asked for in the same words."""
+        left = self._left.get((Complete, effect.tag), ())
+        return effect.tag in _GENERATOR or (effect.tag == "feedback" and any(e.effect == effect for e in left))
+
+    def take(self, effect: Single) -> Any:
+        left = self._left.get((type(effect), effect.tag))
+        if not left:
+            self.exact = False
+            return Failed(NotRecorded(f"the recorded run made no further call {effect.tag!r}"))
+        same = next((e for e in left if _same(e.effect, effect)), None)
+        event = same or left[0]
+        left.remove(event)
+        self.exact = self.exact and same is not None
+        return event.reply if event.error is None else Failed(_error(event.error))
+
+
+def _same(recorded: Single, asked: Single) -> bool:
+    """Metadata aside, which JSON may have changed."""
+    if isinstance(recorded, Denoise) and isinstance(asked, Denoise):
+        texts = [[(p.id, p.text) for p in e.passages] for e in (recorded, asked)]
+        return recorded.query == asked.query and texts[0] == texts[1]
+    if isinstance(recorded, Retrieve) and isinstance(asked, Retrieve):
+        return recorded.query == asked.query
+    return recorded == asked
+
+
+def _error(text: str) -> Exception:
+    """An exception that reads as the recorded one did."""
+    spent = _SPENT.match(text)
+    if spent:
+        return BudgetExceeded(spent[2], float(spent[1]), float(spent[3]))
+    name, _, message = text.partition(": ")
+    kind: type[Exception] = type(name if name.isidentifier() else "Exception", (Exception,), {})
+    return kind(message)

@@ -1,0 +1,179 @@
+"""Labelled questions where nobody has labelled any: from documents, from an LLM, from retrieval results.
+
+* `questions_from_documents`: a sentence of a passage is taken out and becomes the question; the rest of the
+  passage is the relevant one. (The inverse cloze task; Lee et al., 2019.)
+* `ask_for_questions`: your LLM writes a question for each passage.
+* `questions_from_retrieval`: your questions with known answers; retrieved passages that hold an answer are
+  relevant.
+
+The first two find irrelevant passages in the same documents: half of them the most alike in words, because
+those are what a retriever will bring, half at random. Labels made this way are rougher than a person's; the
+card's control without question shows when they can be told by style.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from denoise_core._optional import require
+from denoise_core.end.fit.question_prompts import SYSTEM, USER
+from denoise_core.errors import InputError
+from denoise_core.evaluate.answers import holds_answer
+from denoise_core.question import Question
+from denoise_core.running.effects import Complete, Failed, Flow, Retrieve, batch
+from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.text.chunk import extract, sentences
+from denoise_core.types import Message, Passage, check_passages
+
+NEGATIVES = 10  # as many as the paper has for each question
+FEWEST_WORDS = 6  # of a sentence that can stand as a question
+
+_THINKING = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL | re.IGNORECASE)
+_DECORATION = re.compile(r"^[\s>*#\-\d.)\"'`]*(?:question\s*:)?[\s*\"'`]*|[\s*\"'`]*$", re.IGNORECASE)
+
+
+def questions_from_documents(
+    passages: Sequence[Passage], *, n: int | None = None, negatives: int = NEGATIVES, seed: int = 0
+) -> tuple[Question, ...]:
+    """At most ``n`` questions drawn from sentences of ``passages`` (the chunks you will denoise).
+
+    A passage gives a question when it has another sentence besides one of six words or more. Raises
+    `InputError` for fewer than two passages, or when none can give a question.
+    """
+    corpus = _Corpus(passages, negatives, seed)
+    made: list[Question] = []
+    for i in corpus.shuffled():
+        drawn = _draw(corpus.passages[i], random.Random(f"{seed}/{i}"))
+        if drawn is not None:
+            text, rest = drawn
+            made.append(corpus.question(i, text, rest))
+        if n is not None and len(made) >= n:
+            break
+    if not made:
+        raise InputError(
+            f"none of {len(passages)} passages has two sentences, one of them of {FEWEST_WORDS} words or more: "
+            "pass longer chunks, or have an LLM ask the questions (ask_for_questions)"
+        )
+    return tuple(made)
+
+
+def ask_for_questions(
+    passages: Sequence[Passage], *, n: int | None = None, negatives: int = NEGATIVES, seed: int = 0
+) -> Flow[tuple[Question, ...]]:
+    """A flow that asks an LLM for one question to each of ``n`` passages: ``run(flow, llm=...)``.
+
+    Passages for which it declines, fails or replies with no question are left out; when none is left the
+    first failure is raised, or `InputError`.
+    """
+    corpus = _Corpus(passages, negatives, seed)
+    chosen = corpus.shuffled()[: n if n is not None else len(passages)]
+    replies = yield from batch(tuple(Complete(_messages(corpus.passages[i].text), "ask") for i in chosen))
+    failed = [r for r in replies if isinstance(r, Failed)]
+    asked = [(i, read_question(r.text)) for i, r in zip(chosen, replies, strict=True) if not isinstance(r, Failed)]
+    made = tuple(corpus.question(i, text, corpus.passages[i]) for i, text in asked if text)
+    if not made and failed:
+        raise failed[0].error
+    if not made:
+        raise InputError(f"the LLM wrote no question for any of {len(chosen)} passages")
+    return made
+
+
+def questions_from_retrieval(
+    asked: Sequence[tuple[str, Sequence[str]]],
+) -> Flow[tuple[Question, ...]]:
+    """A flow that retrieves for each (question, answers): ``run(flow, retriever=...)``.
+
+    A retrieved passage is relevant when it holds one of the answers. Questions with no relevant passage
+    stay, without gold. A retrieval that fails raises.
+    """
+    replies = yield from batch(tuple(Retrieve(text) for text, _ in asked))
+    made = []
+    for (text, answers), reply in zip(asked, replies, strict=True):
+        if isinstance(reply, Failed):
+            raise reply.error
+        made.append(label_by_answer(text, answers, reply))
+    return tuple(made)
+
+
+def label_by_answer(text: str, answers: Sequence[str], passages: Sequence[Passage]) -> Question:
+    """A question whose relevant passages are those that hold one of the answers as whole words."""
+    gold = frozenset(p.id for p in passages if holds_answer(p.text, answers))
+    return Question(text, tuple(passages), gold, tuple(answers))
+
+
+def read_question(reply: str) -> str | None:
+    """The question in an LLM's reply; None when it declined or wrote none.
+
+    >>> read_question('<think>hm</think>Question: "Who built the Eiffel Tower?"'), read_question("NONE.")
+    ('Who built the Eiffel Tower?', None)
+    """
+    lines = [_DECORATION.sub("", line) for line in _THINKING.sub(" ", reply).splitlines()]
+    lines = [line for line in lines if line and line.strip(" .").upper() != "NONE"]
+    asking = [line for line in lines if line.endswith(("?", "？", "؟"))]
+    found = (asking or lines or [""])[0]
+    return found if 0 < len(found) <= 400 else None
+
+
+class _Corpus:
+    """The passages, and for any text those most alike and some at random."""
+
+    def __init__(self, passages: Sequence[Passage], negatives: int, seed: int) -> None:
+        self.passages = [p for p in check_passages(passages) if p.text.strip()]
+        if len(self.passages) < 2 or negatives < 1:
+            raise InputError(
+                f"{len(self.passages)} passages with text, negatives={negatives}: expected at least 2 passages, "
+                "so that some are irrelevant, and 1 negative"
+            )
+        self.negatives = negatives
+        self.seed = seed
+        self.words = BM25Scorer()
+        self._index: Any = None
+
+    def shuffled(self) -> list[int]:
+        order = list(range(len(self.passages)))
+        random.Random(self.seed).shuffle(order)
+        return order
+
+    def question(self, i: int, text: str, relevant: Passage) -> Question:
+        """``text`` as a question to passage i, which stands there as ``relevant``, at a random place."""
+        rng = random.Random(f"{self.seed}/{i}/{text}")
+        same = self.passages[i].text
+        others = [j for j in range(len(self.passages)) if j != i and self.passages[j].text != same]
+        scores = self._scores(text)
+        alike = sorted(others, key=lambda j: -scores[j])[: (self.negatives + 1) // 2]
+        rest = [j for j in others if j not in set(alike)]
+        chosen = alike + rng.sample(rest, min(self.negatives - len(alike), len(rest)))
+        listed = [relevant, *(self.passages[j] for j in chosen)]
+        rng.shuffle(listed)
+        return Question(text, tuple(listed), frozenset({relevant.id}), id=f"{relevant.id}")
+
+    def _scores(self, text: str) -> np.ndarray[Any, Any]:
+        """BM25 of every passage; the index is made once."""
+        if self._index is None:
+            self._index = require("bm25s", extra="knowledge").BM25(method="lucene")
+            self._index.index(self.words.words([p.text for p in self.passages]), show_progress=False)
+        asked = [w for w in self.words.words([text])[0] if w in self._index.vocab_dict]
+        if not asked:
+            return np.zeros(len(self.passages))
+        return np.asarray(self._index.get_scores(asked))
+
+
+def _draw(passage: Passage, rng: random.Random) -> tuple[str, Passage] | None:
+    """A sentence of the passage as question, and the passage without it."""
+    spans = sentences(passage)
+    texts = [passage.text[s.start : s.end].strip() for s in spans]
+    usable = [i for i, t in enumerate(texts) if len(t.split()) >= FEWEST_WORDS]
+    if len(spans) < 2 or not usable:
+        return None
+    taken = rng.choice(usable)
+    rest = extract(passage, [s for i, s in enumerate(spans) if i != taken])
+    return (texts[taken], rest) if rest is not None and rest.text.strip() else None
+
+
+def _messages(text: str) -> tuple[Message, ...]:
+    return Message("system", SYSTEM), Message("user", USER.format(passage=text))

@@ -1,0 +1,186 @@
+"""Fit a probe: standardise, sweep the penalty over folds of questions, fold the scaling into the weights.
+
+The penalty decides more than anything else, and its best value lies far below the usual default of 1, so
+it is always swept. Folds are made of whole questions: chunks of one question never stand on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from denoise_core.end.fit.logistic import Floats, Mask, Task, solve
+from denoise_core.end.probe import Probe, Reading
+from denoise_core.errors import InputError
+
+PENALTIES = tuple(float(10 ** (e / 2)) for e in range(-10, -1))  # C from 1e-5 to 1e-1, half a decade apart
+GOLD_KEPT_BY_THRESHOLD = 0.95
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A fitted line and how good it was on questions it had not seen.
+
+    ``held_out`` has each row's logit from the fold model that did not see the row's question;
+    ``quality`` maps each penalty C to the mean over questions of the chance that a relevant chunk
+    outranks another one, on held-out questions.
+    """
+
+    weight: Floats
+    bias: float
+    C: float
+    held_out: Floats
+    quality: Mapping[float, float]
+
+
+def fit_probe(
+    states: ArrayLike,
+    labels: ArrayLike,
+    groups: Sequence[Hashable],
+    reading: Reading,
+    *,
+    penalties: Sequence[float] = PENALTIES,
+    folds: int = 5,
+    card: Mapping[str, Any] | None = None,
+) -> Probe:
+    """A probe from states ``(n, d)``, labels ``(n,)`` (True: relevant) and the question of each row.
+
+    Its ``threshold`` keeps 95 % of the relevant chunks of held-out questions. Raises `InputError` for
+    states that are not finite, sizes that disagree, or fewer than two questions with a relevant chunk.
+    """
+    found = fit_line(states, labels, groups, penalties=penalties, folds=folds)
+    return probe_of(found, reading, labels, groups, card=card)
+
+
+def probe_of(
+    found: Fit,
+    reading: Reading,
+    labels: ArrayLike,
+    groups: Sequence[Hashable],
+    *,
+    card: Mapping[str, Any] | None = None,
+) -> Probe:
+    """The probe of a line that was fitted on rows with these labels and groups; its card says how it went."""
+    y = np.asarray(labels, dtype=np.bool_)
+    # "lower": a threshold between two relevant chunks would keep fewer than it promises.
+    threshold = float(np.quantile(found.held_out[y], 1 - GOLD_KEPT_BY_THRESHOLD, method="lower"))
+    above = found.held_out >= threshold
+    own: dict[str, Any] = {
+        "fit": {
+            "questions": len(set(groups)),
+            "chunks": len(y),
+            "relevant chunks": int(y.sum()),
+            "C": found.C,
+            "chance that a relevant chunk outranks another, held out": found.quality[found.C],
+            "share of relevant chunks above the threshold, held out": float(above[y].mean()),
+            "share of all chunks above the threshold, held out": float(above.mean()),
+        }
+    }
+    return Probe(found.weight, found.bias, reading, threshold, {**own, **(card or {})})
+
+
+def fit_line(
+    states: ArrayLike,
+    labels: ArrayLike,
+    groups: Sequence[Hashable],
+    *,
+    penalties: Sequence[float] = PENALTIES,
+    folds: int = 5,
+) -> Fit:
+    """The line of `fit_probe` on its own, for any features: also what the stacked scorer is fitted with."""
+    x, y, question = _checked(states, labels, groups)
+    if not penalties or min(penalties) <= 0:
+        raise InputError(f"penalties={penalties!r}: expected one or more positive values of C")
+    fold = folds_of(question, y, folds)
+    mean, scale = _standardise(x)
+    tasks = [Task(C, fold != f) for C in penalties for f in range(fold.max() + 1)]
+    weights, biases = solve(x, y, tasks)
+    logits = x @ weights + biases
+    held_out = {
+        C: _pick(logits[:, i * (fold.max() + 1) : (i + 1) * (fold.max() + 1)], fold)
+        for i, C in enumerate(penalties)
+    }
+    quality = {C: outranking(s, y, question) for C, s in held_out.items()}
+    C = max(quality, key=lambda c: (round(quality[c], 6), -c))
+    weight, bias = solve(x, y, [Task(C, np.ones_like(y))], tolerance=1e-5, iterations=400)
+    w = weight[:, 0] / scale
+    return Fit(np.asarray(w, dtype=np.float32), float(bias[0] - mean @ w), C, held_out[C], quality)
+
+
+def folds_of(question: NDArray[np.intp], y: Mask, folds: int) -> NDArray[np.intp]:
+    """The fold of each row; questions are dealt out in a fixed shuffled order, those with a gold first."""
+    if folds < 2:
+        raise InputError(f"folds={folds}: expected 2 or more")
+    has_gold = np.zeros(question.max() + 1, dtype=np.bool_)
+    has_gold[question[y]] = True
+    folds = min(folds, int(has_gold.sum()))
+    if folds < 2:
+        raise InputError(
+            f"{int(has_gold.sum())} question(s) with a relevant chunk: expected at least 2, some hundred for a "
+            "probe to be of use"
+        )
+    order = np.random.default_rng(0).permutation(len(has_gold))
+    order = np.concatenate([order[has_gold[order]], order[~has_gold[order]]])
+    fold_of_question = np.empty(len(order), dtype=np.intp)
+    fold_of_question[order] = np.arange(len(order)) % folds
+    return fold_of_question[question]
+
+
+def outranking(scores: Floats, y: Mask, question: NDArray[np.intp]) -> float:
+    """Chance that a relevant chunk outranks another of its question (a tie counts half), mean of questions.
+
+    When no question has both kinds of chunk, over all chunks together.
+    """
+    areas = []
+    order = np.argsort(question, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(question[order])) + 1):
+        if y[rows].any() and not y[rows].all():
+            areas.append(_area(scores[rows], y[rows]))
+    return float(np.mean(areas)) if areas else _area(scores, y)
+
+
+def _area(scores: Floats, y: Mask) -> float:
+    ordered = np.sort(scores[~y])
+    below = np.searchsorted(ordered, scores[y], side="left")
+    up_to = np.searchsorted(ordered, scores[y], side="right")
+    return float((below + up_to).mean() / (2 * len(ordered)))
+
+
+def _pick(logits: Floats, fold: NDArray[np.intp]) -> Floats:
+    return np.asarray(np.take_along_axis(logits, fold[:, None], axis=1)[:, 0], dtype=np.float32)
+
+
+def _checked(
+    states: ArrayLike, labels: ArrayLike, groups: Sequence[Hashable]
+) -> tuple[Floats, Mask, NDArray[np.intp]]:
+    x = np.array(states, dtype=np.float32)  # a copy: it is standardised in place
+    y = np.asarray(labels)
+    if x.ndim != 2 or y.shape != (len(x),) or len(groups) != len(x):
+        raise InputError(
+            f"expected states (n, d), labels (n,) and n groups, got {x.shape}, {y.shape} and {len(groups)}"
+        )
+    if not np.isin(y, (0, 1)).all():
+        raise InputError("labels: expected True or False (1 or 0) for each chunk")
+    y = y.astype(np.bool_)
+    if not y.any() or y.all():
+        raise InputError(f"{int(y.sum())} of {len(y)} chunks are relevant: expected some of both kinds")
+    if not np.isfinite(x).all():
+        rows = np.flatnonzero(~np.isfinite(x).all(axis=1)).tolist()
+        raise InputError(f"states of rows {rows[:5]} are not finite (NaN or infinite)")
+    number: dict[Hashable, int] = {}
+    question = np.array([number.setdefault(g, len(number)) for g in groups], dtype=np.intp)
+    return x, y, question
+
+
+def _standardise(x: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bring ``x`` to mean 0 and deviation 1 in place; a constant feature becomes 0 everywhere."""
+    mean = x.mean(0, dtype=np.float64)
+    x -= mean.astype(np.float32)
+    deviation = np.sqrt(np.einsum("nd,nd->d", x, x, dtype=np.float64) / len(x))
+    scale = np.where(deviation > 1e-6 * np.maximum(1.0, np.abs(mean)), deviation, np.inf)
+    x /= scale.astype(np.float32)
+    return mean, scale

@@ -1,0 +1,76 @@
+"""The layer study: a probe at every layer, judged on questions it was not fitted on, and which layer to take.
+
+Early Noise Dropping, section 4: recall of the relevant chunk rises over the early layers and then stays or
+falls. The shallowest layer that is as good as the best costs least, so that one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.end.fit.readings import Capture
+from denoise_core.end.fit.regression import PENALTIES, Fit, fit_line
+from denoise_core.errors import InputError
+from denoise_core.evaluate.metrics import recall_table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerFit:
+    """One layer's line, and how it ranked held-out questions.
+
+    ``recall`` maps "top 1", "20 %", "30 %", "50 %", "60 %" to one value for each question with a relevant
+    chunk: whether the best chunk is relevant, and the share of relevant chunks among the best 20 % ... 60 %.
+    """
+
+    layer: int
+    line: Fit
+    recall: Mapping[str, NDArray[np.float64]]
+
+    @property
+    def each(self) -> NDArray[np.float64]:
+        """What layers are compared by: the mean over the five cuts, for each question."""
+        return np.asarray(np.mean(list(self.recall.values()), axis=0), dtype=np.float64)
+
+    @property
+    def mean(self) -> float:
+        return float(self.each.mean())
+
+    @property
+    def error(self) -> float:
+        """Standard error of `mean`, over questions."""
+        n = len(self.each)
+        return float(self.each.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """The layer's row in a card: means over held-out questions."""
+        return {
+            "layer": self.layer,
+            **{cut: float(values.mean()) for cut, values in self.recall.items()},
+            "mean": self.mean,
+            "s.e.": self.error,
+            "C": self.line.C,
+        }
+
+
+def sweep(captured: Capture, *, penalties: Sequence[float] = PENALTIES, folds: int = 5) -> tuple[LayerFit, ...]:
+    """A line for each captured layer, from shallow to deep; folds are the same questions at every layer."""
+    out = []
+    for layer in captured.layers:
+        line = fit_line(
+            captured.by_layer[layer], captured.labels, captured.groups.tolist(), penalties=penalties, folds=folds
+        )
+        out.append(LayerFit(layer, line, recall_table(line.held_out, captured.labels, captured.groups)))
+    return tuple(out)
+
+
+def choose_layer(fits: Sequence[LayerFit]) -> LayerFit:
+    """The shallowest layer within one standard error of the best. Raises `InputError` when there is none."""
+    if not fits:
+        raise InputError("no layer was fitted: give at least one")
+    best = max(fits, key=lambda f: f.mean)
+    return min((f for f in fits if f.mean >= best.mean - best.error), key=lambda f: f.layer)

@@ -1,0 +1,37 @@
+"""Measure S2A as the paper does: systems on cases, judged, averaged over seeds, by type, with intervals.
+
+`cases` (what is asked), `judges` (what is right), `run` (asking, resumable), `tables` (what came out).
+"""
+
+from denoise_core.evaluate.s2a.cases import Case, from_gsm, from_opinions
+from denoise_core.evaluate.s2a.judges import (
+    FactualityJudge,
+    Judge,
+    MatchJudge,
+    NumberJudge,
+    ObjectivityJudge,
+    QualityJudge,
+)
+from denoise_core.evaluate.s2a.run import Score, System, evaluate, load_scores, paper_systems
+from denoise_core.evaluate.s2a.tables import Cell, markdown, plot, table
+
+__all__ = [
+    "Case",
+    "Cell",
+    "FactualityJudge",
+    "Judge",
+    "MatchJudge",
+    "NumberJudge",
+    "ObjectivityJudge",
+    "QualityJudge",
+    "Score",
+    "System",
+    "evaluate",
+    "from_gsm",
+    "from_opinions",
+    "load_scores",
+    "markdown",
+    "paper_systems",
+    "plot",
+    "table",
+]

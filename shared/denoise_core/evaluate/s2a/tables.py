@@ -1,0 +1,110 @@
+"""What came out: means over cases, seeds averaged first, by type, with 95 % intervals; tables and plots."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from denoise_core._optional import require
+from denoise_core.evaluate.metrics import bootstrap
+from denoise_core.evaluate.s2a.run import Score
+
+ALL = "all"
+"""The row that holds every type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The mean of a system under a judge on a type of case.
+
+    ``interval`` is a 95 % bootstrap over cases; ``cases`` have at least one known verdict, ``unknown`` counts
+    verdicts (case and seed) that are not known and enter no mean. ``mean`` is None without a known case.
+    """
+
+    system: str
+    judge: str
+    kind: str
+    mean: float | None
+    interval: tuple[float, float] | None
+    cases: int
+    unknown: int
+    tokens: float
+
+
+def table(scores: Iterable[Score]) -> list[Cell]:
+    """A cell for each system, judge and type, and for all types together, in the order of the scores."""
+    groups: dict[tuple[str, str, str], dict[str, list[Score]]] = defaultdict(lambda: defaultdict(list))
+    for s in scores:
+        for kind in (ALL, s.kind):
+            groups[s.system, s.judge, kind][s.case].append(s)
+    cells = []
+    for (system, judge, kind), cases in groups.items():
+        known = [[s.value for s in of_case if s.value is not None] for of_case in cases.values()]
+        means = [sum(values) / len(values) for values in known if values]
+        everything = [s for of_case in cases.values() for s in of_case]
+        cells.append(
+            Cell(
+                system,
+                judge,
+                kind,
+                sum(means) / len(means) if means else None,
+                bootstrap(means) if means else None,
+                len(means),
+                sum(s.value is None for s in everything),
+                sum(s.tokens for s in everything) / len(everything),
+            )
+        )
+    return cells
+
+
+def markdown(cells: Sequence[Cell], judge: str) -> str:
+    """One judge's table: a line for each system, a column for each type."""
+    own = [c for c in cells if c.judge == judge]
+    kinds = list(dict.fromkeys(c.kind for c in own))
+    found = {(c.system, c.kind): c for c in own}
+    lines = [f"| {judge} | " + " | ".join(kinds) + " | unknown | tokens |", "|---" * (len(kinds) + 3) + "|"]
+    for system in dict.fromkeys(c.system for c in own):
+        shown = [_shown(found.get((system, kind))) for kind in kinds]
+        total = found[system, ALL]
+        lines.append(f"| {system} | " + " | ".join(shown) + f" | {total.unknown} | {total.tokens:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+def plot(cells: Sequence[Cell], judge: str, path: str | Path, *, title: str = "") -> None:
+    """A panel for each type, a bar for each system, with intervals, as a PNG.
+
+    Needs matplotlib (extra ``evaluate``).
+    """
+    require("matplotlib", extra="evaluate").use("Agg")
+    pyplot = require("matplotlib.pyplot", extra="evaluate")
+    own = [c for c in cells if c.judge == judge and c.mean is not None]
+    kinds = list(dict.fromkeys(c.kind for c in own))
+    systems = list(dict.fromkeys(c.system for c in own))
+    size = (2.2 + 2.1 * max(1, len(kinds)), 1.2 + 0.32 * max(1, len(systems)))
+    figure, panels = pyplot.subplots(
+        1, max(1, len(kinds)), figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
+    )
+    for axes, kind in zip(panels[0], kinds):
+        bars = [c for c in own if c.kind == kind]
+        places = [systems.index(c.system) for c in bars]
+        means = [c.mean or 0.0 for c in bars]
+        low = [m - c.interval[0] if c.interval else 0.0 for m, c in zip(means, bars)]
+        high = [c.interval[1] - m if c.interval else 0.0 for m, c in zip(means, bars)]
+        axes.barh(places, means, 0.7, xerr=[low, high], color="#4c78a8", error_kw={"elinewidth": 0.9})
+        axes.set_title(kind.replace("_", " "), fontsize="medium")
+        axes.set_yticks(range(len(systems)), systems)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0][0].invert_yaxis()
+    figure.supxlabel(judge)
+    if title:
+        figure.suptitle(title)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def _shown(cell: Cell | None) -> str:
+    if cell is None or cell.mean is None or cell.interval is None:
+        return "-"
+    return f"{cell.mean:.3g} [{cell.interval[0]:.3g}, {cell.interval[1]:.3g}]"

@@ -1,0 +1,76 @@
+"""Which model a probe was fitted on, precise enough to refuse another one; plain data, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from denoise_core.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFingerprint:
+    """What decides a hidden state, apart from layer, layout and pooling (those stand in the probe).
+
+    ``weights`` is a sha256 over a sample of every tensor of the embeddings and of the blocks up to the
+    probe's layer (`denoise_core.local.first_layers` takes it): a model changed under the same name differs, while
+    the same weights under another name or path, or loaded without their upper layers, do not. ``tokenizer``
+    is a sha256 of the tokenizer's own definition. "" means unknown (a served model that cannot be read).
+
+    ``name``, ``revision`` and ``layers`` say where to find the model again; two fingerprints that differ
+    only there are equal.
+    """
+
+    name: str = field(compare=False)
+    architecture: str  # the config's model_type
+    hidden_size: int
+    dtype: str  # "float32", "bfloat16", ...
+    weights: str = ""
+    tokenizer: str = ""
+    revision: str | None = field(default=None, compare=False)  # commit of the hub, where there is one
+    layers: int | None = field(default=None, compare=False)  # blocks of the whole model
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; `from_dict` takes them back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ModelFingerprint:
+        """Raises `InputError` naming every missing, unknown or ill-typed field."""
+        if not isinstance(data, Mapping):
+            raise InputError(f"expected a model fingerprint as a JSON object, got {type(data).__name__}")
+        known = {f.name for f in fields(cls)}
+        wrong = [f"unknown field {k!r}" for k in data if k not in known]
+        for name in ("name", "architecture", "dtype", "weights", "tokenizer"):
+            if not isinstance(data.get(name), str):
+                wrong.append(f"{name!r}: expected a string, got {data.get(name)!r}")
+        if not isinstance(data.get("hidden_size"), int):
+            wrong.append(f"'hidden_size': expected an integer, got {data.get('hidden_size')!r}")
+        for name, kind in (("revision", str), ("layers", int)):
+            if not isinstance(data.get(name), kind | None):
+                wrong.append(f"{name!r}: expected {kind.__name__} or null, got {data.get(name)!r}")
+        if wrong:
+            raise InputError("not a model fingerprint: " + "; ".join(wrong))
+        return cls(**data)
+
+    def differences(self, other: ModelFingerprint) -> list[str]:
+        """Each way in which ``other``, the model at hand, would give other states; [] when it fits.
+
+        Hashes are compared where both sides know theirs. When one side does not know its weights, the
+        names have to agree instead.
+        """
+        out = [
+            f"{name}: the probe was fitted on {mine!r}, this model has {its!r}"
+            for name in ("architecture", "hidden_size", "dtype")
+            if (mine := getattr(self, name)) != (its := getattr(other, name))
+        ]
+        if self.weights and other.weights:
+            if self.weights != other.weights and not out:
+                same = "the same name" if self.name == other.name else f"{self.name!r} and {other.name!r}"
+                out.append(f"weights: {same}, but other values in the layers the probe reads")
+        elif self.name != other.name:
+            out.append(f"name: the probe was fitted on {self.name!r}, this model is {other.name!r}")
+        if self.tokenizer and other.tokenizer and self.tokenizer != other.tokenizer:
+            out.append("tokenizer: another vocabulary or other splitting rules than the probe was fitted with")
+        return out

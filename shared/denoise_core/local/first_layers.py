@@ -1,0 +1,351 @@
+"""The first L blocks of a transformer, and nothing above them.
+
+A dormant hook before every block watches a context variable. A reading sets it to the layer it wants; when
+the pass arrives there, the hook takes the state and leaves the model through an exception. So only L of N
+blocks run, the model object stays as it is, can generate in between, and other threads do not notice.
+
+``h_L`` is the residual after L blocks, before any final norm; L counts like Hugging Face ``hidden_states``:
+0 is the embeddings. For L = N this is the state *before* the model's final norm, where ``hidden_states[N]``
+is the one after it.
+
+Early Noise Dropping, section 3: only the early layers are run to find the noise.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from denoise_core.errors import InputError
+from denoise_core.local import normalise
+from denoise_core.local.anatomy import find_blocks, find_final_norm, unit_gain
+from denoise_core.local.last_token import last_token
+
+Pool = Callable[[torch.Tensor], torch.Tensor]
+
+
+class _Exit(BaseException):
+    """Leaves a forward pass. Not an `Exception`, so that no ``except Exception`` in a model eats it."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """One pass: pool the state at each of ``layers``, leave at ``stop``; ``entered`` counts blocks run.
+
+    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile.
+    """
+
+    owner: EarlyLayers
+    layers: frozenset[int]
+    stop: int
+    pool: Pool
+    last: bool = False
+    inside: bool = False
+    entered: int = 0
+    found: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    def arrive(self, layer: int, state: Any, entering: bool) -> None:
+        if layer in self.layers and layer not in self.found:
+            if not isinstance(state, torch.Tensor) or state.ndim != 3 or state.shape[-1] != self.owner.width:
+                shape = tuple(state.shape) if isinstance(state, torch.Tensor) else type(state).__name__
+                raise InputError(
+                    f"between its blocks this model carries {shape}, not one vector of width {self.owner.width} "
+                    "for each token, so a probe cannot read it"
+                )
+            self.found[layer] = self.pool(state)
+        if layer >= self.stop:
+            raise _Exit
+        self.entered += entering
+
+    def finish(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Run the final block for the last token and leave; come back when it has to be run whole."""
+        self.inside = True
+        try:
+            state = last_token(block, args, kwargs)
+        finally:
+            self.inside = False
+        if state is not None:
+            self.arrive(self.stop, state, entering=False)
+
+
+_request: contextvars.ContextVar[_Request | None] = contextvars.ContextVar("end_request", default=None)
+
+
+class EarlyLayers:
+    """One loaded model, read at any layer. Get it from `early_layers`, which keeps one for each model.
+
+    ``lock`` is for whoever runs batches: one batch at a time bounds memory. ``causal`` says whether a token
+    sees those after it, ``norm`` is the final norm with its gain at one; both are found by trying, at the
+    first `check`.
+    """
+
+    def __init__(self, config: Any, decoder: nn.Module, blocks: nn.ModuleList) -> None:
+        self.config = config
+        self.decoder = decoder  # takes input_ids and runs the blocks
+        self.blocks = blocks
+        self.count = len(blocks)
+        self.width = int(config.hidden_size)
+        self.lock = threading.RLock()
+        self.causal = True
+        self.norm = normalise.Norm()
+        self.final_norm: nn.Module | None = None
+        self._parameters = frozenset(inspect.signature(decoder.forward).parameters)
+        self._checked: set[int] = set()
+        self._narrow: dict[int, bool] = {}
+        self._refusal: str | None = None
+        self._learned = False
+        for n, block in enumerate(blocks):
+            block.register_forward_pre_hook(_Watch(n, self).before, with_kwargs=True)
+        blocks[-1].register_forward_hook(_Watch(self.count, self).after)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copied or pickled model does not take this along (a lock cannot be copied); it gets its own.
+        return type(None), ()
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.decoder.parameters()).device
+
+    @property
+    def dtype(self) -> str:
+        return str(next(p for p in self.blocks.parameters() if p.is_floating_point()).dtype).removeprefix("torch.")
+
+    @property
+    def window(self) -> int | None:
+        """Positions the model has, or None when its configuration sets no limit."""
+        limit = getattr(self.config, "max_position_embeddings", None)
+        return int(limit) if limit else None
+
+    def takes(self, name: str) -> bool:
+        """Whether the model's forward pass has a parameter of this name."""
+        return name in self._parameters
+
+    def ensure(self, layer: int) -> None:
+        """Check ``layer`` once: 8 random tokens, the hook against ``output_hidden_states``, blocks counted.
+
+        Raises `InputError` for a layer outside the model, and when the state there cannot be read exactly.
+        """
+        if not 0 <= layer <= self.count:
+            raise InputError(
+                f"layer={layer} is outside the model: it has {self.count} blocks, so 0 to {self.count}"
+            )
+        self.check()
+        if layer not in self._checked:
+            with self.lock:
+                self._compare(layer)
+                self._checked.add(layer)
+
+    def check(self) -> None:
+        """Raises `InputError` when the model cannot be read at all, or is in training mode now."""
+        if self.decoder.training:
+            raise InputError(
+                "the model is in training mode, so dropout would change its states: call model.eval()"
+            )
+        if not self._learned:
+            with self.lock:
+                self._learn()
+        if self._refusal:
+            raise InputError(self._refusal)
+
+    def read(self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool) -> dict[int, torch.Tensor]:
+        """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
+
+        ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. Raises
+        `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
+        """
+        return self._pass(inputs, _Request(self, frozenset(layers), max(layers), pool))
+
+    def last(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
+        """The last column's state at ``layer``, float32 ``(batch, width)``: rows are padded on the left.
+
+        As ``read`` with that pooling, but the final block of the pass runs for the last token only, where
+        that was found to give the same. Raises what `read` raises.
+        """
+        if layer not in self._narrow:
+            self._narrow[layer] = self.causal and layer > 0 and self._try_last(layer)
+        return self._last(inputs, layer, narrow=self._narrow[layer])
+
+    def _last(self, inputs: Mapping[str, Any], layer: int, *, narrow: bool) -> torch.Tensor:
+        request = _Request(self, frozenset([layer]), layer, lambda h: h[:, -1].float(), last=narrow)
+        return self._pass(inputs, request)[layer]
+
+    @torch.inference_mode()
+    def _pass(self, inputs: Mapping[str, Any], request: _Request) -> dict[int, torch.Tensor]:
+        token = _request.set(request)
+        try:
+            self.decoder(**inputs)
+        except _Exit:
+            pass
+        finally:
+            _request.reset(token)
+        missing = sorted(request.layers - request.found.keys())
+        if missing or request.entered != request.stop:
+            raise InputError(
+                f"the model's forward pass went around its blocks: expected {request.stop} of {self.count} to "
+                f"run, saw {request.entered}; a fused, compiled or patched forward cannot be read, load the "
+                "model plainly"
+            )
+        return request.found
+
+    def parameters_below(self, layer: int) -> list[tuple[str, torch.Tensor]]:
+        """Named tensors that decide ``h_layer``: the first blocks, and what runs outside them before."""
+        inside = {id(m) for m in self.blocks.modules()}
+        outside = [(path, m) for path, m in self.decoder.named_modules() if id(m) not in inside]
+        used: set[str] = {""}
+
+        def note(path: str) -> Callable[..., None]:
+            # Other threads may run the whole model meanwhile; only our own pass counts.
+            return lambda *_: used.add(path) if _request.get() is not None else None
+
+        handles = [m.register_forward_pre_hook(note(path)) for path, m in outside]
+        try:
+            self.read(self._inputs(self._sample()), [layer], lambda h: h)
+        finally:
+            for handle in handles:
+                handle.remove()
+        out: list[tuple[str, torch.Tensor]] = [
+            (f"{path}.{name}", p)
+            for path, m in outside
+            if path in used
+            for name, p in m.named_parameters(recurse=False)
+        ]
+        return out + [
+            (f"blocks.{n}.{name}", p)
+            for n, block in enumerate(self.blocks[:layer])
+            for name, p in block.named_parameters()
+        ]
+
+    # -- what is found out by trying, once -------------------------------------------------------------
+
+    def _inputs(self, ids: torch.Tensor) -> dict[str, Any]:
+        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        if self.takes("position_ids") and self.causal:
+            inputs["position_ids"] = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+        if self.takes("use_cache"):
+            inputs["use_cache"] = False
+        return inputs
+
+    def _sample(self) -> torch.Tensor:
+        # A generator of our own: the global one belongs to the user.
+        generator = torch.Generator().manual_seed(0)
+        ids = torch.randint(int(self.config.vocab_size), (1, 8), generator=generator)
+        return ids.to(self.device)
+
+    def _try_last(self, layer: int) -> bool:
+        """Whether the last token alone gives what the whole block gives: rows with padding, and without."""
+        ids = torch.cat([self._sample(), self._sample().flip(-1)])
+        for padded in (0, 3):
+            inputs = self._inputs(ids)
+            inputs["attention_mask"][0, :padded] = 0
+            if "position_ids" in inputs:
+                inputs["position_ids"] = (inputs["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+            whole = self._last(inputs, layer, narrow=False)
+            try:
+                alone = self._last(inputs, layer, narrow=True)
+            except Exception:  # whatever a foreign block makes of one token and a past
+                return False
+            near = _same(alone, whole, 1e-5) if self.dtype in ("float32", "float64") else _alike(alone, whole)
+            if not near:
+                return False
+        return True
+
+    def _learn(self) -> None:
+        """Direction of attention, and which module is the final norm."""
+        ids = self._sample()
+        other = ids.clone()
+        other[0, -1] = (other[0, -1] + 1) % int(self.config.vocab_size)
+        try:
+            first, changed = (self.read(self._inputs(x), [1], lambda h: h[:, 0])[1] for x in (ids, other))
+            self.causal = torch.equal(first, changed)
+            with torch.inference_mode():
+                top = self.read(self._inputs(ids), [self.count], lambda h: h)[self.count]
+                out = self.decoder(**self._inputs(ids)).last_hidden_state
+                self.final_norm = find_final_norm(self.decoder, self.blocks, top, out)
+                if self.final_norm is not None:
+                    self.norm = unit_gain(self.final_norm)
+        except InputError as error:
+            self._refusal = str(error)
+        self._learned = True
+
+    @torch.inference_mode()
+    def _compare(self, layer: int) -> None:
+        inputs = self._inputs(self._sample())
+        state = self.read(inputs, [layer], lambda h: h)[layer]
+        given = self.decoder(**inputs, output_hidden_states=True)
+        if layer == self.count:
+            state = state if self.final_norm is None else self.final_norm(state)
+            wanted = [given.last_hidden_state]
+        else:
+            # Mamba-2 lists its states one place earlier; the blocks that ran were counted, so both are h_L.
+            wanted = [given.hidden_states[layer], given.hidden_states[max(0, layer - 1)]]
+        if not any(_same(state, w) for w in wanted):
+            raise InputError(
+                f"the state after {layer} blocks is not the model's own hidden_states[{layer}]; this model "
+                "carries more between its blocks than their input, so it cannot be read early"
+            )
+
+
+def _same(state: torch.Tensor, wanted: torch.Tensor, tolerance: float = 1e-3) -> bool:
+    """Equal but for a kernel that adds in another order the second time."""
+    scale = float(wanted.abs().max()) or 1.0
+    return state.shape == wanted.shape and float((state - wanted).abs().max()) <= tolerance * scale
+
+
+def _alike(states: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """As near as half precision is to itself in another batch."""
+    return bool((torch.cosine_similarity(states, wanted) > 0.999).all())
+
+
+class _Watch:
+    """The hook before block ``n``: its input is ``h_n``. It knows its owner weakly, or models would live on."""
+
+    def __init__(self, n: int, owner: EarlyLayers | None) -> None:
+        self.n = n
+        self.owner = weakref.ref(owner) if owner is not None else lambda: None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Watch, (self.n, None)  # in a copy of the model it watches nothing
+
+    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        request = self._request()
+        if request is not None:
+            request.arrive(self.n, args[0] if args else kwargs.get("hidden_states"), entering=True)
+            if request.last and self.n == request.stop - 1:
+                request.finish(module, args, kwargs)
+
+    def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        request = self._request()
+        if request is not None:
+            request.arrive(self.n, output[0] if isinstance(output, tuple) else output, entering=False)
+
+    def _request(self) -> _Request | None:
+        """The pass that is under way in this thread, if it is one of the model watched."""
+        request, owner = _request.get(), self.owner()
+        return request if request is not None and owner is request.owner and not request.inside else None
+
+
+_KEPT = "_denoise_early_layers"
+_lock = threading.Lock()
+
+
+def early_layers(model: nn.Module) -> EarlyLayers:
+    """The `EarlyLayers` of a model, made once and shared, so that all its readers share one lock.
+
+    Raises `InputError` when the model has no list of blocks to stop between.
+    """
+    model = getattr(model, "_orig_mod", model)  # under torch.compile the hooks belong to the original
+    config, decoder, blocks = find_blocks(model)
+    with _lock:
+        found = decoder.__dict__.get(_KEPT)
+        if found is None:
+            found = EarlyLayers(config, decoder, blocks)
+            object.__setattr__(decoder, _KEPT, found)  # past torch's own, which is for parameters and modules
+        return found

@@ -1,0 +1,162 @@
+"""Keys and values of a prompt's beginning: recorded in one pass, put back in front of the rest in another.
+
+Exact, because prompts are concatenated token ids and attention is causal. Rows are padded on the left:
+window and ALiBi models count positions by the place in the cache, and on the right they would count wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.cache_utils import DynamicCache, DynamicLayer
+
+from denoise_core.local.first_layers import EarlyLayers
+from denoise_core.local.forward import inputs_of
+from denoise_core.local.layout import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPrefix:
+    """For each block below L the keys and values of one prefix, ``(heads, tokens, head width)`` each."""
+
+    tokens: int
+    blocks: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(t.numel() * t.element_size() for pair in self.blocks for t in pair)
+
+
+class _Recorder(DynamicLayer):
+    """A cache layer that starts empty and remembers the rows' prefixes."""
+
+    spans: Sequence[tuple[int, int]] = ()
+    kept: Sequence[tuple[torch.Tensor, torch.Tensor]] = ()
+
+    @classmethod
+    def of(cls, spans: Sequence[tuple[int, int]]) -> _Recorder:
+        layer = cls()
+        layer.spans = spans
+        return layer
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        # Copies, or every kept prefix would hold on to its whole padded batch.
+        self.kept = [
+            (key_states[row, :, a:b].clone(), value_states[row, :, a:b].clone())
+            for row, (a, b) in enumerate(self.spans)
+        ]
+        return key_states, value_states
+
+
+class _Resumed(DynamicLayer):
+    """A cache layer that stands for the kept prefixes of one block, padded on the left to ``width``.
+
+    The padded keys exist only while the block runs, in a work space that all blocks share: a whole padded
+    cache would cost more memory traffic than the attention itself.
+    """
+
+    rows: Sequence[tuple[torch.Tensor, torch.Tensor]]
+    width: int
+    space: _Space
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[torch.Tensor, torch.Tensor]], width: int, space: _Space) -> _Resumed:
+        layer = cls()
+        layer.rows, layer.width, layer.space = rows, width, space
+        return layer
+
+    def get_seq_length(self) -> int:
+        return self.width
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.width + query_length, 0
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return (
+            self._padded(0, [k for k, _ in self.rows], key_states),
+            self._padded(1, [v for _, v in self.rows], value_states),
+        )
+
+    def _padded(self, which: int, rows: Sequence[torch.Tensor], new: torch.Tensor) -> torch.Tensor:
+        batch, heads, more, size = new.shape
+        whole = self.space.take(which, (batch, heads, self.width + more, size), new)
+        for row, kept in enumerate(rows):
+            start = self.width - kept.shape[1]
+            whole[row, :, :start] = 0  # masked out, but not-a-number from old memory would spread
+            whole[row, :, start : self.width] = kept
+        whole[:, :, self.width :] = new
+        return whole
+
+
+class _Space:
+    """Two buffers that grow to the largest batch and stay; used under the model's lock."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[int, torch.Tensor] = {}
+
+    def take(self, which: int, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+        size = int(torch.Size(shape).numel())
+        buffer = self.buffers.get(which)
+        if buffer is None or buffer.numel() < size or buffer.dtype != like.dtype or buffer.device != like.device:
+            buffer = self.buffers[which] = torch.empty(size, dtype=like.dtype, device=like.device)
+        return buffer[:size].view(shape)
+
+
+def _cache(layers: Sequence[DynamicLayer]) -> DynamicCache:
+    cache = DynamicCache()  # without a configuration: with one, window models get layers that crop
+    plain: list[Any] = [*layers]
+    cache.layers = plain
+    return cache
+
+
+@torch.inference_mode()
+def record(
+    early: EarlyLayers, prompts: Sequence[Prompt], shared: Sequence[int], layer: int, pad: int
+) -> tuple[torch.Tensor, list[KeptPrefix]]:
+    """One whole pass: the last tokens' states, and each prompt's first ``shared`` tokens kept."""
+    inputs = inputs_of(early, prompts, pad)
+    width = inputs["input_ids"].shape[1]
+    spans = [(width - len(p.ids), width - len(p.ids) + n) for p, n in zip(prompts, shared, strict=True)]
+    layers = [_Recorder.of(spans) for _ in range(early.count)]
+    inputs |= {"past_key_values": _cache(layers), "use_cache": True}
+    states = early.last(inputs, layer)
+    blocks = [found.kept for found in layers[:layer]]
+    return states, [KeptPrefix(n, tuple(kept[row] for kept in blocks)) for row, n in enumerate(shared)]
+
+
+@torch.inference_mode()
+def resume(
+    early: EarlyLayers,
+    kept: Sequence[KeptPrefix],
+    rest: Sequence[Sequence[int]],
+    layer: int,
+    space: _Space,
+) -> torch.Tensor:
+    """The last tokens' states of prefixes and the ``rest`` of their prompts, all of one length."""
+    more, width = len(rest[0]), max(k.tokens for k in kept)
+    lengths = torch.tensor([k.tokens for k in kept])[:, None]
+    at = torch.arange(width + more)
+    mask = (at >= width - lengths).long()
+    blocks = [_Resumed.of([k.blocks[n] for k in kept], width, space) for n in range(layer)]
+    # Masks are made for every block before the first runs, so those above L need to exist as well.
+    blocks += [_Resumed.of([], width, space) for _ in range(early.count - layer)]
+    inputs: dict[str, Any] = {
+        "input_ids": torch.tensor([list(r) for r in rest]).to(early.device),
+        "attention_mask": mask.to(early.device),
+        "past_key_values": _cache(blocks),
+        "use_cache": True,
+    }
+    if early.takes("position_ids"):
+        inputs["position_ids"] = (lengths + torch.arange(more)).to(early.device)
+    return early.last(inputs, layer)
+
+
+def work_space() -> _Space:
+    return _Space()

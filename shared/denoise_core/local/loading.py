@@ -1,0 +1,185 @@
+"""A model and its tokenizer by name, path or object; whole, or only its first blocks.
+
+Never runs code that comes with a model, and never reads pickled weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from denoise_core.errors import InputError
+from denoise_core.local.fingerprint import ModelFingerprint
+from denoise_core.local.first_layers import EarlyLayers, early_layers
+
+_SAMPLE = 512  # values of each tensor that go into the weights' fingerprint
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How a model given by name or path is loaded; of no effect for one given as an object.
+
+    ``dtype`` is a torch name such as "bfloat16", or "auto" for that of the files. ``device`` is "cpu",
+    "cuda", "cuda:1" ...; None takes CUDA where there is some. ``attention`` is transformers'
+    ``attn_implementation``.
+    """
+
+    revision: str | None = None
+    dtype: str = "auto"
+    device: str | None = None
+    attention: str | None = None
+
+    def resolved_device(self) -> str:
+        return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def cut_config(config: Any, layers: int) -> int:
+    """Cut a configuration in place to ``layers`` blocks; returns how many it had."""
+    text = config.get_text_config()
+    whole = int(text.num_hidden_layers)
+    if not 1 <= layers <= whole:
+        raise InputError(f"layers={layers}: this model has {whole} blocks, so 1 to {whole}")
+    for name, value in list(vars(text).items()):
+        # layer_types, mlp_layer_types, no_rope_layers and the like hold one entry for each block.
+        if isinstance(value, list | tuple) and len(value) == whole and name != "architectures":
+            setattr(text, name, value[:layers])
+    text.num_hidden_layers = layers
+    if getattr(text, "max_window_layers", None) is not None:
+        text.max_window_layers = min(text.max_window_layers, layers)
+    return whole
+
+
+def load_first_layers(name: str | Path, layers: int, *, load: Load | None = None) -> nn.Module:
+    """The base model with only its first ``layers`` blocks, in eval mode; the others are never read.
+
+    Safetensors files are mapped, so the memory used is that of these blocks and the embeddings. The model
+    is not for saving or generating: its last blocks are missing. Raises `InputError` when the model cannot
+    be cut (weights packed for all layers together).
+    """
+    return _load_cut(name, layers, load or Load())[0]
+
+
+def _load_cut(name: str | Path, layers: int, load: Load) -> tuple[nn.Module, int]:
+    """The cut model and how many blocks the whole one has."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(name), revision=load.revision)
+    whole = cut_config(config, layers)
+    try:
+        return _from_pretrained("AutoModel", name, load, config=config), whole
+    except RuntimeError as error:
+        raise InputError(
+            f"{name} cannot be loaded in part: {error}; load it whole, it will still be read only up to the layer"
+        ) from error
+
+
+def load_model(name: str | Path, *, load: Load | None = None, generates: bool = False) -> nn.Module:
+    """The whole model in eval mode: the base model, or with ``generates`` the one with its language head."""
+    return _from_pretrained("AutoModelForCausalLM" if generates else "AutoModel", name, load or Load())
+
+
+def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(str(name), revision=revision)
+
+
+def _from_pretrained(auto: str, name: str | Path, load: Load, config: Any = None) -> nn.Module:
+    import transformers
+
+    options: dict[str, Any] = {"dtype": load.dtype, "revision": load.revision, "use_safetensors": True}
+    if config is not None:
+        options["config"] = config
+    if load.attention is not None:
+        options["attn_implementation"] = load.attention
+    model: nn.Module = getattr(transformers, auto).from_pretrained(str(name), **options)
+    return model.eval().to(load.resolved_device())
+
+
+@dataclass(frozen=True, slots=True)
+class Backbone:
+    """A loaded model ready to be read: the object itself, its layers, its tokenizer, where it came from."""
+
+    model: nn.Module
+    early: EarlyLayers
+    tokenizer: Any
+    name: str
+    revision: str | None
+    layers: int  # blocks of the whole model, also when only some are loaded
+
+    def fingerprint(self, layer: int) -> ModelFingerprint:
+        """What identifies the states at ``layer``; reads a sample of every tensor below it."""
+        return ModelFingerprint(
+            name=self.name,
+            architecture=str(self.early.config.model_type),
+            hidden_size=self.early.width,
+            dtype=self.early.dtype,
+            weights=_weights_hash(self.early.parameters_below(layer)),
+            tokenizer=tokenizer_hash(self.tokenizer),
+            revision=self.revision,
+            layers=self.layers,
+        )
+
+
+def open_backbone(model: Any, tokenizer: Any, load: Load, layers: int | None = None) -> Backbone:
+    """Load ``model`` by name or path (only ``layers`` blocks, if given), or take the object as it is.
+
+    Raises `InputError` when no tokenizer is given and none can be found.
+    """
+    if isinstance(model, str | Path):
+        name, whole = str(model), None
+        if layers is None:
+            loaded = load_model(model, load=load)
+        else:
+            loaded, whole = _load_cut(model, layers, load)
+    else:
+        loaded, whole = model, None
+        name = str(getattr(model, "name_or_path", "") or type(model).__name__)
+    early = early_layers(loaded)
+    early.check()
+    if tokenizer is None:
+        tokenizer = _tokenizer_of(model, name, load.revision)
+    elif isinstance(tokenizer, str | Path):
+        tokenizer = load_tokenizer(tokenizer, revision=load.revision)
+    revision = load.revision or getattr(loaded.config, "_commit_hash", None)
+    return Backbone(loaded, early, tokenizer, name, revision, whole or early.count)
+
+
+def _tokenizer_of(model: Any, name: str, revision: str | None) -> Any:
+    try:
+        return load_tokenizer(name, revision=revision)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"no tokenizer was found for {name!r}: pass tokenizer=..., by name, path or object"
+        ) from error
+
+
+def _weights_hash(parameters: Iterable[tuple[str, torch.Tensor]]) -> str:
+    """sha256 over name, shape and up to `_SAMPLE` evenly spaced values of each tensor."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(parameters, key=lambda item: item[0]):
+        digest.update(f"{name}{tuple(tensor.shape)}".encode())
+        if tensor.device.type != "meta":
+            flat = tensor.detach().reshape(-1)
+            step = max(1, -(-flat.numel() // _SAMPLE))
+            digest.update(flat[::step].to("cpu", torch.float32).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def tokenizer_hash(tokenizer: Any) -> str:
+    """sha256 of a tokenizer's definition, apart from padding and truncation, which are settings of a call."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        plain = {"vocabulary": tokenizer.get_vocab(), "class": type(tokenizer).__name__}
+    else:
+        plain = json.loads(backend.to_str())
+        plain.pop("padding", None)
+        plain.pop("truncation", None)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,145 @@
+"""Prompts with a kept beginning are resumed, the others run whole and are kept for the next question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from denoise_core.local.batching import batches
+from denoise_core.local.forward import halving, inputs_of, pool_of
+from denoise_core.local.kv import KeptPrefix, record, resume, work_space
+from denoise_core.local.layout import Prompt
+
+if TYPE_CHECKING:
+    from denoise_core.local.first_layers import EarlyLayers
+    from denoise_core.local.prefix import PrefixCache
+
+Floats = NDArray[np.float32]
+
+
+class PrefixReuse:
+    """One model's use of a `PrefixCache`. ``scope(layer)`` is all that decides keys and values besides the tokens.
+
+    ``off`` says why this model's prefixes cannot be kept, or is None: found out by trying, once. Call under
+    the model's lock.
+    """
+
+    def __init__(
+        self,
+        early: EarlyLayers,
+        cache: PrefixCache[KeptPrefix],
+        *,
+        scope: Callable[[int], Hashable],
+        max_tokens: int,
+        pad: int,
+    ) -> None:
+        self.early = early
+        self.cache = cache
+        self.scope = scope
+        self.max_tokens = max_tokens
+        self.pad = pad
+        self.space = work_space()
+        self._tried: dict[int, str | None] = {}
+        self._scopes: dict[int, Hashable] = {}
+
+    def off(self, layer: int) -> str | None:
+        """Why nothing can be kept at ``layer``, or None; a model's past may be more than keys and values."""
+        if layer not in self._tried:
+            self._tried[layer] = (
+                "layer 0 is the embeddings, which need no keeping" if layer == 0 else self._try(layer)
+            )
+        return self._tried[layer]
+
+    def states(self, prompts: Sequence[Prompt], layer: int) -> list[tuple[list[int], Floats]]:
+        """Pooled last-token states in batches: ``(positions in prompts, states)``."""
+        shared = [min(p.shared, len(p.ids) - 1) for p in prompts]  # the last token has to be run to have a state
+        found = {
+            i: self.cache.get(self._key(p, n, layer)) for i, (p, n) in enumerate(zip(prompts, shared, strict=True))
+        }
+        missed = [i for i, kept in found.items() if kept is None]
+        out: list[tuple[list[int], Floats]] = []
+
+        def whole(rows: list[int]) -> Floats:
+            some = [prompts[i] for i in rows]
+            states, kept = record(self.early, some, [shared[i] for i in rows], layer, self.pad)
+            for i, prefix in zip(rows, kept, strict=True):
+                self.cache.put(self._key(prompts[i], shared[i], layer), prefix)
+            return numbers(states)
+
+        out += self._each(missed, [len(prompts[i].ids) for i in missed], whole)
+        hits = {i: kept for i, kept in found.items() if kept is not None}
+
+        def resumed(rows: list[int]) -> Floats:
+            rest = [prompts[i].ids[shared[i] :] for i in rows]
+            return numbers(resume(self.early, [hits[i] for i in rows], rest, layer, self.space))
+
+        rests = {i: len(prompts[i].ids) - shared[i] for i in hits}
+        for length in sorted(set(rests.values())):
+            same = sorted((i for i in hits if rests[i] == length), key=lambda i: hits[i].tokens)
+            room = max(1, self.max_tokens // length)
+            for at in range(0, len(same), room):
+                out += halving(same[at : at + room], resumed)
+        return out
+
+    def warm(self, prompts: Sequence[Prompt], layer: int) -> int:
+        """Keep the beginnings of prompts without scoring them; returns how many were new."""
+        starts = []
+        for p in prompts:
+            shared = min(p.shared, len(p.ids) - 1)
+            if self.cache.get(self._key(p, shared, layer)) is None:
+                starts.append(Prompt(p.ids[:shared], (0, 0), (0, 0), shared))
+
+        def whole(rows: list[int]) -> Floats:
+            some = [starts[i] for i in rows]
+            states, kept = record(self.early, some, [p.shared for p in some], layer, self.pad)
+            for p, prefix in zip(some, kept, strict=True):
+                self.cache.put(self._key(p, p.shared, layer), prefix)
+            return numbers(states)
+
+        self._each(list(range(len(starts))), [len(p.ids) for p in starts], whole)
+        return len(starts)
+
+    def _each(
+        self, rows: list[int], lengths: Sequence[int], run: Callable[[list[int]], Floats]
+    ) -> list[tuple[list[int], Floats]]:
+        plan = [[rows[i] for i in batch] for batch in batches(lengths, self.max_tokens)]
+        return [done for batch in plan for done in halving(batch, run)]
+
+    def _key(self, prompt: Prompt, shared: int, layer: int) -> Hashable:
+        if layer not in self._scopes:
+            self._scopes[layer] = self.scope(layer)
+        return self._scopes[layer], np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
+
+    def _try(self, layer: int) -> str | None:
+        """Eight and five tokens kept, three more resumed, against the same prompts run whole."""
+        generator = torch.Generator().manual_seed(1)
+        ids = torch.randint(int(self.early.config.vocab_size), (11,), generator=generator).tolist()
+        prompts = [Prompt(tuple(ids), (0, 8), (8, 11), 8), Prompt(tuple(ids[3:]), (0, 5), (5, 8), 5)]
+        pool = pool_of("last", prompts)
+        try:
+            wanted = self.early.read(inputs_of(self.early, prompts, self.pad), [layer], pool)[layer]
+            first, kept = record(self.early, prompts, [8, 5], layer, self.pad)
+            then = resume(self.early, kept, [ids[8:], ids[8:]], layer, self.space)
+            _, (alone,) = record(self.early, prompts[1:], [5], layer, self.pad)
+        except Exception as error:  # whatever a foreign model makes of a cache of plain keys and values
+            return f"this model's past is not plain keys and values ({type(error).__name__}: {error})"
+        for found in (first, then):
+            if not bool((torch.cosine_similarity(found, wanted) > 0.999).all()):
+                return "this model's states are not the same with kept keys and values"
+        # Padding moves the keys of a model that takes no position ids, and the next batch is padded otherwise.
+        blocks = zip(alone.blocks, kept[1].blocks, strict=True)
+        if not all(_alike(k1, k2) and _alike(v1, v2) for (k1, v1), (k2, v2) in blocks):
+            return "this model's keys and values depend on the padding of the batch they were computed in"
+        return None
+
+
+def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return bool(torch.cosine_similarity(a.flatten().float(), b.flatten().float(), dim=0) > 0.999)
+
+
+def numbers(states: torch.Tensor) -> Floats:
+    return np.asarray(states.cpu().numpy(), dtype=np.float32)

@@ -1,0 +1,78 @@
+"""One run as an HTML page: attempts with their verdicts, the evidence, what was cited, every call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from denoise_core._optional import require
+from denoise_core.augmenter.answer import Answer
+from denoise_core.augmenter.engine import cited_numbers, titled
+from denoise_core.augmenter.memory import Attempt
+from denoise_core.result import Event
+from denoise_core.types import Passage
+
+_SHOWN = 20_000  # characters of one text; more helps nobody
+
+
+def to_html(answer: Answer) -> str:
+    """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
+    jinja2 = require("jinja2", extra="cli")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    template = environment.from_string(
+        files("denoise_core.report").joinpath("templates/run.html").read_text(encoding="utf-8")
+    )
+    return str(template.render(**_page(answer)))
+
+
+def _page(answer: Answer) -> dict[str, Any]:
+    memory = answer.memory
+    best = memory.best
+    events = answer.trace.events
+    usage = answer.trace.usage
+    return {
+        "answer": answer,
+        "question": memory.question,
+        "history": memory.history,
+        "attempts": [_attempt(n, a, a is best) for n, a in enumerate(memory.attempts, 1)],
+        "evidence": _evidence(memory.evidence, best),
+        "left_out": len(memory.dropped),
+        "failures": memory.failures,
+        "events": [_event(n, e) for n, e in enumerate(events, 1)],
+        "calls": sum(e.tag != "denoise" for e in events),
+        "tokens": usage.total,
+        "estimated": usage.estimated,
+        "seconds": answer.trace.seconds,
+    }
+
+
+def _attempt(number: int, attempt: Attempt, is_best: bool) -> dict[str, Any]:
+    verdict = attempt.verdict
+    return {
+        "number": number,
+        "text": attempt.candidate[:_SHOWN],
+        "outcome": verdict.outcome,
+        "score": verdict.score,
+        "reasons": verdict.reasons,
+        "feedback": attempt.feedback,
+        "sources": len(attempt.evidence),
+        "best": is_best,
+    }
+
+
+def _evidence(evidence: Sequence[Passage], best: Attempt | None) -> list[dict[str, Any]]:
+    cited = (
+        {best.evidence[n - 1].id for n in cited_numbers(best.candidate) if n <= len(best.evidence) and n}
+        if best
+        else set()
+    )
+    return [
+        {"number": n, "id": p.id, "text": titled(p)[:_SHOWN], "score": p.score, "cited": p.id in cited}
+        for n, p in enumerate(evidence, 1)
+    ]
+
+
+def _event(number: int, event: Event) -> dict[str, Any]:
+    tokens = event.usage.total if event.usage else None
+    return {"number": number, "tag": event.tag, "seconds": event.seconds, "tokens": tokens, "error": event.error}

@@ -1,0 +1,1 @@
+"""Carrying a method out: what a flow may ask for, its drivers, and the limits, caches and guards around it."""

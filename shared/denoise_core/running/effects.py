@@ -1,0 +1,101 @@
+"""What a flow may ask of the outside. Each is a value; `denoise_core.running.flow` carries it out.
+
+An effect may name who is to serve it (``llm``, ``retriever``, ``denoiser``); None means the one the
+driver was given. So a judge can be another model than the one that drafts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from denoise_core.protocols import LLM, Denoiser, Retriever
+from denoise_core.result import DenoiseResult
+from denoise_core.types import Message, Passage, Reply
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Ask an LLM; the reply is a `Reply`."""
+
+    messages: tuple[Message, ...]
+    tag: str
+    llm: LLM | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieve:
+    """Ask a retriever; the reply is a tuple of `Passage`, best first."""
+
+    query: str
+    tag: str = "retrieve"
+    retriever: Retriever | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Denoise:
+    """Ask a denoiser; the reply is a `DenoiseResult`."""
+
+    query: str
+    passages: tuple[Passage, ...]
+    tag: str = "denoise"
+    denoiser: Denoiser | None = field(default=None, repr=False, compare=False)
+
+
+Single: TypeAlias = Complete | Retrieve | Denoise
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Independent effects, carried out concurrently within the driver's bound.
+
+    The reply is a list in the order of ``items``. An item that failed gives a `Failed` in its place, so
+    that one bad call never loses the others; the flow decides what a failure means.
+    """
+
+    items: tuple[Single, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The place of a batch item that raised."""
+
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"{type(self.error).__name__}: {self.error}"
+
+
+Effect: TypeAlias = Complete | Retrieve | Denoise | Batch
+Flow: TypeAlias = Generator[Effect, Any, T]
+
+
+def complete(messages: tuple[Message, ...], *, tag: str, llm: LLM | None = None) -> Flow[Reply]:
+    """``reply = yield from complete(messages, tag="draft")``"""
+    reply: Reply = yield Complete(messages, tag, llm)
+    return reply
+
+
+def retrieve(
+    query: str, *, tag: str = "retrieve", retriever: Retriever | None = None
+) -> Flow[tuple[Passage, ...]]:
+    """``passages = yield from retrieve(query)``"""
+    found: tuple[Passage, ...] = yield Retrieve(query, tag, retriever)
+    return found
+
+
+def denoise(
+    query: str, passages: tuple[Passage, ...], *, tag: str = "denoise", denoiser: Denoiser | None = None
+) -> Flow[DenoiseResult]:
+    """``result = yield from denoise(query, passages)``"""
+    result: DenoiseResult = yield Denoise(query, passages, tag, denoiser)
+    return result
+
+
+def batch(items: tuple[Single, ...]) -> Flow[list[Any]]:
+    """``replies = yield from batch(items)``; each is the item's reply or a `Failed`."""
+    replies: list[Any] = yield Batch(items)
+    return replies

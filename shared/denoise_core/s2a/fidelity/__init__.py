@@ -1,0 +1,1 @@
+"""Does the source bear out what a model wrote?"""

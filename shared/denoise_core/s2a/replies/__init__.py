@@ -1,0 +1,1 @@
+"""What a model replied, and what it means for the passages it was asked about."""
