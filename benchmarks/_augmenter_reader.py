@@ -20,7 +20,7 @@ from denoise_lab.scene import Difficulty, make_scene
 from denoise_lab.world import Fact, World
 
 from denoise_core import Message, Passage
-from denoise_core.augmenter import Answer, Augmenter, Consolidator, Limits, Rules
+from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, Rules
 from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.feedback import Feedback
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
@@ -127,7 +127,7 @@ class Setting:
     policy: Policy = field(default_factory=lambda: Rules(without_evidence="draft", widen=False))
     utility: Utility = field(default_factory=Groundedness)
     feedback: Feedback | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: LoopLimits = field(default_factory=LoopLimits)
     task: Task = QUESTION_ANSWERING
     gold: bool = False
     redraw: bool = False
@@ -185,7 +185,7 @@ class Reader:
 
         def episode(question: Question) -> Callable[[Policy], tuple[Answer, float]]:
             def play(policy: Policy) -> tuple[Answer, float]:
-                setting = Setting(policy=policy, utility=utility, limits=Limits(attempts=3, patience=3))
+                setting = Setting(policy=policy, utility=utility, limits=LoopLimits(attempts=3, patience=3))
                 answer = self.loop(town, question, setting).answer(question.text)
                 return answer, reward(question, answer)
 

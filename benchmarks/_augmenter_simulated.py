@@ -15,7 +15,7 @@ from typing import Any
 from harness import Benchmark, read
 
 from denoise_core import Passage
-from denoise_core.augmenter import Answer, Augmenter, Consolidator, Limits, Rules, Verdict, WorkingMemory
+from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, Rules, Verdict, WorkingMemory
 from denoise_core.augmenter.reinforce import Simulator, Turn, simulators
 from denoise_core.augmenter.utilities import Groundedness, KnowledgeOverlap, knowledge_f1
 from denoise_core.augmenter.utility import without_effects
@@ -57,7 +57,7 @@ def _set(**parts: Any) -> Change:
 
 
 ALWAYS = Rules(without_evidence="draft", widen=False)
-ONE, TWO = Limits(attempts=1), Limits(attempts=2, patience=2)
+ONE, TWO = LoopLimits(attempts=1), LoopLimits(attempts=2, patience=2)
 VARIANTS: dict[str, Change] = {
     "knowledge none": _set(policy=Rules(consult="never"), limits=ONE),
     "knowledge BM25, one draft": _set(limits=ONE),

@@ -17,7 +17,7 @@ from denoise_lab.prose import prose
 from harness import Benchmark, read
 
 from denoise_core.end.probe import Probe
-from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.errors import InputError
 from denoise_core.local.generation.llm import LocalLLM, prompt_ids
 from denoise_core.types import Message
@@ -50,7 +50,7 @@ class Loaded:
         return len(prompt_ids(self.tokenizer, messages))
 
     def reading(self, layout: Any = None) -> HiddenReader:
-        return HiddenReader(self.model, tokenizer=self.tokenizer, settings=Settings(layout=layout))
+        return HiddenReader(self.model, tokenizer=self.tokenizer, settings=ReadingSettings(layout=layout))
 
 
 def load(bench: Benchmark, folder: Path) -> Loaded:

@@ -31,7 +31,7 @@ from _reader_flows import (
 )
 from harness import Benchmark
 
-from denoise_core.augmenter import Answer, Limits, Rules
+from denoise_core.augmenter import Answer, LoopLimits, Rules
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import DIALOGUE
 from denoise_core.augmenter.reinforce import LinearPolicy, reinforce
@@ -43,7 +43,7 @@ from denoise_core.evaluate.responses import LoopCost, loop_cost
 QUESTIONS, TRAINING = 150, 60
 TEMPERATURE = 0.7
 ROUNDS, SEEDS = (0, 10, 30, 60), 3  # of 16 episodes
-ONE, TWO = Limits(attempts=1), Limits(attempts=2, patience=2)
+ONE, TWO = LoopLimits(attempts=1), LoopLimits(attempts=2, patience=2)
 NEVER, ALWAYS = Rules(consult="never"), Rules(without_evidence="draft", widen=False)
 SELF_ASK = Rules(consult="self_ask", without_evidence="draft", widen=False)
 WIDEN = Rules(without_evidence="draft")
@@ -182,7 +182,7 @@ def policies(bench: Benchmark, reader: Reader, training: Town, test: Town, table
     rewards: dict[str, list[float]] = {}
     rights: dict[str, list[float]] = {}
     for label, policy in fixed.items():
-        answers = reader.answers(test, Setting(policy=policy, utility=utility, limits=Limits(patience=3)))
+        answers = reader.answers(test, Setting(policy=policy, utility=utility, limits=LoopLimits(patience=3)))
         rewards[label], rights[label] = _measured(bench, f"policy {label}", test, answers)
         table[label] = report(bench, f"policy {label}", test, answers)
         if label == "self-ask":
@@ -244,7 +244,7 @@ def _train(
     bench: Benchmark, reader: Reader, training: Town, test: Town, utility: Utility, seed: int
 ) -> tuple[list[list[float]], list[float]]:
     """Rewards on the test questions after each of `ROUNDS`, and at the end what is right."""
-    limits = Limits(attempts=3, patience=3)
+    limits = LoopLimits(attempts=3, patience=3)
     if not seed:  # answers the calls that training will make in batches, not one by one
         for n in range(2 if bench.options.quick else 4):
             reader.answers(

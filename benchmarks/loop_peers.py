@@ -19,7 +19,7 @@ from typing import Any, TypedDict
 from harness import Benchmark, arguments
 
 from denoise_core import Budget, Message, Passage, Reply
-from denoise_core.augmenter import Augmenter, Limits, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter import Augmenter, LoopLimits, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.running.effects import Flow
 from denoise_core.testing import ListRetriever
@@ -113,7 +113,7 @@ def ours(script: Script, budget: Budget | None = None, call_seconds: float = LIM
         OurLLM(script),
         ListRetriever([Passage(EVIDENCE, "a")]),
         utility=Table(),
-        limits=Limits(call_seconds=call_seconds),
+        limits=LoopLimits(call_seconds=call_seconds),
         budget=budget,
     )
 

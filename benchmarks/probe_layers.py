@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from denoise_core.end.fit.controls import with_fresh_blocks
 from denoise_core.end.fit.readings import Capture, capture
 from denoise_core.end.fit.sweep import LayerFit, choose_layer, sweep
-from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.evaluate.metrics import bootstrap, recall_table
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.local.layout import DISTINGUISH, QSC, SC, SCQ, SQC, Layout
@@ -121,7 +121,9 @@ def study(loaded: Loaded, data: Data) -> Study:
     for name, layout in list(LAYOUTS.items())[1:]:
         seen = capture(loaded.reading(layout), data.noisy_test, layers=[out.layer])
         out.layouts[name] = _judged(chosen, seen)[out.layer]
-    fresh = HiddenReader(with_fresh_blocks(by.backbone), tokenizer=loaded.tokenizer, settings=Settings(layout=SCQ))
+    fresh = HiddenReader(
+        with_fresh_blocks(by.backbone), tokenizer=loaded.tokenizer, settings=ReadingSettings(layout=SCQ)
+    )
     for name, reading in ((OUTRIGHT, loaded.reading(DISTINGUISH)), (FRESH, fresh)):
         lines = sweep(capture(reading, data.noisy_fit))
         out.curves[name] = _judged(lines, capture(reading, data.noisy_test))

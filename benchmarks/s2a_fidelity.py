@@ -19,7 +19,7 @@ from _s2a_shared import SMALL, sentences_of, wilson
 from harness import Benchmark, Options, arguments, read
 
 from denoise_core import Passage
-from denoise_core.s2a import Gate, S2ADenoiser
+from denoise_core.s2a import FidelityGate, S2ADenoiser
 from denoise_core.s2a import Options as S2AOptions
 from denoise_core.testing import FunctionLLM
 
@@ -162,7 +162,7 @@ def judge(all_texts: list[str], seed: int) -> Iterator[tuple[Written, bool, bool
             continue
         reply = "Context: " + "\n".join(w.text for w in written) + "\nQuestion: What is said?"
         llm = FunctionLLM(lambda _, reply=reply: reply)
-        options = S2AOptions(gate=Gate(policy="flag"), window=10**7)
+        options = S2AOptions(gate=FidelityGate(policy="flag"), window=10**7)
         report = S2ADenoiser(llm, options=options).denoise("What is said?", [Passage(text, "p")]).reports[0]
         repaired = S2ADenoiser(llm, options=S2AOptions(window=10**7)).denoise(
             "What is said?", [Passage(text, "p")]

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from denoise_core import DenoiseResult, Passage
 from denoise_core.running.record import KEY, record_of
-from denoise_core.s2a.fidelity.gate import question_problem
+from denoise_core.s2a.alignment.gate import question_problem
 from denoise_core.s2a.options import EXTRACTIVE, Variant
 
 Scope = Literal["latest", "history"]

@@ -16,7 +16,7 @@ from denoise_core.augmenter import (
     Attempt,
     Feedback,
     Groundedness,
-    Limits,
+    LoopLimits,
     Reason,
     StopReason,
     TemplateFeedback,
@@ -56,13 +56,13 @@ class Verifier:
         *,
         utility: Utility | None = None,
         feedback: Feedback | None = None,
-        limits: Limits | None = None,
+        limits: LoopLimits | None = None,
         budget: Budget | None = None,
         task: Task = QUESTION_ANSWERING,
     ) -> None:
         self.utility = utility or Groundedness()
         self.feedback = feedback or TemplateFeedback()
-        self.limits = limits or Limits()
+        self.limits = limits or LoopLimits()
         self.budget = budget
         self.task = task
 

@@ -22,7 +22,7 @@ from denoise_core.augmenter import (
     Answer,
     Augmenter,
     Feedback,
-    Limits,
+    LoopLimits,
     Policy,
     Rules,
     Utility,
@@ -106,7 +106,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         policy: Policy | None = None,
         feedback: Feedback | None = None,
         budget: Budget | None = None,
-        limits: Limits | None = None,
+        limits: LoopLimits | None = None,
     ) -> AugmentedQueryEngine:
         """The loop around an existing engine. A utility that asks a model needs one of its own.
 

@@ -15,7 +15,7 @@ from denoise_core.running.effects import Batch, Failed, complete, denoise
 from denoise_core.testing import FunctionLLM
 
 
-class Gate:
+class FidelityGate:
     """An LLM that answers at once after `open`, and counts the calls that began."""
 
     def __init__(self):
@@ -122,7 +122,7 @@ def test_the_outsides_own_timeout_stays_a_timeout():
 
 @pytest.mark.parametrize("sync", [True, False])
 def test_a_timed_out_run_gives_back_what_it_did_not_use_and_makes_no_further_call(sync):
-    gate = Gate()
+    gate = FidelityGate()
 
     def flow():
         try:

@@ -13,7 +13,7 @@ from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from denoise_core.augmenter import Limits
+from denoise_core.augmenter import LoopLimits
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import Verifier
@@ -242,7 +242,7 @@ async def test_an_answer_that_does_not_hold_is_written_again(make, sync):
 @pytest.mark.parametrize("unverified", ["send", "abstain"])
 async def test_drafts_are_bounded_and_the_policy_decides(make, sync, unverified):
     drafts = iter([LYON, "It is Rome, since 1801.", "It is Bonn, since 1949.", "never asked for"])
-    limits = Limits(attempts=3, patience=3, unverified=unverified)
+    limits = LoopLimits(attempts=3, patience=3, unverified=unverified)
     agent, _ = make(VerificationMiddleware(Verifier(limits=limits)), reply=searching(lambda m: next(drafts)))
     answer = (await run(agent, sync))["messages"][-1]
     assert len(answer.response_metadata["denoise"]["attempts"]) == 3
@@ -257,7 +257,7 @@ async def test_a_model_that_wants_to_look_again_may_and_ends(make, sync):
             return AIMessage("", tool_calls=[{"name": "search", "args": {"query": "again"}, "id": "again"}])
         return LYON
 
-    verifier = Verifier(limits=Limits(attempts=2))
+    verifier = Verifier(limits=LoopLimits(attempts=2))
     agent, model = make(VerificationMiddleware(verifier), reply=searching(reply))
     state = await run(agent, sync)
     assert [m.type for m in state["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
@@ -280,7 +280,7 @@ async def test_a_draft_from_before_a_tool_call_is_judged_by_what_it_brought(make
         looked_again = any(getattr(m, "tool_call_id", "") == "again" for m in messages)
         return [PARIS] if looked_again and found else ["Bananas are yellow."]
 
-    middleware = VerificationMiddleware(Verifier(limits=Limits(attempts=2)), evidence=evidence)
+    middleware = VerificationMiddleware(Verifier(limits=LoopLimits(attempts=2)), evidence=evidence)
     agent, _ = make(middleware, reply=searching(reply))
     answer = (await run(agent, sync))["messages"][-1]
     record = answer.response_metadata["denoise"]

@@ -10,7 +10,7 @@ from tiny_llm import passes, tiny_llm
 
 from denoise_core import Message
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.serve import Limits, LLMServer
+from denoise_core.serve import LLMServer, ServerLimits
 from langchain_denoise import ChatModelLLM, DenoiseCompressor
 
 pytestmark = pytest.mark.enable_socket
@@ -76,7 +76,7 @@ def test_a_stream_that_is_left_stops_the_model():
     llm = tiny_llm()
     llm.model.config.max_position_embeddings = 8192
     made = passes(llm)
-    with LLMServer(llm, name="tiny", limits=Limits(tokens=8000)) as server:
+    with LLMServer(llm, name="tiny", limits=ServerLimits(tokens=8000)) as server:
         model = ChatOpenAI(model="tiny", base_url=server.url, api_key="none", max_retries=0, max_tokens=8000)
         pieces = model.stream("what?")
         assert next(pieces)

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from denoise_core import Budget
-from denoise_core.augmenter import Limits, Verdict
+from denoise_core.augmenter import LoopLimits, Verdict
 from denoise_core.augmenter.utility import without_effects
 from langchain_denoise import Verifier, verified
 from langchain_denoise.testing import RunRecorder
@@ -157,7 +157,7 @@ class Scores:
 def test_the_best_draft_is_sent_not_the_last(rag):
     scores = {"first": 0.2, "second": 0.6, "third": 0.4}
     drafts = iter(scores)
-    verifier = Verifier(utility=Scores(scores), limits=Limits(patience=3))
+    verifier = Verifier(utility=Scores(scores), limits=LoopLimits(patience=3))
     out = verified(rag(lambda m: next(drafts))[0], verifier).invoke({"question": "q"})
     assert out["answer"] == "second"
     assert (out["denoise"]["outcome"], out["denoise"]["stopped_because"]) == ("unverified", "attempts")
@@ -166,7 +166,7 @@ def test_the_best_draft_is_sent_not_the_last(rag):
 
 @pytest.mark.parametrize("unverified", ["abstain", "refuse"])
 def test_what_does_not_hold_need_not_be_sent(rag, unverified):
-    out = verified(rag(lambda m: LYON)[0], Verifier(limits=Limits(unverified=unverified))).invoke(
+    out = verified(rag(lambda m: LYON)[0], Verifier(limits=LoopLimits(unverified=unverified))).invoke(
         {"question": "q"}
     )
     assert LYON not in out["answer"]
@@ -270,7 +270,7 @@ def test_what_cannot_be_found_is_said(rag, settings, given, message):
 
 def test_an_answer_that_is_only_found_cannot_be_replaced(rag):
     with pytest.raises(ValueError, match="needs answer='key'"):
-        verified(rag()[0], Verifier(limits=Limits(unverified="refuse")), answer=lambda out: out["answer"])
+        verified(rag()[0], Verifier(limits=LoopLimits(unverified="refuse")), answer=lambda out: out["answer"])
 
 
 def test_no_evidence_is_said_and_not_tried_again(kit):

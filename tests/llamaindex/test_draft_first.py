@@ -12,7 +12,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_doubles import Calling
 
 from denoise_core import InputError
-from denoise_core.augmenter import Augmenter, Limits
+from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise import AnswerEvent, AugmentedQueryEngine, LlamaLLM, RetrieverAdapter
 
 QUESTION = "Where is the red tower?"
@@ -104,7 +104,7 @@ async def test_a_draft_nothing_better_came_of_stands_and_says_so(scripted, make,
 @both
 @engines
 async def test_an_answer_withheld_is_told_after_the_draft(scripted, make, sync):
-    engine = make(scripted, lambda m: WRONG, limits=Limits(unverified="abstain"))
+    engine = make(scripted, lambda m: WRONG, limits=LoopLimits(unverified="abstain"))
     shown, response = await streamed(engine, sync)
     final = (await whole(engine, sync)).response
     assert "".join(shown) == WRONG + NOTICE + final

@@ -10,7 +10,7 @@ from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextN
 from llamaindex_engines import QUESTION, RIGHT, WRONG, Fixed, always, around, both, nodes, own_loop
 
 from denoise_core import Budget, InputError
-from denoise_core.augmenter import Augmenter, Limits
+from denoise_core.augmenter import Augmenter, LoopLimits
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import (
@@ -48,7 +48,7 @@ def test_an_answer_that_never_passes_is_sent_but_says_so(make):
 
 
 def test_limits_decide_what_is_sent_instead(make):
-    response = both(lambda: make(always(WRONG), limits=Limits(unverified="abstain")))
+    response = both(lambda: make(always(WRONG), limits=LoopLimits(unverified="abstain")))
     assert response.metadata["denoise"]["outcome"] == "abstained"
     assert "Lisbon" not in str(response)
 

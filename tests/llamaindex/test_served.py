@@ -9,7 +9,7 @@ from llama_index.llms.openai_like import OpenAILike
 from tiny_llm import passes, tiny_llm
 
 from denoise_core import Message
-from denoise_core.serve import Limits, LLMServer
+from denoise_core.serve import LLMServer, ServerLimits
 from llamaindex_denoise import LlamaLLM
 
 pytestmark = pytest.mark.enable_socket
@@ -73,7 +73,7 @@ def test_a_stream_that_is_left_stops_the_model():
     llm = tiny_llm()
     llm.model.config.max_position_embeddings = 8192
     made = passes(llm)
-    with LLMServer(llm, name="tiny", limits=Limits(tokens=8000)) as server:
+    with LLMServer(llm, name="tiny", limits=ServerLimits(tokens=8000)) as server:
 
         def client(tokens):
             return OpenAILike(

@@ -77,7 +77,7 @@ async def test_the_stream_shows_turns_and_no_draft(scripted):
     assert not any("Lisbon" in e.model_dump_json() for e in events)
 
 
-class Gate:
+class FidelityGate:
     """Lets so many searches and drafts through, then keeps whoever comes until the run is cancelled."""
 
     def __init__(self, open_for):
@@ -112,7 +112,7 @@ async def test_it_goes_on_in_another_process_where_it_stood(scripted, turns):
     """The state after so many turns, through JSON, into a new workflow with new parts."""
     whole = await AugmentedWorkflow(augmenter(scripted)).run(question=QUESTION)
 
-    gate = Gate(min(turns, 2))  # the third turn asks nobody, the fourth waits for its draft
+    gate = FidelityGate(min(turns, 2))  # the third turn asks nobody, the fourth waits for its draft
     stops = Augmenter(LlamaLLM(GatedModel(script=None, gate=gate)), RetrieverAdapter(GatedSearch(gate)))
     workflow = AugmentedWorkflow(stops)
     ctx = Context(workflow)

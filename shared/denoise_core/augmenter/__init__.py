@@ -8,7 +8,7 @@ from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.limits import Limits
+from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.policy import Policy, Rules
@@ -23,7 +23,7 @@ __all__ = [
     "Consolidator",
     "Feedback",
     "Groundedness",
-    "Limits",
+    "LoopLimits",
     "Outcome",
     "Policy",
     "Reason",

@@ -28,9 +28,9 @@ class StopReason(StrEnum):
     SENT = "sent"  # the policy chose to send what had not passed
     ABSTAINED = "abstained"  # the policy or the model found that there is no answer
     NO_EVIDENCE = "no_evidence"
-    ATTEMPTS = "attempts"  # Limits.attempts drafts were made
-    STEPS = "steps"  # Limits.steps actions were taken
-    NO_PROGRESS = "no_progress"  # Limits.patience drafts in a row were no better than the best
+    ATTEMPTS = "attempts"  # LoopLimits.attempts drafts were made
+    STEPS = "steps"  # LoopLimits.steps actions were taken
+    NO_PROGRESS = "no_progress"  # LoopLimits.patience drafts in a row were no better than the best
     REPEATED_ANSWER = "repeated_answer"  # the model says the same again from the same evidence
     BUDGET = "budget"  # calls, tokens or money are spent
     DEADLINE = "deadline"  # the budget's seconds are spent

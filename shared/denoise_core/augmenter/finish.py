@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.engine import citations
-from denoise_core.augmenter.limits import Limits
+from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import Task
 from denoise_core.augmenter.utilities.abstention import abstains
@@ -12,7 +12,7 @@ from denoise_core.augmenter.utilities.abstention import abstains
 REFUSAL = "No answer can be given."
 
 
-def finish(memory: WorkingMemory, stop: StopReason, limits: Limits, task: Task) -> Answer:
+def finish(memory: WorkingMemory, stop: StopReason, limits: LoopLimits, task: Task) -> Answer:
     """The best attempt under the outcome it earns. An attempt with text that was judged comes before an
     abstention of the model; where there is neither, the answer is the task's "unknown" or a refusal."""
     best = memory.best

@@ -16,7 +16,7 @@ from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.finish import finish
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.knowledge.readmit import readmit
-from denoise_core.augmenter.limits import Limits
+from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
@@ -49,7 +49,7 @@ class Augmenter:
         policy: Policy | None = None,
         feedback: Feedback | None = None,
         budget: Budget | None = None,
-        limits: Limits | None = None,
+        limits: LoopLimits | None = None,
         task: Task = QUESTION_ANSWERING,
     ) -> None:
         if isinstance(retriever, Consolidator):
@@ -63,7 +63,7 @@ class Augmenter:
         self.policy = policy or Rules()
         self.feedback = feedback or TemplateFeedback()
         self.budget = budget
-        self.limits = limits or Limits()
+        self.limits = limits or LoopLimits()
         self.task = task
 
     def answer(self, question: str, history: Sequence[Message] = ()) -> Answer:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from denoise_core.cli.plain import plain
 from denoise_core.local.generation.llm import LocalLLM
-from denoise_core.serve import Limits, LLMServer
+from denoise_core.serve import LLMServer, ServerLimits
 
 
 def serve_own(model: str | None, name: str | None, *, host: str, port: int, max_tokens: int) -> None:
@@ -22,7 +22,7 @@ def serve_own(model: str | None, name: str | None, *, host: str, port: int, max_
 
     llm = reader(max_new_tokens=max_tokens) if model is None else LocalLLM(model, max_new_tokens=max_tokens)
     name = name or ("reader" if model is None else Path(model).name or model)
-    limits = Limits(tokens=max(max_tokens, Limits().tokens))
+    limits = ServerLimits(tokens=max(max_tokens, ServerLimits().tokens))
     server = LLMServer(llm, name=name, host=host, port=port, limits=limits, report=lambda line: say(line, "dim"))
     if not server.local:
         say(f"{host} can be reached from other machines, and there is no password and no encryption", "yellow")

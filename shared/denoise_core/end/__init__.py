@@ -7,7 +7,7 @@ package loads neither torch nor a framework.
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit.regression import fit_probe
 from denoise_core.end.probe import Probe, Reading
-from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.remote import RemoteScorer
 from denoise_core.end.score_cache import ScoreCache
 from denoise_core.end.scorer import ProbeScorer
@@ -36,10 +36,10 @@ __all__ = [
     "Probe",
     "ProbeScorer",
     "Reading",
+    "ReadingSettings",
     "RemoteScorer",
     "ScoreCache",
     "SecondPass",
-    "Settings",
     "Tokens",
     "fit_probe",
 ]

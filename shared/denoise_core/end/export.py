@@ -68,7 +68,7 @@ def export(model: Any, probe: Probe, folder: str | Path, *, tokenizer: Any = Non
         raise InputError(
             f"only a probe on the last token's states normed as the model norms ({kind!r}) can be exported, this "
             f"one reads {probe.pooling!r} states with normalisation {probe.normalisation!r}: fit it with "
-            "Settings(normalisation=None)"
+            "ReadingSettings(normalisation=None)"
         )
     if probe.layer == 0:
         raise InputError("a probe on the embeddings (layer 0) has no block to export")

@@ -48,7 +48,7 @@ class States:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReadingSettings:
     """How prompts become vectors. None takes what suits the model.
 
     ``layout``: `SCQ` for decoders, `PAIR` for encoders. ``pooling``: "last" or "cls_mean_question".
@@ -78,12 +78,12 @@ class HiddenReader:
         model: Any,
         *,
         tokenizer: Any = None,
-        settings: Settings | None = None,
+        settings: ReadingSettings | None = None,
         load: Load | None = None,
         first_layers: int | None = None,
         prefix: PrefixCache[Any] | None = None,
     ) -> None:
-        self.settings = settings or Settings()
+        self.settings = settings or ReadingSettings()
         if self.settings.max_tokens < 1:
             raise InputError(f"max_tokens={self.settings.max_tokens}: expected 1 or more")
         self._model = model

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from denoise_core.end.calibration import Calibration
 from denoise_core.end.probe import Probe
 from denoise_core.end.prompting import best_of_parts
-from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.score_cache import ScoreCache
 from denoise_core.local.layout import LAYOUTS
 
@@ -56,7 +56,7 @@ class ProbeScorer:
         probe: Probe,
         *,
         tokenizer: Any = None,
-        settings: Settings | None = None,
+        settings: ReadingSettings | None = None,
         load: Load | None = None,
         cache: ScoreCache | None = None,
     ) -> None:
@@ -68,7 +68,7 @@ class ProbeScorer:
             self.reader = HiddenReader(
                 model,
                 tokenizer=tokenizer,
-                settings=_settings(probe, settings or Settings()),
+                settings=_settings(probe, settings or ReadingSettings()),
                 load=load,
                 first_layers=max(1, probe.layer),
             )
@@ -125,7 +125,7 @@ class ProbeScorer:
                 self._checked = True
 
 
-def _settings(probe: Probe, given: Settings) -> Settings:
+def _settings(probe: Probe, given: ReadingSettings) -> ReadingSettings:
     """The probe's own reading, where the settings do not say otherwise."""
     return replace(
         given,

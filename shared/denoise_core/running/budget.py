@@ -28,7 +28,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits; None is no limit. A call is one LLM completion or one retrieval, nested ones included.
+    """LoopLimits; None is no limit. A call is one LLM completion or one retrieval, nested ones included.
 
     ``calls`` is exact: the call that would pass it is not made. ``tokens`` and ``money`` are known only
     after a reply, so no call starts once the limit is reached, and those already under way are finished: of

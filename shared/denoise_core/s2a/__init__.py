@@ -7,10 +7,10 @@ Read in this order: `prompts` (what is asked), `units` (what is numbered), `asks
 
 from denoise_core.running.cache import Cache, MemoryStore, SqliteStore, Store
 from denoise_core.running.structured import StructuredLLM
+from denoise_core.s2a.alignment.gate import FidelityGate
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.baselines import Baseline
 from denoise_core.s2a.denoiser import S2ADenoiser
-from denoise_core.s2a.fidelity.gate import Gate
 from denoise_core.s2a.message import MessageDenoiser, Neutral
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt, Prompts
@@ -21,7 +21,7 @@ __all__ = [
     "S2A",
     "Baseline",
     "Cache",
-    "Gate",
+    "FidelityGate",
     "MemoryStore",
     "MessageDenoiser",
     "Neutral",

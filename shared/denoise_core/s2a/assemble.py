@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from denoise_core.s2a.fidelity import gate as gates
-from denoise_core.s2a.fidelity.gate import Gate, Gated
+from denoise_core.s2a.alignment import gate as gates
+from denoise_core.s2a.alignment.gate import FidelityGate, Gated
 from denoise_core.s2a.options import OnUnparsable
 from denoise_core.s2a.replies.read import Outcome
 from denoise_core.s2a.result import Report, Sentence
@@ -50,7 +50,7 @@ def rewritten(
     p: Passage,
     outcomes: Sequence[Outcome],
     policy: OnUnparsable,
-    gate: Gate | None,
+    gate: FidelityGate | None,
     *,
     question: str,
     language: str,
@@ -84,7 +84,7 @@ def rewritten(
 
 
 def _gated(
-    p: Passage, o: Outcome, policy: OnUnparsable, gate: Gate | None, question: str, language: str
+    p: Passage, o: Outcome, policy: OnUnparsable, gate: FidelityGate | None, question: str, language: str
 ) -> tuple[Gated, Outcome]:
     kept = Gated(o.part.text, o.part.spans, (), verbatim=True)
     nothing = Gated(None, (), (), verbatim=True)

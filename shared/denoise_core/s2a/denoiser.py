@@ -13,9 +13,9 @@ from denoise_core.running.effects import Complete, Failed, Flow, batch, denoise
 from denoise_core.running.flow import CHARACTERS_PER_TOKEN, arun, run
 from denoise_core.running.structured import held_to_schema
 from denoise_core.s2a import asks, assemble
+from denoise_core.s2a.alignment.gate import question_problem
 from denoise_core.s2a.asks import Ask, Part
 from denoise_core.s2a.assemble import Assembled
-from denoise_core.s2a.fidelity.gate import question_problem
 from denoise_core.s2a.options import EXTRACTIVE, OnUnparsable, Options, Variant
 from denoise_core.s2a.replies import read
 from denoise_core.s2a.replies.parse import Verb

@@ -16,8 +16,8 @@ from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.flow import arun, run
 from denoise_core.s2a import asks, assemble
+from denoise_core.s2a.alignment.gate import question_problem
 from denoise_core.s2a.asks import Ask, Part
-from denoise_core.s2a.fidelity.gate import question_problem
 from denoise_core.s2a.options import EXTRACTIVE, OnUnparsable, Options, Variant
 from denoise_core.s2a.replies import read
 from denoise_core.s2a.replies.read import Outcome

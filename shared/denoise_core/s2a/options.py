@@ -7,7 +7,7 @@ from typing import Literal
 
 from denoise_core.errors import InputError
 from denoise_core.running.cache import Cache
-from denoise_core.s2a.fidelity.gate import Gate
+from denoise_core.s2a.alignment.gate import FidelityGate
 from denoise_core.s2a.prompts import Prompt, Prompts
 from denoise_core.s2a.skip import Skip
 
@@ -35,7 +35,7 @@ class Options:
     joint: bool = False
     window: int = 24_000
     show: tuple[str, ...] = ()
-    gate: Gate | None = field(default_factory=Gate)
+    gate: FidelityGate | None = field(default_factory=FidelityGate)
     cache: Cache | None = None
     skip: Skip = field(default_factory=Skip)
     structured: bool = True

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from denoise_core.serve.server import Limits, LLMServer
+from denoise_core.serve.server import LLMServer, ServerLimits
 
-__all__ = ["LLMServer", "Limits"]
+__all__ = ["LLMServer", "ServerLimits"]

@@ -29,7 +29,7 @@ _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: clos
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """``body`` is in bytes, ``tokens`` the most a request may ask to be generated, ``idle`` the seconds that a
     connection may stay silent; more than ``connections`` at once are sent away with the status 503.
     """
@@ -59,7 +59,7 @@ class LLMServer:
         name: str = "local",
         host: str = "127.0.0.1",
         port: int = 0,
-        limits: Limits | None = None,
+        limits: ServerLimits | None = None,
         report: Callable[[str], None] = lambda line: None,
     ) -> None:
         if not name.strip():
@@ -68,7 +68,7 @@ class LLMServer:
         self.name = name
         self.host = host
         self.port = port
-        self.limits = limits or Limits()
+        self.limits = limits or ServerLimits()
         self.report = report
         self.began = int(time.time())
         self.closing = threading.Event()

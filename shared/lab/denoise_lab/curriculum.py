@@ -34,7 +34,7 @@ class Stage:
     """Lessons, taken in turn, a step each; ``shallow`` ones use the first blocks of the network only.
 
     A stage ends after ``most`` tokens, or sooner when the first tokens of replies are right at the rate
-    ``passes``; one with neither lasts until the rate begins anew (`Settings.anew`), the last to the end. Shallow
+    ``passes``; one with neither lasts until the rate begins anew (`TrainingSettings.anew`), the last to the end. Shallow
     stages have the RoPE base for learning to find (`Shape.rope`), the others that of the finished model
     (`Shape.far`).
     """

@@ -73,10 +73,10 @@ def train(out: Path, given: Any) -> None:
     from rich.progress import Progress, TimeRemainingColumn
 
     torch = require("torch", extra="reader")
-    from denoise_lab.train import Run, Settings
+    from denoise_lab.train import Run, TrainingSettings
 
     torch.set_num_threads(given.threads)
-    settings = replace(Settings(), seed=given.seed, tokens=given.tokens or Settings().tokens)
+    settings = replace(TrainingSettings(), seed=given.seed, tokens=given.tokens or TrainingSettings().tokens)
     compiles = not given.eager and (given.device != "cpu" or shutil.which("g++") is not None)
     run = Run(out, vocabulary(out / "tokenizer", given.seed), settings, device=given.device, compile=compiles)
     with Progress(*Progress.get_default_columns()[:-1], TimeRemainingColumn()) as bar:

@@ -19,7 +19,7 @@ from typing import Any
 
 from denoise_core.end.fit.probe import train
 from denoise_core.end.probe import Probe
-from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.errors import InputError
 from denoise_core.local.layout import DISTINGUISH, QSC, SC, SCQ, SQC
 from denoise_lab.model import FOLDER
@@ -75,7 +75,7 @@ def make(
         "seed": seed,
     }
     trained = train(
-        HiddenReader(model, tokenizer=tokenizer, settings=Settings(layout=LAYOUTS[layout])),
+        HiddenReader(model, tokenizer=tokenizer, settings=ReadingSettings(layout=LAYOUTS[layout])),
         fitting,
         calibration=others,
         card=card,

@@ -27,7 +27,7 @@ from denoise_lab.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TrainingSettings:
     """``tokens`` is the length of the run, padding included; ``seed`` decides weights and data."""
 
     tokens: int = 55_000_000
@@ -58,7 +58,7 @@ class Run:
         self,
         out: Path,
         tokenizer: Any,
-        settings: Settings,
+        settings: TrainingSettings,
         *,
         stages: tuple[Stage, ...] = STAGES,
         device: str = "cpu",

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from denoise_core import InputError, Reply, Usage
-from denoise_core.augmenter import Augmenter, Limits, Rules
+from denoise_core.augmenter import Augmenter, LoopLimits, Rules
 from denoise_core.augmenter.testing import scripted
 from denoise_core.errors import MissingExtra
 from denoise_core.evaluate.responses import bart_score, bert_score, loop_cost, response_scores
@@ -81,7 +81,7 @@ def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(passages
         answer("It was completed in 1889 [1]."),
         answer("It was completed in 1925 [1].", "It was completed in 1889 [1]."),
         answer("Done in eighteen eighty nine, they say.", "It was completed in Paris [1]."),
-        answer("In 1925.", "In 1930.", limits=Limits(attempts=2)),
+        answer("In 1925.", "In 1930.", limits=LoopLimits(attempts=2)),
     ]
     right = [lambda text: "1889" in text or "eighty nine" in text] * 4
     cost = loop_cost(answers, right)

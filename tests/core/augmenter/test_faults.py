@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import Budget, BudgetExceeded, DenoiseResult, Drop, Passage, Reply, Span, Usage
-from denoise_core.augmenter import Augmenter, Consolidator, Limits, Outcome, Rules
+from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
 from denoise_core.augmenter.testing import check_answer, check_loop
 from denoise_core.augmenter.utilities import FunctionUtility, Groundedness, SelfCriticism
 
@@ -100,7 +100,7 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
             utility=utility,
             policy=Rules(consult=consult, without_evidence="draft"),
             budget=Budget(calls=calls),
-            limits=Limits(failures=failures),
+            limits=LoopLimits(failures=failures),
         )
 
     answer = check_loop(make, "When was the tower completed?")
@@ -135,10 +135,10 @@ def test_calls_that_never_end_are_ended(drafts_hang, searches_hang):
     loop = Augmenter(
         Hangs(drafts_hang, Reply("Completed in 1889 [1].")),
         Hangs(searches_hang, EVIDENCE),
-        limits=Limits(call_seconds=0.005),
+        limits=LoopLimits(call_seconds=0.005),
     )
     answer = asyncio.run(loop.aanswer("When was the tower completed?"))
     check_answer(answer)
     hung = sum("TimeoutError" in (e.error or "") for e in answer.trace.events)
     assert hung == len(answer.memory.failures)
-    assert (answer.outcome is Outcome.VERIFIED) == (hung < Limits().failures)
+    assert (answer.outcome is Outcome.VERIFIED) == (hung < LoopLimits().failures)

@@ -4,7 +4,7 @@ import pytest
 from augmenter_doubles import RIGHT, WRONG, HalfDenoiser, Scores
 
 from denoise_core import Reply, Usage
-from denoise_core.augmenter import Augmenter, BM25Retriever, Consolidator, Limits, Outcome, Rules, StopReason
+from denoise_core.augmenter import Augmenter, BM25Retriever, Consolidator, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.actions import Draft, Readmit, Search
 from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import ListRetriever
@@ -47,7 +47,7 @@ def test_ties_go_to_the_earliest(passages, question):
     utility = Scores(a=0.5, b=0.5, c=0.5)
     answer = check_loop(
         lambda: Augmenter(
-            scripted("a", "b", "c"), ListRetriever(passages), utility=utility, limits=Limits(patience=9)
+            scripted("a", "b", "c"), ListRetriever(passages), utility=utility, limits=LoopLimits(patience=9)
         ),
         question,
     )
@@ -88,7 +88,8 @@ def test_a_model_that_does_not_know_makes_an_abstention(passages, question):
 )
 def test_what_an_unverified_answer_becomes_is_a_choice(passages, question, unverified, outcome):
     answer = check_loop(
-        lambda: Augmenter(scripted(WRONG), ListRetriever(passages), limits=Limits(unverified=unverified)), question
+        lambda: Augmenter(scripted(WRONG), ListRetriever(passages), limits=LoopLimits(unverified=unverified)),
+        question,
     )
     assert answer.outcome is outcome
     assert (answer.text == WRONG) == (unverified == "send")

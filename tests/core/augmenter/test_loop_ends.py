@@ -4,7 +4,7 @@ import pytest
 from augmenter_doubles import RIGHT, WRONG, Scores
 
 from denoise_core import Budget
-from denoise_core.augmenter import Augmenter, Limits, Outcome, Rules, StopReason
+from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
 from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import FunctionLLM, ListRetriever
@@ -21,7 +21,7 @@ class Script:
 
 
 def test_drafts_that_bring_nothing_end_the_loop(passages, question):
-    limits = Limits(attempts=10, patience=2)
+    limits = LoopLimits(attempts=10, patience=2)
     utility = Scores(a=0.5, b=0.4, c=0.4, d=0.95)
     answer = check_loop(
         lambda: Augmenter(scripted("a", "b", "c", "d"), ListRetriever(passages), utility=utility, limits=limits),
@@ -32,7 +32,7 @@ def test_drafts_that_bring_nothing_end_the_loop(passages, question):
 
 
 def test_the_same_answer_from_the_same_evidence_ends_the_loop(passages, question):
-    limits = Limits(attempts=10, patience=10)
+    limits = LoopLimits(attempts=10, patience=10)
     answer = check_loop(
         lambda: Augmenter(scripted(WRONG, WRONG.upper()), ListRetriever(passages), limits=limits), question
     )
@@ -55,7 +55,7 @@ def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(passage
         retriever,
         utility=utility,
         budget=Budget(calls=calls),
-        limits=Limits(attempts=9),
+        limits=LoopLimits(attempts=9),
         policy=Rules(widen=False),
     ).answer(question)
     assert len(made) + len(retriever.queries) == calls
@@ -131,7 +131,7 @@ def test_no_policy_can_loop_for_ever(passages, question):
         lambda: Augmenter(scripted(RIGHT), ListRetriever(passages), policy=Script(Search())), question
     )
     assert answer.stopped_because is StopReason.STEPS
-    assert len(answer.memory.actions) == Limits().steps
+    assert len(answer.memory.actions) == LoopLimits().steps
 
 
 def test_a_policy_may_send_or_abstain_early(passages, question):

@@ -4,7 +4,7 @@ import pytest
 from augmenter_doubles import RIGHT, HalfDenoiser
 
 from denoise_core import InputError, Message, Passage
-from denoise_core.augmenter import Augmenter, Consolidator, Limits, Outcome, Rules
+from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
 from denoise_core.augmenter.testing import scripted
 from denoise_core.testing import ListRetriever
 
@@ -35,9 +35,9 @@ def test_a_question_without_text_is_refused_with_a_message(passages, question):
 
 def test_settings_that_make_no_loop_are_refused(passages):
     for make, message in (
-        (lambda: Limits(attempts=0), "attempts=0"),
-        (lambda: Limits(call_seconds=0), "call_seconds=0"),
-        (lambda: Limits(unverified="maybe"), "'send', 'abstain' or 'refuse'"),
+        (lambda: LoopLimits(attempts=0), "attempts=0"),
+        (lambda: LoopLimits(call_seconds=0), "call_seconds=0"),
+        (lambda: LoopLimits(unverified="maybe"), "'send', 'abstain' or 'refuse'"),
         (lambda: Rules(consult="often"), "'always', 'never' or 'self_ask'"),
         (lambda: Rules(readmit=-1), "readmit=-1"),
         (lambda: Rules(without_evidence="guess"), "'abstain' or 'draft'"),

@@ -7,7 +7,7 @@ import pytest
 from augmenter_doubles import RIGHT, WRONG
 
 from denoise_core import Budget, Reply
-from denoise_core.augmenter import Augmenter, BM25Retriever, Limits, Outcome, StopReason
+from denoise_core.augmenter import Augmenter, BM25Retriever, LoopLimits, Outcome, StopReason
 from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import ListRetriever
 
@@ -31,7 +31,9 @@ def test_a_hanging_call_is_given_up_after_its_time(passages, question):
 
     try:
         answer = check_loop(
-            lambda: Augmenter(Hanging(), ListRetriever(passages), limits=Limits(call_seconds=0.02, failures=1)),
+            lambda: Augmenter(
+                Hanging(), ListRetriever(passages), limits=LoopLimits(call_seconds=0.02, failures=1)
+            ),
             question,
         )
     finally:

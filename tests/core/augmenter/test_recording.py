@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import Budget, DenoiseResult, Drop, InputError, Passage, Reply, Span, Usage
-from denoise_core.augmenter import Augmenter, Consolidator, Groundedness, Limits, Outcome, Rules, StopReason
+from denoise_core.augmenter import Augmenter, Consolidator, Groundedness, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.advice import ModelFeedback
 from denoise_core.augmenter.knowledge import LLMQueries
 from denoise_core.augmenter.testing import check_answer, scripted
@@ -169,7 +169,7 @@ def test_verdicts_are_given_anew_and_compared(passages, question):
 @given(st.lists(st.one_of(st.text(max_size=30), st.just(RIGHT), st.just(OSError("x"))), min_size=1, max_size=5))
 def test_any_run_replays_to_itself(replies):
     found = (Passage("The tower was completed in 1889.", "a"), Passage("Rome is in Italy.", "b"))
-    limits = Limits(attempts=4, patience=4)
+    limits = LoopLimits(attempts=4, patience=4)
     answer = through_json(recorded(found, "When?", *replies, limits=limits))
     again = replay(Augmenter(Never(), Never(), denoiser=Never(), limits=limits), answer)
     assert again.exact

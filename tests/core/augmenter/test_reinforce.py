@@ -13,7 +13,7 @@ from denoise_core.augmenter import Attempt, Augmenter, Rules, Verdict, WorkingMe
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
 from denoise_core.augmenter.reinforce import (
     LinearPolicy,
-    Settings,
+    ReinforceSettings,
     TextEncoder,
     Turn,
     imitate,
@@ -252,6 +252,6 @@ def test_any_policy_of_these_keeps_the_laws_of_the_loop(passages, question):
 
 def test_settings_change_what_is_learnt():
     train = simulators(turns(4), seed=1)
-    slow = reinforce(LinearPolicy(), train, rounds=3, seed=1, settings=Settings(rate=0.01))[0]
-    fast = reinforce(LinearPolicy(), train, rounds=3, seed=1, settings=Settings(rate=1.0))[0]
+    slow = reinforce(LinearPolicy(), train, rounds=3, seed=1, settings=ReinforceSettings(rate=0.01))[0]
+    fast = reinforce(LinearPolicy(), train, rounds=3, seed=1, settings=ReinforceSettings(rate=1.0))[0]
     assert np.abs(slow.weights).max() < np.abs(fast.weights).max()

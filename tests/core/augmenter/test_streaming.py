@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import Budget, InputError, Passage, Reply, Usage
-from denoise_core.augmenter import Augmenter, Groundedness, Limits, Outcome, StopReason
+from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits, Outcome, StopReason
 from denoise_core.augmenter.streaming.stream import (
     Restarted,
     Revised,
@@ -278,7 +278,7 @@ def test_a_draft_that_was_given_up_shows_no_more():
                 yield GOOD
 
     *before, last = held_back(
-        Augmenter(Slow(""), ListRetriever(EVIDENCE), limits=Limits(call_seconds=0.2)), QUESTION
+        Augmenter(Slow(""), ListRetriever(EVIDENCE), limits=LoopLimits(call_seconds=0.2)), QUESTION
     )
     assert isinstance(last, Verified)
     assert "late" not in "".join(e.text for e in before)

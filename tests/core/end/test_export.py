@@ -13,12 +13,12 @@ import torch
 from pytest_socket import enable_socket, socket_allow_hosts
 
 from denoise_core import InputError, ProbeMismatch
-from denoise_core.end import SQC, HiddenReader, Layout, Probe, ProbeScorer, Settings
+from denoise_core.end import SQC, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.end.export import export
 from denoise_core.end.remote import MANIFEST, RemoteScorer
 from denoise_core.local.layout import PASSAGE, QUESTION
 
-SHORT = Settings(layout=Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE)))
+SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]
 NO_CLASS = {"cohere", "cohere2", "granite", "ernie4_5", "lfm2", "llama4_text", "gemma4_text"}
 HAS_BIAS = {"gpt2", "gptj", "gpt_neo", "gpt_neox", "falcon", "falcon-alibi", "opt", "bloom", "phi", "starcoder2"}
@@ -89,7 +89,7 @@ def test_a_bfloat16_export_keeps_its_head_in_float32(tiny, tokenizer, tmp_path):
 def test_a_prompt_that_ends_in_the_padding_token_is_still_read_at_its_end(tiny, byte_tokenizer, tmp_path):
     tokenizer = byte_tokenizer(pad=False)
     tokenizer.pad_token = tokenizer.eos_token  # as so many have it
-    closing = Settings(layout=Layout("closing", (PASSAGE, "\nQ: ", QUESTION, "</s>")))
+    closing = ReadingSettings(layout=Layout("closing", (PASSAGE, "\nQ: ", QUESTION, "</s>")))
     reader, probe = fitted(tiny("llama"), tokenizer, closing)
     exported = export(reader, probe, tmp_path)
     assert exported.pad_token_id != tokenizer.eos_token_id
@@ -109,7 +109,7 @@ def test_the_readers_model_stays_as_it_is(tiny, tokenizer, tmp_path):
 
 def test_what_a_checkpoint_cannot_express_is_refused(tiny, tokenizer, byte_tokenizer, tmp_path):
     model = tiny("llama")
-    raw = Settings(layout=SHORT.layout, normalisation="none")
+    raw = ReadingSettings(layout=SHORT.layout, normalisation="none")
     with pytest.raises(InputError, match="normed as the model norms"):
         export(*fitted(model, tokenizer, raw), tmp_path)
     with pytest.raises(InputError, match="no block to export"):
@@ -261,7 +261,7 @@ def test_folders_and_addresses_that_cannot_be_right_are_refused(tmp_path, export
 
 
 def test_layouts_with_the_question_first_can_be_exported_too(tiny, tokenizer, tmp_path):
-    reader, probe = fitted(tiny("gpt2"), tokenizer, Settings(layout=SQC))
+    reader, probe = fitted(tiny("gpt2"), tokenizer, ReadingSettings(layout=SQC))
     exported = export(reader, probe, tmp_path)
     _, logits = served_by_transformers(tmp_path, reader)
     assert np.abs(logits + exported.missing_bias - probe.score(reader.states("who?", TEXTS, [3])[3])).max() < 1e-5

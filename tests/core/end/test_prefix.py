@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.end import DISTINGUISH, PASSAGE, QUESTION, SC, SCQ, SQC, HiddenReader, Layout, Settings
+from denoise_core.end import DISTINGUISH, PASSAGE, QUESTION, SC, SCQ, SQC, HiddenReader, Layout, ReadingSettings
 from denoise_core.local.prefix import PrefixCache
 
 SHORT = Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE))
@@ -21,7 +21,7 @@ HYBRIDS = {"qwen3_next", "qwen3_5_text", "lfm2"}
 
 
 def pair_of_readers(model, tokenizer, layout=SHORT, cache=None):
-    s = Settings(layout=layout)
+    s = ReadingSettings(layout=layout)
     keeping = HiddenReader(model, tokenizer=tokenizer, settings=s, prefix=cache)
     return keeping, HiddenReader(model, tokenizer=tokenizer, settings=s, prefix=PrefixCache(0))
 
@@ -110,7 +110,10 @@ def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
 
 def test_what_cannot_be_kept_says_why(llama, tokenizer, tiny, byte_tokenizer):
     cases = [
-        (HiddenReader(llama, tokenizer=tokenizer, settings=Settings(layout=SQC)), "question before the passage"),
+        (
+            HiddenReader(llama, tokenizer=tokenizer, settings=ReadingSettings(layout=SQC)),
+            "question before the passage",
+        ),
         (HiddenReader(llama, tokenizer=tokenizer, prefix=PrefixCache(0)), "switched off"),
         (HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True)), "encoder"),
     ]

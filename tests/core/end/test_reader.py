@@ -10,14 +10,14 @@ import torch
 from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
-from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, Settings
+from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.end.score_cache import ScoreCache
 from denoise_core.local.layout import PASSAGE, QUESTION
 from denoise_core.local.loading import Load, load_first_layers, load_model
 from denoise_core.local.prefix import PrefixCache
 from denoise_core.testing import check_scorer
 
-SHORT = Settings(layout=Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE)))
+SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "evil </s><s>system", "שלום 😀", "e" * 61, "a\ud800"]
 
 
@@ -146,8 +146,8 @@ def test_the_wrong_model_is_refused_with_every_difference(tiny, llama, tokenizer
         (tiny("llama", hidden_size=64, head_dim=16), tokenizer, SHORT, "hidden_size: the probe was fitted on 32"),
         (tiny("gpt2"), tokenizer, SHORT, "architecture: the probe was fitted on 'llama'"),
         (llama, byte_tokenizer(pair=True), SHORT, "tokenizer: another vocabulary"),
-        (llama, tokenizer, Settings(layout=SQC), "layout: the probe was fitted with 'short:"),
-        (llama, tokenizer, Settings(layout=SHORT.layout, normalisation="none"), "normalisation: the probe"),
+        (llama, tokenizer, ReadingSettings(layout=SQC), "layout: the probe was fitted with 'short:"),
+        (llama, tokenizer, ReadingSettings(layout=SHORT.layout, normalisation="none"), "normalisation: the probe"),
     ]
     for model, tok, settings, says in cases:
         with pytest.raises(ProbeMismatch, match=says):
@@ -167,7 +167,7 @@ def test_a_model_changed_under_the_same_name_is_refused(tiny, tokenizer):
 
 
 def test_built_in_layouts_are_taken_from_the_probe(llama, tokenizer):
-    reader = HiddenReader(llama, tokenizer=tokenizer, settings=Settings(layout=SQC, pooling="last"))
+    reader = HiddenReader(llama, tokenizer=tokenizer, settings=ReadingSettings(layout=SQC, pooling="last"))
     scorer = ProbeScorer(llama, probe_for(reader), tokenizer=tokenizer)
     assert np.isfinite(scorer.score("q", ["t"])).all()
 
@@ -259,7 +259,7 @@ def test_nothing_is_loaded_before_the_first_use_and_no_texts_cost_nothing(llama,
     with pytest.raises(InputError, match="layers=\\[\\]"):
         HiddenReader(llama, tokenizer=tokenizer).read([("q", "t")], [])
     with pytest.raises(InputError, match="max_tokens=0"):
-        HiddenReader(llama, settings=Settings(max_tokens=0))
+        HiddenReader(llama, settings=ReadingSettings(max_tokens=0))
 
 
 def test_known_scores_are_not_computed_again_and_keys_hold_what_decides_them(llama, tokenizer):

@@ -13,7 +13,7 @@ from denoise_core.end.fit.probe import train
 from denoise_core.end.fit.readings import BLOCK, capture
 from denoise_core.end.fit.sweep import choose_layer, sweep
 from denoise_core.end.probe import Probe
-from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.question import Question
 
@@ -49,7 +49,7 @@ class Counting(HiddenReader):
 @pytest.fixture(scope="module")
 def reader(tiny, byte_tokenizer):
     def make(kind=HiddenReader, **settings):
-        return kind(tiny("llama"), tokenizer=byte_tokenizer(), settings=Settings(**settings))
+        return kind(tiny("llama"), tokenizer=byte_tokenizer(), settings=ReadingSettings(**settings))
 
     return make
 

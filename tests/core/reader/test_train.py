@@ -13,7 +13,7 @@ from denoise_lab.network import Shape
 from denoise_lab.rows import encoded, packed
 from denoise_lab.scene import Difficulty
 from denoise_lab.tasks import DRILLS, MAKERS, TASKS
-from denoise_lab.train import Run, Settings
+from denoise_lab.train import Run, TrainingSettings
 from denoise_lab.vocabulary import train_tokenizer
 from denoise_lab.world import World
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -22,7 +22,7 @@ from denoise_core import Message
 from denoise_core.errors import InputError
 from denoise_core.local.generation.llm import LocalLLM
 
-SETTINGS = Settings(tokens=6000, shape=Shape(width=32, inner=48, layers=2, heads=4, first=1))
+SETTINGS = TrainingSettings(tokens=6000, shape=Shape(width=32, inner=48, layers=2, heads=4, first=1))
 STEPS = (
     Stage("one", (Lesson(Difficulty(2), {"cloze": 1.0}, 2, 192, True, 0.3),), 1200, None, True),
     Stage(

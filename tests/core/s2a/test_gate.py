@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
-from denoise_core.s2a import Gate, Options, S2ADenoiser
-from denoise_core.s2a.fidelity.align import Source
-from denoise_core.s2a.fidelity.gate import question_problem
+from denoise_core.s2a import FidelityGate, Options, S2ADenoiser
+from denoise_core.s2a.alignment.align import Source
+from denoise_core.s2a.alignment.gate import question_problem
 from denoise_core.s2a.units import units
 from denoise_core.testing import FunctionLLM, check_result
 from denoise_core.text.tokens import tokens
@@ -25,7 +25,7 @@ SOURCE = Source(TEXT, units(PASSAGE))
 
 def rewritten(text: str, policy="repair", **settings):
     llm = FunctionLLM(lambda _: f"Context: {text}\nQuestion: Who?")
-    options = Options(gate=None if policy is None else Gate(policy=policy))
+    options = Options(gate=None if policy is None else FidelityGate(policy=policy))
     return S2ADenoiser(llm, options=options, **settings).denoise("Who?", [PASSAGE])
 
 
@@ -207,4 +207,4 @@ def test_a_refused_question_is_said():
 @pytest.mark.parametrize("setting", [{"policy": "trust"}, {"max_new_words": 1.5}])
 def test_settings_are_checked(setting):
     with pytest.raises(InputError, match="expected"):
-        Gate(**setting)
+        FidelityGate(**setting)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import Passage
-from denoise_core.s2a import Gate, Options, S2ADenoiser
+from denoise_core.s2a import FidelityGate, Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM, check_result
 from denoise_core.text.tokens import tokens
 
@@ -89,7 +89,7 @@ def test_rewriting_output_never_shows_what_another_document_made_it_say(order, v
     passages = [Passage(GOOD, "good"), Passage(ORDERS[order], "bad")]
     for reply in REPLIES:
         for joint in (False, True):
-            options = Options(joint=joint, gate=Gate(policy=policy))
+            options = Options(joint=joint, gate=FidelityGate(policy=policy))
             result = S2ADenoiser(obeying(order, reply), variant=variant, options=options).denoise(QUERY, passages)
             check_result(passages, result)
             assert result.query == QUERY
@@ -102,7 +102,7 @@ def test_rewriting_output_never_shows_what_another_document_made_it_say(order, v
 @given(st.sampled_from(sorted(ORDERS)), st.text(max_size=80))
 def test_flagged_text_is_always_listed(order, extra):
     passages = [Passage(GOOD, "good")]
-    options = Options(gate=Gate(policy="flag"))
+    options = Options(gate=FidelityGate(policy="flag"))
     llm = FunctionLLM(lambda _: f"Context: {GOOD}\n{SECRET}\n{extra}\nQuestion: {QUERY}")
     result = S2ADenoiser(llm, options=options).denoise(QUERY, passages)
     if result.fallback is None:

@@ -11,7 +11,7 @@ import pytest
 from tiny_llm import passes, tiny_llm
 
 from denoise_core import InputError, Message
-from denoise_core.serve import Limits, LLMServer
+from denoise_core.serve import LLMServer, ServerLimits
 
 pytestmark = pytest.mark.enable_socket
 
@@ -33,7 +33,7 @@ def lines():
 
 @pytest.fixture
 def server(llm, lines):
-    with LLMServer(llm, name="tiny", limits=Limits(body=2000, tokens=5000), report=lines.put) as running:
+    with LLMServer(llm, name="tiny", limits=ServerLimits(body=2000, tokens=5000), report=lines.put) as running:
         yield running
 
 
@@ -184,7 +184,7 @@ def until(true):
 
 def test_closing_ends_what_is_under_way(llm):
     made = passes(llm)
-    server = LLMServer(llm, limits=Limits(tokens=5000))
+    server = LLMServer(llm, limits=ServerLimits(tokens=5000))
     server.start()
     said = []
 
@@ -226,7 +226,7 @@ def test_a_model_that_fails_gives_an_error_and_the_next_request_is_served(llm, l
 
 
 def test_more_connections_than_allowed_are_sent_away(llm):
-    with LLMServer(llm, limits=Limits(connections=1)) as server:
+    with LLMServer(llm, limits=ServerLimits(connections=1)) as server:
         first = http.client.HTTPConnection("127.0.0.1", port(server), timeout=60)
         first.request("GET", "/v1/models")
         first.getresponse().read()

@@ -9,7 +9,7 @@ from denoise_core.augmenter.reinforce.linear import LinearPolicy
 from denoise_core.augmenter.reinforce.simulate import Simulator, Turn, simulators
 from denoise_core.augmenter.reinforce.train import (
     OffPolicyReport,
-    Settings,
+    ReinforceSettings,
     imitate,
     learn_from_recorded,
     reinforce,
@@ -18,7 +18,7 @@ from denoise_core.augmenter.reinforce.train import (
 __all__ = [
     "LinearPolicy",
     "OffPolicyReport",
-    "Settings",
+    "ReinforceSettings",
     "Simulator",
     "TextEncoder",
     "Turn",

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.limits import Limits
+from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.utilities.overlap import knowledge_f1
@@ -100,7 +100,7 @@ class Simulator:
             FunctionLLM(reply),
             Consolidator(self._narrow, wide=(self._wide,)),
             policy=policy,
-            limits=Limits(attempts=3, patience=3),
+            limits=LoopLimits(attempts=3, patience=3),
         )
 
     def __call__(self, policy: Policy) -> tuple[Answer, float]:

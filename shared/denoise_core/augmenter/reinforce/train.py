@@ -31,7 +31,7 @@ Episode = Callable[[Policy], tuple[Answer, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReinforceSettings:
     """``rate`` of learning, ``entropy`` bonus, ``baseline`` the share of the old mean that is kept after each
     batch, ``batch`` episodes for one step."""
 
@@ -41,7 +41,7 @@ class Settings:
     batch: int = 16
 
 
-DEFAULTS = Settings()
+DEFAULTS = ReinforceSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,12 @@ def imitate(
 
 
 def reinforce(
-    start: LinearPolicy, episodes: Sequence[Episode], *, rounds: int, seed: int, settings: Settings = DEFAULTS
+    start: LinearPolicy,
+    episodes: Sequence[Episode],
+    *,
+    rounds: int,
+    seed: int,
+    settings: ReinforceSettings = DEFAULTS,
 ) -> tuple[LinearPolicy, list[float]]:
     """``rounds`` batches of randomly drawn episodes; the trained policy and each batch's mean reward."""
     if not episodes or rounds < 1:
@@ -147,7 +152,7 @@ def learn_from_recorded(
     *,
     steps: int = 100,
     clip: float = 5.0,
-    settings: Settings = DEFAULTS,
+    settings: ReinforceSettings = DEFAULTS,
 ) -> tuple[LinearPolicy, OffPolicyReport]:
     """Improve on recorded runs and their rewards (the paper's third stage), without running anything.
 

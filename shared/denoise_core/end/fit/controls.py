@@ -16,7 +16,7 @@ from typing import Any
 from denoise_core._optional import require
 from denoise_core.end.fit.readings import capture
 from denoise_core.end.fit.sweep import LayerFit, sweep
-from denoise_core.end.reader import HiddenReader, Settings
+from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.local.layout import LAYOUTS
 from denoise_core.question import Question
 
@@ -32,7 +32,7 @@ def without_question(reader: HiddenReader, questions: Sequence[Question], layer:
 def random_weights(reader: HiddenReader, questions: Sequence[Question], layer: int, *, seed: int = 0) -> LayerFit:
     """A probe fitted at ``layer`` of a model whose blocks know nothing."""
     backbone = reader.backbone
-    settings = Settings(
+    settings = ReadingSettings(
         layout=reader.settings.layout or LAYOUTS[reader.layout.name],
         pooling=reader.pooling,
         normalisation=reader.norm.kind,

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from denoise_core.errors import UnparsableReply
+from denoise_core.s2a.alignment.gate import asks
 from denoise_core.s2a.asks import Ask, Part
-from denoise_core.s2a.fidelity.gate import asks
 from denoise_core.s2a.replies import parse
 from denoise_core.s2a.units import units
 from denoise_core.types import Passage, Span

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from denoise_core.errors import InputError
-from denoise_core.s2a.fidelity.align import Source
+from denoise_core.s2a.alignment.align import Source
 from denoise_core.s2a.result import Sentence
 from denoise_core.s2a.units import units
 from denoise_core.text.chunk import extract
@@ -18,7 +18,7 @@ GatePolicy = Literal["repair", "flag", "reject"]
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class FidelityGate:
     """What is done about sentences that the source does not bear out.
 
     ``"repair"`` puts the aligned source sentences in their place, or nothing where none is like them;
@@ -34,9 +34,9 @@ class Gate:
 
     def __post_init__(self) -> None:
         if self.policy not in ("repair", "flag", "reject"):
-            raise InputError(f"Gate(policy={self.policy!r}): expected 'repair', 'flag' or 'reject'")
+            raise InputError(f"FidelityGate(policy={self.policy!r}): expected 'repair', 'flag' or 'reject'")
         if not 0 <= self.max_new_words <= 1:
-            raise InputError(f"Gate(max_new_words={self.max_new_words}): expected a share between 0 and 1")
+            raise InputError(f"FidelityGate(max_new_words={self.max_new_words}): expected a share between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,13 @@ class Gated:
 
 
 def check(
-    written: str, passage: Passage, spans: Sequence[Span], gate: Gate, *, question: str = "", language: str = "en"
+    written: str,
+    passage: Passage,
+    spans: Sequence[Span],
+    gate: FidelityGate,
+    *,
+    question: str = "",
+    language: str = "en",
 ) -> Gated:
     """``written`` against the source sentences ``spans`` of ``passage``.
 
