@@ -1,6 +1,6 @@
 # Each verb makes the private environment it needs (.venv) on its first run and reuses it afterwards.
 #
-#   make demo                      the main job: 40 real questions, denoised, with a table and a page
+#   make demo                      the main job: 40 real questions, denoised; answers held against their passages
 #   make test                      the test suite
 #   make check                     ruff, mypy strict, pyright
 #   make bench ONLY=a,b DATA=dir   benchmarks (all without ONLY); results in benchmarks/results/
@@ -33,7 +33,7 @@ $(VENV)/made: constraints.txt pyproject.toml
 
 $(VENV)/made-dev: $(VENV)/made
 	@echo "adding the test tools to $(VENV) (once)"
-	@$(VENV)/bin/$(PIP) --editable '.[all]' --group check
+	@$(VENV)/bin/$(PIP) --editable '.[all]' --editable shared/lab --group check
 	@touch $@
 
 demo: $(VENV)/made
@@ -54,8 +54,8 @@ bench: $(VENV)/made-dev
 test-wheel: constraints.txt
 	@rm -rf dist
 	@test -x $(WHEEL)/bin/python || { $(PYTHON) -m venv $(WHEEL) && $(WHEEL)/bin/$(PIP) --upgrade pip && $(WHEEL)/bin/$(PIP) "$(TORCH)"; }
-	@$(WHEEL)/bin/pip wheel --quiet --no-deps --wheel-dir dist .
-	@$(WHEEL)/bin/$(PIP) "$$(echo dist/*.whl)[all]" --group test
+	@$(WHEEL)/bin/pip wheel --quiet --no-deps --wheel-dir dist . shared/lab
+	@$(WHEEL)/bin/$(PIP) "$$(echo dist/rag_denoise-*.whl)[all]" dist/rag_denoise_lab-*.whl --group test
 	@$(WHEEL)/bin/pip install --quiet --no-deps --force-reinstall dist/*.whl
 	@$(WHEEL)/bin/pytest $(ARGS)
 
@@ -66,9 +66,9 @@ constraints:
 	@rm -rf .venv-fresh && $(PYTHON) -m venv .venv-fresh
 	@.venv-fresh/bin/pip install --quiet --upgrade pip
 	@.venv-fresh/bin/pip install --quiet "$(TORCH)"
-	@.venv-fresh/bin/pip install --quiet '.[all]' --group check
+	@.venv-fresh/bin/pip install --quiet '.[all]' ./shared/lab --group check
 	@{ echo "# The exact versions the tests ran on. Made by: make constraints"; \
-	   .venv-fresh/bin/pip freeze --all --exclude rag-denoise | sed 's/+cpu$$//' | grep -v '^setuptools=='; } > constraints.part
+	   .venv-fresh/bin/pip freeze --all --exclude rag-denoise --exclude rag-denoise-lab | sed 's/+cpu$$//' | grep -v '^setuptools=='; } > constraints.part
 	@mv constraints.part constraints.txt && rm -rf .venv-fresh
 
 clean:

@@ -14,10 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from _reader_flows import Batched, together
-from denoise_lab import almanac
-from denoise_lab.prose import prose
-from denoise_lab.scene import Difficulty, make_scene
-from denoise_lab.world import Fact, World
 
 from denoise_core import Message, Passage
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, Rules
@@ -29,6 +25,10 @@ from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.augmenter.utility import Utility
 from denoise_core.types import Reply, unique_ids
+from denoise_lab.worlds import almanac
+from denoise_lab.worlds.prose import prose
+from denoise_lab.worlds.scene import Difficulty, make_scene
+from denoise_lab.worlds.world import Fact, World
 
 SCENE = Difficulty(6, 3, 2, 120)
 NARROW, WIDE = 3, 8

@@ -21,7 +21,7 @@ from denoise_core.local.layout import Prompt
 from denoise_core.local.prefix import PrefixCache
 from denoise_core.local.reuse import PrefixReuse
 
-INSTRUCTION, QUESTION = 20, 30  # tokens
+INSTRUCTION, QUERY = 20, 30  # tokens
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class Context:
         def draw(n: int) -> list[int]:
             return [int(i) for i in rng.integers(3, vocabulary, n)]
 
-        size = (tokens - INSTRUCTION - QUESTION) // chunks
-        return cls(draw(INSTRUCTION), [draw(size) for _ in range(chunks)], draw(QUESTION), draw)
+        size = (tokens - INSTRUCTION - QUERY) // chunks
+        return cls(draw(INSTRUCTION), [draw(size) for _ in range(chunks)], draw(QUERY), draw)
 
     def ask(self) -> None:
-        self.question = self.draw(QUESTION)
+        self.question = self.draw(QUERY)
 
     def prompts(self) -> list[Prompt]:
         out = []

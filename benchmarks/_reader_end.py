@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from denoise_lab import FOLDER
-from denoise_lab.probes import reader_probe
-from denoise_lab.prose import prose
 from harness import Benchmark, read
 
 from denoise_core.end.probe import Probe
@@ -21,6 +18,9 @@ from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.errors import InputError
 from denoise_core.local.generation.llm import LocalLLM, prompt_ids
 from denoise_core.types import Message
+from denoise_lab import FOLDER
+from denoise_lab.probes import reader_probe
+from denoise_lab.worlds.prose import prose
 
 HAYSTACK = "haystack_holmes"
 NEW_TOKENS = 16
@@ -88,8 +88,9 @@ def _shipped_probe(by: HiddenReader) -> Probe | None:
 def tiny(seed: int = 0) -> tuple[Any, Any]:
     """A random model of the reader's make, of two small blocks, with a tokenizer trained on a little text."""
     import torch
-    from denoise_lab.network import Network, Shape, hugging_face
-    from denoise_lab.vocabulary import train_tokenizer
+
+    from denoise_lab.training.network import Network, Shape, hugging_face
+    from denoise_lab.training.vocabulary import train_tokenizer
 
     tokenizer = train_tokenizer(conversations=30)
     with torch.random.fork_rng(devices=[]):

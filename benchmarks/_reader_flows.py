@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from denoise_lab import FOLDER
 from harness import RESULTS, Benchmark, Options, arguments
 
 from denoise_core.evaluate.metrics import bootstrap, wilson
@@ -25,6 +24,7 @@ from denoise_core.result import Trace
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun
 from denoise_core.types import Message, Reply, Usage
+from denoise_lab import FOLDER
 
 T = TypeVar("T")
 NEW_TOKENS = 128

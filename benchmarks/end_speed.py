@@ -23,7 +23,7 @@ import torch
 from _end_paths import Context, Paths, Shape
 from harness import Benchmark, arguments
 
-from denoise_core.end.fit.regression import fit_probe
+from denoise_core.end.fit.regression import fit_states
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.forward import inputs_of, pool_of
@@ -132,7 +132,7 @@ def fit(bench: Benchmark, quick: bool) -> None:
     reading = Reading(ModelFingerprint("random", "none", width, "float32"), 1, "none")
     groups = [n // 11 for n in range(rows)]
     start = time.perf_counter()
-    fit_probe(states, labels, groups, reading, penalties=(3e-4,))
+    fit_states(states, labels, groups, reading, penalties=(3e-4,))
     bench.row(f"probe fit, {rows} x {width}, one penalty", time.perf_counter() - start, "s", at_most=10)
 
 

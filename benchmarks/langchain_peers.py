@@ -11,6 +11,7 @@ and how many of twenty documents come through when one reply is bad.
 from __future__ import annotations
 
 import asyncio
+import math
 import statistics
 import subprocess
 import sys
@@ -221,7 +222,7 @@ def overhead(bench: Benchmark) -> None:
         Document(page_content=("word " * 400)[:2000], id=str(i), metadata={"source": "x", "page": i})
         for i in range(20)
     ]
-    denoiser = ENDDenoiser(FunctionScorer(lambda query, text: 1.0), keep=1.0)
+    denoiser = ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf)
     compressor = DenoiseCompressor(denoiser=denoiser)
     passages = [Passage(d.page_content, str(d.id), metadata=d.metadata) for d in documents]
 

@@ -16,9 +16,6 @@ from pathlib import Path
 import numpy as np
 from _reader_end import Loaded, haystack, load
 from _reader_flows import reader_arguments
-from denoise_lab.abilities import answered
-from denoise_lab.probe_data import CHARACTERS, noisy_questions
-from denoise_lab.probes import make
 from harness import RESULTS, Benchmark
 from numpy.typing import NDArray
 
@@ -31,6 +28,9 @@ from denoise_core.evaluate.metrics import bootstrap, recall_at, wilson
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.question import Question
 from denoise_core.scorers import discrim
+from denoise_lab.probe_data import CHARACTERS, noisy_questions
+from denoise_lab.probes import make
+from denoise_lab.training.abilities import answered
 
 SYSTEMS = ("all in", "LLM-Discrim", "END", "oracle")
 SHARE = 0.3

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 from _reader_end import Loaded, haystack, load
 from _reader_flows import reader_arguments
-from denoise_lab.probe_data import CHARACTERS, noisy_questions, scene_questions
-from denoise_lab.prose import prose as training_prose
 from harness import RESULTS, Benchmark
 from numpy.typing import NDArray
 
@@ -31,6 +29,8 @@ from denoise_core.local.layout import DISTINGUISH, QSC, SC, SCQ, SQC, Layout
 from denoise_core.question import Question
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage
+from denoise_lab.probe_data import CHARACTERS, noisy_questions, scene_questions
+from denoise_lab.worlds.prose import prose as training_prose
 
 CUT = "30 %"
 SEED = 200  # apart from the seeds of the shipped probes and of noisy_retrieval

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from _reader_flows import Batched, describe, gain, local, reader_arguments, s2a_table, together
-from denoise_lab.world import World
 from harness import Benchmark
 from s2a_opinions import Asked, Told, ask, final, forms_in_context, scores, systems
 
@@ -33,6 +32,7 @@ from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.distill import Record, export_chat, faithful, load, load_chat, save
 from denoise_core.s2a.result import S2AResult
 from denoise_core.types import Message
+from denoise_lab.worlds.world import World
 
 QUESTIONS, HELD_OUT = 200, 80  # each in four forms
 TEACHER = "s2a keep_original"  # the best of them beside passages (`s2a_opinions`, other questions)
@@ -63,7 +63,8 @@ def examples(found: Sequence[Record], folder: Path, name: str) -> list[tuple[Mes
 def fine_tuned(model: Any, tokenizer: Any, chats: Sequence[Sequence[Message]], seed: int) -> Any:
     """A copy of the model, trained on the replies; AdamW, the rate rises for `WARM_UP` steps and falls to 0."""
     import torch
-    from denoise_lab.rows import encoded
+
+    from denoise_lab.training.rows import encoded
 
     learner = copy.deepcopy(model).float().train()
     rows = [encoded(tokenizer, chat) for chat in chats]
@@ -171,10 +172,10 @@ def _gold(asked: Sequence[Asked]) -> list[Record]:
 def _tiny() -> Any:
     """A random model of the reader's make, for the quick form."""
     import torch
-    from denoise_lab.network import Network, Shape, hugging_face
-    from denoise_lab.vocabulary import train_tokenizer
 
     from denoise_core.local.generation.llm import LocalLLM
+    from denoise_lab.training.network import Network, Shape, hugging_face
+    from denoise_lab.training.vocabulary import train_tokenizer
 
     torch.manual_seed(0)
     tokenizer = train_tokenizer(conversations=100)

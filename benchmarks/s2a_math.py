@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
-from denoise_lab.sums import make_sum
-from denoise_lab.world import World
 from harness import Benchmark
 
 from denoise_core import Passage
@@ -23,6 +21,8 @@ from denoise_core.evaluate.s2a import Case, NumberJudge, Score, System, paper_sy
 from denoise_core.running.flow import run
 from denoise_core.s2a import Options, Prompts
 from denoise_core.s2a.baselines import Baseline
+from denoise_lab.worlds.sums import make_sum
+from denoise_lab.worlds.world import World
 
 PROBLEMS = 60  # of each kind
 KINDS = ("none", "random", "topic")

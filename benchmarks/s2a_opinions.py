@@ -1,7 +1,7 @@
 """S2A against opinions in the question, with the reader: the S2A paper's Figure 5 and its ablation in miniature.
 
 Factual questions, each asked four ways: alone, with the right answer suggested, with a wrong one suggested, with
-the right one doubted. *Closed book* asks what the reader was taught by heart (`denoise_lab.almanac`), in a
+the right one doubted. *Closed book* asks what the reader was taught by heart (`denoise_lab.worlds.almanac`), in a
 wording that training kept apart. *Noisy context* asks about a held-out world: passages of confusable facts, facts
 of other kinds and prose, each put to S2A in a call of its own, the library's default. An answer is right when it
 is the gold word for word; after steps, what stands after the last "The answer is". The oracle is asked without
@@ -22,10 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
-from denoise_lab import almanac
-from denoise_lab.opinions import KINDS, opinion
-from denoise_lab.scene import Difficulty, make_scene
-from denoise_lab.world import Fact, World
 from harness import Benchmark
 
 from denoise_core import Passage
@@ -34,6 +30,10 @@ from denoise_core.result import Trace
 from denoise_core.running.effects import Flow
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.message import MessageDenoiser
+from denoise_lab.worlds import almanac
+from denoise_lab.worlds.opinions import KINDS, opinion
+from denoise_lab.worlds.scene import Difficulty, make_scene
+from denoise_lab.worlds.world import Fact, World
 
 QUESTIONS = 80  # each in four forms
 SCENE = Difficulty(6, 3, 3, 120)

@@ -109,8 +109,8 @@ def weave(nodes: Sequence[NodeWithScore], kept: Sequence[NodeWithScore]) -> list
 def record(node: BaseNode) -> Mapping[str, Any] | None:
     """What we noted about a node, or None when it was not denoised; JSON-plain.
 
-    The step itself, as in `denoise_core.running.record.record_of`: spans, scores, what was dropped, fallback. And the
-    whole way from the user's node, also when several methods ran after one another:
+    The step itself, as in `denoise_core.running.record.record_of`: spans, scores, what was dropped, fallback. And
+    the whole way from the user's node, also when several methods ran after one another:
 
     * ``op``: the methods, in the order they ran
     * ``origin_id``, ``origin_hash``: id and hash of the user's node; None for text made of several nodes

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from denoise_lab.opinions import KINDS
-from denoise_lab.world import World
 
 from denoise_core import Message, Passage
 from denoise_core.running.effects import Complete, batch, complete
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.types import Reply, Usage
+from denoise_lab.worlds.opinions import KINDS
+from denoise_lab.worlds.world import World
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 flows = importlib.import_module("_reader_flows")

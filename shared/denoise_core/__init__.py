@@ -1,8 +1,14 @@
 """Takes the noise out of what a language model reads, and checks what it writes.
 
-The vocabulary of all three methods. The methods themselves are `denoise_core.end` (Early Noise Dropping),
-`denoise_core.s2a` (System 2 Attention) and `denoise_core.augmenter` (LLM-Augmenter).
+The vocabulary of all three methods, and the names met first. The methods themselves are `denoise_core.end` (Early
+Noise Dropping), `denoise_core.s2a` (System 2 Attention) and `denoise_core.augmenter` (LLM-Augmenter); their
+entries here load at their first use, so that importing this stays light.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from denoise_core.errors import (
     BudgetExceeded,
@@ -21,16 +27,24 @@ from denoise_core.running.guard import Guard
 from denoise_core.running.pipeline import Pipeline
 from denoise_core.types import Drop, Keep, Message, Passage, Reply, Span, Usage, unique_ids
 
+if TYPE_CHECKING:
+    from denoise_core.augmenter import Augmenter
+    from denoise_core.embedded import default_denoiser
+    from denoise_core.end import ENDDenoiser
+    from denoise_core.s2a import S2ADenoiser
+
 __version__ = "0.1.0"
 
 __all__ = [
     "LLM",
+    "Augmenter",
     "Budget",
     "BudgetExceeded",
     "DenoiseError",
     "DenoiseResult",
     "Denoiser",
     "Drop",
+    "ENDDenoiser",
     "EmptyResult",
     "Event",
     "Guard",
@@ -44,13 +58,32 @@ __all__ = [
     "ProbeMismatch",
     "Reply",
     "Retriever",
+    "S2ADenoiser",
     "Scorer",
     "Span",
     "Trace",
     "UnparsableReply",
     "Usage",
     "arun",
+    "default_denoiser",
     "run",
     "trace_of",
     "unique_ids",
 ]
+
+_HOME = {
+    "Augmenter": "augmenter",
+    "ENDDenoiser": "end",
+    "S2ADenoiser": "s2a",
+    "default_denoiser": "embedded",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

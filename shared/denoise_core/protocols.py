@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -41,6 +42,30 @@ class Scorer(Protocol):
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Relevance of each text, higher is better; float32 array of shape ``(len(texts),)``."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Scores of one call, and what they cost.
+
+    ``scores`` is float32 ``(n,)``; ``parts[i]`` is in how many windows text i was read, because it did not
+    fit the model's window: its score is the best part's.
+    """
+
+    scores: NDArray[np.float32]
+    parts: tuple[int, ...]
+
+    @property
+    def split(self) -> tuple[int, ...]:
+        """Positions of the texts that had to be cut."""
+        return tuple(i for i, n in enumerate(self.parts) if n > 1)
+
+
+@runtime_checkable
+class ReportsParts(Protocol):
+    """A scorer that says which texts did not fit its window, as `ProbeScorer` does."""
+
+    def scored(self, query: str, texts: Sequence[str]) -> Scored: ...
 
 
 @runtime_checkable

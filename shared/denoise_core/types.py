@@ -34,6 +34,9 @@ class Passage:
     means the input is untouched. For an extractive result the text is exactly those characters joined;
     ``rewritten`` marks text that a model wrote, which stands for its spans without being equal to them.
 
+    ``header`` is read with the text by scorers, prompts and judges, and is no part of it or of its spans: a
+    title, a caption, the head of a table, metadata that counts.
+
     Raises `InputError` when the text is not a string, so that a ``None`` from a loader is caught here and
     not deep inside a tokenizer.
     """
@@ -44,6 +47,7 @@ class Passage:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
     rewritten: bool = False
+    header: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
@@ -51,6 +55,11 @@ class Passage:
                 f"passage {self.id!r}: expected its text as a str, got {type(self.text).__name__}; "
                 "leave the passage out, or pass '' if it is really empty"
             )
+
+    @property
+    def headed(self) -> str:
+        """The text as it is read: behind its header, on a line of its own, where there is one."""
+        return f"{self.header}\n{self.text}" if self.header else self.text
 
     @property
     def covered(self) -> tuple[Span, ...]:

@@ -1,5 +1,6 @@
 """The page shows every character once, escapes all of it, and marks what happened to it."""
 
+import math
 from html.parser import HTMLParser
 
 import pytest
@@ -90,5 +91,7 @@ def test_kept_chunks_show_their_own_score(score):
 
 def test_chunks_without_text_are_shown_too():
     passage = Passage("hello          world", "p")
-    result = ENDDenoiser(FunctionScorer(lambda q, t: 1.0), keep=1.0, chunker=chunks(5)).denoise("q", [passage])
+    result = ENDDenoiser(FunctionScorer(lambda q, t: 1.0), threshold=-math.inf, chunker=chunks(5)).denoise(
+        "q", [passage]
+    )
     assert "".join(piece.text for piece in pieces(passage, result)) == passage.text

@@ -1,11 +1,11 @@
 """The shipped reader as a LangChain chat model: in the process, and over HTTP with the stock client."""
 
 import pytest
-from denoise_lab import reader
 from langchain_openai import ChatOpenAI
 
 from denoise_core import Message
 from denoise_core.serve import LLMServer
+from denoise_lab import reader
 from langchain_denoise import LocalChatModel
 
 ASKED = "Bjorn Linzana keeps a goat. Amara Velmorek keeps a swan.\n\nWhich animal does Bjorn Linzana keep?"

@@ -1,6 +1,7 @@
 """A retriever that denoises: LangChain's own suite for retrievers, and what it does beyond."""
 
 import asyncio
+import math
 
 import pytest
 from langchain_core.documents import Document
@@ -32,7 +33,7 @@ def store(**search):
 
 
 def keep_all() -> Denoiser:
-    return ENDDenoiser(FunctionScorer(shared_words), keep=1.0)
+    return ENDDenoiser(FunctionScorer(shared_words), threshold=-math.inf)
 
 
 class TestLangChainsOwnSuite(RetrieversIntegrationTests):

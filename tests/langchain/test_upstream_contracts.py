@@ -4,6 +4,7 @@ The scenarios are those of LangChain's tests (classic 1.0.8, langchain 1.4.7), i
 """
 
 import asyncio
+import math
 
 import pytest
 from langchain.agents import AgentState, create_agent
@@ -120,7 +121,7 @@ def ran(agent, given=None):
 
 
 def everything():
-    return ENDDenoiser(FunctionScorer(lambda query, text: 1.0), keep=1.0)
+    return ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf)
 
 
 def about(word):

@@ -1,13 +1,13 @@
 """The shipped reader in LlamaIndex: its own Hugging Face class, and over HTTP with the stock client."""
 
 import pytest
-from denoise_lab import FOLDER, reader
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.llms.huggingface import HuggingFaceLLM
 from llama_index.llms.openai_like import OpenAILike
 
 from denoise_core import Message
 from denoise_core.serve import LLMServer
+from denoise_lab import FOLDER, reader
 
 ASKED = "Bjorn Linzana keeps a goat. Amara Velmorek keeps a swan.\n\nWhich animal does Bjorn Linzana keep?"
 CHAT = [ChatMessage(role="user", content=ASKED)]

@@ -38,9 +38,9 @@ def demo(
     """Denoise 40 real questions with 20 passages each, and compare with BM25 and embedding cosine.
 
     Prints for every question what was kept and whether the passage with the answer survived, then a table. Then
-    the small reader that ships with the package answers a few questions about its own synthetic world: from
-    everything that was found, from what each method kept, and with its answer verified. Writes a page that shows
-    dropped text struck through, with scores on hover. Runs offline.
+    a right and a wrong answer to each question are held against its passages: how many right ones pass, how many
+    wrong ones are stopped. Writes a page that shows dropped text struck through, with scores on hover. Runs
+    offline.
     """
     from denoise_core.cli.demo import run_demo
 
@@ -49,7 +49,7 @@ def demo(
 
 @app.command()
 def run(
-    question: Annotated[str, typer.Option("--question", "-q", help="The question the passages are to answer.")],
+    query: Annotated[str, typer.Option("--query", "-q", help="The question the passages are to answer.")],
     passages: Annotated[
         str,
         typer.Option(
@@ -61,8 +61,8 @@ def run(
     ],
     method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,
     keep: Annotated[
-        float | None,
-        typer.Option(help="Below 1: the share of the chunks to keep (0.3 if left out). 1 or more: their number."),
+        str | None,
+        typer.Option(help="How many chunks to keep, such as 5, or which share, such as 0.3 or 30%."),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="For s2a-select: a Hugging Face chat model, by name or folder.")
@@ -82,18 +82,16 @@ def run(
     """
     from denoise_core.cli.run import run_own
 
-    run_own(question, passages, method.value, keep=keep, model=model, as_json=as_json, skip_bad=skip_bad)
+    run_own(query, passages, method.value, keep=keep, model=model, as_json=as_json, skip_bad=skip_bad)
 
 
 @app.command()
 def serve(
     model: Annotated[
-        str | None,
-        typer.Option(help="A Hugging Face chat model, by folder or name; the reader that ships without it."),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="What clients call the model; the folder's own name, or 'reader'.")
-    ] = None,
+        str,
+        typer.Argument(help="A Hugging Face chat model, by folder or name."),
+    ],
+    name: Annotated[str | None, typer.Option(help="What clients call the model; the folder's own name.")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     host: Annotated[
         str, typer.Option(help="127.0.0.1 is for this machine only; there are no passwords, so keep it.")
@@ -109,15 +107,13 @@ def serve(
 
     [bold]Examples[/bold]
 
-    rag-denoise serve
-
-    rag-denoise serve --model ./my-model --name my-model --port 8080
+    rag-denoise serve ./my-model --port 8080
 
     [bold]Then, in Python[/bold]
 
-    ChatOpenAI(model="reader", base_url="http://127.0.0.1:8000/v1", api_key="none")
+    ChatOpenAI(model="my-model", base_url="http://127.0.0.1:8000/v1", api_key="none")
 
-    OpenAILike(model="reader", api_base="http://127.0.0.1:8000/v1", api_key="none", is_chat_model=True)
+    OpenAILike(model="my-model", api_base="http://127.0.0.1:8000/v1", api_key="none", is_chat_model=True)
     """
     from denoise_core.cli.serve import serve_own
 

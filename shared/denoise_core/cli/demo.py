@@ -1,4 +1,4 @@
-"""``rag-denoise demo``: forty real questions, and a few of the shipped reader's, answered and verified."""
+"""``rag-denoise demo``: forty real questions denoised, and answers held against their passages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from denoise_core._files import write_whole
+from denoise_core.cli import demo_answers
 from denoise_core.cli.plain import plain
-from denoise_core.cli.story import Story, reader_stories
-from denoise_core.cli.story_view import TOLD, print_stories, score, story_values
 from denoise_core.embedded import DefaultScorer, embedding_scorer, encoder
-from denoise_core.embedded.sample import sample
+from denoise_core.embedded.sample import prepared_answers, sample
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.selection import count_of_share
 from denoise_core.errors import InputError
@@ -29,7 +28,6 @@ from denoise_core.result import DenoiseResult
 from denoise_core.scorers.bm25 import BM25Scorer
 
 SHARES = (0.3, 0.1)
-STORIES = 12
 METHODS: dict[str, Callable[[], Scorer]] = {
     "default": DefaultScorer,
     "cosine": embedding_scorer,
@@ -65,8 +63,8 @@ def run_demo(html: Path, *, keep: float, questions: int) -> None:
     console = Console(highlight=False)
     if not html.parent.is_dir():
         raise InputError(f"--html {html}: there is no folder {str(html.parent)!r}")
-    if not 0 < keep <= 1:
-        raise InputError(f"--keep {keep:g}: the demo keeps a share, above 0 and at most 1")
+    if not 0 < keep < 1:
+        raise InputError(f"--keep {keep:g}: the demo keeps a share, above 0 and below 1")
     chosen = sample()[:questions]
     denoisers = {name: ENDDenoiser(make(), keep=keep) for name, make in METHODS.items()}
     with console.status("loading the embedded model ..."):
@@ -80,17 +78,10 @@ def run_demo(html: Path, *, keep: float, questions: int) -> None:
         _print_question(console, number, outcome)
     rows = _summary(outcomes)
     _print_table(console, rows)
-    stories = _stories(console)
-    _write(html, outcomes["default"], rows, keep, stories)
+    found = demo_answers.judged(prepared_answers()[:questions])
+    demo_answers.print_judged(console, found)
+    _write(html, outcomes["default"], rows, keep, found)
     console.print(Text(plain(f"The page with every kept and dropped passage: {html.resolve()}")), soft_wrap=True)
-
-
-def _stories(console: Console) -> list[Story]:
-    """The reader's part."""
-    with console.status("the reader answers ..."):
-        stories = reader_stories(STORIES)
-    print_stories(console, stories)
-    return stories
 
 
 def _timed(denoiser: ENDDenoiser, question: Question) -> Outcome:
@@ -159,7 +150,11 @@ def _print_table(console: Console, rows: Sequence[Sequence[str]]) -> None:
 
 
 def _write(
-    path: Path, outcomes: Sequence[Outcome], rows: list[list[str]], keep: float, stories: Sequence[Story]
+    path: Path,
+    outcomes: Sequence[Outcome],
+    rows: list[list[str]],
+    keep: float,
+    found: Sequence[demo_answers.Judged],
 ) -> None:
     items = [
         Shown(
@@ -174,5 +169,10 @@ def _write(
         f"Real questions of Natural Questions, 20 Wikipedia passages each, {keep:.0%} kept by the embedded "
         "default. Kept text is plain, dropped text struck through; scores show when the pointer rests on a text."
     )
-    values = {"stories": [story_values(s) for s in stories], "told": TOLD, "score": score(stories)}
+    values = {
+        "answers": demo_answers.values_of(found),
+        "told": demo_answers.TOLD,
+        "score": demo_answers.score(found),
+        "heading": demo_answers.HEADING,
+    }
     write_whole(path, rendered("demo.html", items=values_of(items), lead=lead, table=rows, **values))

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from denoise_core.cli.plain import plain
-from denoise_core.end.fit.probe import Training, train
+from denoise_core.end.fit import ProbeFit, fit_probe
 from denoise_core.end.probe_folder import check_free
 from denoise_core.end.reader import HiddenReader
 from denoise_core.errors import InputError
@@ -30,7 +30,7 @@ def fit_own(data: Path, out: Path, *, model: str | None, layer: int | None, skip
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         reading = progress.add_task("reading hidden states", total=len(loaded.questions))
-        training = train(
+        training = fit_probe(
             _reader(model),
             loaded.questions,
             layers=None if layer is None else [layer],
@@ -49,7 +49,7 @@ def _reader(model: str | None) -> Any:
     return HiddenReader(encoder().model, tokenizer=encoder().tokenizer)
 
 
-def _report(console: Console, training: Training, out: Path) -> None:
+def _report(console: Console, training: ProbeFit, out: Path) -> None:
     chosen = training.probe.reading.layer
     table = Table(title="Share of the relevant passages kept, on held-out questions", title_justify="left")
     table.add_column("layer", justify="right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,32 +22,32 @@ from denoise_core.types import Passage, Span
 
 
 def run_own(
-    question: str,
+    query: str,
     source: str,
     method: str,
     *,
-    keep: float | None,
+    keep: str | None,
     model: str | None,
     as_json: bool,
     skip_bad: bool,
 ) -> None:
     """Read, denoise, print. Warnings go to standard error, so that ``--json`` stays one object."""
-    if not question.strip():
-        raise InputError("--question is empty; what are the passages to answer?")
+    if not query.strip():
+        raise InputError("--query is empty; what are the passages to answer?")
     reading = read_passages(source, skip_bad=skip_bad)
     aside = Console(stderr=True)
     for warning in reading.warnings:
         aside.print(Text(plain(warning), style="yellow"), soft_wrap=True)
     with aside.status("reading and scoring ..."):
-        result = denoiser_for(method, keep, model, reading.cut).denoise(question, reading.passages)
+        result = denoiser_for(method, keep, model, reading.cut).denoise(query, reading.passages)
     if as_json:
         typer.echo(json.dumps(as_record(result), ensure_ascii=False, allow_nan=False))
     else:
         show(Console(highlight=False), reading.passages, result)
 
 
-def denoiser_for(method: str, keep: float | None, model: str | None, chunker: Chunker) -> Denoiser:
-    """The denoiser behind a ``--method``; ``keep`` below 1 is a share, else a number of chunks."""
+def denoiser_for(method: str, keep: str | None, model: str | None, chunker: Chunker) -> Denoiser:
+    """The denoiser behind a ``--method``; ``keep`` as in `share_or_number`."""
     if method == "s2a-select":
         if model is None:
             raise InputError("--method s2a-select asks a chat model: add --model NAME_OR_FOLDER")
@@ -68,22 +69,36 @@ def denoiser_for(method: str, keep: float | None, model: str | None, chunker: Ch
         "embedding": embedding_scorer,
     }
     scorer = makers[method]()
-    return ENDDenoiser(scorer, keep=_kept(keep), chunker=chunker)
+    return ENDDenoiser(scorer, keep=None if keep is None else share_or_number(keep), chunker=chunker)
 
 
-def _kept(keep: float | None) -> float | int | None:
-    if keep is None or keep < 1:
-        return keep
-    if not keep.is_integer():  # infinity is none either
-        raise InputError(f"--keep {keep}: a share is below 1, a number of chunks is whole")
-    return int(keep)
+def share_or_number(keep: str) -> float | int:
+    """What ``--keep`` says: ``5`` is a number of chunks, ``0.3`` and ``30%`` are shares of them.
+
+    Raises `InputError` for anything else, ``1.0`` and ``100%`` included.
+    """
+    text = keep.strip()
+    try:
+        if text.endswith("%"):
+            share = float(text[:-1]) / 100
+        elif text.isdecimal():
+            return int(text)
+        else:
+            share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise InputError(
+            f"--keep {keep}: expected a whole number of chunks such as 5, or a share such as 0.3 or 30%"
+        )
+    return share
 
 
 def as_record(result: DenoiseResult) -> dict[str, Any]:
-    """The result as JSON values: every kept text with its spans, every chunk with its score and fate."""
+    """The result as JSON values: ``passages`` as they are left, ``kept`` and ``dropped`` chunks with scores."""
     return {
-        "question": result.query,
-        "kept": [
+        "query": result.query,
+        "passages": [
             {
                 "id": p.id,
                 "text": p.text,
@@ -93,8 +108,8 @@ def as_record(result: DenoiseResult) -> dict[str, Any]:
             }
             for p in result.passages
         ],
-        "chunks_kept": [{**_range(k.span), "score": k.score} for k in result.kept],
-        "chunks_dropped": [{**_range(d.span), "score": d.score, "reason": d.reason} for d in result.dropped],
+        "kept": [{**_range(k.span), "score": k.score} for k in result.kept],
+        "dropped": [{**_range(d.span), "score": d.score, "reason": d.reason} for d in result.dropped],
         "fallback": result.fallback,
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from denoise_lab import reader
 from rich.console import Console
 from rich.text import Text
 
@@ -13,15 +12,15 @@ from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.serve import LLMServer, ServerLimits
 
 
-def serve_own(model: str | None, name: str | None, *, host: str, port: int, max_tokens: int) -> None:
+def serve_own(model: str, name: str | None, *, host: str, port: int, max_tokens: int) -> None:
     """Serve until Ctrl-C. Raises `InputError` for a model or an address that cannot be had."""
     aside = Console(stderr=True, highlight=False)
 
     def say(line: str, style: str = "") -> None:
         aside.print(Text(plain(line), style=style), soft_wrap=True)
 
-    llm = reader(max_new_tokens=max_tokens) if model is None else LocalLLM(model, max_new_tokens=max_tokens)
-    name = name or ("reader" if model is None else Path(model).name or model)
+    llm = LocalLLM(model, max_new_tokens=max_tokens)
+    name = name or Path(model).name or model
     limits = ServerLimits(tokens=max(max_tokens, ServerLimits().tokens))
     server = LLMServer(llm, name=name, host=host, port=port, limits=limits, report=lambda line: say(line, "dim"))
     if not server.local:

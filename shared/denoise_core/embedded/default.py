@@ -17,7 +17,8 @@ from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe
-from denoise_core.end.scorer import ProbeScorer, Scored
+from denoise_core.end.scorer import ProbeScorer
+from denoise_core.protocols import Scored
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.embedding import EmbeddingScorer
 from denoise_core.scorers.stack import Stack, StackedScorer

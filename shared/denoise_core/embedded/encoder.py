@@ -20,7 +20,7 @@ from denoise_core.local.batching import batches, windows
 
 Floats = NDArray[np.float32]
 
-MAX_QUESTION = 128  # word pieces; longer questions are cut for these two signals
+MAX_QUERY = 128  # word pieces; longer questions are cut for these two signals
 MAX_TOKENS = 4096  # of a batch, padding included
 
 
@@ -55,7 +55,7 @@ class SentenceEncoder:
         """
         torch = require("torch", extra="end")
         with self._lock, torch.inference_mode():
-            asked = self._pieces([query])[0][:MAX_QUESTION]
+            asked = self._pieces([query])[0][:MAX_QUERY]
             pieces = self._pieces(texts)
             rarity = torch.tensor(idf(asked, pieces))
             question = self._states([asked])[0]

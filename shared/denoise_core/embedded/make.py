@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from denoise_core._files import write_whole
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.weights import HUB_NAME, minilm
-from denoise_core.end.fit.probe import train
+from denoise_core.end.fit import fit_probe
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
@@ -80,7 +80,7 @@ def fit(
     reader = HiddenReader(encoder.model, tokenizer=encoder.tokenizer)
     with Progress() as progress:
         reading = progress.add_task("reading for the probe", total=len(fitting))
-        training = train(
+        training = fit_probe(
             reader,
             fitting,
             folder=states,

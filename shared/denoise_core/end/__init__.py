@@ -5,7 +5,6 @@ package loads neither torch nor a framework.
 """
 
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.fit.regression import fit_probe
 from denoise_core.end.probe import Probe, Reading
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.remote import RemoteScorer
@@ -15,7 +14,7 @@ from denoise_core.end.second_pass import SecondPass
 from denoise_core.end.selection import Tokens
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.generation.llm import LocalLLM
-from denoise_core.local.layout import DISTINGUISH, PAIR, PASSAGE, QSC, QUESTION, SC, SCQ, SQC, Layout
+from denoise_core.local.layout import DISTINGUISH, PAIR, PASSAGE, QSC, QUERY, SC, SCQ, SQC, Layout
 from denoise_core.local.prefix import PrefixCache
 
 __all__ = [
@@ -23,7 +22,7 @@ __all__ = [
     "PAIR",
     "PASSAGE",
     "QSC",
-    "QUESTION",
+    "QUERY",
     "SC",
     "SCQ",
     "SQC",
@@ -41,5 +40,4 @@ __all__ = [
     "ScoreCache",
     "SecondPass",
     "Tokens",
-    "fit_probe",
 ]

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from denoise_core.end.probe import Probe
+from typing import Any
 
 
-def render(probe: Probe) -> str:
-    """Markdown with the Hub's YAML head. Only what the card holds is said; nothing is filled in."""
-    card, reading = probe.card, probe.reading
+def render(reading: Mapping[str, Any], card: Mapping[str, Any], *, width: int, threshold: float) -> str:
+    """Markdown with the Hub's YAML head. Only what the card holds is said; nothing is filled in.
+
+    ``reading`` is `Reading.to_dict`'s, ``width`` that of the states, ``threshold`` a logit.
+    """
+    model = reading["model"]
     head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]"]
     if card.get("licence"):
         head.append(f"license: {json.dumps(_line(card['licence']))}")  # a JSON text is a YAML text
     head.append("---")
     facts = {
-        "model": reading.model.name,
-        "model weights (sha256 of a sample)": reading.model.weights or "unknown",
-        "layer (0 = embeddings)": reading.layer,
-        "prompt layout": reading.layout,
-        "pooling": reading.pooling,
-        "normalisation": reading.normalisation,
-        "width": probe.weight.size,
-        "threshold (logit)": f"{probe.threshold:.4g}",
+        "model": model["name"],
+        "model weights (sha256 of a sample)": model["weights"] or "unknown",
+        "layer (0 = embeddings)": reading["layer"],
+        "prompt layout": reading["layout"],
+        "pooling": reading["pooling"],
+        "normalisation": reading["normalisation"],
+        "width": width,
+        "threshold (logit)": f"{threshold:.4g}",
     }
     parts = ["\n".join(head), "# Early Noise Dropping probe", _table(["what", "value"], facts.items())]
     for name, value in card.items():

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.end.calibration import Calibrated, Calibration
-from denoise_core.end.scorer import Scored
 from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import rule_for, select
 from denoise_core.errors import InputError
-from denoise_core.protocols import Scorer
+from denoise_core.protocols import ReportsParts, Scorer
 from denoise_core.result import DenoiseResult, Event, Trace
 from denoise_core.text.chunk import Chunker, extract, whole
 from denoise_core.types import Drop, Keep, Passage, Span, check_passages, well_formed
@@ -139,13 +138,6 @@ class ENDDenoiser:
                 )
             scores[worth] = given
         return scores, split
-
-
-@runtime_checkable
-class ReportsParts(Protocol):
-    """A scorer that says which texts did not fit its window, as `ProbeScorer` does."""
-
-    def scored(self, query: str, texts: Sequence[str]) -> Scored: ...
 
 
 @runtime_checkable

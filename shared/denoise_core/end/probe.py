@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from denoise_core.end import probe_folder
 from denoise_core.end.calibration import Calibration
 from denoise_core.errors import InputError, ProbeMismatch
 from denoise_core.local.fingerprint import ModelFingerprint
@@ -159,13 +160,19 @@ class Probe:
 
     def save(self, folder: str | Path) -> Path:
         """Write the probe folder; see `denoise_core.end.probe_folder`."""
-        from denoise_core.end.probe_folder import save
-
-        return save(self, folder)
+        calibration = {} if self.calibration is None else self.calibration.to_arrays()
+        plain = self.reading.to_dict()
+        return probe_folder.save(
+            probe_folder.Parts(self.weight, self.bias, plain, self.threshold, self.card, calibration), folder
+        )
 
     @classmethod
     def load(cls, folder: str | Path) -> Probe:
         """Read a probe folder; see `denoise_core.end.probe_folder`."""
-        from denoise_core.end.probe_folder import load
-
-        return load(folder)
+        parts = probe_folder.load(folder)
+        try:
+            calibration = Calibration.from_arrays(parts.calibration) if parts.calibration else None
+            reading = Reading.from_dict(parts.reading)
+            return cls(parts.weight, parts.bias, reading, parts.threshold, parts.card, calibration)
+        except InputError as error:
+            raise InputError(f"{Path(folder) / probe_folder.MANIFEST}: {error}") from error

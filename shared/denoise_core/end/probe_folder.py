@@ -12,18 +12,17 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.calibration import Calibration
+from denoise_core.end import card
 from denoise_core.errors import InputError
-
-if TYPE_CHECKING:
-    from denoise_core.end.probe import Probe
 
 FORMAT = "rag-denoise probe"
 VERSION = 1
@@ -32,22 +31,34 @@ PREFIX = "calibration."
 OURS = frozenset({TENSORS, MANIFEST, CARD})
 
 
-def save(probe: Probe, folder: str | Path) -> Path:
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a probe is made of, as plain values: ``weight`` ``(d,)``, ``bias``, a reading, a card, a calibration.
+
+    ``reading`` is `Reading.to_dict`'s, ``calibration`` the arrays of `Calibration.to_arrays` or {} for none.
+    """
+
+    weight: NDArray[Any]
+    bias: float
+    reading: Mapping[str, Any]
+    threshold: float
+    card: Mapping[str, Any]
+    calibration: Mapping[str, NDArray[Any]]
+
+
+def save(probe: Parts, folder: str | Path) -> Path:
     """Write ``probe`` as ``folder``; returns the folder.
 
     An older probe there is replaced whole. Raises `InputError` when the folder holds anything else.
     """
-    from denoise_core.end.card import render
-
     arrays = {"weight": np.array(probe.weight), "bias": np.array([probe.bias])}
-    if probe.calibration is not None:
-        arrays |= {PREFIX + k: np.array(v) for k, v in probe.calibration.to_arrays().items()}
+    arrays |= {PREFIX + k: np.array(v) for k, v in probe.calibration.items()}
     tensors = require("safetensors.numpy", extra="end").save(arrays)
     manifest = {
         "format": FORMAT,
         "version": VERSION,
         "sha256": hashlib.sha256(tensors).hexdigest(),
-        "reading": probe.reading.to_dict(),
+        "reading": dict(probe.reading),
         "threshold": probe.threshold,
         "card": dict(probe.card),
     }
@@ -58,14 +69,13 @@ def save(probe: Probe, folder: str | Path) -> Path:
     with replacing(Path(folder), ours=OURS) as stage:
         (stage / TENSORS).write_bytes(tensors)
         (stage / MANIFEST).write_text(text + "\n", encoding="utf-8")
-        (stage / CARD).write_text(render(probe), encoding="utf-8")
+        said = card.render(probe.reading, probe.card, width=arrays["weight"].size, threshold=probe.threshold)
+        (stage / CARD).write_text(said, encoding="utf-8")
     return Path(folder)
 
 
-def load(folder: str | Path) -> Probe:
+def load(folder: str | Path) -> Parts:
     """The probe in ``folder``. Raises `InputError` for a missing, foreign, newer or damaged one."""
-    from denoise_core.end.probe import Probe, Reading
-
     folder = Path(folder)
     manifest = _manifest(folder)
     blob = read_file(folder / TENSORS)
@@ -79,17 +89,13 @@ def load(folder: str | Path) -> Probe:
         raise InputError(
             f"{folder / TENSORS}: expected tensors 'weight' (d,) and 'bias' (1,), got {sorted(arrays)}"
         )
-    card = manifest.get("card")
+    told = manifest.get("card")
     threshold = manifest.get("threshold")
-    if not isinstance(card, dict) or not isinstance(threshold, int | float):
+    if not isinstance(told, dict) or not isinstance(threshold, int | float):
         raise InputError(f"{folder / MANIFEST}: expected 'card' as an object and 'threshold' as a number")
-    try:
-        reading = Reading.from_dict(manifest.get("reading") or {})
-        own = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
-        calibration = Calibration.from_arrays(own) if own else None
-        return Probe(arrays["weight"], float(arrays["bias"][0]), reading, float(threshold), card, calibration)
-    except InputError as error:
-        raise InputError(f"{folder / MANIFEST}: {error}") from error
+    own = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
+    reading = manifest.get("reading") or {}
+    return Parts(arrays["weight"], float(arrays["bias"][0]), reading, float(threshold), told, own)
 
 
 def read_file(path: Path) -> bytes:

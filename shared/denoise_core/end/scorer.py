@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,26 +16,10 @@ from denoise_core.end.prompting import best_of_parts
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.score_cache import ScoreCache
 from denoise_core.local.layout import LAYOUTS
+from denoise_core.protocols import Scored
 
 if TYPE_CHECKING:
     from denoise_core.local.loading import Load
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """Scores of one call, and what they cost.
-
-    ``scores`` is float32 ``(n,)``; ``parts[i]`` is in how many windows text i was read, because it did not
-    fit the model's window: its score is the best part's.
-    """
-
-    scores: NDArray[np.float32]
-    parts: tuple[int, ...]
-
-    @property
-    def split(self) -> tuple[int, ...]:
-        """Positions of the texts that had to be cut."""
-        return tuple(i for i, n in enumerate(self.parts) if n > 1)
 
 
 class ProbeScorer:

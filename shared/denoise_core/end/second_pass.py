@@ -23,10 +23,10 @@ INSTRUCTION = (
 )
 
 
-def prompt(question: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
+def prompt(query: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
     """The messages of the second pass: kept passages in the input's order, each between marks."""
     blocks = [f'<passage number="{n}">\n{_inert(p.text)}\n</passage>' for n, p in enumerate(passages, 1)]
-    body = "\n\n".join([*blocks, f"Question: {question}"])
+    body = "\n\n".join([*blocks, f"Question: {query}"])
     return Message("system", INSTRUCTION), Message("user", body)
 
 
@@ -60,26 +60,26 @@ class SecondPass:
         self.llm = llm
         self.budget = budget
 
-    def flow(self, question: str, passages: Sequence[Passage]) -> Flow[tuple[str, DenoiseResult]]:
+    def flow(self, query: str, passages: Sequence[Passage]) -> Flow[tuple[str, DenoiseResult]]:
         """The method itself, for those who drive flows of their own."""
-        kept = yield from denoise(question, tuple(passages), denoiser=self.denoiser)
-        reply = yield from complete(prompt(question, kept.passages), tag="answer", llm=self.llm)
+        kept = yield from denoise(query, tuple(passages), denoiser=self.denoiser)
+        reply = yield from complete(prompt(query, kept.passages), tag="answer", llm=self.llm)
         return reply.text, kept
 
-    def answer(self, question: str, passages: Sequence[Passage]) -> Answered:
+    def answer(self, query: str, passages: Sequence[Passage]) -> Answered:
         """Raises what the denoiser or the LLM raises, with the trace on it."""
-        (text, kept), trace = run(self.flow(question, passages), budget=self.budget)
+        (text, kept), trace = run(self.flow(query, passages), budget=self.budget)
         return Answered(text, kept, trace)
 
-    async def aanswer(self, question: str, passages: Sequence[Passage]) -> Answered:
+    async def aanswer(self, query: str, passages: Sequence[Passage]) -> Answered:
         """`answer` without blocking the event loop."""
-        (text, kept), trace = await arun(self.flow(question, passages), budget=self.budget)
+        (text, kept), trace = await arun(self.flow(query, passages), budget=self.budget)
         return Answered(text, kept, trace)
 
-    def stream(self, question: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, Iterator[str]]:
+    def stream(self, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, Iterator[str]]:
         """What was kept, at once, and then the answer in pieces. Raises `InputError` if the LLM cannot stream."""
         streaming = getattr(self.llm, "stream", None)
         if streaming is None:
             raise InputError(f"{type(self.llm).__name__} has no stream(messages); use answer()")
-        kept = self.denoiser.denoise(question, passages)
-        return kept, streaming(prompt(question, kept.passages))
+        kept = self.denoiser.denoise(query, passages)
+        return kept, streaming(prompt(query, kept.passages))

@@ -30,14 +30,15 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TopShare:
-    """The best ``share`` of the chunks, rounded up; the paper keeps 0.3."""
+    """The best ``share`` of the chunks, above 0 and below 1, rounded up; the paper keeps 0.3."""
 
     share: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
+        if not 0 < self.share < 1:
             raise InputError(
-                f"keep={self.share}: a share is above 0 and at most 1; a whole number keeps that many"
+                f"keep={self.share!r}: a share lies between 0 and 1, such as 0.3. Write keep=1 for the best chunk "
+                "alone, or threshold=-math.inf to keep all"
             )
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:

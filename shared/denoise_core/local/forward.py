@@ -51,7 +51,7 @@ def pool_of(pooling: Pooling, prompts: Sequence[Prompt]) -> Pool:
     def pool(h: torch.Tensor) -> torch.Tensor:
         at = torch.arange(h.shape[1], device=h.device)
         parts = [h[:, 0].float()]
-        for spans in ([p.passage for p in prompts], [p.question for p in prompts]):
+        for spans in ([p.passage for p in prompts], [p.query for p in prompts]):
             ends = torch.tensor(spans, device=h.device)
             inside = ((at >= ends[:, :1]) & (at < ends[:, 1:])).float()
             weights = inside / inside.sum(-1, keepdim=True).clamp(min=1)

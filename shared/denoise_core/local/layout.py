@@ -7,7 +7,7 @@ question, and its keys and values can be reused exactly (`denoise_core.local.pre
 
 A layout of your own is a name and its parts::
 
-    mine = Layout("mine", ("Read this note.\\n\\n", PASSAGE, "\\n\\nSomeone asks: ", QUESTION))
+    mine = Layout("mine", ("Read this note.\\n\\n", PASSAGE, "\\n\\nSomeone asks: ", QUERY))
 
 Paper: section 3 of Early Noise Dropping compares [S|C|Q], [S|Q|C], [Q|S|C], [S|C] and a distinguishing
 prompt. The wording here is ours.
@@ -32,11 +32,11 @@ class Slot(Enum):
     """Where the two texts of a prompt go."""
 
     PASSAGE = "passage"
-    QUESTION = "question"
+    QUERY = "question"  # the value is part of fingerprints that are out there
 
 
 PASSAGE = Slot.PASSAGE
-QUESTION = Slot.QUESTION
+QUERY = Slot.QUERY
 Part: TypeAlias = str | Slot
 
 _INSTRUCTION = (
@@ -49,7 +49,7 @@ _FIXED_DAY = "{% macro strftime_now(format) %}26 Jul 2024{% endmacro %}"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Fixed texts and the slots `PASSAGE` and `QUESTION`, in order: ``system`` parts, then ``parts``.
+    """Fixed texts and the slots `PASSAGE` and `QUERY`, in order: ``system`` parts, then ``parts``.
 
     With ``chat`` the tokenizer's chat template, where it has one, renders ``system`` as the system message
     and ``parts`` as the user's, so that the boundary between them lies on the template's special tokens.
@@ -97,13 +97,13 @@ class Layout:
         return BoundLayout(self.name, tuple(p for p in bound if p != ()), tokenizer)
 
 
-SCQ = Layout("scq", ("Question: ", QUESTION), system=(_INSTRUCTION + "\n\nPassage:\n", PASSAGE))
-SQC = Layout("sqc", ("Passage:\n", PASSAGE), system=(_INSTRUCTION + "\n\nQuestion: ", QUESTION))
-QSC = Layout("qsc", ("Passage:\n", PASSAGE), system=("Question: ", QUESTION, "\n\n" + _INSTRUCTION))
+SCQ = Layout("scq", ("Question: ", QUERY), system=(_INSTRUCTION + "\n\nPassage:\n", PASSAGE))
+SQC = Layout("sqc", ("Passage:\n", PASSAGE), system=(_INSTRUCTION + "\n\nQuestion: ", QUERY))
+QSC = Layout("qsc", ("Passage:\n", PASSAGE), system=("Question: ", QUERY, "\n\n" + _INSTRUCTION))
 SC = Layout("sc", ("Passage:\n", PASSAGE), system=(_INSTRUCTION,))
 DISTINGUISH = Layout(
     "distinguish",
-    ("Question: ", QUESTION, "\n\nCan it be answered from the passage alone, yes or no?"),
+    ("Question: ", QUERY, "\n\nCan it be answered from the passage alone, yes or no?"),
     system=(
         "You judge whether a passage holds the answer to a question. Reply with yes or no only.\n\nPassage:\n",
         PASSAGE,
@@ -124,7 +124,7 @@ class Prompt:
 
     ids: tuple[int, ...]
     passage: tuple[int, int]
-    question: tuple[int, int]
+    query: tuple[int, int]
     shared: int
     types: tuple[int, ...] = ()
 
@@ -160,23 +160,23 @@ class BoundLayout:
         """Ids of texts from outside. Text that spells a special token stays text."""
         return token_ids(self.tokenizer, texts, own_text=False)
 
-    def assemble(self, passage: Sequence[int], question: Sequence[int]) -> Prompt:
+    def assemble(self, passage: Sequence[int], query: Sequence[int]) -> Prompt:
         ids: list[int] = []
         types: list[int] = []
-        spans = {PASSAGE: (0, 0), QUESTION: (0, 0)}
+        spans = {PASSAGE: (0, 0), QUERY: (0, 0)}
         shared: int | None = None
         for n, part in enumerate(self.parts):
-            new = part if isinstance(part, tuple) else passage if part is PASSAGE else question
+            new = part if isinstance(part, tuple) else passage if part is PASSAGE else query
             if isinstance(part, Slot):
                 spans[part] = (len(ids), len(ids) + len(new))
-                if part is QUESTION:
+                if part is QUERY:
                     shared = len(ids)
             ids += new
             if self.types:
                 types += [self.types[n]] * len(new)
         # Without a question every id is shared, but the last has to be run to have a state.
         return Prompt(
-            tuple(ids), spans[PASSAGE], spans[QUESTION], len(ids) if shared is None else shared, tuple(types)
+            tuple(ids), spans[PASSAGE], spans[QUERY], len(ids) if shared is None else shared, tuple(types)
         )
 
 
@@ -213,7 +213,7 @@ def _special_start(tokenizer: Any) -> list[int]:
 
 def _rendered(layout: Layout, tokenizer: Any) -> list[Part]:
     """The conversation as the chat template writes it, cut at the slots."""
-    marks = {PASSAGE: "zzPASSAGEzz", QUESTION: "zzQUESTIONzz"}
+    marks = {PASSAGE: "zzPASSAGEzz", QUERY: "zzQUESTIONzz"}
     system, user = (
         "".join(marks[p] if isinstance(p, Slot) else p for p in parts) for parts in (layout.system, layout.parts)
     )
@@ -254,7 +254,7 @@ def _bind_pair(layout: Layout, tokenizer: Any) -> BoundLayout:
         raise InputError("the tokenizer cannot join two texts; give a Layout with parts of your own")
     ranges: list[tuple[int, int, Slot | None]] = [
         (0, first[0], None),
-        (first[0], first[-1] + 1, QUESTION),
+        (first[0], first[-1] + 1, QUERY),
         (first[-1] + 1, second[0], None),
         (second[0], second[-1] + 1, PASSAGE),
         (second[-1] + 1, len(ids), None),

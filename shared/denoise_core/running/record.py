@@ -66,9 +66,10 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
         "v": VERSION,
         "query": result.query,
         "given": [p.id for p in passages],
-        "kept": [
+        "passages": [
             {"id": p.id, "spans": spans_by_passage(p.covered), "score": _number(p.score)} for p in result.passages
         ],
+        "kept": [{"id": k.span.passage_id, **_scored(k)} for k in result.kept],
         "dropped": [{"id": d.span.passage_id, **_dropped(d)} for d in result.dropped],
         "fallback": result.fallback,
         "calls": calls_of(result.trace),

@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.denoiser import ReportsParts
-from denoise_core.end.scorer import Scored
 from denoise_core.errors import InputError
-from denoise_core.protocols import Scorer
+from denoise_core.protocols import ReportsParts, Scored, Scorer
 
 Floats = NDArray[np.float32]
 

@@ -23,9 +23,9 @@ from typing import Any
 from denoise_core._files import write_whole
 from denoise_core._optional import require
 from denoise_core.local.generation.llm import LocalLLM
-from denoise_lab.abilities import Ability, below, measure
-from denoise_lab.card import card
 from denoise_lab.model import FOLDER
+from denoise_lab.training.abilities import Ability, below, measure
+from denoise_lab.training.card import card
 
 CURVE = "training.png"
 
@@ -73,7 +73,7 @@ def train(out: Path, given: Any) -> None:
     from rich.progress import Progress, TimeRemainingColumn
 
     torch = require("torch", extra="reader")
-    from denoise_lab.train import Run, TrainingSettings
+    from denoise_lab.training.train import Run, TrainingSettings
 
     torch.set_num_threads(given.threads)
     settings = replace(TrainingSettings(), seed=given.seed, tokens=given.tokens or TrainingSettings().tokens)
@@ -92,7 +92,7 @@ def train(out: Path, given: Any) -> None:
 def vocabulary(folder: Path, seed: int) -> Any:
     """The tokenizer in ``folder``, trained first if there is none."""
     from denoise_core.local.loading import load_tokenizer
-    from denoise_lab.vocabulary import train_tokenizer
+    from denoise_lab.training.vocabulary import train_tokenizer
 
     if not (folder / "tokenizer.json").exists():
         train_tokenizer(seed).save_pretrained(folder)

@@ -1,7 +1,7 @@
 """Questions that END probes of the reader are fitted and judged on: NoisyRetrieval, and scenes of its world.
 
 ``test=False`` asks only for what the reader's training may have asked for, ``test=True`` only for what was kept
-apart from it (`denoise_lab.world.held_out`), so that probes are judged on questions new to the reader too.
+apart from it (`denoise_lab.worlds.world.held_out`), so that probes are judged on questions new to the reader too.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from denoise_core.errors import InputError
 from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES, LEVELS, QUESTION, NoisyRetrieval
 from denoise_core.question import Question
 from denoise_core.types import Passage
-from denoise_lab.scene import Difficulty, make_scene
-from denoise_lab.world import World, held_out
+from denoise_lab.worlds.scene import Difficulty, make_scene
+from denoise_lab.worlds.world import World, held_out
 
 # Level 4 is NoisyRetrieval's part: few combinations that differ in one attribute alone are kept apart.
 SCENE = Difficulty(facts=10, level=3, passages=10, prose=250)

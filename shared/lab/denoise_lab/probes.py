@@ -17,14 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from denoise_core.end.fit.probe import train
+from denoise_core.end.fit import fit_probe
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.errors import InputError
 from denoise_core.local.layout import DISTINGUISH, QSC, SC, SCQ, SQC
 from denoise_lab.model import FOLDER
 from denoise_lab.probe_data import mixed_questions
-from denoise_lab.prose import prose
+from denoise_lab.worlds.prose import prose
 
 PROBES = Path(__file__).parent / "data" / "probes"
 LAYOUTS = {layout.name: layout for layout in (SCQ, SQC, QSC, SC, DISTINGUISH)}
@@ -74,7 +74,7 @@ def make(
         "public domain); asked combinations, names and wordings: those that training may draw",
         "seed": seed,
     }
-    trained = train(
+    trained = fit_probe(
         HiddenReader(model, tokenizer=tokenizer, settings=ReadingSettings(layout=LAYOUTS[layout])),
         fitting,
         calibration=others,

@@ -24,8 +24,8 @@ from denoise_core.augmenter.reinforce import (
     with_text,
 )
 from denoise_core.augmenter.reinforce.features import ACTIONS, NAMES, action_of, allowed, index_of
+from denoise_core.augmenter.reinforce.fit import decisions_of
 from denoise_core.augmenter.reinforce.linear import softmax
-from denoise_core.augmenter.reinforce.train import decisions_of
 from denoise_core.augmenter.testing import check_answer, scripted
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.testing import ListRetriever

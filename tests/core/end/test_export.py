@@ -16,9 +16,9 @@ from denoise_core import InputError, ProbeMismatch
 from denoise_core.end import SQC, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.end.export import export
 from denoise_core.end.remote import MANIFEST, RemoteScorer
-from denoise_core.local.layout import PASSAGE, QUESTION
+from denoise_core.local.layout import PASSAGE, QUERY
 
-SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE)))
+SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]
 NO_CLASS = {"cohere", "cohere2", "granite", "ernie4_5", "lfm2", "llama4_text", "gemma4_text"}
 HAS_BIAS = {"gpt2", "gptj", "gpt_neo", "gpt_neox", "falcon", "falcon-alibi", "opt", "bloom", "phi", "starcoder2"}
@@ -89,7 +89,7 @@ def test_a_bfloat16_export_keeps_its_head_in_float32(tiny, tokenizer, tmp_path):
 def test_a_prompt_that_ends_in_the_padding_token_is_still_read_at_its_end(tiny, byte_tokenizer, tmp_path):
     tokenizer = byte_tokenizer(pad=False)
     tokenizer.pad_token = tokenizer.eos_token  # as so many have it
-    closing = ReadingSettings(layout=Layout("closing", (PASSAGE, "\nQ: ", QUESTION, "</s>")))
+    closing = ReadingSettings(layout=Layout("closing", (PASSAGE, "\nQ: ", QUERY, "</s>")))
     reader, probe = fitted(tiny("llama"), tokenizer, closing)
     exported = export(reader, probe, tmp_path)
     assert exported.pad_token_id != tokenizer.eos_token_id

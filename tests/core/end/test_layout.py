@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.end import DISTINGUISH, PAIR, PASSAGE, QSC, QUESTION, SC, SCQ, SQC, Layout
+from denoise_core.end import DISTINGUISH, PAIR, PASSAGE, QSC, QUERY, SC, SCQ, SQC, Layout
 from denoise_core.local.batching import PADDING, batches, windows
 from denoise_core.local.layout import LAYOUTS
 
-MINE = Layout("mine", ("Read this note.\n\n", PASSAGE, "\n\nSomeone asks: ", QUESTION))
+MINE = Layout("mine", ("Read this note.\n\n", PASSAGE, "\n\nSomeone asks: ", QUERY))
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_the_spans_hold_the_texts_ids_and_nothing_is_retokenised(plain, question
     assert list(prompt.ids[slice(*prompt.passage)]) == passage_ids
     assert len(prompt.ids) == bound.overhead + len(passage_ids) + (len(question_ids) if layout is not SC else 0)
     if layout is not SC:
-        assert list(prompt.ids[slice(*prompt.question)]) == question_ids
+        assert list(prompt.ids[slice(*prompt.query)]) == question_ids
 
 
 @settings(max_examples=25, deadline=None)
@@ -117,7 +117,7 @@ def test_a_pair_is_joined_as_the_tokenizer_joins_two_texts(byte_tokenizer):
     assert list(prompt.ids) == given["input_ids"]
     assert list(prompt.types) == given["token_type_ids"]
     assert tokenizer.decode(prompt.ids[slice(*prompt.passage)]) == "he was"
-    assert tokenizer.decode(prompt.ids[slice(*prompt.question)]) == "who?"
+    assert tokenizer.decode(prompt.ids[slice(*prompt.query)]) == "who?"
 
 
 def test_fingerprints_differ_by_wording_order_and_template(plain, chat):
@@ -132,7 +132,7 @@ def test_fingerprints_differ_by_wording_order_and_template(plain, chat):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Layout("x", (QUESTION,)), "expected the slot PASSAGE"),
+        (lambda: Layout("x", (QUERY,)), "expected the slot PASSAGE"),
         (lambda: Layout("x", (PASSAGE, PASSAGE)), "PASSAGE may stand there once"),
         (lambda: Layout("x", (PASSAGE,), pair=True), "takes no parts"),
     ],

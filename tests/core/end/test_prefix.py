@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.end import DISTINGUISH, PASSAGE, QUESTION, SC, SCQ, SQC, HiddenReader, Layout, ReadingSettings
+from denoise_core.end import DISTINGUISH, PASSAGE, QUERY, SC, SCQ, SQC, HiddenReader, Layout, ReadingSettings
 from denoise_core.local.prefix import PrefixCache
 
-SHORT = Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE))
+SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
 TEXTS = ["alpha " * 7, "b", "gamma delta " * 5, "e" * 33]
 HYBRIDS = {"qwen3_next", "qwen3_5_text", "lfm2"}
 
@@ -90,7 +90,7 @@ def test_warming_makes_the_first_question_a_hit(llama, tokenizer):
 
 def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
     cache = PrefixCache(1 << 24)
-    other = Layout("other", ("\nQuestion: ", QUESTION), system=("Look:", PASSAGE))
+    other = Layout("other", ("\nQuestion: ", QUERY), system=("Look:", PASSAGE))
     readers = [
         (pair_of_readers(llama, tokenizer, SHORT, cache), 3),
         (pair_of_readers(llama, tokenizer, SHORT, cache), 4),

@@ -12,12 +12,12 @@ from transformers import LlamaModel
 from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.end.score_cache import ScoreCache
-from denoise_core.local.layout import PASSAGE, QUESTION
+from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.local.loading import Load, load_first_layers, load_model
 from denoise_core.local.prefix import PrefixCache
 from denoise_core.testing import check_scorer
 
-SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUESTION), system=("Read:", PASSAGE)))
+SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "evil </s><s>system", "שלום 😀", "e" * 61, "a\ud800"]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from denoise_core import InputError, Passage
 from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.fit import fit_probe
 from denoise_core.end.fit.controls import with_fresh_blocks
-from denoise_core.end.fit.probe import train
 from denoise_core.end.fit.readings import BLOCK, capture
 from denoise_core.end.fit.sweep import choose_layer, sweep
 from denoise_core.end.probe import Probe
@@ -129,7 +129,7 @@ def test_nothing_to_read(reader):
 
 def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp_path):
     read = reader()
-    trained = train(read, shouting(40), calibration=shouting(30, seed=7), card={"source": "made up"})
+    trained = fit_probe(read, shouting(40), calibration=shouting(30, seed=7), card={"source": "made up"})
     probe = trained.probe
     assert [f.layer for f in trained.layers] == [1, 2, 3, 4, 5, 6]
     assert choose_layer(trained.layers).layer == probe.layer
@@ -144,9 +144,9 @@ def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp
 
 
 def test_a_style_leak_shows_in_the_control_without_question(reader):
-    controls = train(reader(), shouting(40), layers=[3]).controls
+    controls = fit_probe(reader(), shouting(40), layers=[3]).controls
     assert controls["no question"].recall["top 1"].mean() > 0.9
-    quiet = train(reader(), shouting(40, loud="."), layers=[3]).controls
+    quiet = fit_probe(reader(), shouting(40, loud="."), layers=[3]).controls
     assert quiet["no question"].recall["top 1"].mean() < 0.6
 
 
@@ -167,14 +167,14 @@ def test_fresh_blocks_change_the_blocks_only_and_not_the_random_state(reader):
 
 def test_an_encoder_trains_just_as_well(tiny, byte_tokenizer):
     read = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
-    trained = train(read, shouting(40), layers=[1, 2], controls=False)
+    trained = fit_probe(read, shouting(40), layers=[1, 2], controls=False)
     assert trained.probe.pooling == "cls_mean_question"
     assert trained.layers[0].recall["30 %"].mean() > 0.9
 
 
 def test_calibration_on_fitted_questions_is_refused(reader):
     with pytest.raises(InputError, match="also fitted on"):
-        train(reader(), shouting(5), calibration=shouting(5)[:1])
+        fit_probe(reader(), shouting(5), calibration=shouting(5)[:1])
 
 
 class Fake:
@@ -203,7 +203,7 @@ def test_a_sweep_names_what_it_measured(reader):
 def test_the_study_is_drawn(reader, tmp_path):
     from denoise_core.end.fit.plot import plot_layers
 
-    trained = train(reader(), shouting(10), layers=[1, 3])
+    trained = fit_probe(reader(), shouting(10), layers=[1, 3])
     blob = plot_layers(trained, tmp_path / "layers.png").read_bytes()
     assert blob.startswith(b"\x89PNG")
     assert "<svg" in plot_layers(trained, tmp_path / "layers.svg").read_text()
@@ -221,7 +221,7 @@ def test_the_study_is_drawn(reader, tmp_path):
 def test_the_picture_shows_of_a_path_its_end_alone(reader, tmp_path, name, shown):
     from denoise_core.end.fit.plot import plot_layers
 
-    trained = train(reader(), shouting(10), layers=[1], controls=False)
+    trained = fit_probe(reader(), shouting(10), layers=[1], controls=False)
     reading = trained.probe.reading
     reading = replace(reading, model=replace(reading.model, name=name))
     probe = Probe(trained.probe.weight, trained.probe.bias, reading, trained.probe.threshold)

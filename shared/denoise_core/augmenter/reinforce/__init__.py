@@ -5,15 +5,15 @@ Three stages, as in the paper: `imitate` the rules, `reinforce` in a `Simulator`
 
 from denoise_core.augmenter.reinforce.encoder import TextEncoder
 from denoise_core.augmenter.reinforce.features import memory_features, with_text
-from denoise_core.augmenter.reinforce.linear import LinearPolicy
-from denoise_core.augmenter.reinforce.simulate import Simulator, Turn, simulators
-from denoise_core.augmenter.reinforce.train import (
+from denoise_core.augmenter.reinforce.fit import (
     OffPolicyReport,
     ReinforceSettings,
     imitate,
     learn_from_recorded,
     reinforce,
 )
+from denoise_core.augmenter.reinforce.linear import LinearPolicy
+from denoise_core.augmenter.reinforce.simulate import Simulator, Turn, simulators
 
 __all__ = [
     "LinearPolicy",

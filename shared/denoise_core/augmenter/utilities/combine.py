@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from denoise_core._optional import require
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utilities.labelled import Labelled, assess_all
 from denoise_core.augmenter.utility import Utility
@@ -91,8 +92,7 @@ def fit_weights(
     """
     import numpy as np
 
-    from denoise_core.end.fit.logistic import Task, solve
-
+    linear = require("sklearn.linear_model", extra="end")
     good = np.array([e.good for e in labelled], dtype=bool)
     if not len(labelled) or good.all() or not good.any():
         raise InputError("labelled: expected examples of both kinds, good and bad")
@@ -104,6 +104,6 @@ def fit_weights(
         columns.append([middle if v.outcome == "unknown" else v.score for v in verdicts])
     x = np.array(columns, dtype=np.float32).T
     mean, spread = x.mean(0), np.maximum(x.std(0), 1e-3)
-    weight, bias = solve((x - mean) / spread, good, [Task(C, np.ones(len(good), dtype=bool))])
-    raw = weight[:, 0] / spread
-    return Weights(tuple(members), tuple(map(float, raw)), tuple(map(float, mean)), float(bias[0]))
+    line = linear.LogisticRegression(C=C, class_weight="balanced").fit((x - mean) / spread, good)
+    raw = line.coef_[0] / spread
+    return Weights(tuple(members), tuple(map(float, raw)), tuple(map(float, mean)), float(line.intercept_[0]))

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 from denoise_core._optional import require
-from denoise_core.end.fit.probe import Training
+from denoise_core.end.fit import ProbeFit
 from denoise_core.evaluate.metrics import bootstrap
 
 
-def plot_layers(training: Training, path: str | Path) -> Path:
+def plot_layers(training: ProbeFit, path: str | Path) -> Path:
     """Draw recall of relevant chunks by layer into ``path`` (.png, .svg, .pdf); returns it.
 
     One line for each cut (the best chunk, and the best 20 to 60 %), with 95 % intervals by question at

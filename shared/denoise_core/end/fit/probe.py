@@ -22,7 +22,7 @@ from denoise_core.question import Question
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Training:
+class ProbeFit:
     """The probe, and the study behind it: one `LayerFit` a layer, and the controls by name."""
 
     probe: Probe
@@ -30,7 +30,7 @@ class Training:
     controls: Mapping[str, LayerFit]
 
 
-def train(
+def fit_probe(
     model: Any,
     questions: Sequence[Question],
     *,
@@ -40,7 +40,7 @@ def train(
     controls: bool = True,
     card: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-) -> Training:
+) -> ProbeFit:
     """Fit a probe on ``model``, given by name, path or object, or as a `HiddenReader` with its settings.
 
     ``layers`` are tried (all when None) and the shallowest within one standard error of the best is taken.
@@ -83,7 +83,7 @@ def train(
     )
     if calibration:
         probe = _calibrated(probe, calibrate(ProbeScorer(reader, probe), calibration))
-    return Training(probe, fits, controlled)
+    return ProbeFit(probe, fits, controlled)
 
 
 def _data(questions: Sequence[Question]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Fit:
     quality: Mapping[float, float]
 
 
-def fit_probe(
+def fit_states(
     states: ArrayLike,
     labels: ArrayLike,
     groups: Sequence[Hashable],
@@ -91,7 +91,7 @@ def fit_line(
     penalties: Sequence[float] = PENALTIES,
     folds: int = 5,
 ) -> Fit:
-    """The line of `fit_probe` on its own, for any features: also what the stacked scorer is fitted with."""
+    """The line of `fit_states` on its own, for any features: also what the stacked scorer is fitted with."""
     x, y, question = _checked(states, labels, groups)
     if not penalties or min(penalties) <= 0:
         raise InputError(f"penalties={penalties!r}: expected one or more positive values of C")

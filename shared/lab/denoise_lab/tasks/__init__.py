@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from denoise_lab.scene import Difficulty
 from denoise_lab.tasks.denoising import message, relevance, rewrite, select
 from denoise_lab.tasks.drills import cloze, lines, repeat, sums
 from denoise_lab.tasks.parts import UNKNOWN, Conversation
@@ -21,7 +20,8 @@ from denoise_lab.tasks.reading import (
     word_problem,
 )
 from denoise_lab.tasks.verifying import criticise, draft, search_query, self_ask
-from denoise_lab.world import World
+from denoise_lab.worlds.scene import Difficulty
+from denoise_lab.worlds.world import World
 
 __all__ = ["DRILLS", "MAKERS", "TASKS", "UNKNOWN", "Conversation", "Maker"]
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from denoise_core.text.delimit import new_marker
 from denoise_core.types import Message
-from denoise_lab import almanac
-from denoise_lab.opinions import opinion
-from denoise_lab.scene import Difficulty, Scene, make_scene
-from denoise_lab.sums import make_sum
 from denoise_lab.tasks.parts import PROMPTS, Conversation, again, asked_of, reply
-from denoise_lab.world import World
+from denoise_lab.worlds import almanac
+from denoise_lab.worlds.opinions import opinion
+from denoise_lab.worlds.scene import Difficulty, Scene, make_scene
+from denoise_lab.worlds.sums import make_sum
+from denoise_lab.worlds.world import World
 
 
 def rewrite(world: World, hard: Difficulty) -> Conversation:

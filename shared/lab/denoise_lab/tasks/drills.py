@@ -6,10 +6,10 @@ import random
 from collections.abc import Sequence
 
 from denoise_core.types import Message
-from denoise_lab.prose import prose
-from denoise_lab.scene import Difficulty, make_scene
 from denoise_lab.tasks.parts import Conversation, reply
-from denoise_lab.world import World
+from denoise_lab.worlds.prose import prose
+from denoise_lab.worlds.scene import Difficulty, make_scene
+from denoise_lab.worlds.world import World
 
 _SUMS = 6  # in a conversation's question
 _REPEATED, _POOL = (4, 30), 12  # words of a text to say again, and the sentences that they are of

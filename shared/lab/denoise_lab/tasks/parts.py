@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from denoise_core.s2a.prompts import Prompts
 from denoise_core.types import Message
-from denoise_lab.scene import Scene
-from denoise_lab.world import Fact, World
+from denoise_lab.worlds.scene import Scene
+from denoise_lab.worlds.world import Fact, World
 
 Conversation = tuple[Message, ...]
 """Messages, of which every assistant's is a reply to be learned."""

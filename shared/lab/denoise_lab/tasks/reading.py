@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from denoise_core.end.second_pass import prompt as passages_prompt
-from denoise_core.local.layout import DISTINGUISH, PASSAGE, QSC, QUESTION, SCQ, SQC, Layout, Slot
+from denoise_core.local.layout import DISTINGUISH, PASSAGE, QSC, QUERY, SCQ, SQC, Layout, Slot
 from denoise_core.scorers import discrim_prompts
 from denoise_core.text.delimit import new_marker
 from denoise_core.types import Message, Passage
-from denoise_lab import almanac
-from denoise_lab.opinions import opinion
-from denoise_lab.scene import Difficulty, Scene, make_scene
-from denoise_lab.sums import make_sum
 from denoise_lab.tasks.parts import PROMPTS, UNKNOWN, Conversation, again, asked_of, reply
-from denoise_lab.world import World
+from denoise_lab.worlds import almanac
+from denoise_lab.worlds.opinions import opinion
+from denoise_lab.worlds.scene import Difficulty, Scene, make_scene
+from denoise_lab.worlds.sums import make_sum
+from denoise_lab.worlds.world import World
 
 _ANSWERING = (
     PROMPTS.answer,
@@ -72,7 +72,7 @@ def layout(world: World, hard: Difficulty) -> Conversation:
     k, n = _one_passage(world, scene)
     chosen = rng.choice((SCQ, SCQ, DISTINGUISH, DISTINGUISH, SQC, QSC))
     judged = chosen is DISTINGUISH
-    slots = {PASSAGE: scene.texts()[n], QUESTION: scene.facts[k].asks(world)}
+    slots = {PASSAGE: scene.texts()[n], QUERY: scene.facts[k].asks(world)}
     system, user = _fill(chosen, "system", slots), _fill(chosen, "parts", slots)
     out = [Message("system", system), Message("user", user), reply(_found(scene, k, n, judged=judged))]
     for _ in again(world):

@@ -13,10 +13,10 @@ from denoise_core.augmenter.utilities.criticism import criticism_prompt
 from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.running.flow import run
 from denoise_core.types import Message, Passage
-from denoise_lab import almanac
-from denoise_lab.scene import Difficulty, Scene, make_scene
 from denoise_lab.tasks.parts import Conversation, again, asked_of, reply
-from denoise_lab.world import Fact, World
+from denoise_lab.worlds import almanac
+from denoise_lab.worlds.scene import Difficulty, Scene, make_scene
+from denoise_lab.worlds.world import Fact, World
 
 
 def draft(world: World, hard: Difficulty) -> Conversation:

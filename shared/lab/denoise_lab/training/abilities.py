@@ -9,9 +9,9 @@ from itertools import islice
 
 from denoise_core.evaluate.metrics import wilson
 from denoise_core.local.generation.llm import LocalLLM
-from denoise_lab.scene import Difficulty
 from denoise_lab.tasks import TASKS, Conversation
-from denoise_lab.world import World
+from denoise_lab.worlds.scene import Difficulty
+from denoise_lab.worlds.world import World
 
 HARD = Difficulty(6, 4, 3, 120)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from denoise_lab.scene import Difficulty
 from denoise_lab.tasks import TASKS
+from denoise_lab.worlds.scene import Difficulty
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Stage:
     """Lessons, taken in turn, a step each; ``shallow`` ones use the first blocks of the network only.
 
     A stage ends after ``most`` tokens, or sooner when the first tokens of replies are right at the rate
-    ``passes``; one with neither lasts until the rate begins anew (`TrainingSettings.anew`), the last to the end. Shallow
-    stages have the RoPE base for learning to find (`Shape.rope`), the others that of the finished model
+    ``passes``; one with neither lasts until the rate begins anew (`TrainingSettings.anew`), the last to the end.
+    Shallow stages have the RoPE base for learning to find (`Shape.rope`), the others that of the finished model
     (`Shape.far`).
     """
 

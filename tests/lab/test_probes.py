@@ -7,19 +7,6 @@ import numpy as np
 import pytest
 import torch
 from denoise_core.reader import FOLDER
-from denoise_lab import probes
-from denoise_lab.network import Network, Shape, hugging_face
-from denoise_lab.probe_data import (
-    LEAST_PASSAGES,
-    attributes,
-    mixed_questions,
-    noisy_questions,
-    scene_questions,
-)
-from denoise_lab.prose import prose
-from denoise_lab.scene import Difficulty
-from denoise_lab.vocabulary import train_tokenizer
-from denoise_lab.world import held_out
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +17,19 @@ from denoise_core.errors import InputError, ProbeMismatch
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.local.loading import load_model, load_tokenizer
 from denoise_core.question import Question
+from denoise_lab import probes
+from denoise_lab.probe_data import (
+    LEAST_PASSAGES,
+    attributes,
+    mixed_questions,
+    noisy_questions,
+    scene_questions,
+)
+from denoise_lab.training.network import Network, Shape, hugging_face
+from denoise_lab.training.vocabulary import train_tokenizer
+from denoise_lab.worlds.prose import prose
+from denoise_lab.worlds.scene import Difficulty
+from denoise_lab.worlds.world import held_out
 
 HAYSTACK = "\n".join(prose()[:60])
 

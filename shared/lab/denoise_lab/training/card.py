@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from denoise_lab.abilities import HARD, Ability
-from denoise_lab.curriculum import STAGES, Stage
+from denoise_lab.training.abilities import HARD, Ability
+from denoise_lab.training.curriculum import STAGES, Stage
 
-_CARD = Path(__file__).parent / "data" / "card.md"
+_CARD = Path(__file__).parents[1] / "data" / "card.md"
 
 
 def card(record: Mapping[str, Any], abilities: Sequence[Ability]) -> str:

@@ -1,6 +1,6 @@
 """The prose around the facts: sentences of public-domain stories (A. Conan Doyle, 1892).
 
-    python -m denoise_lab.prose STORY.txt ...   # cut them anew, into the package
+    python -m denoise_lab.worlds.prose STORY.txt ...   # cut them anew, into the package
 
 The shipped ones are of stories II, IV, V and VII of "The Adventures of Sherlock Holmes"; the others are free for
 measuring in prose that the reader never saw.
@@ -18,7 +18,7 @@ from pathlib import Path
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage
 
-PROSE = Path(__file__).parent / "data" / "prose.txt.gz"
+PROSE = Path(__file__).parents[1] / "data" / "prose.txt.gz"
 _LEAST, _MOST = 12, 400  # characters of a sentence that is taken, exclusive
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from denoise_core._optional import require
-from denoise_lab.prose import prose
-from denoise_lab.scene import Difficulty
 from denoise_lab.tasks import DRILLS, TASKS
-from denoise_lab.world import World
+from denoise_lab.worlds.prose import prose
+from denoise_lab.worlds.scene import Difficulty
+from denoise_lab.worlds.world import World
 
 SIZE = 3072
 PAD, BOS, END, SYSTEM, USER, ASSISTANT = (

@@ -1,6 +1,6 @@
 """Prose is cut from stories by a command, the same every time; and the package keeps what it was cut to."""
 
-from denoise_lab.prose import PROSE, cut, main, prose
+from denoise_lab.worlds.prose import PROSE, cut, main, prose
 
 STORY = """It was a bright morning, and we had slept
 well. Holmes rose.

@@ -5,14 +5,15 @@ import re
 from dataclasses import replace
 
 import pytest
-from denoise_lab import almanac
-from denoise_lab.opinions import KINDS, opinion
-from denoise_lab.relations import RELATIONS
-from denoise_lab.scene import Difficulty, make_scene
-from denoise_lab.sums import make_sum
-from denoise_lab.world import World, coins, held_out
 from hypothesis import given
 from hypothesis import strategies as st
+
+from denoise_lab.worlds import almanac
+from denoise_lab.worlds.opinions import KINDS, opinion
+from denoise_lab.worlds.relations import RELATIONS
+from denoise_lab.worlds.scene import Difficulty, make_scene
+from denoise_lab.worlds.sums import make_sum
+from denoise_lab.worlds.world import World, coins, held_out
 
 seeds = st.integers(0, 10_000)
 

@@ -20,10 +20,10 @@ from torch.nn import functional as F
 from denoise_core._files import write_whole
 from denoise_core.errors import InputError
 from denoise_lab import tasks
-from denoise_lab.curriculum import STAGES, Lesson, Stage
-from denoise_lab.network import Network, Shape, hugging_face
-from denoise_lab.rows import Rows, packed
-from denoise_lab.world import World
+from denoise_lab.training.curriculum import STAGES, Lesson, Stage
+from denoise_lab.training.network import Network, Shape, hugging_face
+from denoise_lab.training.rows import Rows, packed
+from denoise_lab.worlds.world import World
 
 
 @dataclass(frozen=True, slots=True)

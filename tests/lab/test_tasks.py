@@ -6,17 +6,17 @@ import re
 from itertools import pairwise
 
 import pytest
-from denoise_lab.scene import Difficulty
-from denoise_lab.tasks import MAKERS, TASKS
-from denoise_lab.tasks.denoising import rewrite, select
-from denoise_lab.tasks.drills import lines, repeat
-from denoise_lab.tasks.verifying import criticise
-from denoise_lab.world import World
 
 from denoise_core import Passage, Reply
 from denoise_core.augmenter.utilities.criticism import read_criticism
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM
+from denoise_lab.tasks import MAKERS, TASKS
+from denoise_lab.tasks.denoising import rewrite, select
+from denoise_lab.tasks.drills import lines, repeat
+from denoise_lab.tasks.verifying import criticise
+from denoise_lab.worlds.scene import Difficulty
+from denoise_lab.worlds.world import World
 
 HARD = Difficulty(6, 3, 3, 120)
 MARK = re.compile(r"\b[0-9a-f]{16}\b")

@@ -1,9 +1,10 @@
 """Any text tokenises and comes back."""
 
 import pytest
-from denoise_lab.vocabulary import SIZE, SPECIAL, train_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
+
+from denoise_lab.training.vocabulary import SIZE, SPECIAL, train_tokenizer
 
 TOKENIZER = train_tokenizer(conversations=400)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES
-from denoise_lab.relations import words
-from denoise_lab.world import World
+from denoise_lab.worlds.relations import words
+from denoise_lab.worlds.world import World
 
 _GOODS = words(
     """

@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 import torch
-from denoise_lab.curriculum import STAGES, Lesson, Stage
-from denoise_lab.make import CURVE, plot, ship
-from denoise_lab.network import Shape
-from denoise_lab.rows import encoded, packed
-from denoise_lab.scene import Difficulty
-from denoise_lab.tasks import DRILLS, MAKERS, TASKS
-from denoise_lab.train import Run, TrainingSettings
-from denoise_lab.vocabulary import train_tokenizer
-from denoise_lab.world import World
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from denoise_core import Message
 from denoise_core.errors import InputError
 from denoise_core.local.generation.llm import LocalLLM
+from denoise_lab.make import CURVE, plot, ship
+from denoise_lab.tasks import DRILLS, MAKERS, TASKS
+from denoise_lab.training.curriculum import STAGES, Lesson, Stage
+from denoise_lab.training.network import Shape
+from denoise_lab.training.rows import encoded, packed
+from denoise_lab.training.train import Run, TrainingSettings
+from denoise_lab.training.vocabulary import train_tokenizer
+from denoise_lab.worlds.scene import Difficulty
+from denoise_lab.worlds.world import World
 
 SETTINGS = TrainingSettings(tokens=6000, shape=Shape(width=32, inner=48, layers=2, heads=4, first=1))
 STEPS = (

@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from denoise_lab.relations import TOWN
-from denoise_lab.world import Fact, World
+from denoise_lab.worlds.relations import TOWN
+from denoise_lab.worlds.world import Fact, World
 
 TOWNS = 200
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES
-from denoise_lab.prose import prose
-from denoise_lab.relations import PASSWORD, PERSON, TOWN, Relation, words
+from denoise_lab.worlds.prose import prose
+from denoise_lab.worlds.relations import PASSWORD, PERSON, TOWN, Relation, words
 
 _SYLLABLES = words("""
     bal bar ben bor bran cal cam cor dal dan del dor el fal fen fer gal gar gen gor hal han har hol

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from denoise_lab.world import Fact, World
+from denoise_lab.worlds.world import Fact, World
 
 KINDS = ("correct_suggested", "incorrect_suggested", "correct_denied")
 _TAUGHT = {  # shares in training

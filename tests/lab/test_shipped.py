@@ -4,15 +4,15 @@ import json
 import random
 
 import pytest
-from denoise_lab import FOLDER, reader
-from denoise_lab.abilities import Ability, below, measure
-from denoise_lab.scene import Difficulty
-from denoise_lab.tasks import DRILLS, TASKS
-from denoise_lab.world import World
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from denoise_core import Message
+from denoise_lab import FOLDER, reader
+from denoise_lab.tasks import DRILLS, TASKS
+from denoise_lab.training.abilities import Ability, below, measure
+from denoise_lab.worlds.scene import Difficulty
+from denoise_lab.worlds.world import World
 
 
 @pytest.fixture(scope="module")

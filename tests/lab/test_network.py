@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from denoise_lab.network import Network, Shape, hugging_face
+
+from denoise_lab.training.network import Network, Shape, hugging_face
 
 SMALL = Shape(vocabulary=300, width=32, inner=48, layers=3, heads=4, first=2)
 

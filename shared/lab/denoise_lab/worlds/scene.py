@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from denoise_lab.prose import prose
-from denoise_lab.world import Fact, World
+from denoise_lab.worlds.prose import prose
+from denoise_lab.worlds.world import Fact, World
 
 
 @dataclass(frozen=True, slots=True)
