@@ -2,7 +2,7 @@
 
 import pytest
 from langchain_huggingface import ChatHuggingFace, HuggingFacePipeline
-from tiny_models import QUERY, TEXTS, addresses, probe_of, tiny_pair
+from tiny_models import QUESTION, TEXTS, addresses, probe_of, tiny_pair
 from transformers import pipeline
 
 from denoise_core import Message
@@ -35,11 +35,11 @@ def test_the_very_objects_come_out(pair, llm, wrap):
 def test_end_reads_the_weights_the_chat_model_answers_with(pair, llm):
     probe = probe_of(*pair)
     chat = ChatModelLLM(chat_over(llm))
-    asked = (Message("user", QUERY),)
+    asked = (Message("user", QUESTION),)
     before = chat.complete(asked)
     model, tokenizer = local_model(chat)
     shared = ProbeScorer(model, probe, tokenizer=tokenizer)
     alone = ProbeScorer(pair[0], probe, tokenizer=pair[1])
-    assert shared.score(QUERY, TEXTS).tolist() == alone.score(QUERY, TEXTS).tolist()
+    assert shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
     assert addresses(shared.reader.backbone.model) == addresses(pair[0])
     assert chat.complete(asked) == before

@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from denoise_core.reader import FOLDER
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +16,7 @@ from denoise_core.errors import InputError, ProbeMismatch
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.local.loading import load_model, load_tokenizer
 from denoise_core.question import Question
-from denoise_lab import probes
+from denoise_lab import FOLDER, probes
 from denoise_lab.probe_data import (
     LEAST_PASSAGES,
     attributes,

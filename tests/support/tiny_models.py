@@ -9,7 +9,7 @@ from denoise_core.end import HiddenReader, Probe
 
 CHAT = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
 LAYER = 2
-QUERY = "Where is the tower?"
+QUESTION = "Where is the tower?"
 TEXTS = ["The tower is in Porto.", "Bread is cheap.", "باريس 🗼", "The tower is old. It is red."]
 
 
