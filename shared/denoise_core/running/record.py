@@ -8,7 +8,7 @@ from typing import Any
 
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.effects import Complete
-from denoise_core.types import Drop, Keep, Passage, Span
+from denoise_core.types import Drop, Keep, Passage, Reply, Span
 
 KEY = "denoise"
 """The one metadata key under which adapters store a record."""
@@ -82,7 +82,10 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
 def calls_of(trace: Trace) -> int:
     """LLM calls of a run, those of denoisers it asked included."""
     nested = (e.reply.trace for e in trace.events if isinstance(e.reply, DenoiseResult))
-    return sum(isinstance(e.effect, Complete) for e in trace.events) + sum(map(calls_of, nested))
+    asked = (
+        e.reply.calls if isinstance(e.reply, Reply) else 1 for e in trace.events if isinstance(e.effect, Complete)
+    )
+    return sum(asked) + sum(map(calls_of, nested))
 
 
 def spans_by_passage(spans: Sequence[Span]) -> dict[str, list[list[int]]]:
