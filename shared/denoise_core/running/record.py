@@ -85,6 +85,8 @@ def record_of(
         "kept": [_scored(k) for i in spans if i in chunks for k in chunks[i][0]],
         "dropped": [_dropped(d) for i in spans if i in chunks for d in chunks[i][1]],
         "query": result.query,
+        "relevant": result.relevant,
+        "note": result.note,
         "fallback": result.fallback,
     }
 
@@ -156,6 +158,8 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
         ],
         "kept": [{"id": k.span.passage_id, **_scored(k)} for k in result.kept],
         "dropped": [{"id": d.span.passage_id, **_dropped(d)} for d in result.dropped],
+        "relevant": result.relevant,
+        "note": result.note,
         "fallback": result.fallback,
         "calls": calls_of(result.trace),
         "input_tokens": usage.input_tokens,
