@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from denoise_core.end.selection import rule_for, select
 from denoise_core.errors import InputError
 from denoise_core.protocols import ReportsParts, Scorer
 from denoise_core.result import DenoiseResult, Event, Trace
+from denoise_core.running.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
 from denoise_core.types import Drop, Keep, Passage, Span, check_passages, well_formed
 
@@ -117,7 +117,7 @@ class ENDDenoiser:
         )
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return await asyncio.to_thread(self.denoise, query, passages)
+        return await offload(self.denoise, query, passages)
 
     def _score(self, query: str, texts: Sequence[str]) -> tuple[NDArray[np.float32], list[int]]:
         """A score for each text, minus infinity for one without text; and which texts were read in parts."""

@@ -19,7 +19,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +31,7 @@ from denoise_core.result import DenoiseResult, Event, Trace, attach_trace, trace
 from denoise_core.running.bound import bounded
 from denoise_core.running.budget import Budget, Meter, current_meter, enter
 from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.running.offload import Pool
 from denoise_core.types import Passage, Reply, Usage
 
 T = TypeVar("T")
@@ -262,13 +263,12 @@ def _batch(drive: _Drive[Any], effect: Batch) -> list[Any]:
     try:
         if workers <= 1:
             return [_perform(drive.servers, a) for a in attempts]
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="denoise")
+        pool = Pool(workers)
         try:
-            # A copy of the context for each: the meter, and whatever the framework around us keeps there.
-            futures = [pool.submit(contextvars.copy_context().run, _perform, drive.servers, a) for a in attempts]
+            futures = [pool.submit(partial(_perform, drive.servers, a)) for a in attempts]
             return [f.result() for f in futures]
         finally:  # after Ctrl-C nobody waits for calls under way, and no new one starts
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.close()
     finally:
         drive.events += [e for a in attempts for e in a.events()]
 
