@@ -134,6 +134,10 @@ class Attempt:
         checked, usage = _check(self.effect, reply)
         if self.meter and usage and isinstance(self.effect, Complete):
             self.meter.add_usage(usage)
+        if isinstance(checked, Reply):
+            self.inner = checked.inner
+            if self.meter:
+                self.meter.add_calls(checked.calls - 1)
         self.event = Event(self.effect.tag, self.effect, checked, time.perf_counter() - self.started, usage)
         return checked
 
@@ -157,7 +161,7 @@ def _check(effect: Single, reply: Any) -> tuple[Any, Usage | None]:
             raise TypeError(f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}")
         if not isinstance(reply.text, str):  # a model wrapper that passes on an empty message
             raise UnparsableReply(f"expected a text as reply, got {type(reply.text).__name__}")
-        return reply, reply.usage or _estimate(effect, reply)
+        return reply, reply.usage or (_estimate(effect, reply) if reply.calls else Usage(0, 0))
     if isinstance(effect, Retrieve):
         passages = tuple(reply)
         for p in passages:

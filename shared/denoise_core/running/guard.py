@@ -27,7 +27,8 @@ class Guard:
     `denoise_core.errors.is_mistake` tells them: settings, types, a missing extra, a refused key.
 
     ``on_empty``: the same for a result that keeps nothing (or only white space) of input that had text;
-    ``"raise"`` is `EmptyResult`. The defaults never lose context. Whatever was done instead of denoising stands in
+    ``"raise"`` is `EmptyResult`. The defaults never lose context. A result that says ``relevant=False`` may be
+    empty: that nothing fits is what it found. Whatever was done instead of denoising stands in
     ``result.fallback`` and, by passage, in ``result.failures``, and is logged. Cancellation and Ctrl-C always go
     through.
     """
@@ -64,6 +65,8 @@ class Guard:
 
     def _checked(self, given: tuple[Passage, ...], result: DenoiseResult) -> DenoiseResult:
         if any(p.text.strip() for p in result.passages) or not any(p.text.strip() for p in given):
+            return result
+        if result.relevant is False:
             return result
         if self.on_empty == "raise":
             raise EmptyResult(f"nothing was kept of {len(given)} passages; pass on_empty='keep' to keep all then")
