@@ -32,7 +32,7 @@ def places(window: Window, wanted: Sequence[int], tokens: Tokens) -> list[tuple[
 
     Whole words only, and none that runs from the head into the body.
     """
-    if not wanted:
+    if not wanted or wanted[0] not in window.ids:
         return []
     skip = passed_over(tokens) - set(wanted)
     counted = [n for n, i in enumerate(window.ids) if i not in skip]

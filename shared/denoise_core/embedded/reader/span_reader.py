@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from denoise_core.embedded.reader.candidate import core, parts, places
+from denoise_core.embedded.reader.closest import overlap
 from denoise_core.embedded.reader.features import row
 from denoise_core.embedded.reader.forward import Network
-from denoise_core.embedded.reader.select import overlap
 from denoise_core.embedded.reader.spans import Logits, Scored, best, characters, total
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
-from denoise_core.types import Passage
+from denoise_core.types import Passage, check_passages
 
 READ = 32  # windows read for one question, at most
 JUDGED = 5  # windows that a candidate is judged in, besides those that hold it
@@ -76,7 +76,10 @@ class SpanReader:
         return found[0] if found and found[0].holds >= FLOOR else None
 
     def answers(self, query: str, passages: Sequence[Passage], k: int) -> list[Found]:
-        """The ``k`` best spans, best first, of which no two share characters or are the same words."""
+        """The ``k`` best spans, best first, of which no two share characters or are the same words.
+
+        Raises `InputError` when two passages share an id, as all methods do.
+        """
         texts = {p.id: p.text for p in passages}
         asked, cut = self._cut(query, passages)
         chosen = self._most(asked, cut, self.read)
@@ -84,10 +87,8 @@ class SpanReader:
         out: list[Found] = []
         for s in self._ranked(chosen, logits, 4 * k):
             found = _found(s, chosen[s.window], logits[s.window], texts)
-            if not any(_same(found, f) for f in out):
+            if len(out) < k and not any(_same(found, f) for f in out):
                 out.append(found)
-            if len(out) == k:
-                break
         return out
 
     def per_passage(self, query: str, passages: Sequence[Passage]) -> list[Found | None]:
@@ -97,7 +98,7 @@ class SpanReader:
         """
         texts = {p.id: p.text for p in passages}
         asked = self.tokens.pieces(query).ids
-        groups = [self._most(asked, windows(p, self.tokens), OF_EACH) for p in passages]
+        groups = [self._most(asked, windows(p, self.tokens), OF_EACH) for p in check_passages(passages)]
         logits = iter(self._logits(asked, [w for g in groups for w in g]))
         out: list[Found | None] = []
         for group in groups:
@@ -108,31 +109,30 @@ class SpanReader:
         return out
 
     def score_of(self, query: str, candidate: str, passages: Sequence[Passage]) -> float:
-        """The log-probability of the candidate's own best span, -inf when it stands nowhere; see `fit`."""
-        return self.fit(query, candidate, passages).own
-
-    def fit(self, query: str, candidate: str, passages: Sequence[Passage]) -> Fit:
-        """How the candidate fits, read in the windows closest to the question and to the candidate.
-
-        A candidate that stands nowhere as it is, such as a sentence, is looked for in its parts that say
-        something beyond the question; the best part counts.
-        """
-        return self.fits(query, [candidate], passages)[0]
+        """The log-probability of the candidate's own best span, -inf when it stands nowhere; see `fits`."""
+        return self.fits(query, [candidate], passages)[0].own
 
     def fits(self, query: str, candidates: Sequence[str], passages: Sequence[Passage]) -> list[Fit]:
-        """`fit` of several candidates; windows are read once for all of them."""
+        """How each candidate fits, read in the windows closest to the question and in some that hold a candidate.
+
+        A candidate that stands nowhere as it is, such as a sentence, is looked for in its parts that say
+        something beyond the question; the best part counts. A fit does not depend on the other candidates.
+        """
         asked, cut = self._cut(query, passages)
-        if not cut:
-            return [NOWHERE] * len(candidates)
         order = self._most(asked, cut, len(cut))
         looked = [self._looked_for(query, c, order) for c in candidates]
-        chosen: dict[int, Window] = dict(enumerate(order[:JUDGED]))
-        for wanted in looked:
-            holding = [n for n, w in enumerate(order) if any(places(w, x, self.tokens) for x in wanted)]
-            chosen |= {n: order[n] for n in holding[:HOLDING]}
-        read = list(chosen.values())
-        logits = self._logits(asked, read)
-        return [self._fit(wanted, read, logits) for wanted in looked]
+        chosen = [self._judged(wanted, order) for wanted in looked]
+        read = sorted({n for numbers in chosen for n in numbers})
+        logits = dict(zip(read, self._logits(asked, [order[n] for n in read]), strict=True))
+        return [
+            self._fit(wanted, [order[n] for n in numbers], [logits[n] for n in numbers])
+            for wanted, numbers in zip(looked, chosen, strict=True)
+        ]
+
+    def _judged(self, wanted: Sequence[tuple[int, ...]], order: Sequence[Window]) -> list[int]:
+        """The windows that a candidate is judged in: the first ones and the first that hold it; none if none do."""
+        holding = [n for n, w in enumerate(order) if any(places(w, x, self.tokens) for x in wanted)]
+        return sorted({*range(min(JUDGED, len(order))), *holding[:HOLDING]}) if holding else []
 
     def _looked_for(self, query: str, candidate: str, among: Sequence[Window]) -> list[tuple[int, ...]]:
         """Pieces of the candidate, or of its parts if it stands nowhere whole."""
@@ -142,6 +142,8 @@ class SpanReader:
         return [p for part in parts(candidate, query) if (p := core(part, self.tokens))]
 
     def _fit(self, wanted: Sequence[tuple[int, ...]], read: Sequence[Window], logits: Sequence[Logits]) -> Fit:
+        if not read:
+            return NOWHERE
         within = total(logits)
         own = [
             Scored(float(given.start[a] + given.end[b]) - within, n, a, b)
@@ -149,8 +151,6 @@ class SpanReader:
             for x in wanted
             for a, b in places(w, x, self.tokens)
         ]
-        if not own:
-            return NOWHERE
         top = max(own)
         taken = {(read[s.window].passage_id, c) for s in own for c in _characters(read[s.window], s)}
         other = -math.inf
@@ -161,7 +161,8 @@ class SpanReader:
         return Fit(top.score, other, _log_sigmoid(logits[top.window].holds))
 
     def _cut(self, query: str, passages: Sequence[Passage]) -> tuple[tuple[int, ...], list[Window]]:
-        return self.tokens.pieces(query).ids, [w for p in passages for w in windows(p, self.tokens)]
+        cut = [w for p in check_passages(passages) for w in windows(p, self.tokens)]
+        return self.tokens.pieces(query).ids, cut
 
     def _most(self, asked: Sequence[int], given: Sequence[Window], count: int) -> list[Window]:
         """The ``count`` windows that share most with the question; earlier ones first among equals."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -62,15 +63,20 @@ def best(
     for number, (window, given) in enumerate(zip(windows, logits, strict=True)):
         may_start, may_end = edges(window, tokens)
         table = np.where(may_start, given.start, -np.inf)[:, None] + np.where(may_end, given.end, -np.inf)[None, :]
-        first, last = np.indices(table.shape)
-        wrong = (last < first) | (last >= first + LONGEST) | ((first < window.head) & (last >= window.head))
-        table[wrong] = -np.inf
+        table[_impossible(len(window.ids), window.head)] = -np.inf
         flat = table.ravel()
         count = min(k, flat.size)
         top = np.argpartition(flat, -count)[-count:]
         for i in top[np.isfinite(flat[top])]:
             out.append(Scored(float(flat[i]) - against, number, *map(int, divmod(int(i), len(window.ids)))))
     return sorted(out, reverse=True)
+
+
+@lru_cache(maxsize=512)
+def _impossible(count: int, head: int) -> NDArray[np.bool_]:
+    """Which pairs of first and last piece are no span: backwards, too long, or from the head into the body."""
+    first, last = np.indices((count, count))
+    return np.asarray((last < first) | (last >= first + LONGEST) | ((first < head) & (last >= head)))
 
 
 def characters(window: Window, first: int, last: int) -> tuple[int, int]:

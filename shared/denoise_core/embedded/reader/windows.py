@@ -17,7 +17,7 @@ from functools import cache
 from denoise_core._optional import require
 from denoise_core.chunk import sentences
 from denoise_core.embedded.weights import minilm
-from denoise_core.types import Passage
+from denoise_core.types import Passage, well_formed
 
 BODY = 72  # word pieces of a window, its head not counted
 HEAD = 12  # word pieces of a head, at most
@@ -68,7 +68,7 @@ class Tokens:
         """The pieces of ``text`` without special ones; lone surrogates are read as unknown characters."""
         if not text:
             return Pieces((), ())
-        found = self._tokenizer.encode(_well_formed(text), add_special_tokens=False)
+        found = self._tokenizer.encode(well_formed(text), add_special_tokens=False)
         return Pieces(tuple(found.ids), tuple(found.offsets))
 
 
@@ -142,8 +142,3 @@ def _head(passage: Passage, pieces: Pieces, tokens: Tokens) -> Pieces:
     while count < min(HEAD, len(pieces.ids)) and pieces.places[count][1] <= end:
         count += 1
     return Pieces(pieces.ids[:count], pieces.places[:count])
-
-
-def _well_formed(text: str) -> str:
-    """The text with lone surrogates replaced, character by character; places stay the same."""
-    return re.sub("[\ud800-\udfff]", "�", text)

@@ -1,4 +1,4 @@
-"""Questions made from passages themselves: a name, date, number or phrase is taken out of a sentence and asked for.
+"""Questions made from passages: a name, date, number or phrase is taken out of a sentence and asked for.
 
 The sentence may be one of *another* passage that says something similar about the same name, so that question
 and window do not share all their words.
@@ -28,8 +28,8 @@ _PHRASES = re.compile(r"[,;.:()\"]| (?:and|or|but|which|that|is|was|were|are|of|
 _PLACE_BEFORE = re.compile(r"(?i)\b(?:in|at|near|from|of|to|into|across)\s+(?:the\s+)?$")
 _PERSON_BEFORE = re.compile(r"(?i)\b(?:by|with|president|king|queen|sir|captain|mr\.?|dr\.?|son of|named)\s+$")
 _PERSON_AFTER = re.compile(
-    r"^,?\s+(?:was born|who|said|wrote|played|plays|directed|won|became|died|sang|married|and his|and her|is an? \w+ "
-    r"(?:actor|actress|singer|writer|politician|player|director|musician|author|footballer))"
+    r"^,?\s+(?:was born|who|said|wrote|played|plays|directed|won|became|died|sang|married|and his|and her|"
+    r"is an? \w+ (?:actor|actress|singer|writer|politician|player|director|musician|author|footballer))"
 )
 _NOUN_BEFORE = re.compile(r"\b(?:the|a|an|his|her)\s+(?:\w+\s+)?([a-z]{3,12})\s+$")
 _NOUN_AFTER = re.compile(r"^\s+([a-z]{4,14})\b")
@@ -100,7 +100,7 @@ class Clozes:
     def _across(self) -> Cloze | None:
         sentence, span, passage = self.rng.choice(self.pairs)
         question = self._ask(sentence, span)
-        return question and Cloze(question, sentence[span[0] : span[1]], passage)
+        return Cloze(question, sentence[span[0] : span[1]], passage) if question else None
 
     def _within(self) -> Cloze | None:
         rng = self.rng
@@ -114,7 +114,7 @@ class Clozes:
             return None
         span = rng.choice(found)
         question = self._ask(sentence, span)
-        return question and Cloze(question, sentence[span[0] : span[1]], passage)
+        return Cloze(question, sentence[span[0] : span[1]], passage) if question else None
 
     def _ask(self, sentence: str, span: tuple[int, int]) -> str | None:
         """A question for what stands at ``span``: wh-word, and the words around in one order or the other."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from denoise_core.embedded.reader.closest import overlap
 from denoise_core.embedded.reader.features import Row, row
 from denoise_core.embedded.reader.fit.cloze import Clozes
 from denoise_core.embedded.reader.fit.split import SHARE, Guard, for_development, for_training, read
-from denoise_core.embedded.reader.select import overlap
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
 from denoise_core.question import Question
 from denoise_core.types import Passage
@@ -67,7 +67,9 @@ def load(folder: Path, tokens: Tokens) -> Parts:
     sets = {name: read(folder, name) for name in SHARE}
     held_out = {n: tuple(q for q in qs if not for_training(n, q)) for n, qs in sets.items()}
     guard = Guard(q for qs in held_out.values() for q in qs)
-    training, development, pool = [], [], {}
+    training: list[Example] = []
+    development: list[Example] = []
+    pool: dict[str, Passage] = {}
     dropped = 0
     for name, questions in sets.items():
         for q in questions:

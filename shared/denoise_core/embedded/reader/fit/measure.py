@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from denoise_core.augmenter.text import content_words, without_articles, words
+from denoise_core.embedded.reader.closest import overlap
 from denoise_core.embedded.reader.fit.cloze import kind_of, spans
-from denoise_core.embedded.reader.select import overlap
 from denoise_core.embedded.reader.span_reader import Fit, SpanReader
 from denoise_core.embedded.reader.windows import windows
 from denoise_core.evaluate.metrics import bootstrap
@@ -48,9 +48,9 @@ def usable(questions: Iterable[Question]) -> list[Question]:
     out = []
     for q in questions:
         gold = [p for p in q.passages if p.id in q.gold]
-        if q.answers and q.answers[0].strip().lower() not in ("yes", "no"):
-            if any(_stands(p.text, a) for p in gold for a in q.answers):
-                out.append(q)
+        asks = bool(q.answers) and q.answers[0].strip().lower() not in ("yes", "no")
+        if asks and any(_stands(p.text, a) for p in gold for a in q.answers):
+            out.append(q)
     return out
 
 

@@ -29,6 +29,9 @@ SCALE = 2.0
 class Linear(nn.Module):
     """A frozen product with a low-rank change of rank ``rank``, 0 for none."""
 
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, weight: Tensor, bias: Tensor, rank: int) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
@@ -80,6 +83,11 @@ class Network(nn.Module):
 
     ``weights`` are MiniLM's own by their names there; ``kind`` is the type that layers compute in.
     """
+
+    words: Tensor
+    place: Tensor
+    norm_weight: Tensor
+    norm_bias: Tensor
 
     def __init__(self, weights: Mapping[str, NDArray[Any]], kind: torch.dtype = torch.float32) -> None:
         super().__init__()
