@@ -88,7 +88,7 @@ def search(
         memory,
         retrieved=memory.retrieved + found.retrieved,
         dropped=memory.dropped + found.dropped,
-        queries=memory.queries + found.queries,
+        queries=tuple(dict.fromkeys(memory.queries + found.queries)),
         aside=memory.aside + found.aside,
     )
     return _shown(memory, memory.evidence, found.evidence, limits)
@@ -97,8 +97,8 @@ def search(
 def admit(memory: WorkingMemory, count: int, limits: LoopLimits) -> WorkingMemory:
     """`readmit` within the limit of tokens: what comes back takes the room of what was shown before."""
     back = readmit(memory, count)
-    before = set(memory.evidence)
-    new = tuple(p for p in back.evidence if p not in before)
+    before = {(p.id, p.text) for p in memory.evidence}
+    new = tuple(p for p in back.evidence if (p.id, p.text) not in before)
     ids = {p.id for p in new}
     old = tuple(p for p in memory.evidence if p.id not in ids)
     if size_of(back.evidence) <= limits.evidence_tokens:

@@ -287,7 +287,7 @@ def test_one_source_that_fails_does_not_lose_the_others():
 
     found, _ = run(Consolidator([Broken(), ListRetriever(PAGES)]).gather(WorkingMemory("q")))
     assert len(found.evidence) == len(PAGES)
-    assert [(what, str(e)) for what, e in found.failures] == [("search", "gone")]
+    assert [(what, str(e)) for what, e in found.failures] == [("source", "gone")]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from denoise_core.running.pipeline import back
+from denoise_core.running.pipeline import Source
 from denoise_core.text.chunk import chunks, extract
 from denoise_core.text.words import content_words
 from denoise_core.types import Drop, Passage, Span
@@ -100,5 +100,6 @@ def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tu
         return part, tuple(rest)
     if passage.rewritten:  # its text is no longer the characters it stands for
         return replace(part, spans=passage.covered, rewritten=True), ()
-    kept = tuple(s for span in part.covered for s in back(span, passage))
-    return replace(part, spans=kept), tuple(s for span in rest for s in back(span, passage))
+    source = Source(passage)
+    kept = tuple(s for span in part.covered for s in source.back(span))
+    return replace(part, spans=kept), tuple(s for span in rest for s in source.back(span))

@@ -122,8 +122,8 @@ class TeedLLM:
         elif isinstance(piece, Found):
             memory = self.tee.watcher.memory
             counts, _ = evidence_of(Drafted("", found=(piece,)), memory)
-            known = set(memory.evidence)
-            fresh = tuple(p for p in counts if p not in known)
+            known = {p.text for p in memory.evidence}
+            fresh = tuple(p for p in counts if p.text not in known)
             self.tee.watcher.memory = replace(memory, evidence=(*memory.evidence, *fresh))
             whole.found.append(piece)
         elif isinstance(piece, Drafted):
