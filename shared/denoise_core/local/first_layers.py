@@ -38,29 +38,28 @@ class _Exit(BaseException):
 
 @dataclass(slots=True)
 class _Request:
-    """One pass: pool the state at each of ``layers``, leave at ``stop``; ``entered`` counts blocks run.
+    """One pass: pool the state at each layer of ``pools``, leave at ``stop``; ``entered`` counts blocks run.
 
     With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile.
     """
 
     owner: EarlyLayers
-    layers: frozenset[int]
+    pools: Mapping[int, Pool]
     stop: int
-    pool: Pool
     last: bool = False
     inside: bool = False
     entered: int = 0
     found: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def arrive(self, layer: int, state: Any, entering: bool) -> None:
-        if layer in self.layers and layer not in self.found:
+        if layer in self.pools and layer not in self.found:
             if not isinstance(state, torch.Tensor) or state.ndim != 3 or state.shape[-1] != self.owner.width:
                 shape = tuple(state.shape) if isinstance(state, torch.Tensor) else type(state).__name__
                 raise InputError(
                     f"between its blocks this model carries {shape}, not one vector of width {self.owner.width} "
                     "for each token, so a probe cannot read it"
                 )
-            self.found[layer] = self.pool(state)
+            self.found[layer] = self.pools[layer](state)
         if layer >= self.stop:
             raise _Exit
         self.entered += entering
@@ -161,21 +160,26 @@ class EarlyLayers:
         ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. Raises
         `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
         """
-        return self._pass(inputs, _Request(self, frozenset(layers), max(layers), pool))
+        return self._pass(inputs, _Request(self, dict.fromkeys(layers, pool), max(layers)))
 
-    def last(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
+    def last(self, inputs: Mapping[str, Any], layer: int, *, before: Pool | None = None) -> torch.Tensor:
         """The last column's state at ``layer``, float32 ``(batch, width)``: rows are padded on the left.
 
         As ``read`` with that pooling, but the final block of the pass runs for the last token only, where
-        that was found to give the same. Raises what `read` raises.
+        that was found to give the same. ``before`` is handed all states that enter the final block. Raises
+        what `read` raises.
         """
         if layer not in self._narrow:
             self._narrow[layer] = self.causal and layer > 0 and self._try_last(layer)
-        return self._last(inputs, layer, narrow=self._narrow[layer])
+        return self._last(inputs, layer, narrow=self._narrow[layer], before=before)
 
-    def _last(self, inputs: Mapping[str, Any], layer: int, *, narrow: bool) -> torch.Tensor:
-        request = _Request(self, frozenset([layer]), layer, lambda h: h[:, -1].float(), last=narrow)
-        return self._pass(inputs, request)[layer]
+    def _last(
+        self, inputs: Mapping[str, Any], layer: int, *, narrow: bool, before: Pool | None = None
+    ) -> torch.Tensor:
+        pools: dict[int, Pool] = {layer: lambda h: h[:, -1].float()}
+        if before is not None and layer > 0:
+            pools[layer - 1] = before
+        return self._pass(inputs, _Request(self, pools, layer, last=narrow))[layer]
 
     @torch.inference_mode()
     def _pass(self, inputs: Mapping[str, Any], request: _Request) -> dict[int, torch.Tensor]:
@@ -186,7 +190,7 @@ class EarlyLayers:
             pass
         finally:
             _request.reset(token)
-        missing = sorted(request.layers - request.found.keys())
+        missing = sorted(request.pools.keys() - request.found.keys())
         if missing or request.entered != request.stop:
             raise InputError(
                 f"the model's forward pass went around its blocks: expected {request.stop} of {self.count} to "
