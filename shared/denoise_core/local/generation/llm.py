@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import re
 import threading
@@ -16,6 +15,7 @@ from denoise_core.errors import InputError
 from denoise_core.local.generation.pieces import Pieces
 from denoise_core.local.generation.stops import cut, held_back
 from denoise_core.local.layout import token_ids
+from denoise_core.running.offload import offload
 from denoise_core.types import Message, Reply, Usage
 
 
@@ -135,7 +135,7 @@ class LocalLLM:
         return Reply(self._text(made[0, len(ids) :]), Usage(len(ids), made.shape[1] - len(ids)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return await asyncio.to_thread(self.complete, messages)
+        return await offload(self.complete, messages)
 
     def stream(
         self, messages: Sequence[Message], *, abandoned: Callable[[], bool] = lambda: False
