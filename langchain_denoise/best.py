@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from denoise_core import DenoiseResult, Drop, Guard, InputError, Keep, Passage
+from denoise_core import DenoiseResult, Drop, Guard, InputError, Keep, Passage, Span
 from denoise_core.text.chunk import extract
 
 Order = Literal["input", "score"]
@@ -82,5 +82,5 @@ def _filled(result: DenoiseResult, given: Sequence[Passage], n: int) -> DenoiseR
     )
 
 
-def _within(inner: Any, outer: Any) -> bool:
+def _within(inner: Span, outer: Span) -> bool:
     return inner.passage_id == outer.passage_id and outer.start <= inner.start and inner.end <= outer.end

@@ -31,7 +31,8 @@ class DenoiseSettings(BaseModel):
 
     model: Any = None
     """System 2 Attention with this model: a chat model, a runnable, a name as ``"openai:..."``, a core LLM. With
-    ``probe`` the local model that the probe reads: a name, a folder, or a loaded one."""
+    ``probe`` the local model that the probe reads: a name, a folder, a loaded one, or a loaded one with its
+    tokenizer (what `local_model` gives)."""
 
     scorer: Any = None
     """END with this scorer: embeddings, a cross-encoder, a decision model, or a core scorer."""
@@ -95,12 +96,13 @@ class DenoiseSettings(BaseModel):
         if self.model is not None and self.probe is None:
             from langchain_denoise.models.chat_llm import as_llm
 
-            if not isinstance(self.model, str):
-                as_llm(self.model)
+            as_llm(self.model)
         s2a = self.model is not None and self.probe is None
         for name in ("keep", "threshold", "chunks"):
             if s2a and getattr(self, name) is not None:
                 raise InputError(f"{name}: a setting of END; with model= there is variant=")
+        if self.keep is not None and self.threshold is not None:
+            raise InputError(f"keep={self.keep!r} and threshold={self.threshold!r}: give one of the two")
         if self.variant is not None and not s2a and self.denoiser is None:
             raise InputError("variant: a setting of System 2 Attention, which needs model=")
         if not s2a and self.probe is None:
@@ -128,7 +130,7 @@ class DenoiseSettings(BaseModel):
         from langchain_denoise.models.chat_llm import as_llm
 
         chosen: Any = variant or "select"
-        bound = {} if self.max_concurrency is None else {"max_concurrency": self.max_concurrency}
+        bound: dict[str, Any] = {} if self.max_concurrency is None else {"max_concurrency": self.max_concurrency}
         return S2ADenoiser(as_llm(self.model), variant=chosen, **bound)
 
     def _end(self, keep: Any, threshold: float | None) -> Denoiser:
@@ -147,9 +149,9 @@ class DenoiseSettings(BaseModel):
             from denoise_core.embedded import DefaultScorer
 
             return ENDDenoiser(DefaultScorer(), threshold=threshold, **cut)
-        from langchain_denoise.models.scoring import as_scorer, probe_scorer
+        from langchain_denoise.models.scoring import FolderProbe, as_scorer
 
-        scorer = as_scorer(self.scorer) if self.probe is None else probe_scorer(self.probe, self.model)
+        scorer = as_scorer(self.scorer) if self.probe is None else FolderProbe(self.probe, self.model)
         if keep is None and threshold is None and self.top_n is not None:
             keep = self.top_n
         return ENDDenoiser(scorer, keep=keep, threshold=threshold, **cut)

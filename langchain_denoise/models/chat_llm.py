@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -93,6 +94,7 @@ def as_llm(model: Any, name: str = "model") -> LLM:
     )
 
 
+@lru_cache(maxsize=16)
 def _by_name(name: str) -> Runnable[Any, Any]:
     try:
         from langchain.chat_models import init_chat_model

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -35,12 +36,11 @@ def check_decision_model(value: object) -> None:
 def decisions() -> Any:
     """The module ``langchain_core.decisions``. Raises `MissingExtra` where there is none."""
     try:
-        from langchain_core import decisions
-    except ImportError as error:
+        return import_module("langchain_core.decisions")
+    except ModuleNotFoundError as error:
         raise MissingExtra(
             "decision models need langchain-core 1.8; run: pip install 'langchain-core>=1.8'"
         ) from error
-    return decisions
 
 
 class DecisionScorer:

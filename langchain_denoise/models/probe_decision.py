@@ -13,7 +13,9 @@ from denoise_core import InputError, Scorer
 from langchain_denoise.models.decisions import decisions
 
 if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableSerializable as BaseDecisionModel
+    from langchain_core.runnables import RunnableSerializable
+
+    BaseDecisionModel = RunnableSerializable[Any, Any]
 else:
     BaseDecisionModel = decisions().BaseDecisionModel
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from denoise_core import Denoiser, InputError, Scorer
 from denoise_core.end import Probe, ProbeScorer
+from denoise_core.end.calibration import Calibration
+from denoise_core.protocols import Scored
 from denoise_core.scorers.cross_encoder import CrossEncoderScorer
 from denoise_core.scorers.embedding import EmbeddingScorer
 from langchain_denoise.models.decisions import DecisionScorer, is_decision_model
@@ -73,17 +78,41 @@ class EmbeddedEmbeddings(Embeddings):
         return await asyncio.to_thread(self.embed_query, text)
 
 
-def probe_scorer(folder: str, model: Any = None, tokenizer: Any = None) -> Scorer:
-    """The probe in ``folder`` on ``model``, a name or a loaded one; None is the model its card names.
+class FolderProbe:
+    """END's probe from a folder, loaded with its model at the first score, so in a thread and once.
 
-    By name the scorer is made once a process, so that a compressor rebuilt for each call does not load it again.
+    ``model`` is a name, a folder or a loaded one; None is the model that the probe's card names. By name it is
+    loaded once a process, so that a compressor rebuilt for each call does not load it again.
     """
-    if model is None or isinstance(model, str):
-        return _loaded(str(folder), model)
-    return ProbeScorer(model, Probe.load(folder), tokenizer=tokenizer)
+
+    def __init__(self, folder: str, model: Any = None) -> None:
+        self.folder = folder
+        self.model = model
+        self._made: ProbeScorer | None = None
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `ProbeScorer.score`."""
+        return self._scorer().score(query, texts)
+
+    def scored(self, query: str, texts: Sequence[str]) -> Scored:
+        """As `ProbeScorer.scored`."""
+        return self._scorer().scored(query, texts)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What the folder's probe was calibrated to; reads the folder."""
+        return self._scorer().calibration
+
+    def _scorer(self) -> ProbeScorer:
+        if self.model is None or isinstance(self.model, str):
+            return _loaded(self.folder, self.model)
+        if self._made is None:
+            model, tokenizer = self.model if isinstance(self.model, tuple) else (self.model, None)
+            self._made = ProbeScorer(model, Probe.load(self.folder), tokenizer=tokenizer)
+        return self._made
 
 
 @lru_cache(maxsize=8)
-def _loaded(folder: str, model: str | None) -> Scorer:
+def _loaded(folder: str, model: str | None) -> ProbeScorer:
     probe = Probe.load(folder)
     return ProbeScorer(model or probe.reading.model.name, probe)
