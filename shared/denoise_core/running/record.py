@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.effects import Complete
-from denoise_core.types import Drop, Keep, Passage, Span
+from denoise_core.types import Drop, Keep, Passage, Reply, Span
 
 KEY = "denoise"
 """The one metadata key under which adapters store a record."""
@@ -61,8 +61,8 @@ def record_of(
     ``detail="full"`` adds ``kept`` and ``dropped``: the scored chunks of these passages, where the method
     scores. ``chunks`` is `chunks_of` the result, made here when not given. ``detail="spans"`` has no chunks and
     holds to `RECORD_BYTES`: ranges that touch are one, ids over 200 bytes stand as ``sha256:...``, the query
-    is cut to 200 bytes, the fallback to 600, and of ranges too many the first are listed, ``spans_left_out`` the number of
-    the others. ``detail="none"`` is for the caller to put nothing, and gives ``{}``.
+    is cut to 200 bytes, the fallback to 600, and of ranges too many the first are listed, ``spans_left_out`` the
+    number of the others. ``detail="none"`` is for the caller to put nothing, and gives ``{}``.
     """
     if detail == "none":
         return {}
@@ -86,7 +86,9 @@ def record_of(
         "kept": [_scored(k) for i in spans if i in chunks for k in chunks[i][0]],
         "dropped": [_dropped(d) for i in spans if i in chunks for d in chunks[i][1]],
         "query": result.query,
-        "fallback": result.fallback,
+        "relevant": result.relevant,
+        "note": result.note,
+        "fallback": fallback_of(spans, result),
     }
 
 
@@ -98,14 +100,25 @@ def with_previous(record: dict[str, Any], earlier: Any, detail: RecordDetail) ->
     return both if detail == "full" or _weight(both) <= RECORD_BYTES else record
 
 
+def fallback_of(ids: Iterable[str], result: DenoiseResult) -> str | None:
+    """What went wrong with these input passages: their own failures, where the result lists failures by
+    passage.
+    """
+    if not result.failures:
+        return result.fallback
+    own = dict.fromkeys(result.failures[i] for i in ids if i in result.failures)
+    return "; ".join(own) or None
+
+
 def _bounded(record: dict[str, Any], result: DenoiseResult) -> dict[str, Any]:
+    fallback = fallback_of(record["spans"], result)
     spans = {_short_id(i): _touching(ranges) for i, ranges in record["spans"].items()}
     record = {
         **record,
         "origin": _short_id(record["origin"]),
         "spans": spans,
         "query": _cut(result.query),
-        "fallback": None if result.fallback is None else _cut(result.fallback, _LONGEST_FALLBACK),
+        "fallback": None if fallback is None else _cut(fallback, _LONGEST_FALLBACK),
     }
     if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):  # too few to weigh that much
         return record
@@ -165,7 +178,10 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
         ],
         "kept": [{"id": k.span.passage_id, **_scored(k)} for k in result.kept],
         "dropped": [{"id": d.span.passage_id, **_dropped(d)} for d in result.dropped],
+        "relevant": result.relevant,
+        "note": result.note,
         "fallback": result.fallback,
+        "failures": dict(result.failures),
         "calls": calls_of(result.trace),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -207,7 +223,10 @@ def bounded_summary_of(passages: Sequence[Passage], result: DenoiseResult) -> di
 def calls_of(trace: Trace) -> int:
     """LLM calls of a run, those of denoisers it asked included."""
     nested = (e.reply.trace for e in trace.events if isinstance(e.reply, DenoiseResult))
-    return sum(isinstance(e.effect, Complete) for e in trace.events) + sum(map(calls_of, nested))
+    asked = (
+        e.reply.calls if isinstance(e.reply, Reply) else 1 for e in trace.events if isinstance(e.effect, Complete)
+    )
+    return sum(asked) + sum(map(calls_of, nested))
 
 
 def spans_by_passage(spans: Sequence[Span]) -> dict[str, list[list[int]]]:
