@@ -76,9 +76,9 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
     @override
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
-        if callable(self.answer) and self.verifier.limits.unverified != "send":
+        if callable(self.answer) and self.verifier.limits.unsupported != "send":
             raise InputError(
-                f"unverified={self.verifier.limits.unverified!r} puts another answer into the output, which needs "
+                f"unsupported={self.verifier.limits.unsupported!r} puts another answer into the output; it needs "
                 "answer='key'; a function only finds it"
             )
 
