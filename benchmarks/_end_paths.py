@@ -154,7 +154,9 @@ class Paths:
         ]
         page = self._one_pass.read(page, chunks, (), context.question)
         with torch.inference_mode():
-            last, at = torch.tensor([page.ids[-1:]]), torch.tensor([[len(page.ids) - 1]])
+            device = self.early.device
+            last = torch.tensor([page.ids[-1:]], device=device)
+            at = torch.tensor([[len(page.ids) - 1]], device=device)
             self.model(input_ids=last, position_ids=at, past_key_values=page.past(), use_cache=True)
         return page
 

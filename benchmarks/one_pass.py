@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _end_paths import INSTRUCTION, QUERY, Context, Paths, Shape
+from _end_paths import Context, Paths, Shape
 from _one_pass_lab import Answers, answers, held_out_prompts, in_pieces
+from _operations import Operations
 from _reader_end import Loaded, haystack, load
 from end_speed import SMALL, TRUE, cpu, keep_large_blocks, median, status
 from harness import Benchmark, arguments
@@ -68,44 +69,14 @@ def speed(bench: Benchmark, paths: Paths, shape: Shape) -> None:
             again.append(cpu(lambda c=context, p=page, k=left: paths.again(p, c, k)) / full)
         bound = Operations(shape, tokens)
         for what, ratios, target, least in (
-            ("cold", cold, cold_target, bound.cold),
-            ("warm", warm, warm_target, bound.warm),
+            ("cold", cold, cold_target, bound.one_pass_cold),
+            ("warm", warm, warm_target, bound.one_pass_warm),
             ("again with one chunk", again, AGAIN, bound.again),
         ):
             bench.row(f"one pass / full forward, {name}, {what}", median(ratios), "ratio", at_most=target)
             bench.row(f"bound from operations, {name}, {what}", least, "ratio")
             bench.row(f"measured / bound, {name}, {what}", median(ratios) / least, "ratio")
         bench.row(f"exact END / full forward, {name}, cold", median(exact), "ratio")
-
-
-class Operations:
-    """Multiplications of each way over those of the full pass: linear maps, and attention counted causally."""
-
-    def __init__(self, shape: Shape, tokens: int, chunks: int = 10, keep: int = 3) -> None:
-        self.shape = shape
-        size = (tokens - INSTRUCTION - QUERY) // chunks
-        prompt, kept = INSTRUCTION + size + QUERY, INSTRUCTION + keep * size
-        below, above = shape.layer - 1, shape.blocks - shape.layer + 1
-        full = shape.blocks * self.block(tokens, 0)
-        score = chunks * (below * self.block(prompt, 0) + self.keys(prompt))
-        rescore = chunks * (below * self.block(QUERY, prompt - QUERY) + self.keys(QUERY))
-        answer = below * self.block(QUERY, kept) + above * self.block(kept + QUERY, 0)
-        more = below * self.block(QUERY, kept + size) + above * self.block(size + QUERY, kept)
-        self.cold = (score + answer) / full
-        self.warm = (rescore + answer) / full
-        self.again = more / full
-
-    def block(self, new: int, past: int) -> float:
-        """One block over ``new`` tokens behind ``past`` ones."""
-        s = self.shape
-        each = 2 * s.width * s.width + 3 * s.width * s.inner
-        seen = new * past + new * (new + 1) / 2
-        return new * each + self.keys(new) + 2 * seen * s.width
-
-    def keys(self, new: int) -> float:
-        """Keys and values alone: what a block has to compute of tokens whose state after it nobody needs."""
-        s = self.shape
-        return new * 2 * s.width * (s.width // s.heads * s.kv_heads)
 
 
 def peaks(bench: Benchmark, paths: Paths, shape: Shape) -> None:
