@@ -1,4 +1,4 @@
-"""How the reader is trained: an honest split, questions whose answers stand where they should, runs that repeat."""
+"""How the reader is trained: an honest split, questions whose answers stand where they should, repeatable runs."""
 
 import gzip
 import json

@@ -130,7 +130,7 @@ class SpanReader:
         ]
 
     def _judged(self, wanted: Sequence[tuple[int, ...]], order: Sequence[Window]) -> list[int]:
-        """The windows that a candidate is judged in: the first ones and the first that hold it; none if none do."""
+        """The windows that a candidate is judged in: the first ones, and the first that hold it if any do."""
         holding = [n for n, w in enumerate(order) if any(places(w, x, self.tokens) for x in wanted)]
         return sorted({*range(min(JUDGED, len(order))), *holding[:HOLDING]}) if holding else []
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from denoise_core.augmenter.text import content_words, without_articles, words
 from denoise_core.embedded.reader.closest import overlap
 from denoise_core.embedded.reader.fit.cloze import kind_of, spans
 from denoise_core.embedded.reader.span_reader import Fit, SpanReader
 from denoise_core.embedded.reader.windows import windows
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
+from denoise_core.text.words import content_words, without_articles, words
 from denoise_core.types import Passage
 
 Rule = Callable[[Fit], float]
