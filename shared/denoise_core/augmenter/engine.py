@@ -12,7 +12,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import DATA_NOTE, REVISE, SELF_ASK, Task
 from denoise_core.types import Message, Passage
 
-_TAG = re.compile(r"<(?=\s*/?\s*(?:evidence|history|draft)\b)", re.IGNORECASE)
+_TAG = re.compile(r"<(?=\s{0,9}/?\s{0,9}(?:evidence|history|draft)\b)", re.IGNORECASE)
 _CITATION = re.compile(r"\s?\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")  # four digits are a year
 _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
 
