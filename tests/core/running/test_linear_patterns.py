@@ -1,7 +1,7 @@
 """Every regular expression of the package takes time in proportion to its input.
 
-All of them are found: in the source, each call of `re` is looked up; a pattern that cannot be read from there is taken
-from the imported module. Each is pumped with strings made from its own letters and classes.
+All of them are found: in the source, each call of `re` is looked up; a pattern that cannot be read from there
+is taken from the imported module. Each is pumped with strings made from its own letters and classes.
 """
 
 from __future__ import annotations
@@ -51,9 +51,11 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 def calls_of_re(tree: ast.Module) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CALLS:
-            if isinstance(node.func.value, ast.Name) and node.func.value.id == "re":
-                yield node
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        home = node.func.value
+        if node.func.attr in CALLS and isinstance(home, ast.Name) and home.id == "re":
+            yield node
 
 
 def evaluated(node: ast.expr, names: dict[str, Any]) -> Any:
@@ -99,7 +101,6 @@ def patterns_of(name: str, path: Path) -> Iterator[Found]:
         methods = {call.func.attr} - {"compile"} or used.get(assigned.get(id(call), ""), set())
         if isinstance(pattern.pattern, str):
             yield Found(where, pattern, frozenset(methods))
-
 
 
 ALL: list[Found] = []
