@@ -58,6 +58,8 @@ class DenoiseResult:
     ``query`` differs from the asked one only when the method rewrites it (S2A). ``fallback`` is None when
     the method did its work; otherwise it says what went wrong and what was done instead. ``kept`` lists the
     chunks behind ``passages`` with their scores, when the method scores (END); it is empty otherwise.
+    ``relevant`` is False when nothing seems to bear on the query, None when the method cannot tell. ``note`` is
+    what the method says about its own work, such as that it could not tell the passages apart.
     """
 
     query: str
@@ -66,6 +68,8 @@ class DenoiseResult:
     trace: Trace = Trace()
     fallback: str | None = None
     kept: tuple[Keep, ...] = ()
+    relevant: bool | None = None
+    note: str | None = None
 
 
 def trace_of(error: BaseException) -> Trace:

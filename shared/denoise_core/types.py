@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from denoise_core.errors import InputError
 
+if TYPE_CHECKING:
+    from denoise_core.result import Event
+
 Role = Literal["system", "user", "assistant"]
+Provenance = Literal["retrieved", "tool", "user", "model"]
+"""Where a text comes from: a search, a tool's data, what a person wrote, what a model wrote."""
 
 _LONE = re.compile("[\ud800-\udfff]")
 
@@ -37,8 +42,11 @@ class Passage:
     ``header`` is read with the text by scorers, prompts and judges, and is no part of it or of its spans: a
     title, a caption, the head of a table, metadata that counts.
 
+    ``provenance`` says where it comes from. An answer is held against what was ``"retrieved"`` and what a ``"tool"``
+    brought; what a ``"user"`` or a ``"model"`` wrote is no evidence.
+
     Raises `InputError` when the text is not a string, so that a ``None`` from a loader is caught here and
-    not deep inside a tokenizer.
+    not deep inside a tokenizer, and for a provenance that is none of the four.
     """
 
     text: str
@@ -48,6 +56,7 @@ class Passage:
     spans: tuple[Span, ...] = ()
     rewritten: bool = False
     header: str = ""
+    provenance: Provenance = "retrieved"
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
@@ -55,6 +64,15 @@ class Passage:
                 f"passage {self.id!r}: expected its text as a str, got {type(self.text).__name__}; "
                 "leave the passage out, or pass '' if it is really empty"
             )
+        if self.provenance not in ("retrieved", "tool", "user", "model"):
+            raise InputError(
+                f"passage {self.id!r}: provenance={self.provenance!r}, expected 'retrieved', 'tool', 'user' or 'model'"
+            )
+
+    @property
+    def counts(self) -> bool:
+        """Whether an answer may rest on it."""
+        return self.provenance in ("retrieved", "tool")
 
     @property
     def headed(self) -> str:
@@ -107,10 +125,17 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an LLM answered. ``usage`` is None when the model does not report it."""
+    """What an LLM answered. ``usage`` is None when the model does not report it.
+
+    ``calls`` is more than 1 when one reply stands for several completions (an agent, a chain), 0 when no model was
+    asked. ``inner`` are the effects that were carried out on the way and are no part of ``usage``: a judge of each
+    sentence while the text was written. They go into the trace.
+    """
 
     text: str
     usage: Usage | None = None
+    calls: int = 1
+    inner: tuple[Event, ...] = field(default=(), compare=False, repr=False)
 
 
 def check_passages(passages: Sequence[Passage]) -> tuple[Passage, ...]:

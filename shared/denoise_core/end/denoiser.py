@@ -6,21 +6,27 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from denoise_core.end.auto import RISK, AutoKeep, AutoScale
 from denoise_core.end.calibration import Calibrated, Calibration
 from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import rule_for, select
+from denoise_core.end.widen import widened
 from denoise_core.errors import InputError
 from denoise_core.protocols import ReportsParts, Scorer
 from denoise_core.result import DenoiseResult, Event, Trace
 from denoise_core.text.chunk import Chunker, extract, whole
+from denoise_core.text.pieces import brought, heading, pieces
 from denoise_core.types import Drop, Keep, Passage, Span, check_passages, well_formed
 
 DEFAULT_KEEP = 0.3  # the paper's share
+CALIBRATED_RISK = 0.05
+
+OnIrrelevant = Literal["keep", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +35,14 @@ class Scoring:
 
     ``guarantee`` is what a calibrated rule promises, and when it is void; None for other rules. ``split``
     are the spans too long for the model's window: they were read in parts and have their best part's score.
+    ``note`` is what the rule says about its own choice.
     """
 
     query: str
     spans: tuple[Span, ...]
     guarantee: str | None = None
     split: tuple[Span, ...] = ()
+    note: str | None = None
 
 
 class ENDDenoiser:
@@ -44,7 +52,17 @@ class ENDDenoiser:
     many, a rule of `denoise_core.end.selection` (``Tokens(2000)``) what it chooses; None is 0.3, the
     paper's share. ``threshold`` keeps every chunk with ``score >= threshold`` instead. Whatever they say,
     at least ``min_keep`` chunks stay (0 allows none) and at most ``max_keep``. Chunks without text go
-    first and are not scored.
+    first and are not scored. A chunk is scored with its passage's header and the heading it stands under in front.
+
+    ``keep="auto"`` keeps what lies within a margin of the best score (`denoise_core.end.auto`): at least two
+    chunks, more where scores do not tell them apart, which ``result.note`` then says. It needs a scorer that comes
+    with an `AutoScale`, as the embedded default does; ``risk`` is 0.10 unless given. When the best score is below
+    the scale's floor, nothing seems to fit and ``result.relevant`` is False; ``on_irrelevant="drop"`` then keeps
+    nothing.
+
+    ``chunker`` cuts passages; ``"auto"`` cuts those longer than some 1,200 characters into pieces, and a kept
+    piece brings its heading, and the sentence before it when it begins with a pronoun
+    (`denoise_core.text.pieces`).
 
     ``keep="calibrated"`` keeps what the scorer's own calibration asks for, so that a relevant chunk is
     dropped in at most ``risk`` of the questions, on average over calibration sets. This holds for questions
@@ -66,18 +84,25 @@ class ENDDenoiser:
         *,
         keep: KeepRule | None = None,
         threshold: float | None = None,
-        risk: float = 0.05,
+        risk: float | None = None,
         min_keep: int = 1,
         max_keep: int | None = None,
-        chunker: Chunker = whole,
+        chunker: Chunker | Literal["auto"] = whole,
+        on_irrelevant: OnIrrelevant = "keep",
     ) -> None:
         if min_keep < 0:
             raise InputError(f"min_keep={min_keep}: expected 0 or more")
         if max_keep is not None and max_keep < max(1, min_keep):
             raise InputError(f"max_keep={max_keep}: expected at least 1 and at least min_keep={min_keep}")
+        if on_irrelevant not in ("keep", "drop"):
+            raise InputError(f"on_irrelevant={on_irrelevant!r}: expected 'keep' or 'drop'")
+        if isinstance(chunker, str) and chunker != "auto":
+            raise InputError(f"chunker={chunker!r}: expected 'auto' or a function from a passage to its spans")
         self.scorer = scorer
         if keep == "calibrated" and threshold is None:
-            keep = _calibration_of(scorer).rule(risk)
+            keep = _calibration_of(scorer).rule(CALIBRATED_RISK if risk is None else risk)
+        elif keep == "auto" and threshold is None:
+            keep = _scale_of(scorer).rule(RISK if risk is None else risk)
         self.rule = rule_for(DEFAULT_KEEP if keep is None and threshold is None else keep, threshold)
         if max_keep is not None and isinstance(self.rule, Calibrated):
             raise InputError(
@@ -85,47 +110,66 @@ class ENDDenoiser:
             )
         self.min_keep = min_keep
         self.max_keep = max_keep
-        self.chunker = chunker
+        self.on_irrelevant: OnIrrelevant = on_irrelevant
+        self.brings = chunker == "auto"
+        self.chunker: Chunker = pieces if isinstance(chunker, str) else chunker
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         checked = check_passages(passages)
         spans = [span for p in checked for span in _tiling(p, self.chunker(p))]
         if not spans:
             return DenoiseResult(query, ())
-        source = {p.id: p.text for p in checked}
-        texts = [well_formed(source[s.passage_id][s.start : s.end]) for s in spans]
+        source = {p.id: p for p in checked}
+        texts = [well_formed(source[s.passage_id].text[s.start : s.end]) for s in spans]
         started = time.perf_counter()
-        scores, split = self._score(query, texts)
+        scores, split = self._score(query, texts, [self._above(source[s.passage_id], s) for s in spans])
         seconds = time.perf_counter() - started
         kept, reasons = select(self.rule, scores, texts, min_keep=self.min_keep, max_keep=self.max_keep)
+        relevant, note = None, None
+        if isinstance(self.rule, AutoKeep):
+            relevant, note = self.rule.relevant(scores), self.rule.note(scores, kept)
+        if relevant is False:
+            note = "nothing seems to bear on the question: the best score is below the floor"
+            if self.on_irrelevant == "drop":
+                kept, reasons = np.zeros_like(kept), ["nothing seems to bear on the question"] * len(spans)
         known = [None if s == -np.inf else float(s) for s in scores]
-        promised = self.rule.guarantee if isinstance(self.rule, Calibrated) else None
-        scoring = Scoring(query, tuple(spans), promised, tuple(spans[i] for i in split))
+        promised = self.rule.guarantee if isinstance(self.rule, Calibrated | AutoKeep) else None
+        scoring = Scoring(query, tuple(spans), promised, tuple(spans[i] for i in split), note)
         event = Event("score", scoring, tuple(known), seconds)
+        stays, goes = widened(checked, spans, kept, brought if self.brings else None)
         return DenoiseResult(
             query,
-            tuple(_kept(checked, spans, kept, known)),
+            tuple(_kept(checked, spans, kept, known, stays)),
             tuple(
-                Drop(span, reason if texts[i].strip() else "no text", known[i])
-                for i, (span, reason) in enumerate(zip(spans, reasons))
-                if not kept[i]
+                Drop(span, reasons[i] if texts[i].strip() else "no text", known[i])
+                for i, parts in goes
+                for span in parts
             ),
             Trace((event,)),
             kept=tuple(
                 Keep(span, float(scores[i])) for i, span in enumerate(spans) if kept[i] and known[i] is not None
             ),
+            relevant=relevant,
+            note=note,
         )
+
+    def _above(self, passage: Passage, span: Span) -> str:
+        """What is read in front of a chunk: the passage's header, and the heading it stands under."""
+        own = passage.text[slice(*found)].strip() if self.brings and (found := heading(passage, span)) else ""
+        return "\n".join(part for part in (passage.header, own) if part)
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         return await asyncio.to_thread(self.denoise, query, passages)
 
-    def _score(self, query: str, texts: Sequence[str]) -> tuple[NDArray[np.float32], list[int]]:
+    def _score(
+        self, query: str, texts: Sequence[str], above: Sequence[str]
+    ) -> tuple[NDArray[np.float32], list[int]]:
         """A score for each text, minus infinity for one without text; and which texts were read in parts."""
         worth = [i for i, t in enumerate(texts) if t.strip()]
         scores = np.full(len(texts), -np.inf, dtype=np.float32)
         split: list[int] = []
         if worth:
-            asked = [texts[i] for i in worth]
+            asked = [f"{well_formed(above[i])}\n{texts[i]}" if above[i] else texts[i] for i in worth]
             if isinstance(self.scorer, ReportsParts):
                 found = self.scorer.scored(query, asked)
                 given, split = found.scores, [worth[i] for i in found.split]
@@ -146,6 +190,24 @@ class CarriesCalibration(Protocol):
 
     @property
     def calibration(self) -> Calibration | None: ...
+
+
+@runtime_checkable
+class CarriesScale(Protocol):
+    """A scorer whose scores' meaning is known, such as the embedded default's."""
+
+    @property
+    def scale(self) -> AutoScale | None: ...
+
+
+def _scale_of(scorer: Scorer) -> AutoScale:
+    found = scorer.scale if isinstance(scorer, CarriesScale) else None
+    if found is None:
+        raise InputError(
+            f"keep='auto': this {type(scorer).__name__} comes without a scale of its scores; pass a share such as "
+            "0.3, or keep=auto_scale({'mine': scored}).rule() with questions of your own (denoise_core.end.auto)"
+        )
+    return found
 
 
 def _calibration_of(scorer: Scorer) -> Calibration:
@@ -175,15 +237,23 @@ def _tiling(passage: Passage, spans: Sequence[Span]) -> Sequence[Span]:
 
 
 def _kept(
-    passages: Sequence[Passage], spans: Sequence[Span], kept: NDArray[np.bool_], scores: Sequence[float | None]
+    passages: Sequence[Passage],
+    spans: Sequence[Span],
+    kept: NDArray[np.bool_],
+    scores: Sequence[float | None],
+    stays: Sequence[Span],
 ) -> list[Passage]:
-    chosen: dict[str, list[int]] = {}
+    """Passages of the ranges that stay, scored by their best kept chunk."""
+    best: dict[str, list[float]] = {}
     for i in np.flatnonzero(kept).tolist():
-        chosen.setdefault(spans[i].passage_id, []).append(i)
+        if (score := scores[i]) is not None:
+            best.setdefault(spans[i].passage_id, []).append(score)
+    of: dict[str, list[Span]] = {}
+    for span in stays:
+        of.setdefault(span.passage_id, []).append(span)
     out = []
     for p in passages:
-        part = extract(p, [spans[i] for i in chosen.get(p.id, [])])
+        part = extract(p, of.get(p.id, []))
         if part is not None:
-            known = [s for i in chosen[p.id] if (s := scores[i]) is not None]
-            out.append(replace(part, score=max(known)) if known else part)
+            out.append(replace(part, score=max(best[p.id])) if p.id in best else part)
     return out

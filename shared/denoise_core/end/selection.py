@@ -127,7 +127,9 @@ def rule_for(keep: Keep | None, threshold: float | None) -> Rule:
             raise InputError(f"keep={keep!r} and threshold={threshold!r}: give one of the two")
         return Above(float(threshold))
     if isinstance(keep, bool) or keep is None or isinstance(keep, str):
-        raise InputError(f"keep={keep!r}: expected a share like 0.3, a number like 5, 'calibrated', or a rule")
+        raise InputError(
+            f"keep={keep!r}: expected a share like 0.3, a number like 5, 'auto', 'calibrated', or a rule"
+        )
     if isinstance(keep, int | np.integer):
         return TopK(int(keep))
     if isinstance(keep, float | np.floating):

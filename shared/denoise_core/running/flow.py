@@ -195,6 +195,10 @@ class _Attempt:
         checked, usage = _check(self.effect, reply)
         if self.meter and usage and isinstance(self.effect, Complete):
             self.meter.add_usage(usage)
+        if isinstance(checked, Reply):
+            self.inner = checked.inner
+            if self.meter:
+                self.meter.add_calls(checked.calls - 1)
         self.event = Event(self.effect.tag, self.effect, checked, time.perf_counter() - self.started, usage)
         return checked
 
@@ -211,7 +215,7 @@ def _check(effect: Single, reply: Any) -> tuple[Any, Usage | None]:
     if isinstance(effect, Complete):
         if not isinstance(reply, Reply):
             raise TypeError(f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}")
-        return reply, reply.usage or _estimate(effect, reply)
+        return reply, reply.usage or (_estimate(effect, reply) if reply.calls else Usage(0, 0))
     if isinstance(effect, Retrieve):
         passages = tuple(reply)
         for p in passages:

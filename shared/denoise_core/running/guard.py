@@ -19,7 +19,8 @@ class Guard:
 
     ``on_error``: what an exception gives. ``"keep"`` hands the input back untouched, ``"drop"`` nothing,
     ``"raise"`` lets it through. ``on_empty``: the same for a result that keeps nothing (or only white
-    space) of input that had text; ``"raise"`` is `EmptyResult`. The defaults never lose context. Whatever
+    space) of input that had text; ``"raise"`` is `EmptyResult`. The defaults never lose context. A result that
+    says ``relevant=False`` may be empty: that nothing fits is what it found. Whatever
     was done instead of denoising stands in ``result.fallback``. Cancellation and Ctrl-C always go through.
     """
 
@@ -53,6 +54,8 @@ class Guard:
 
     def _checked(self, passages: Sequence[Passage], result: DenoiseResult) -> DenoiseResult:
         if any(p.text.strip() for p in result.passages) or not any(p.text.strip() for p in passages):
+            return result
+        if result.relevant is False:
             return result
         if self.on_empty == "raise":
             raise EmptyResult(

@@ -80,6 +80,8 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
         Trace(before.trace.events + step.trace.events),
         "; ".join(f for f in (before.fallback, step.fallback) if f) or None,
         tuple(kept) or before.kept,
+        before.relevant if step.relevant is None else step.relevant,
+        "; ".join(n for n in (before.note, step.note) if n) or None,
     )
 
 

@@ -1,0 +1,191 @@
+"""``keep="auto"``: keep what lies within a margin of the list's best score, and say when nothing fits.
+
+A share keeps as much of every list, however plain or doubtful its scores are. A margin keeps little when one
+passage stands out and much when many are alike. How wide it must be for a stated risk is found by conformal
+risk control (`denoise_core.end.calibration` has the sources): on questions not used for fitting, each relevant
+passage lies some distance below its list's best score; the rule takes the smallest margin at which the mean share
+of relevant passages that lie further below is within the risk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from denoise_core.end.calibration import questions_needed, share_limit
+from denoise_core.end.selection import Floats, Mask, ranking
+from denoise_core.errors import InputError
+
+LEAST = 2  # chunks kept at least, where there are as many: questions of two parts are common
+FEW = 4  # lists of at most so many are too short to tell by scores: all but the worst stay
+RISKS = (0.05, 0.10, 0.20)
+RISK = 0.10
+MISSED = 0.03  # of answerable questions lie below the floor
+UNSURE = "could not tell them apart"
+
+
+@dataclass(frozen=True, slots=True)
+class AutoScale:
+    """What a scorer's scores mean for ``keep="auto"``; comes with the scorer, as plain JSON.
+
+    ``margins`` has for each risk the distance from the best score within which chunks are kept. ``floor`` is the
+    best score below which nothing seems to fit, None when that is not known; ``top`` the best score above which a
+    list is unlike all those it was calibrated on. ``questions`` and ``sets`` say what it was calibrated on.
+    """
+
+    margins: Mapping[float, float]
+    floor: float | None
+    top: float
+    questions: int
+    sets: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        numbers = [*self.margins, *self.margins.values(), self.top, 0.0 if self.floor is None else self.floor]
+        if not self.margins or not all(map(math.isfinite, numbers)) or min(self.margins.values()) < 0:
+            raise InputError("an AutoScale needs a finite margin, 0 or more, for one risk or more")
+
+    def rule(self, risk: float = RISK) -> AutoKeep:
+        """The rule for a risk. Raises `InputError` for one that it was not calibrated for."""
+        known = {round(r, 6): margin for r, margin in self.margins.items()}
+        if round(risk, 6) not in known:
+            said = ", ".join(f"{r:g}" for r in sorted(known))
+            raise InputError(f"risk={risk}: this scorer's keep='auto' is calibrated for {said}")
+        return AutoKeep(
+            known[round(risk, 6)], max(known.values()), self.floor, self.top, risk, self.questions, self.sets
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "margins": {f"{risk:g}": margin for risk, margin in sorted(self.margins.items())},
+            "floor": self.floor,
+            "top": self.top,
+            "questions": self.questions,
+            "sets": list(self.sets),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AutoScale:
+        """Raises `InputError` for missing fields or values that are no numbers."""
+        try:
+            return cls(
+                {float(risk): float(margin) for risk, margin in data["margins"].items()},
+                None if data["floor"] is None else float(data["floor"]),
+                float(data["top"]),
+                int(data["questions"]),
+                tuple(map(str, data.get("sets", ()))),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"not an AutoScale: {error!r}; expected margins, floor, top and questions") from error
+
+
+@dataclass(frozen=True, slots=True)
+class AutoKeep:
+    """A rule that keeps what lies within ``margin`` of the best score, and `LEAST` chunks at least.
+
+    Of `FEW` chunks or fewer all but the worst stay. A list whose best score is above ``top`` is unlike the
+    calibration's: there the ``wide`` margin, that of the smallest risk, decides.
+    """
+
+    margin: float
+    wide: float
+    floor: float | None
+    top: float
+    risk: float
+    questions: int
+    sets: tuple[str, ...] = ()
+
+    @property
+    def guarantee(self) -> str:
+        """What holds, for whom, in one sentence."""
+        of = f" ({', '.join(self.sets)})" if self.sets else ""
+        return (
+            f"on average at most {100 * self.risk:g} % of a question's relevant chunks are dropped, for questions "
+            f"drawn like the {self.questions} calibration questions{of}; not known for others"
+        )
+
+    def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
+        """True for each chunk to keep. Chunks of minus infinity (without text) never are."""
+        known = np.isfinite(scores)
+        n = int(known.sum())
+        kept = np.zeros(len(scores), dtype=np.bool_)
+        if not n:
+            return kept
+        best = float(scores[known].max())
+        margin = self.wide if best > self.top else self.margin
+        kept = np.asarray(scores.astype(np.float64) >= best - margin - 1e-9, dtype=np.bool_) & known
+        least = max(LEAST, n - 1) if n <= FEW else LEAST
+        for i in ranking(scores)[:n]:
+            if kept.sum() >= min(least, n):
+                break
+            kept[i] = True
+        return kept
+
+    def reason(self) -> str:
+        return f"more than {self.margin:.3g} below the best score, calibrated for a risk of {100 * self.risk:g} %"
+
+    def relevant(self, scores: Floats) -> bool | None:
+        """Whether the best chunk seems to bear on the question; None when that is not known."""
+        known = scores[np.isfinite(scores)]
+        return None if self.floor is None or not len(known) else bool(known.max() >= self.floor)
+
+    def note(self, scores: Floats, kept: Mask) -> str | None:
+        """What must be said about the choice: that scores did not tell the chunks apart."""
+        known = np.isfinite(scores)
+        n = int(known.sum())
+        if n > 1 and scores[known].max() > self.top:
+            return f"{UNSURE}: scores are unlike those that the margin was calibrated on, so more was kept"
+        if n > LEAST and kept[known].all():
+            return f"{UNSURE}: all {n} lie within {self.margin:.3g} of the best score"
+        if LEAST < n <= FEW:
+            return f"{UNSURE}: of {n} only the worst was dropped"
+        return None
+
+
+def auto_scale(
+    scored: Mapping[str, Iterable[tuple[Floats, Sequence[bool]]]],
+    off_topic: Iterable[Floats] = (),
+    *,
+    risks: Sequence[float] = RISKS,
+    missed: float = MISSED,
+) -> AutoScale:
+    """An `AutoScale` from scores and labels of questions that the scorer was not fitted on, by set.
+
+    A risk is to hold on every set, so each margin is the widest that any set asks for. ``off_topic`` are scores of
+    passages for a question they have nothing to do with; with them the floor is the best score that all but
+    ``missed`` of the answerable questions reach. Raises `InputError` when a set has too few questions for a risk.
+    """
+    margins: dict[float, float] = {}
+    bests: list[float] = []
+    names: list[str] = []
+    for name, questions in scored.items():
+        used = [(s, gold) for s, given in questions if (gold := np.asarray(given, dtype=np.bool_)).any()]
+        if not used:
+            continue
+        names.append(name)
+        bests += [float(s.max()) for s, _ in used]
+        for risk in risks:
+            margins[risk] = max(margins.get(risk, 0.0), margin_for(used, risk, name))
+    if not bests:
+        raise InputError("no question has a relevant passage: there is nothing to calibrate on")
+    floor = float(np.quantile(bests, missed)) if any(len(s) for s in off_topic) else None
+    return AutoScale(margins, floor, float(max(bests)), len(bests), tuple(names))
+
+
+def margin_for(questions: Sequence[tuple[Floats, Mask]], risk: float, name: str = "") -> float:
+    """The smallest margin that drops at most ``risk`` of a question's relevant chunks, on average.
+
+    ``questions`` are scores and labels, each with a relevant chunk. Raises `InputError` when there are too few.
+    """
+    n, needed = len(questions), questions_needed(risk)
+    if n < needed:
+        raise InputError(
+            f"a risk of {100 * risk:g} % needs {needed} calibration questions{f' of {name}' if name else ''}, "
+            f"here are {n}: calibrate on more, or accept a higher risk"
+        )
+    cost = np.concatenate([float(s.max()) - s[gold].astype(np.float64) for s, gold in questions])
+    question = np.repeat(np.arange(n), [int(gold.sum()) for _, gold in questions]).astype(np.int32)
+    return float(share_limit(cost, question, n, risk, None))

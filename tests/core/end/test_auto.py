@@ -1,0 +1,148 @@
+"""keep="auto": a margin below the best score, calibrated; says when it cannot tell, and when nothing fits."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import Guard, InputError, Passage, Pipeline
+from denoise_core.end import ENDDenoiser
+from denoise_core.end.auto import FEW, UNSURE, AutoScale, auto_scale
+from denoise_core.running.record import summary_of
+from denoise_core.testing import FunctionScorer, check_denoiser
+
+SCALE = AutoScale({0.05: 2.0, 0.10: 1.0}, floor=0.0, top=9.0, questions=300, sets=("NQ",))
+SCORES = st.lists(st.floats(-20, 8, width=32), min_size=1, max_size=30)
+
+
+class Scaled(FunctionScorer):
+    """Scores are the numbers that the texts are."""
+
+    scale = SCALE
+
+    def __init__(self):
+        super().__init__(lambda query, text: float(text))
+
+
+def auto(scores, **settings):
+    passages = [Passage(str(s), f"p{i}") for i, s in enumerate(scores)]
+    return ENDDenoiser(Scaled(), keep="auto", **settings).denoise("q", passages)
+
+
+def kept(result):
+    return [float(p.text) for p in result.passages]
+
+
+@given(SCORES)
+def test_all_within_the_margin_stay_and_at_least_two(scores):
+    scores = [float(np.float32(s)) for s in scores]
+    result = auto(scores)
+    stays = kept(result)
+    assert all(s in stays for s in scores if s >= max(scores) - 1.0)
+    assert len(stays) >= min(2, len(scores))
+    if len(scores) > FEW and len(stays) > 2:
+        assert min(stays) >= max(scores) - 1.0 - 1e-6
+    assert result.relevant is (max(scores) >= 0)
+
+
+@given(SCORES)
+def test_a_smaller_risk_keeps_all_that_a_larger_one_does(scores):
+    assert set(kept(auto(scores, risk=0.10))) <= set(kept(auto(scores, risk=0.05)))
+
+
+def test_laws_hold():
+    passages = [Passage(t, str(i)) for i, t in enumerate(["1", "", "2", " ", "-4", "0.5", "1.9", "-3"])]
+    check_denoiser(lambda: ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop"), "q", passages)
+
+
+def test_of_a_few_only_the_worst_goes_and_that_is_said():
+    result = auto([5, 1, 0.5, -3])
+    assert kept(result) == [5, 1, 0.5]
+    assert result.note is not None
+    assert result.note.startswith(UNSURE)
+
+
+def test_flat_scores_all_stay_and_that_is_said():
+    result = auto([3.0, 3.1, 2.9, 3.0, 3.2, 2.8])
+    assert len(result.passages) == 6
+    assert UNSURE in result.note
+    assert auto([5, 1, 1, 1, 1, 1]).note is None
+
+
+def test_scores_unlike_the_calibrations_get_the_wide_margin():
+    assert kept(auto([12, 10.5, 9, 8, 1, 0])) == [12, 10.5]
+    assert kept(auto([8, 6.5, 5, 4, 1, 0])) == [8, 6.5]  # two at least
+    assert kept(auto([12, 11, 10.2, 8, 1, 0])) == [12, 11, 10.2]
+    assert kept(auto([8, 7.1, 6.2, 4, 1, 0])) == [8, 7.1]
+
+
+@pytest.mark.parametrize("around", [lambda d: d, lambda d: Guard(d), lambda d: Pipeline(d)])
+def test_nothing_fits_is_said_by_every_surface_and_kept_or_dropped_as_asked(around):
+    passages = [Passage(str(s), str(s)) for s in (-5, -3, -9, -8, -7, -1)]
+    keeping = around(ENDDenoiser(Scaled(), keep="auto")).denoise("q", passages)
+    assert keeping.relevant is False
+    assert keeping.passages
+    dropping = around(ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop")).denoise("q", passages)
+    assert dropping.relevant is False
+    assert dropping.passages == ()
+    assert {d.span.passage_id for d in dropping.dropped} == {p.id for p in passages}
+    assert summary_of(passages, dropping)["relevant"] is False
+
+
+def test_the_trace_says_the_risk():
+    scoring = auto([1, 2, 3]).trace.events[0].effect
+    assert "at most 10 %" in scoring.guarantee
+    assert "NQ" in scoring.guarantee
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"keep": "auto", "risk": 0.07}, "calibrated for 0.05, 0.1"),
+        ({"keep": "atuo"}, "'auto'"),
+        ({"keep": "auto", "on_irrelevant": "raise"}, "'keep' or 'drop'"),
+        ({"keep": "auto", "chunker": "sentences"}, "'auto' or a function"),
+    ],
+)
+def test_slips_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        ENDDenoiser(Scaled(), **settings)
+
+
+def test_a_scorer_without_a_scale_says_what_to_do():
+    with pytest.raises(InputError, match="auto_scale"):
+        ENDDenoiser(FunctionScorer(lambda q, t: 0.0), keep="auto")
+
+
+def test_a_scale_survives_json_and_damage_is_refused():
+    assert AutoScale.from_dict(json.loads(json.dumps(SCALE.to_dict()))) == SCALE
+    for bad in (
+        {},
+        {**SCALE.to_dict(), "margins": {"0.1": "wide"}},
+        {**SCALE.to_dict(), "margins": {"0.1": math.nan}},
+    ):
+        with pytest.raises(InputError):
+            AutoScale.from_dict(bad)
+
+
+def test_the_stated_risk_holds_on_new_questions_on_average():
+    rng = np.random.default_rng(0)
+
+    def drawn(n):
+        labels = [[True, True] + [False] * 8] * n
+        return [(np.float32(rng.normal(size=10) + 2 * np.array(y)), y) for y in labels]
+
+    lost = []
+    for _ in range(40):
+        rule = auto_scale({"a": drawn(60), "b": drawn(60)}).rule(0.10)
+        for scores, y in drawn(30):
+            lost.append(1 - rule.choose(scores, [""] * 10)[np.array(y)].mean())
+    assert 0.04 < np.mean(lost) <= 0.105
+
+
+def test_too_few_questions_are_refused_by_name():
+    with pytest.raises(InputError, match="19 calibration questions of mine, here are 1"):
+        auto_scale({"mine": [(np.float32([1, 0]), [True, False])]})
