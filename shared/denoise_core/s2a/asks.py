@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt
-from denoise_core.text.delimit import new_marker
+from denoise_core.text.delimit import envelope
 from denoise_core.types import Message, Passage, Span
 
 _CLOSING = 4  # a joint call holds a quarter of the window on average: see `groups`
@@ -107,9 +107,10 @@ def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Optio
         else:
             lines.append(part.text.strip())
         lines.append("")
-    document = "\n".join(lines).rstrip()
-    marker = new_marker((document,))
-    return Ask(question, group, marker, prompt.render(**_values(prompt, question, document, marker)))
+    document = envelope("\n".join(lines).rstrip())
+    values = {"question": question, "document": document}
+    messages = prompt.render(**{name: values[name] for name in prompt.fields})
+    return Ask(question, group, document.partition("\n")[0].rpartition(" ")[2], messages)
 
 
 def alone(ask: Ask, prompt: Prompt, options: Options, *, numbered: bool) -> list[Ask]:
@@ -117,15 +118,13 @@ def alone(ask: Ask, prompt: Prompt, options: Options, *, numbered: bool) -> list
     return [write(ask.question, (part,), prompt, options, numbered=numbered) for part in ask.parts]
 
 
-def _values(prompt: Prompt, question: str, document: str, marker: str) -> dict[str, str]:
-    values = {"question": question, "document": document, "marker": marker}
-    return {name: values[name] for name in prompt.fields}
-
-
 def _shown(text: str, window: int) -> str:
-    """A piece as the model sees it: one that is longer than a whole call shows its two ends."""
+    """A piece as the model sees it: one that is longer than a whole call shows its two ends.
+
+    Its further lines are indented, so that none of them passes for the beginning of another piece.
+    """
     text = text.rstrip()
-    if len(text) <= window:
-        return text
-    half = max(1, window // 2)
-    return f"{text[:half]} (... {len(text) - 2 * half} characters ...) {text[-half:]}"
+    if len(text) > window:
+        half = max(1, window // 2)
+        text = f"{text[:half]} (... {len(text) - 2 * half} characters ...) {text[-half:]}"
+    return text.replace("\n", "\n    ")

@@ -42,7 +42,7 @@ def extracted(p: Passage, outcomes: Sequence[Outcome], policy: OnError, *, conte
     for o in outcomes:
         chosen = set(o.part.spans if o.problem is not None and policy == "keep" else o.kept or ())
         keep += chosen
-        drops += [Drop(s, o.problem or o.over or NOT_NEEDED) for s in o.part.spans if s not in chosen]
+        drops += [Drop(s, o.problem or o.over.get(s, NOT_NEEDED)) for s in o.part.spans if s not in chosen]
     brought: tuple[Span, ...] = ()
     if context and drops:
         brought = companions(p, [s for o in outcomes for s in o.part.spans], keep)

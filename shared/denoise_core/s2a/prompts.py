@@ -1,7 +1,7 @@
 """What S2A says to a model: versioned data, replaceable one prompt at a time; the texts are in `wording`.
 
 A template names its
-fields in braces (``{question}``); `Prompts` refuses one that lost a field it needs. Documents stand between
+fields in braces (``{question}``); `Prompts` refuses one that lost a field it needs. ``{document}`` comes between
 lines that carry a marker the text does not hold, see `denoise_core.text.delimit`.
 """
 
@@ -104,7 +104,7 @@ def _braced(names: frozenset[str]) -> str:
     return ", ".join(f"{{{n}}}" for n in sorted(names))
 
 
-_ASK = frozenset({"question", "document", "marker"})
+_ASK = frozenset({"question", "document"})
 _REPLY = frozenset({"question", "context"})
 _NEEDED = {
     **{name: _ASK for name in ("default", "single", "relevance", "select", "rank", "remove", "auto")},

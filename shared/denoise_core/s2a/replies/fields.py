@@ -237,6 +237,23 @@ def message(reply: str) -> str:
     return text
 
 
+def asked_in(text: str) -> str:
+    """What a message without fields asks: from its first question or order on; all of it when there is none."""
+    cut = re.split(r"(?<=[.!?。！？؟])\s+|\n+", text)
+    for n, sentence in enumerate(cut):
+        if _ASKED.search(sentence) or is_request(sentence):
+            return " ".join(cut[n:]).strip()
+    return text
+
+
+_ASKED = re.compile(r"[?？؟]")
+
+
+def is_request(text: str) -> bool:
+    """Whether a text begins as an order does: "List the ...", "Summarise ..."."""
+    return _REQUEST.match(text) is not None
+
+
 def _field_text(reply: str) -> str:
     text = said(reply, begins=_BEGINS)
     inner = fenced(text)

@@ -16,7 +16,8 @@ class Outcome:
     """One part after its call: the spans to keep (extractive), or the text written for it (rewriting).
 
     ``order`` is the place of each kept piece in the reply, 0 for the first. ``problem`` is set when the part has to
-    fall back; then it has neither. ``over`` says why pieces that the reply named are not kept after all.
+    fall back; then it has neither. ``over`` says of pieces that the reply named
+    why they are not kept after all.
     """
 
     part: Part
@@ -26,7 +27,7 @@ class Outcome:
     problem: str | None = None
     error: Exception | None = None
     order: dict[Span, int] = field(default_factory=dict)
-    over: str | None = None
+    over: dict[Span, str] = field(default_factory=dict)
 
 
 def failed(ask: Ask, error: Exception) -> list[Outcome]:
