@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from denoise_core.result import DenoiseResult, Trace
@@ -87,18 +87,29 @@ def record_of(
         "query": result.query,
         "relevant": result.relevant,
         "note": result.note,
-        "fallback": result.fallback,
+        "fallback": fallback_of(spans, result),
     }
 
 
+def fallback_of(ids: Iterable[str], result: DenoiseResult) -> str | None:
+    """What went wrong with these input passages: their own failures, where the result lists failures by
+    passage.
+    """
+    if not result.failures:
+        return result.fallback
+    own = dict.fromkeys(result.failures[i] for i in ids if i in result.failures)
+    return "; ".join(own) or None
+
+
 def _bounded(record: dict[str, Any], result: DenoiseResult) -> dict[str, Any]:
+    fallback = fallback_of(record["spans"], result)
     spans = {_short_id(i): _touching(ranges) for i, ranges in record["spans"].items()}
     record = {
         **record,
         "origin": _short_id(record["origin"]),
         "spans": spans,
         "query": _cut(result.query),
-        "fallback": None if result.fallback is None else _cut(result.fallback),
+        "fallback": None if fallback is None else _cut(fallback),
     }
     if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):  # too few to weigh that much
         return record
@@ -161,6 +172,7 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
         "relevant": result.relevant,
         "note": result.note,
         "fallback": result.fallback,
+        "failures": dict(result.failures),
         "calls": calls_of(result.trace),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
