@@ -18,6 +18,7 @@ from rapidfuzz.distance import OSA
 from denoise_core.s2a.alignment.asking import (
     BEGINS,
     BELIEF,
+    CLASSES,
     HINT,
     LIGHT,
     PRONOUN,
@@ -27,7 +28,8 @@ from denoise_core.s2a.alignment.asking import (
 )
 from denoise_core.s2a.replies.fields import is_request
 from denoise_core.s2a.units import units
-from denoise_core.text.tokens import Token, is_content, tokens
+from denoise_core.text.tokens import Token, is_content
+from denoise_core.text.tokens import tokens as all_tokens
 from denoise_core.types import Passage
 
 _MARK = re.compile(r"[?？؟]")
@@ -36,6 +38,8 @@ _SEPARATOR = re.compile(r"[,;:：，–—]\s*(?:but|and|so|yet|however|aber|doc
 _JOINED = re.compile(
     r"(?:[,;，、]\s*(?:and|und|et|y|e|en|и|or)?\s*|\s+(?:and|und|et|y|e|en|и)\s+)(?=\S)", re.IGNORECASE
 )
+_RELATIVE = re.compile(r"(?:which|who|whose|where|qui|que|dont|die|der|das|che|quien|o que)\b", re.IGNORECASE)
+_ENDS = re.compile(r"(?<=[?？؟])\s*(?=\S)|(?<=[.!])\s+(?=I\b)")
 _SUFFIXES = ("ing", "ed", "es", "s", "ly", "er", "en", "e", "n", "t", "st")
 _LONGEST = 20_000  # characters; such a message is not compared
 
@@ -77,11 +81,16 @@ def why_not_same(asked: str, cleared: str, *, language: str = "en") -> str | Non
     return (
         _kinds_differ(wanted, new.questions)
         or _words_lost(wanted, cleared)
-        or _words_new(own, wanted, cleared, asked, quoted)
+        or _words_new(own, new, wanted, asked, quoted)
         or _classes_differ(wanted, new)
         or _states_more(own, new)
         or _turned_round(wanted, new)
     )
+
+
+def tokens(text: str) -> list[Token]:
+    """The words of ``text`` without "one", which stands for a noun or for anybody more often than for a number."""
+    return [t for t in all_tokens(text) if text[t.start : t.end].lower() != "one"]
 
 
 def sentences_of(text: str, language: str = "en") -> list[str]:
@@ -90,7 +99,7 @@ def sentences_of(text: str, language: str = "en") -> list[str]:
     parts = [text[s.start : s.end].strip() for s in cut]
     out: list[str] = []
     for part in parts:
-        out += [p.strip() for p in re.split(r"(?<=[?？؟])\s*(?=\S)", part) if p.strip(" \"'”»)")]
+        out += [p.strip() for p in _ENDS.split(part) if p.strip(" \"'”»)")]
     return out
 
 
@@ -135,11 +144,15 @@ def _core(sentence: str) -> tuple[str | None, str]:
         return bare, ""
     if is_request(bare):
         return bare, ""
+    behind: list[tuple[str, str]] = []
     for m in _SEPARATOR.finditer(bare):
         rest = bare[m.end() :]
         inner = WRAPPER.sub("", rest)
-        if (kind_of(inner) is not None and (marked or inner != rest)) or (is_request(inner) and BELIEF.search(bare[: m.start()])):
-            return inner.strip(" ,"), bare[: m.start()]
+        asks = kind_of(inner) is not None and (marked or inner != rest)
+        if asks or (is_request(inner) and BELIEF.search(bare[: m.start()])):
+            behind.append((inner.strip(" ,"), bare[: m.start()]))
+    if behind:  # ", which looks fine to me, what is ..." asks from "what" on
+        return next((b for b in behind if not _RELATIVE.match(b[0])), behind[-1])
     if wrapped:
         return stripped, ""
     return (bare, "") if marked else (None, bare)
@@ -228,22 +241,23 @@ def _words_lost(wanted: Iterable[_Question], cleared: str) -> str | None:
     return None
 
 
-def _words_new(own: _Message, wanted: list[_Question], cleared: str, asked: str, quoted: list[str]) -> str | None:
+def _words_new(own: _Message, new: _Message, wanted: list[_Question], asked: str, quoted: list[str]) -> str | None:
     """Words that were not asked with: new ones, and those of beliefs and of quoted text."""
     core = [t for q in wanted for t in tokens(q.text)]
     stated = [t for s in own.statements if not BELIEF.search(s) for t in tokens(s)]
     believed = [t for s in (*own.hints, *own.statements) for t in tokens(s)]
     outside = tokens(_QUOTED.sub(' "" ', asked))
     points = any(PRONOUN.search(q.text) for q in wanted)
-    for token in tokens(cleared):
+    for token in (t for q in new.questions for t in tokens(q.text)):
         if not is_content(token) and token.kind != "negation":
             continue
         if _known(token, core) or _known(token, stated):
             continue
         if token.kind == "number":
             return f"number that was not asked with: {token.norm}"
-        if kind_of(token.norm) is not None or _plain(token.norm) in LIGHT:
-            continue
+        norm = _plain(token.norm)
+        if kind_of(token.norm) is not None or norm in LIGHT or any(norm in table for table in CLASSES.values()):
+            continue  # the classes are compared by themselves
         if points and (_known(token, believed) or _known(token, outside)):
             continue
         if _known(token, outside) and not _known(token, [t for h in own.hints for t in tokens(h)]) and not BELIEF.search(asked):
@@ -276,12 +290,17 @@ def _classes_differ(wanted: list[_Question], new: _Message) -> str | None:
 def _states_more(own: _Message, new: _Message) -> str | None:
     """A statement that comes along has to be one of the person's, and no belief."""
     sources = [tokens(s) for s in own.statements if not BELIEF.search(s)]
-    sources += [tokens(_clauses_without_belief(s)) for s in own.statements if BELIEF.search(s)]
+    sources += [tokens(_clauses_without_belief(s)) for s in (*own.statements, *own.hints) if BELIEF.search(s)]
     for statement in (*new.statements, *new.hints):
         words = [t for t in tokens(statement) if is_content(t) and _plain(t.norm) not in LIGHT]
-        if words and not any(sum(_known(t, s) for t in words) >= 0.7 * len(words) for s in sources):
+        facts = [t for t in words if t.kind in ("number", "name")]
+        if words and not any(_mostly(words, s) and all(_known(t, s) for t in facts) for s in sources):
             return f"it states what was not stated: {statement.strip()[:60]}"
     return None
+
+
+def _mostly(words: list[Token], source: list[Token]) -> bool:
+    return sum(_known(t, source) for t in words) >= 0.7 * len(words)
 
 
 def _clauses_without_belief(text: str) -> str:
