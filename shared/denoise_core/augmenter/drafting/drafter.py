@@ -1,7 +1,7 @@
 """The interface between the loop and whoever writes the drafts: a chain, an agent, an engine.
 
-Drafting is one effect: it has a tag (``draft``), a place in the trace, a share of the budget, a time limit, and it is
-recorded and replayed. What it brings is a `Drafted`: the text, the evidence that was collected on the way, each
+Drafting is one effect: it has a tag (``draft``), a place in the trace, a share of the budget, a time limit, and it
+is recorded and replayed. What it brings is a `Drafted`: the text, the evidence that was collected on the way, each
 passage with its provenance, and what it really cost.
 """
 

@@ -20,9 +20,10 @@ from denoise_core.augmenter import Augmenter, Utility, Verdict, WorkingMemory
 from denoise_core.augmenter.actions import Action
 from denoise_core.augmenter.engine import draft_prompt
 from denoise_core.running.effects import Flow
-from llamaindex_denoise._convert import is_text, source_of, to_passages
-from llamaindex_denoise._engine import atext_of_response, text_of_response
-from llamaindex_denoise.clients import Threads, owner
+from llamaindex_denoise.engines.base import atext_of_response, text_of_response
+from llamaindex_denoise.models.threads import Threads, owner
+from llamaindex_denoise.nodes.convert import says_something, to_passages
+from llamaindex_denoise.nodes.headers import source_of
 
 
 class EngineSession:
@@ -74,7 +75,7 @@ class EngineSession:
                 response = self.engine.query(query)
                 self._waiting = (text_of_response(response), response)
                 self.nodes = list(response.source_nodes)
-        return to_passages(self.nodes)
+        return to_passages(self.nodes, captions=True)
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
         if self.nodes is None:
@@ -86,7 +87,7 @@ class EngineSession:
                 response = await self.engine.aquery(query)
                 self._waiting = (await atext_of_response(response), response)
                 self.nodes = list(response.source_nodes)
-        return to_passages(self.nodes)
+        return to_passages(self.nodes, captions=True)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         query = self._query_for(messages)
@@ -157,7 +158,7 @@ class EngineSession:
         """The nodes behind the evidence, and those without text, which no passage stands for."""
         shown = self.memory.evidence if self.memory else ()
         nodes = [n for p in shown if (n := source_of(p)) is not None]
-        return nodes + [n for n in self.nodes or () if not is_text(n.node)]
+        return nodes + [n for n in self.nodes or () if not says_something(n.node)]
 
     def _take(self) -> tuple[str, RESPONSE_TYPE]:
         assert self._waiting is not None
@@ -179,7 +180,7 @@ class _OwnSources:
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
         response = self.session.responses.get(candidate)
         if response is not None:
-            memory = replace(memory, evidence=to_passages(response.source_nodes))
+            memory = replace(memory, evidence=to_passages(response.source_nodes, captions=True))
         verdict = yield from self.utility.assess(memory, candidate)
         return verdict
 

@@ -7,7 +7,7 @@ from typing import Any
 from llama_index.core.llms import LLM
 
 from denoise_core import InputError
-from llamaindex_denoise.clients import LlamaLLM
+from llamaindex_denoise.models.llm import LlamaLLM
 
 
 def local_model(llm: LlamaLLM | LLM) -> tuple[Any, Any]:

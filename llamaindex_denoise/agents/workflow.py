@@ -19,8 +19,9 @@ from denoise_core.augmenter.traces.plain import memory_from_json, memory_to_json
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.effects import Complete, Retrieve
 from denoise_core.running.record import calls_of
-from llamaindex_denoise._convert import NodeMetadata, source_of, to_nodes
-from llamaindex_denoise._engine import response_metadata
+from llamaindex_denoise.engines.base import response_metadata
+from llamaindex_denoise.nodes.convert import to_nodes
+from llamaindex_denoise.nodes.headers import NodeMetadata, source_of
 
 
 class AskEvent(StartEvent):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 from llama_index.core.bridge.pydantic import ConfigDict, Field
 from llama_index.core.schema import BaseNode, NodeWithScore, TransformComponent
 
-from denoise_core.running.record import KEY
 from llamaindex_denoise.postprocessor import DenoisePostprocessor
+from llamaindex_denoise.storage.fingerprint import fingerprint
+
+log = logging.getLogger(__name__)
 
 
 class DenoiseTransform(TransformComponent):
@@ -20,8 +23,10 @@ class DenoiseTransform(TransformComponent):
     index (``"what a customer may ask about our hotels"``), and denoise per question at query time. Each node is
     seen by itself unless ``together``, so that a share kept means a share of every node.
 
-    ``flat`` stores the record as a JSON string, for vector stores that take only flat metadata. The cache key
-    of an `IngestionPipeline` changes with every setting of the denoiser, its model and prompts included.
+    The cache key of an `IngestionPipeline` changes with the denoiser's code, settings, prompts, weights and files
+    (`storage.fingerprint`), and not with credentials and time-outs. When something in it cannot be read, a warning
+    names it and nothing is taken from the cache. It goes to other processes (``num_workers``) if its denoiser
+    pickles; if not, pickle says why.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -29,7 +34,6 @@ class DenoiseTransform(TransformComponent):
     postprocessor: DenoisePostprocessor = Field(exclude=True)
     subject: str = Field(min_length=1, description="What the index is about; takes the place of the question.")
     together: bool = Field(default=False, description="Denoise all nodes of a call as one list.")
-    flat: bool = Field(default=False, description="Store the record as a JSON string.")
 
     @classmethod
     def class_name(cls) -> str:
@@ -37,27 +41,37 @@ class DenoiseTransform(TransformComponent):
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Settings, those of the postprocessor included; load with ``from_dict(data, postprocessor=...)``."""
-        return {**super().to_dict(**kwargs), "postprocessor": self.postprocessor.to_dict()}
+        inner = self.postprocessor.to_dict()
+        unknown = fingerprint(self.postprocessor.denoiser).unknown
+        if unknown:
+            inner["denoiser"] = f"unknown-{uuid4().hex}"
+            log.warning(
+                "DenoiseTransform: nothing is cached, because these cannot be compared: %s", ", ".join(unknown)
+            )
+        return {**super().to_dict(**kwargs), "postprocessor": inner}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The inherited form deletes what does not pickle from the living object; here pickle itself says so.
+        return {
+            "__dict__": dict(self.__dict__),
+            "__pydantic_fields_set__": set(self.__dict__),
+            "__pydantic_extra__": None,
+            "__pydantic_private__": None,
+        }
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         out: list[BaseNode] = []
         for group in self._groups(nodes):
-            out += self._stored(self.postprocessor.postprocess_nodes(group, query_str=self.subject))
+            out += [n.node for n in self.postprocessor.postprocess_nodes(group, query_str=self.subject)]
         return out
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         out: list[BaseNode] = []
         for group in self._groups(nodes):
-            out += self._stored(await self.postprocessor.apostprocess_nodes(group, query_str=self.subject))
+            found = await self.postprocessor.apostprocess_nodes(group, query_str=self.subject)
+            out += [n.node for n in found]
         return out
 
     def _groups(self, nodes: Sequence[BaseNode]) -> list[list[NodeWithScore]]:
         scored = [NodeWithScore(node=n) for n in nodes]
         return [scored] if self.together else [[n] for n in scored]
-
-    def _stored(self, found: Sequence[NodeWithScore]) -> list[BaseNode]:
-        nodes = [n.node for n in found]
-        for node in nodes:
-            if self.flat and KEY in node.metadata:
-                node.metadata[KEY] = json.dumps(node.metadata[KEY])
-        return nodes

@@ -17,7 +17,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
-from llamaindex_denoise._prompts import NestedPrompts
+from llamaindex_denoise.engines.prompts import NestedPrompts
 
 Streaming: TypeAlias = bool | Literal["draft_first"]
 

@@ -14,7 +14,8 @@ from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.schema import BaseNode, NodeWithScore
 
 from denoise_core.augmenter.engine import cited_numbers
-from llamaindex_denoise._convert import Ranges, record, text_of, through
+from llamaindex_denoise.nodes.convert import text_of
+from llamaindex_denoise.nodes.records import Ranges, document_ranges, record, text_behind, through
 
 _HEADING = re.compile(r"\ASource \d+:\n(.*?)\n?\Z", re.DOTALL)
 
@@ -26,12 +27,15 @@ class Origin:
     ``ranges`` are half-open ``(start, end)`` pairs of characters of the node ``node_id``;
     ``document_ranges`` the same counted in the node's document, empty when that is not known. With ``exact``
     the text is those characters joined, white space at its ends aside; without, it stands for them as a whole.
+    With ``field`` the ranges count in the node's metadata entry of that name and not in its text: the window that
+    `MetadataReplacementPostProcessor` put in its place.
     """
 
     node_id: str
     ranges: tuple[tuple[int, int], ...]
     document_ranges: tuple[tuple[int, int], ...] = ()
     exact: bool = False
+    field: str | None = None
 
 
 def origins(
@@ -41,7 +45,7 @@ def origins(
 
     ``originals`` are the user's own nodes (those that were retrieved, or the index's). With them a chunk of a
     node is found exactly; without, the answer is everything that was kept of that node. An original that was
-    changed since is not used.
+    changed since is not used, and a record that had to leave ranges out finds what lies in those it has.
     """
     plain = _plain(node)
     note = record(plain)
@@ -51,13 +55,12 @@ def origins(
         return tuple(Origin(i, _pairs(spans)) for i, spans in note["spans"].items())
     kept: Ranges = note["origin_spans"]
     original = next((n for n in map(_plain, originals) if n.node_id == note["origin_id"]), None)
-    known = original is not None and original.hash == note["origin_hash"]
-    found = _find(text_of(plain), kept, text_of(original)) if original is not None and known else None
+    whole = text_behind(note, original, text_of(original)) if original is not None else None
+    found = _find(text_of(plain), kept, whole) if whole is not None else None
     ranges = kept if found is None else found
-    shift = note["origin_range"][0] if "doc_spans" in note else None
-    in_document = () if shift is None else tuple((a + shift, b + shift) for a, b in ranges)
     exact = bool(note["origin_extractive"]) and found is not None
-    return (Origin(note["origin_id"], _pairs(ranges), in_document, exact),)
+    in_document = _pairs(document_ranges(note, ranges))
+    return (Origin(note["origin_id"], _pairs(ranges), in_document, exact, note.get("origin_field")),)
 
 
 def cited(

@@ -38,8 +38,7 @@ from denoise_core.augmenter.streaming.stream import (
     draft_first,
 )
 from denoise_core.augmenter.traces.record import answer_record
-from llamaindex_denoise._convert import is_text, to_nodes, to_passages
-from llamaindex_denoise._engine import (
+from llamaindex_denoise.engines.base import (
     AsyncDraftResponse,
     DenoiseEngine,
     DraftResponse,
@@ -48,9 +47,10 @@ from llamaindex_denoise._engine import (
     postprocessor_modules,
     response_metadata,
 )
-from llamaindex_denoise._session import EngineSession, aretrieve, can_retrieve
-from llamaindex_denoise.clients import Threads
+from llamaindex_denoise.engines.session import EngineSession, aretrieve, can_retrieve
 from llamaindex_denoise.events import AnswerEvent
+from llamaindex_denoise.models.threads import Threads
+from llamaindex_denoise.nodes.convert import says_something, to_nodes, to_passages
 
 dispatcher = get_dispatcher(__name__)
 
@@ -331,8 +331,8 @@ class _Given:
     """A retriever that finds what it was given; nodes without text stay aside."""
 
     def __init__(self, nodes: Sequence[NodeWithScore]) -> None:
-        self.passages = to_passages(nodes)
-        self.without_text = [n for n in nodes if not is_text(n.node)]
+        self.passages = to_passages(nodes, captions=True)
+        self.without_text = [n for n in nodes if not says_something(n.node)]
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         return self.passages

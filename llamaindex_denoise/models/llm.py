@@ -1,4 +1,4 @@
-"""A LlamaIndex LLM or retriever as the core's: `LlamaLLM` and `RetrieverAdapter`.
+"""A LlamaIndex LLM as the core's: `LlamaLLM`.
 
 Nothing here is resolved for the user: no `Settings`, no default model. A model or retriever whose async form
 would run on the event loop is moved to a bounded pool of threads.
@@ -6,89 +6,21 @@ would run on the event loop is moved to a bounded pool of threads.
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import json
-import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
-from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from denoise_core import InputError, Message, Passage, Reply, Usage
-from llamaindex_denoise._convert import to_passages
-from llamaindex_denoise._structured import arguments_of, can_structure, reply_tool
-
-T = TypeVar("T")
+from denoise_core import InputError, Message, Reply, Usage
+from llamaindex_denoise.models.structured import arguments_of, can_structure, reply_tool
+from llamaindex_denoise.models.threads import Threads, owner
 
 _INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
-
-
-class _End:
-    """After the last item; ``failed`` is why there are no more."""
-
-    def __init__(self, failed: BaseException | None) -> None:
-        self.failed = failed
-
-
-class Threads:
-    """A bounded pool of threads for calls that would block an event loop.
-
-    The context (spans, budget) goes along. It holds no thread before the first call; copies and pickles of
-    it start with a pool of their own. ``slots`` bounds callers that bring their own threads.
-    """
-
-    def __init__(self, limit: int) -> None:
-        if limit < 1:
-            raise InputError(f"max_threads={limit}: expected 1 or more")
-        self.limit = limit
-        self.slots = threading.BoundedSemaphore(limit)
-        self._pool: ThreadPoolExecutor | None = None
-        self._lock = threading.Lock()
-
-    async def run(self, call: Callable[[], T]) -> T:
-        with self._lock:
-            pool = self._pool = self._pool or ThreadPoolExecutor(
-                self.limit, thread_name_prefix="denoise-llamaindex"
-            )
-        return await asyncio.get_running_loop().run_in_executor(pool, contextvars.copy_context().run, call)
-
-    async def iterate(self, make: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
-        """What ``make()`` gives, read by one thread of the pool. Closing it stops the reading at the next item."""
-        loop, items = asyncio.get_running_loop(), asyncio.Queue[T | _End]()
-        closed = threading.Event()
-
-        def read() -> None:
-            failed: BaseException | None = None
-            try:
-                for item in make():
-                    if closed.is_set():
-                        return
-                    loop.call_soon_threadsafe(items.put_nowait, item)
-            except BaseException as error:
-                failed = error
-            finally:
-                loop.call_soon_threadsafe(items.put_nowait, _End(failed))
-
-        reading = asyncio.ensure_future(self.run(read))
-        try:
-            while not isinstance(item := await items.get(), _End):
-                yield item
-            if item.failed is not None:
-                raise item.failed
-        finally:
-            closed.set()
-            reading.cancel()  # one that waits for a thread never begins; one that runs ends at its next item
-
-    def __reduce__(self) -> tuple[type[Threads], tuple[int]]:
-        return type(self), (self.limit,)
 
 
 class LlamaLLM:
@@ -205,41 +137,6 @@ class _Pieces:
         if used is not None:
             self.usage = (used,)
         return piece
-
-
-class RetrieverAdapter:
-    """A LlamaIndex retriever as the core's `Retriever`; its passages remember their nodes.
-
-    A retriever that only has a synchronous form is run on at most ``max_threads`` threads under async.
-    Nodes without text (images) are not passages and are left out.
-    """
-
-    def __init__(self, retriever: BaseRetriever, *, max_threads: int = 10) -> None:
-        if not isinstance(retriever, BaseRetriever):
-            raise InputError(
-                f"RetrieverAdapter: expected a llama_index retriever, got {type(retriever).__name__}; "
-                "an index gives one with index.as_retriever()"
-            )
-        self.retriever = retriever
-        self._threads = Threads(max_threads)
-
-    def retrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(self.retriever.retrieve(query))
-
-    async def aretrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(await retrieve_nodes(self.retriever, QueryBundle(query), self._threads))
-
-
-async def retrieve_nodes(retriever: BaseRetriever, query: QueryBundle, threads: Threads) -> list[NodeWithScore]:
-    """The retriever's own async form; a thread when it has none (the base class would run it on the loop)."""
-    if owner(retriever, "_aretrieve") is BaseRetriever:
-        return await threads.run(lambda: retriever.retrieve(query))
-    return await retriever.aretrieve(query)
-
-
-def owner(instance: object, method: str) -> type | None:
-    """The class that defines ``method`` for this object (methods are wrapped, so identity says nothing)."""
-    return next((c for c in type(instance).__mro__ if method in vars(c)), None)
 
 
 def _chat(messages: Sequence[Message]) -> list[ChatMessage]:

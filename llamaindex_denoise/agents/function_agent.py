@@ -21,7 +21,7 @@ from denoise_core.augmenter.memory import WorkingMemory, best_attempt
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.augmenter.traces.record import attempt_record
 from denoise_core.running.effects import Flow
-from llamaindex_denoise._convert import is_text, to_passages
+from llamaindex_denoise.nodes.convert import says_something, to_passages
 
 if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
     from llama_index.core.agent.workflow.agent_context import AgentContext
@@ -234,11 +234,11 @@ def evidence_of(calls: Sequence[ToolCallResult]) -> tuple[Passage, ...]:
         raw = output.raw_output
         found = getattr(raw, "source_nodes", raw)
         if isinstance(found, list) and found and all(isinstance(n, NodeWithScore) for n in found):
-            nodes += [n for n in found if is_text(n.node)]
+            nodes += [n for n in found if says_something(n.node)]
         elif (output.content or "").strip():
             nodes.append(_text_node(call.tool_id, call.tool_name, output.content))
     unique = {(n.node.node_id, n.node.hash): n for n in nodes}
-    return to_passages(unique.values())
+    return to_passages(unique.values(), captions=True)
 
 
 def _text_node(tool_id: str, tool_name: str, text: str) -> NodeWithScore:

@@ -19,11 +19,12 @@ from llama_index_instrumentation import get_dispatcher
 from denoise_core import InputError, Passage
 from denoise_core.running.record import summary_of
 from denoise_core.s2a import S2A, S2AAnswer
-from llamaindex_denoise._convert import is_text, to_nodes, to_passages, weave
-from llamaindex_denoise._engine import DenoiseEngine, postprocessor_modules, response_metadata
-from llamaindex_denoise._prompts import prompts_of, to_template, with_prompt, with_prompts
-from llamaindex_denoise.clients import Threads, retrieve_nodes
+from llamaindex_denoise.engines.base import DenoiseEngine, postprocessor_modules, response_metadata
+from llamaindex_denoise.engines.prompts import prompts_of, to_template, with_prompt, with_prompts
 from llamaindex_denoise.events import denoise_event
+from llamaindex_denoise.models.retriever import retrieve_nodes
+from llamaindex_denoise.models.threads import Threads
+from llamaindex_denoise.nodes.convert import is_text, to_nodes, to_passages, weave
 
 dispatcher = get_dispatcher(__name__)
 
