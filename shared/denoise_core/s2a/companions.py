@@ -62,6 +62,11 @@ def companions(passage: Passage, pieces: Sequence[Span], kept: Iterable[Span]) -
     return tuple(pieces[n] for n in sorted(found - chosen))
 
 
+def points_back(text: str) -> bool:
+    """Whether a sentence begins with a pronoun or a connective."""
+    return _POINTS_BACK.match(text) is not None
+
+
 def _needed(n: int, text: _Text) -> list[int]:
     if ROW.match(text(n).rstrip()):
         return _header(n, text)
@@ -70,7 +75,7 @@ def _needed(n: int, text: _Text) -> list[int]:
     if text(n)[:1] in (" ", "\t") and text(n).strip():
         return _blocks_lines(n, text)
     out: list[int] = []
-    while n and len(out) < _CHAIN and _POINTS_BACK.match(text(n)) and not _ends_paragraph(text(n - 1)):
+    while n and len(out) < _CHAIN and points_back(text(n)) and not _ends_paragraph(text(n - 1)):
         if ROW.match(text(n - 1).rstrip()) or not text(n - 1).strip():
             break
         n -= 1

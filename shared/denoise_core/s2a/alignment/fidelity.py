@@ -38,7 +38,7 @@ def fidelity(
     written: str,
     *,
     policy: GatePolicy = "snap",
-    max_new_words: float = 0.25,
+    max_new_words: float = 0.5,
     question: str = "",
     language: str = "en",
 ) -> Fidelity:

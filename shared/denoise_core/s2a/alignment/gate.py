@@ -41,7 +41,7 @@ class FidelityGate:
     """
 
     policy: GatePolicy = "snap"
-    max_new_words: float = 0.25
+    max_new_words: float = 0.5
 
     def __post_init__(self) -> None:
         if self.policy not in get_args(GatePolicy):
@@ -79,7 +79,7 @@ def check(
 
     Sentences that ask ``question`` count as the question: they are no part of the context and left out.
     """
-    source = Source(passage.text, spans, max_new_words=gate.max_new_words)
+    source = Source(passage.text, spans, max_new_words=gate.max_new_words, language=language)
     sentences = [_judge(written, s, source, question) for s in units(Passage(written, "w"), language=language)]
     if gate.policy == "reject" and any(s.kind == "added" for s in sentences):
         return Gated(None, (), tuple(sentences), rejected=True)
