@@ -58,7 +58,7 @@ def companions(passage: Passage, pieces: Sequence[Span], kept: Iterable[Span]) -
 
     found: set[int] = set()
     for n in sorted(chosen):
-        found.update(_needed(n, text))
+        found.update(_needed(n, text, chosen))
     return tuple(pieces[n] for n in sorted(found - chosen))
 
 
@@ -67,13 +67,15 @@ def points_back(text: str) -> bool:
     return _POINTS_BACK.match(text) is not None
 
 
-def _needed(n: int, text: _Text) -> list[int]:
+def _needed(n: int, text: _Text, chosen: set[int]) -> list[int]:
     if ROW.match(text(n).rstrip()):
         return _header(n, text)
     if ITEM.match(text(n)):
         return _stem(n, text)
     if text(n)[:1] in (" ", "\t") and text(n).strip():
         return _blocks_lines(n, text)
+    if chosen.intersection(range(n - _CHAIN, n)):
+        return []  # what it points to is most likely in what is kept right before
     out: list[int] = []
     while n and len(out) < _CHAIN and points_back(text(n)) and not _ends_paragraph(text(n - 1)):
         if ROW.match(text(n - 1).rstrip()) or not text(n - 1).strip():

@@ -145,11 +145,11 @@ class S2ADenoiser:
             return [o for outcomes in read_first for o in outcomes]
         second: list[Reply | Failed] = yield from batch(tuple(self._effect(c) for c in again))
         retried = {
-            o.part: replace(o, notes=(*o.notes, "asked a second time, alone: the joint reply was unreadable"))
+            o.part.span: replace(o, notes=(*o.notes, "asked a second time, alone: the joint reply was unreadable"))
             for call, reply in zip(again, second)
             for o in self._read(call, reply)
         }
-        return [retried.get(o.part, o) for outcomes in read_first for o in outcomes]
+        return [retried.get(o.part.span, o) for outcomes in read_first for o in outcomes]
 
     def _settled(self, query: str, passages: tuple[Passage, ...]) -> Flow[dict[str, Assembled]]:
         """The passages that need no call."""

@@ -8,6 +8,7 @@ sentence that must not be cut off (a condition, who says so) and words that the 
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from itertools import combinations
 from rapidfuzz import fuzz, process
 from rapidfuzz.distance import LCSseq
 
-from denoise_core.s2a.alignment.qualifiers import causes, lost_qualifier
+from denoise_core.s2a.alignment.qualifiers import causes, lost_qualifier, turned
 from denoise_core.s2a.companions import points_back
 from denoise_core.s2a.result import Kind
 from denoise_core.text.facts import differences
@@ -29,6 +30,9 @@ _LONGEST = 1500  # words; a longer "sentence" is either verbatim or no sentence
 _LONG = 4000  # characters of source sentences that are compared with one written sentence
 _HOPELESS = 0.7  # share of unknown words from which a sentence is not compared any further
 _SAME_WORD = 75.0  # rapidfuzz ratio from which a word is another form of the same word
+_CASELESS = 0.2  # share of new words in a sentence of a script without capitals
+_CASED = re.compile(r"[A-Za-zÀ-ɏͰ-ϿЀ-ԯ]")
+_SHORT = 3  # words of content up to which none may be new
 _RUN = 3  # new words of content in a row that are a statement of their own
 
 
@@ -73,8 +77,13 @@ class Source:
             spans = (self.spans[close[0]],) if close else ()
             return Match("added", spans, 0.0, ("most of its words are not in the text",))
         best = Match("added", (), 0.0, ("no sentence of the text is like it",))
+        covered = False  # by one sentence, whose words it has and whose meaning not: no others make it true
         for chosen in self._choices(close):
+            if covered and len(chosen) > 1:
+                break
             match = self._compare(written, own, chosen)
+            new = _new_words(own, [t for n in chosen for t in self.sentences[n]])
+            covered = covered or all(t.kind == "negation" for t in new)
             if match.kind == "edited":
                 return match
             if not best.spans or (len(match.reasons), -match.similarity) < (len(best.reasons), -best.similarity):
@@ -124,7 +133,9 @@ class Source:
         new = _new_words(own, source)
         content = [t for t in own if is_content(t)] or list(own)
         reasons: list[str] = []
-        if len(new) > self.max_new_words * len(content):
+        # Without capitals a name cannot be told from a word: then few words may be new.
+        share = self.max_new_words if _CASED.search(written) else min(self.max_new_words, _CASELESS)
+        if len(new) > (share if len(content) > _SHORT else 0) * len(content):
             reasons.append(f"new words: {', '.join(t.norm for t in new[:5])}")
         elif run := _run_of(new, content):
             reasons.append(f"words of a statement of their own: {' '.join(t.norm for t in run[:5])}")
@@ -134,6 +145,7 @@ class Source:
             reasons.append("its sentence is too long to be compared")
         elif len(reasons) < 2:
             reasons += [str(d) for d in differences(written, text, language=self.language)]
+            reasons += turned(own, source, similarity)
             reasons += causes(written, text)
             reasons += [q for s in spans if (q := lost_qualifier(written, self.text[s.start : s.end]))]
         if reasons:

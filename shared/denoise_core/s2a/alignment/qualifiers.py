@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from denoise_core.text.tokens import is_content, tokens
+from denoise_core.text.tokens import Token, is_content, tokens
+from denoise_core.text.wordlists import NEGATING_PREFIXES
+
+_ALIKE = 0.75  # similarity from which words stand in the source's order
 
 _CONDITION = re.compile(
     r"(?<![\w'’])(?:if|unless|provided(?: that)?|as long as|assuming|except|only when|only if|in case|on condition that|until"
@@ -56,6 +60,38 @@ def lost_qualifier(written: str, source: str) -> str | None:
     said = _SAYS.search(source)
     if said and not _SAYS.search(written) and have & _content(source[said.end() :]):
         return f"it was left out who says so: {said[0]}"
+    return None
+
+
+def turned(own: Sequence[Token], source: Sequence[Token], similarity: float) -> list[str]:
+    """A negation that comes or goes, a word negated by its prefix, numbers in another order: word by word.
+
+    This holds in every script; what needs the structure of a language is in `denoise_core.text.facts`.
+    """
+    has, had = ({t.norm for t in side} for side in (own, source))
+    reasons: list[str] = []
+    new, gone = ([t.norm for t in side if t.kind == "negation"] for side in (own, source))
+    if len(new) > len(gone):
+        reasons.append(f"negation is not in the text: {new[-1]}")
+    elif len(gone) > len(new) and (lost := _denied_no_more(source, has)):
+        reasons.append(f"negation was left out: {lost}")
+    for word in has - had:
+        for prefix in NEGATING_PREFIXES:
+            if prefix + word in had - has or (word.startswith(prefix) and word.removeprefix(prefix) in had - has):
+                reasons.append(f"negation by prefix: {word}")
+    numbers, stood = ([t.norm for t in side if t.kind == "number"] for side in (own, source))
+    if similarity >= _ALIKE and sorted(numbers) == sorted(stood) and numbers != stood:
+        reasons.append("numbers in another order")
+    return reasons
+
+
+def _denied_no_more(source: Sequence[Token], has: set[str]) -> str | None:
+    """A negation of the source that is gone while the word after it, or before it at the end, is still there."""
+    for i, token in enumerate(source):
+        if token.kind == "negation" and token.norm not in has:
+            after = next((t.norm for t in source[i + 1 :] if is_content(t)), source[i - 1].norm if i else "")
+            if after in has:
+                return token.norm
     return None
 
 

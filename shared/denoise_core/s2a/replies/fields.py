@@ -134,10 +134,7 @@ def context(reply: str) -> str:
         if _NOTHING.match(text):
             return ""
         raise unparsable("no line 'Context:'", reply)
-    rest = text[start:]
-    asked = list(_labels(rest, _QUESTION))
-    if asked and not rest[asked[-1][1] :].strip().count("\n") and rest[asked[-1][1] :].strip().endswith(("?", "？", "؟")):
-        rest = rest[: asked[-1][0]]
+    rest = _without_question(text[start:])
     if _NOTHING.match(rest):
         return ""
     return _something(_without_remarks(rest))
@@ -177,7 +174,9 @@ def documents(reply: str, count: int) -> dict[int, str]:
 
     Raises `UnparsableReply` without headings, for one that stands twice, and for a document that was not asked about.
     """
-    text = _field_text(reply)
+    text = _without_question(_field_text(reply))
+    if label := _CONTEXT.match(text):
+        text = text[label.end() :]
     data = json_in(text)
     found: list[tuple[int, str]] = []
     if isinstance(data, dict):
@@ -194,7 +193,7 @@ def documents(reply: str, count: int) -> dict[int, str]:
         found = [(int(next(g for g in h.groups() if g)), text[h.end() : end]) for h, end in zip(headings, ends)]
         if found:
             found[-1] = (found[-1][0], _without_remarks(found[-1][1]))
-    if not found and _NOTHING.match(text[_context_from(text) or 0 :]):
+    if not found and _NOTHING.match(text):
         return dict.fromkeys(range(1, count + 1), "")
     numbers = [n for n, _ in found]
     if not found:
@@ -231,7 +230,11 @@ def question(reply: str) -> str:
 
 def message(reply: str) -> str:
     """An unpartitioned rewrite. Raises `UnparsableReply` when it is empty or a refusal."""
-    text = _unquoted(_without_remarks(_without_preamble(_field_text(reply))).strip())
+    text = _without_preamble(_field_text(reply))
+    if label := _CONTEXT.match(text):
+        text = text[label.end() :]
+    lines = [_QUESTION.sub("", line, count=1) if _QUESTION.match(line) else line for line in text.splitlines()]
+    text = _unquoted(_without_remarks("\n".join(lines)).strip())
     if not text or _REFUSES.match(text):
         raise unparsable("expected a text", reply)
     return text
@@ -316,6 +319,13 @@ def _unquoted(text: str) -> str:
         if len(text) > 2 and text[0] == opening and text[-1] == closing and opening not in inner and closing not in inner:
             return inner.strip()
     return text
+
+
+def _without_question(text: str) -> str:
+    """Without a question field of one line at the end, which was not asked for."""
+    asked = _labels(text, _QUESTION)
+    last = text[asked[-1][1] :].strip() if asked else ""
+    return text[: asked[-1][0]] if last.endswith(("?", "？", "؟")) and "\n" not in last else text
 
 
 def _without_preamble(text: str) -> str:
