@@ -20,9 +20,9 @@ from typing_extensions import override
 from denoise_core import InputError, Message, Passage, Reply
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.traces.record import answer_record
-from langchain_denoise import _shapes
-from langchain_denoise._convert import internal_config
-from langchain_denoise.verifier import Verifier
+from langchain_denoise.convert import places
+from langchain_denoise.convert.messages import internal_config
+from langchain_denoise.verification.verifier import Verifier
 
 
 def verified(
@@ -76,9 +76,9 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
     @override
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
-        if callable(self.answer) and self.verifier.limits.unverified != "send":
+        if callable(self.answer) and self.verifier.limits.unsupported != "send":
             raise InputError(
-                f"unverified={self.verifier.limits.unverified!r} puts another answer into the output, which needs "
+                f"unsupported={self.verifier.limits.unsupported!r} puts another answer into the output; it needs "
                 "answer='key'; a function only finds it"
             )
 
@@ -96,7 +96,7 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
 
     def _verify(self, input: Any, run_manager: ParentRunManager, config: RunnableConfig, **kwargs: Any) -> Any:
         drafts = ChainDrafts(self, input, kwargs)
-        answer = self.verifier.answer(_shapes.question_in(input, self.question), drafts)
+        answer = self.verifier.answer(places.question_in(input, self.question), drafts)
         output, record = drafts.output_of(answer)
         dispatch_custom_event("denoise", record)
         return output
@@ -105,7 +105,7 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
         self, input: Any, run_manager: AsyncParentRunManager, config: RunnableConfig, **kwargs: Any
     ) -> Any:
         drafts = ChainDrafts(self, input, kwargs)
-        answer = await self.verifier.aanswer(_shapes.question_in(input, self.question), drafts)
+        answer = await self.verifier.aanswer(places.question_in(input, self.question), drafts)
         output, record = drafts.output_of(answer)
         await adispatch_custom_event("denoise", record)
         return output
@@ -132,11 +132,11 @@ class ChainDrafts:
     def _given(self, messages: Sequence[Message]) -> Any:
         if len(messages) == 1:
             return self.given
-        return _shapes.with_feedback(self.given, messages, self.settings.feedback, self.settings.question)
+        return places.with_feedback(self.given, messages, self.settings.feedback, self.settings.question)
 
     def _take(self, given: Any, brought: Any) -> Reply:
-        text = _shapes.answer_in(brought, self.settings.answer)
-        self.evidence = _shapes.evidence_in(given, brought, self.settings.evidence)
+        text = places.answer_in(brought, self.settings.answer)
+        self.evidence = places.evidence_in(given, brought, self.settings.evidence)
         self.outputs.append(brought)
         return Reply(text)
 
@@ -146,5 +146,5 @@ class ChainDrafts:
         best = next(i for i, a in enumerate(memory.attempts) if a is memory.best)
         output, record = self.outputs[best], answer_record(answer)
         if answer.text != memory.attempts[best].candidate:
-            output = _shapes.with_answer(output, answer.text, self.settings.answer)
-        return _shapes.with_record(output, record), record
+            output = places.with_answer(output, answer.text, self.settings.answer)
+        return places.with_record(output, record), record

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from denoise_core import (
     Denoiser,
     DenoiseResult,
+    Drop,
     EmptyResult,
     Guard,
     InputError,
@@ -100,7 +101,7 @@ def test_no_passages_are_no_error():
 
 
 def test_a_good_result_is_handed_on_untouched():
-    good = DenoiseResult("q", DOCS[:1])
+    good = DenoiseResult("q", DOCS[:1], tuple(Drop(Span(p.id, 0, len(p.text)), "noise") for p in DOCS[1:]))
     assert guarded(Guard(Answers(lambda q, p: good))) is good
     assert isinstance(Guard(Answers(nothing)), Denoiser)
 
@@ -124,6 +125,9 @@ def test_the_trace_of_a_failed_run_is_kept():
 
 def test_cancellation_goes_through():
     class Cancelled:
+        def denoise(self, query, passages):
+            raise AssertionError("sync")
+
         async def adenoise(self, query, passages):
             raise asyncio.CancelledError
 

@@ -15,7 +15,8 @@ from langchain_core.prompt_values import PromptValue
 
 from denoise_core import InputError, Message, Passage, unique_ids
 from denoise_core.running.record import KEY
-from langchain_denoise._convert import to_messages, to_passages
+from langchain_denoise.convert.documents import to_passages
+from langchain_denoise.convert.messages import to_messages
 
 Place: TypeAlias = str | Callable[..., Any] | None
 
