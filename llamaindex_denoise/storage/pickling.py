@@ -69,11 +69,12 @@ def for_pickle(value: Any, at: str = "denoiser", seen: dict[int, Any] | None = N
     if isinstance(value, MethodType):
         return MethodType(value.__func__, for_pickle(value.__self__, at, seen))
     if ours(type(value)) and dataclasses.is_dataclass(value) and not isinstance(value, type):
-        twin = seen[id(value)] = copy.copy(value)
+        bare: Any = copy.copy(value)
+        seen[id(value)] = bare
         for field in dataclasses.fields(value):
             inner = for_pickle(getattr(value, field.name), f"{at}.{field.name}", seen)
-            object.__setattr__(twin, field.name, inner)
-        return twin
+            object.__setattr__(bare, field.name, inner)
+        return bare
     if ours(type(value)) and hasattr(value, "__dict__") and "__reduce__" not in vars(type(value)):
         twin = seen[id(value)] = copy.copy(value)
         for name, attribute in vars(value).items():

@@ -111,6 +111,6 @@ def test_an_ingestion_pipeline_with_two_workers(tmp_path):
         capture_output=True,
         text=True,
         timeout=200,
-        env={**os.environ, "PYTHONPATH": path},
+        env=env,
     )
     assert out.stdout.strip() == str([f"A red cat, number {i}. " for i in range(4)]), out.stderr
