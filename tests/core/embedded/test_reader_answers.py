@@ -1,4 +1,4 @@
-"""Laws of the reader: answers stand in their passages, a score is of the candidate's own span, all input ends well."""
+"""Laws of the reader: answers stand in their passages, a score is of the candidate's own span."""
 
 import math
 import threading

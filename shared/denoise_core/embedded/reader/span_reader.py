@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from denoise_core.embedded.reader.candidate import core, parts, places
 from denoise_core.embedded.reader.closest import overlap
-from denoise_core.embedded.reader.features import row
-from denoise_core.embedded.reader.forward import Network
+from denoise_core.embedded.reader.features import Row, row
 from denoise_core.embedded.reader.spans import Logits, Scored, best, characters, total
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
 from denoise_core.types import Passage, check_passages
@@ -62,10 +62,18 @@ class Fit:
 NOWHERE = Fit(-math.inf, -math.inf, -math.inf)
 
 
+class Reads(Protocol):
+    """What a reader needs of a network; `forward.Network` is one."""
+
+    def logits(self, rows: Sequence[Row]) -> list[Logits]:
+        """What it says of each row's window, in the order of the rows."""
+        ...
+
+
 class SpanReader:
     """Reads passages for a question with the network that ships. Safe to share between threads."""
 
-    def __init__(self, network: Network, tokens: Tokens, *, read: int = READ) -> None:
+    def __init__(self, network: Reads, tokens: Tokens, *, read: int = READ) -> None:
         self.network = network
         self.tokens = tokens
         self.read = read
@@ -130,7 +138,7 @@ class SpanReader:
         ]
 
     def _judged(self, wanted: Sequence[tuple[int, ...]], order: Sequence[Window]) -> list[int]:
-        """The windows that a candidate is judged in: the first ones and the first that hold it; none if none do."""
+        """What a candidate is judged in: the first windows, and the first that hold it; none if none do."""
         holding = [n for n, w in enumerate(order) if any(places(w, x, self.tokens) for x in wanted)]
         return sorted({*range(min(JUDGED, len(order))), *holding[:HOLDING]}) if holding else []
 
@@ -139,7 +147,11 @@ class SpanReader:
         whole = core(candidate, self.tokens)
         if any(places(w, whole, self.tokens) for w in among):
             return [whole]
-        return [p for part in parts(candidate, query) if (p := core(part, self.tokens))]
+        for inner in (True, False):
+            found = [p for part in parts(candidate, query, inner) if (p := core(part, self.tokens))]
+            if any(places(w, p, self.tokens) for p in found for w in among):
+                return found
+        return []
 
     def _fit(self, wanted: Sequence[tuple[int, ...]], read: Sequence[Window], logits: Sequence[Logits]) -> Fit:
         if not read:
