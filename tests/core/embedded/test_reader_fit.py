@@ -10,7 +10,9 @@ import pytest
 from denoise_core import Passage
 from denoise_core.embedded import reader, sample
 from denoise_core.embedded.make import place
+from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.fit import split
+from denoise_core.embedded.reader.fit.calibrate import calibrate
 from denoise_core.embedded.reader.fit.cloze import Clozes, kind_of, spans
 from denoise_core.embedded.reader.fit.measure import Figures, Kept, auc, contained, exact, usable
 from denoise_core.embedded.reader.span_reader import SpanReader
@@ -73,13 +75,18 @@ def test_spans_are_where_they_say():
     assert "Otto Brenner" in [text[a:b] for a, b in spans(text, "name")]
 
 
-def test_figures_of_the_shipped_reader():
+def test_figures_of_the_shipped_reader(tmp_path):
     questions = usable(QUESTIONS)
     told, kept = Figures(), Kept(reader().network)
     for q in questions:
         told.add(SpanReader(kept, tokens()), q, questions[0])
         kept.forget()
-    found = told.summary()
+    found = told.summary(reader().calibration)
+    line = calibrate([told])
+    assert line.own > 0
+    line.save(tmp_path / "line.json")
+    assert Calibration.load(tmp_path / "line.json") == line
+    assert 0 <= line.probability(float("-inf"), 0.0) < line.probability(-1.0, -0.1) <= 1
     assert found["questions"] == len(questions) > 0
     assert 0 <= found["right against wrong, AUC"]["wrong name"]["own"] <= 1
     assert any(k.startswith("control") for k in found["right against wrong, AUC"])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from denoise_core.augmenter.text import content_words, without_articles, words
+from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.closest import overlap
 from denoise_core.embedded.reader.features import Row
 from denoise_core.embedded.reader.fit.cloze import kind_of, spans
@@ -25,6 +26,7 @@ from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
 from denoise_core.types import Passage
 
+FLOORS = (0.2, 0.35, 0.5)
 Rule = Callable[[Fit], float]
 RULES: dict[str, Rule] = {
     "own": lambda f: f.own,
@@ -103,17 +105,20 @@ class Figures:
             self.cases += [Case(self._count, lead + k, c, f) for (k, c), f in zip(tried, fits, strict=True)]
         self._count += 1
 
-    def summary(self) -> dict[str, Any]:
-        """Shares with 95 % intervals, and the curves of `curves`."""
+    def summary(self, calibration: Calibration) -> dict[str, Any]:
+        """Shares with 95 % intervals, `curves`, and what share of each kind of candidate the threshold passes."""
         out: dict[str, Any] = {"questions": self._count}
         for name, values in self.rows.items():
             if name.endswith("holds"):
-                out[name] = {
-                    f"above {x}": round(float(np.mean(np.array(values) > x)), 3) for x in (0.2, 0.35, 0.5)
-                }
+                out[name] = {f"above {x}": round(float(np.mean(np.array(values) > x)), 3) for x in FLOORS}
             else:
                 low, high = bootstrap(np.array(values))
                 out[name] = f"{np.mean(values):.3f} ({low:.3f} to {high:.3f})"
+        passed: dict[str, list[bool]] = {}
+        for c in self.cases:
+            p = calibration.probability(c.fit.own, c.fit.holds)
+            passed.setdefault(c.kind, []).append(p >= calibration.threshold)
+        out["passed at the threshold"] = {k: round(float(np.mean(v)), 3) for k, v in sorted(passed.items())}
         return {**out, "right against wrong, AUC": curves(self.cases)}
 
     def _note(self, name: str, value: float) -> None:
