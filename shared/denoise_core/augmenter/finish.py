@@ -7,7 +7,7 @@ from denoise_core.augmenter.engine import citations
 from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import Task
-from denoise_core.augmenter.utilities.abstention import abstains
+from denoise_core.support.abstention import abstains
 
 REFUSAL = "No answer can be given."
 
