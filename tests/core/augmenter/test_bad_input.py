@@ -14,7 +14,6 @@ from denoise_core.augmenter.actions import Draft, Search
 from denoise_core.augmenter.drafting import Written
 from denoise_core.augmenter.drafting.when import states_something
 from denoise_core.augmenter.knowledge.cap import blanked, capped, size_of
-from denoise_core.augmenter.knowledge.questions import claim_queries
 from denoise_core.augmenter.testing import check_answer, check_loop, scripted
 from denoise_core.augmenter.utilities import FunctionUtility, KnowledgeOverlap
 from denoise_core.augmenter.utility import Measured, without_effects
@@ -219,28 +218,10 @@ def test_what_is_shown_fits_and_with_what_is_left_out_it_is_all_there_was(found,
     assert size_of(numbered) <= tokens
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "Otto",
-                "Brenner",
-                "Grand",
-                "Hall",
-                "1912",
-                "built",
-                "completed",
-                "tower",
-                "river",
-                "opera",
-                "in",
-                "the",
-                "by",
-            ]
-        ),
-        max_size=12,
-    )
-)
+MADE_UP = "Otto Brenner Grand Hall 1912 built completed tower river opera in the by"
+
+
+@given(st.lists(st.sampled_from(MADE_UP.split()), max_size=12))
 def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
     house = Passage("The opera house was completed by the river.", "house")
     draft = " ".join(drafted).capitalize() + "."
@@ -251,13 +232,13 @@ def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
             asked.append(query)
             return [house]
 
-        aretrieve = None
+        async def aretrieve(self, query):
+            return self.retrieve(query)
 
     loop = Augmenter(scripted(draft), Consolidator(Source()), utility=KnowledgeOverlap(threshold=1.0))
-    answer = loop.answer("When was the opera house completed?")
+    loop.answer("When was the opera house completed?")
     known = set(content_words("When was the opera house completed?")) | set(content_words(house.text))
     assert all(set(content_words(q)) <= known for q in asked)
-    assert claim_queries(answer.memory) == claim_queries(answer.memory)
 
 
 def test_the_doubtful_value_is_taken_out_of_a_claim_that_is_searched_for(passages):
@@ -317,7 +298,10 @@ def test_cancelling_in_the_middle_of_any_effect_ends_the_run(passages, question)
             await self._wait()
             return await scripted(WRONG).acomplete(messages)
 
-        retrieve = complete = None
+        def retrieve(self, query):
+            raise AssertionError("sync is not used")
+
+        complete = retrieve
 
     async def main(n):
         slow = Slow(n)
