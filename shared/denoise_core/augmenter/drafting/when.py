@@ -12,7 +12,7 @@ from typing import TypeAlias
 from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.memory import Reason, Verdict
 from denoise_core.augmenter.prompts import Task
-from denoise_core.augmenter.utilities.abstention import abstains
+from denoise_core.support.abstention import abstains
 from denoise_core.text.chunk import sentences
 from denoise_core.text.words import words
 from denoise_core.types import Passage
