@@ -42,8 +42,8 @@ class Passage:
     ``header`` is read with the text by scorers, prompts and judges, and is no part of it or of its spans: a
     title, a caption, the head of a table, metadata that counts.
 
-    ``provenance`` says where it comes from. An answer is held against what was ``"retrieved"`` and what a ``"tool"``
-    brought; what a ``"user"`` or a ``"model"`` wrote is no evidence.
+    ``provenance`` says where it comes from. An answer is held against what was ``"retrieved"`` and what a
+    ``"tool"`` brought; what a ``"user"`` or a ``"model"`` wrote is no evidence.
 
     Raises `InputError` when the text is not a string, so that a ``None`` from a loader is caught here and
     not deep inside a tokenizer, and for a provenance that is none of the four.
@@ -66,7 +66,8 @@ class Passage:
             )
         if self.provenance not in ("retrieved", "tool", "user", "model"):
             raise InputError(
-                f"passage {self.id!r}: provenance={self.provenance!r}, expected 'retrieved', 'tool', 'user' or 'model'"
+                f"passage {self.id!r}: provenance={self.provenance!r}, expected 'retrieved', 'tool', 'user' or "
+                "'model'"
             )
 
     @property

@@ -7,10 +7,11 @@ from itertools import pairwise
 
 import pytest
 
-from denoise_core import Passage, Reply
+from denoise_core import Passage
 from denoise_core.augmenter.utilities.criticism import read_criticism
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM
+from denoise_core.text.delimit import enclosed
 from denoise_lab.tasks import MAKERS, TASKS
 from denoise_lab.tasks.denoising import rewrite, select
 from denoise_lab.tasks.drills import lines, repeat
@@ -100,7 +101,7 @@ def test_criticism_is_taught_in_the_form_that_is_read(world):
     verdict = read_criticism(talk[-1].content, 0.5)
     said = json.loads(talk[-1].content)["verdict"]
     assert verdict.outcome == {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}[said]
-    draft = talk[-2].content.split("<draft>\n", 1)[1]
+    draft = dict(enclosed(talk[-2].content)[0])["draft"]
     assert all(reason.claim in draft for reason in verdict.reasons if reason.claim)
 
 

@@ -33,11 +33,11 @@ class Found:
 class DraftRequest:
     """What a drafter is asked for.
 
-    ``evidence`` is what the loop itself searched, best first (none where the drafter finds its own). ``rejected`` and
-    ``feedback`` are the last draft that did not hold and what is wrong with it; both are empty on the first draft and
-    after one that could not be judged. They are for the model that writes and never for a search: searches use
-    ``question``. ``attempt`` counts the drafts before this one. ``anew`` asks a model that would say the same again to
-    sample (a temperature above zero, another seed).
+    ``evidence`` is what the loop itself searched, best first (none where the drafter finds its own). ``rejected``
+    and ``feedback`` are the last draft that did not hold and what is wrong with it; both are empty on the first
+    draft and after one that could not be judged. They are for the model that writes and never for a search:
+    searches use ``question``. ``attempt`` counts the drafts before this one. ``anew`` asks a model that would say
+    the same again to sample (a temperature above zero, another seed).
     """
 
     question: str
@@ -53,10 +53,10 @@ class DraftRequest:
 class Drafted(Reply):
     """A draft. ``usage`` is the sum over all ``calls`` of models behind it, as the models reported it.
 
-    ``found`` is the evidence collected while drafting. ``fields`` is set for structured output, which is judged field
-    by field; ``text`` is then its JSON, and made from it when left empty. ``judge=False`` hands the draft back as it
-    is: a tool call, a step in the middle. ``origin`` is whatever the adapter wants back with the attempt that is sent
-    (a message, a response); it is not recorded.
+    ``found`` is the evidence collected while drafting. ``fields`` is set for structured output, which is judged
+    field by field; ``text`` is then its JSON, and made from it when left empty. ``judge=False`` hands the draft
+    back as it is: a tool call, a step in the middle. ``origin`` is whatever the adapter wants back with the
+    attempt that is sent (a message, a response); it is not recorded.
     """
 
     found: tuple[Found, ...] = ()
@@ -79,23 +79,24 @@ class Drafted(Reply):
 class Drafter(Protocol):
     """Writes drafts.
 
-    ``repeatable``: asking twice has no effect outside (a chain that only reads, the last model call of an agent with
-    the same tool results). One that is not is asked once: its draft is judged and repaired, and a new one is written
-    only with ``LoopLimits(rerun=True)``. Both forms raise what the outside raises.
+    ``repeatable``: asking twice has no effect outside (a chain that only reads, the last model call of an agent
+    with the same tool results). One that is not is asked once: its draft is judged and repaired, and a new one is
+    written only with ``LoopLimits(rerun=True)``. A plain `Reply` is a `Drafted` that found nothing. Both forms
+    raise what the outside raises.
     """
 
     @property
     def repeatable(self) -> bool: ...
 
-    def draft(self, request: DraftRequest) -> Drafted: ...
+    def draft(self, request: DraftRequest) -> Reply: ...
 
-    async def adraft(self, request: DraftRequest) -> Drafted: ...
+    async def adraft(self, request: DraftRequest) -> Reply: ...
 
 
 @runtime_checkable
 class StreamingDrafter(Drafter, Protocol):
-    """A drafter that also gives its draft as it is written: pieces of text, each `Found` before the text that rests
-    on it, and as the last item the whole `Drafted`."""
+    """A drafter that also gives its draft as it is written: pieces of text, each `Found` before the text that
+    rests on it, and as the last item the whole `Drafted`."""
 
     def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]: ...
 
@@ -164,6 +165,8 @@ def request_messages(request: DraftRequest) -> tuple[Message, ...]:
 def _checked(drafted: object) -> Drafted:
     if isinstance(drafted, str):
         return Drafted(drafted)
+    if type(drafted) is Reply:
+        return Drafted(drafted.text, drafted.usage)
     if not isinstance(drafted, Drafted):
         raise TypeError(f"Drafter.draft must return a Drafted, got {type(drafted).__name__}")
     return drafted

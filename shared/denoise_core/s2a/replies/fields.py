@@ -1,7 +1,7 @@
 """Written replies: a context, a context and a question, a text for each document, a question alone.
 
-Labels are taken in the languages that models answer in. What stands behind them is left as it is, but for a remark to
-the reader at the end ("Let me know ...") and quotation marks around the whole.
+Labels are taken in the languages that models answer in. What stands behind them is left as it is, but for a
+remark to the reader at the end ("Let me know ...") and quotation marks around the whole.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ _QUESTIONS = (
     "question|query|request|frage|pregunta|pergunta|domanda|vraag|вопрос|pytanie|soru|pertanyaan|câu hỏi|السؤال|سؤال"
     "|प्रश्न|问题|問題|提问|質問|질문"
 )
-_ADJECTIVES = (
-    "unbiased|neutral|relevant|remaining|rewritten|cleaned|cleared|the|final|neutrale|neutre|neutra|rewritten|my|new"
-)
+_ADJECTIVES = "unbiased|neutral|relevant|remaining|rewritten|cleaned|cleared|the|final|neutrale|neutre|neutra|rewritten|my|new"
 _DECORATION = r"[\s>#*_`\[<-]{0,8}"
 _AFTER = r"[*_`\]>]{0,3}"
 
@@ -66,10 +64,18 @@ _REMARK = re.compile(
     re.IGNORECASE,
 )
 _RULE = re.compile(r"^[ \t]*(?:-{3,}|\*{3,}|_{3,}|={3,})[ \t]*$", re.MULTILINE)
-_PAIRS = (('"', '"'), ("“", "”"), ("„", "“"), ("«", "»"), ("'", "'"), ("‘", "’"), ("「", "」"), ("『", "』"), ("”", "”"))
-_DOCUMENT = (
-    "document|doc|dokument|documento|документ|dokumen|المستند|الوثيقة|文档|文件|文書|문서|passage|source|text|texte"
+_PAIRS = (
+    ('"', '"'),
+    ("“", "”"),
+    ("„", "“"),
+    ("«", "»"),
+    ("'", "'"),
+    ("‘", "’"),
+    ("「", "」"),
+    ("『", "』"),
+    ("”", "”"),
 )
+_DOCUMENT = "document|doc|dokument|documento|документ|dokumen|المستند|الوثيقة|文档|文件|文書|문서|passage|source|text|texte"
 _HEADING = re.compile(
     rf"^[ \t>]{{0,4}}(?:"
     rf"[*_#` \t]{{0,6}}[\[【(](?:{_DOCUMENT})[ \t#]{{0,2}}(\d{{1,6}})[\]】)][*_`:：]{{0,4}}"
@@ -143,8 +149,8 @@ def context(reply: str) -> str:
 def fields(reply: str) -> Fields:
     """The context and the question of a two-field reply, in either order.
 
-    The last question label counts, because the text itself may hold such lines. Raises `UnparsableReply` when a field
-    is missing or the question is empty.
+    The last question label counts, because the text itself may hold such lines. Raises `UnparsableReply` when a
+    field is missing or the question is empty.
     """
     text = _field_text(reply)
     data = json_in(text)
@@ -172,7 +178,8 @@ def fields(reply: str) -> Fields:
 def documents(reply: str, count: int) -> dict[int, str]:
     """The text of each document ``1..count`` that has a heading; "" for one said to have nothing left.
 
-    Raises `UnparsableReply` without headings, for one that stands twice, and for a document that was not asked about.
+    Raises `UnparsableReply` without headings, for one that stands twice, and for a document that was not asked
+    about.
     """
     text = _without_question(_field_text(reply))
     if label := _CONTEXT.match(text):
@@ -316,7 +323,13 @@ def _unquoted(text: str) -> str:
     """Without one pair of quotation marks around the whole."""
     for opening, closing in _PAIRS:
         inner = text[1:-1]
-        if len(text) > 2 and text[0] == opening and text[-1] == closing and opening not in inner and closing not in inner:
+        if (
+            len(text) > 2
+            and text[0] == opening
+            and text[-1] == closing
+            and opening not in inner
+            and closing not in inner
+        ):
             return inner.strip()
     return text
 

@@ -1,7 +1,7 @@
 """One statement of a numbers reply: which numbers, and what is said of them.
 
-A statement is a line, a sentence or what stands behind a colon. It is a *list* only when every word in it belongs in
-one; prose that happens to hold digits is none.
+A statement is a line, a sentence or what stands behind a colon. It is a *list* only when every word in it belongs
+in one; prose that happens to hold digits is none.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def read(text: str) -> Said:
             target = _word(said, word, target)
         after_document = after_document and word in lex.FILLER
     said.prose = said.prose or _DECIMAL.search(text) is not None
-    said.open = pending or _CUT_OFF.search(text) is not None or (bool(tokens) and tokens[-1].lower() in lex.CONJUNCTIONS)
+    said.open = (
+        pending or _CUT_OFF.search(text) is not None or (bool(tokens) and tokens[-1].lower() in lex.CONJUNCTIONS)
+    )
     return said
 
 

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from denoise_core.augmenter.text import STOPWORDS, content_words, words
 from denoise_core.augmenter.utilities.claims import stem
-from denoise_core.chunk import sentences
+from denoise_core.text.chunk import sentences
+from denoise_core.text.words import STOPWORDS, content_words, words
 from denoise_core.types import Passage
 
 _NAME = re.compile(r"\b[A-Z][\w’'.-]*(?:\s+(?:of|the|de|la|and|von|van)?\s*[A-Z][\w’'-]*)*")

@@ -12,10 +12,10 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from denoise_core.augmenter.text import words
 from denoise_core.embedded.make import place
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
+from denoise_core.text.words import words
 from denoise_core.types import Passage
 
 SHARE = {

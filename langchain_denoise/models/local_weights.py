@@ -8,7 +8,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
 from denoise_core import InputError
-from langchain_denoise._convert import ChatModelLLM
+from langchain_denoise.models.chat_llm import ChatModelLLM
 
 
 def local_model(model: ChatModelLLM | Runnable[Any, Any]) -> tuple[Any, Any]:
