@@ -13,7 +13,7 @@ from typing_extensions import override
 from denoise_core import InputError, arun, run
 from denoise_core.augmenter import Verdict, WorkingMemory
 from denoise_core.running.effects import Flow
-from denoise_core.s2a.options import OnUnparsable, Variant
+from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert import places
 from langchain_denoise.convert.history import Scope
@@ -79,9 +79,9 @@ class S2ANode(_Node):
     """
 
     model: Any
-    variant: Variant = "default"
+    variant: Variant = "select"
     scope: Scope = "latest"
-    on_unparsable: OnUnparsable = "keep"
+    on_error: OnError = "keep"
 
     @override
     def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
@@ -94,9 +94,7 @@ class S2ANode(_Node):
         return self._changed(said, await self._clearing().ainvoke(said))
 
     def _clearing(self) -> S2AMessages:
-        return S2AMessages(
-            model=self.model, variant=self.variant, scope=self.scope, on_unparsable=self.on_unparsable
-        )
+        return S2AMessages(model=self.model, variant=self.variant, scope=self.scope, on_error=self.on_error)
 
     def _changed(self, before: Any, after: Any) -> Update:
         return {places.MESSAGES: [new for old, new in zip(before, after, strict=True) if new is not old]}

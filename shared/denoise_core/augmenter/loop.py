@@ -1,7 +1,8 @@
 """The loop: search -> draft -> judge -> (send | feedback | other evidence) -> again, within limits and budget.
 
-Whatever the outside does, the result is an `Answer` with an `Outcome` and a `StopReason`; only cancellation
-and errors in the arguments are raised. What is sent is the best attempt, never merely the last.
+Whatever fails outside, the result is an `Answer` with an `Outcome` and a `StopReason`; only cancellation and
+mistakes (`denoise_core.errors.is_mistake`: settings, types, a refused key) are raised. What is sent is the best
+attempt, never merely the last.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from denoise_core.augmenter import steps
-from denoise_core.augmenter.actions import Abstain, Draft, Readmit, Search, SelfAsk, Send
+from denoise_core.augmenter.actions import Abstain, Action, Draft, Readmit, Search, SelfAsk, Send
 from denoise_core.augmenter.answer import Answer, StopReason
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.drafting.when import When
@@ -168,7 +169,10 @@ class Augmenter:
         try:
             action = self.policy.choose(memory)
         except Exception as error:
-            return self._end(memory.failed("policy", error), StopReason.POLICY_ERROR)
+            memory = steps.noted(memory, "policy", error, "the loop ended")
+            return self._end(memory, StopReason.POLICY_ERROR)
+        if not isinstance(action, Action):
+            raise InputError(f"Policy.choose must return an Action, got {type(action).__name__}")
         memory = memory.acted(action)
         if isinstance(action, Draft) and (stop := self._no_more_drafts(memory, drafter)):
             return self._end(memory, stop)
@@ -186,9 +190,6 @@ class Augmenter:
                     return self._end(memory, StopReason.SENT)
                 case Abstain():
                     return self._end(memory, StopReason.ABSTAINED)
-                case _:
-                    error = TypeError(f"expected an Action, got {type(action).__name__}")
-                    return self._end(memory.failed("policy", error), StopReason.POLICY_ERROR)
         except steps.Spent as spent:
             return self._end(spent.memory, _spent(spent.error))
         return memory

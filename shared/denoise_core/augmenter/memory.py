@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from denoise_core.errors import InputError
+from denoise_core.errors import InputError, said
 from denoise_core.types import Drop, Message, Passage
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class Reason:
 class Verdict:
     """What a utility says of a candidate: ``score`` in [0, 1], higher is better.
 
-    ``unknown`` means that nothing could be said (no evidence, a judge that failed); it is never a pass.
-    Raises `InputError` for another outcome or a score outside [0, 1].
+    ``unknown`` means that nothing could be said (no evidence, a judge that failed); it is never a pass. A score
+    that is NaN makes any verdict unknown: it cannot be compared. Raises `InputError` for another outcome or a
+    score outside [0, 1].
     """
 
     outcome: Judgement
@@ -55,7 +56,12 @@ class Verdict:
     def __post_init__(self) -> None:
         if self.outcome not in ("pass", "fail", "unknown"):
             raise InputError(f"Verdict outcome {self.outcome!r}: expected 'pass', 'fail' or 'unknown'")
-        if not isinstance(self.score, (int, float)) or not 0.0 <= self.score <= 1.0 or math.isnan(self.score):
+        if isinstance(self.score, float) and math.isnan(self.score):
+            nothing = Reason("the judge's score is not a number", "judge_unsure")
+            object.__setattr__(self, "outcome", "unknown")
+            object.__setattr__(self, "score", 0.0)
+            object.__setattr__(self, "reasons", (*self.reasons, nothing))
+        if not isinstance(self.score, (int, float)) or not 0.0 <= self.score <= 1.0:
             raise InputError(f"Verdict score {self.score!r}: expected a number from 0 to 1")
 
     @property
@@ -125,7 +131,7 @@ class WorkingMemory:
         return replace(self, attempts=(*self.attempts, attempt))
 
     def failed(self, what: str, error: BaseException) -> WorkingMemory:
-        return replace(self, failures=(*self.failures, (what, f"{type(error).__name__}: {error}")))
+        return replace(self, failures=(*self.failures, (what, said(error))))
 
     @property
     def last(self) -> Attempt | None:

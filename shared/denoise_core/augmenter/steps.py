@@ -11,7 +11,7 @@ from denoise_core.augmenter.drafting.drafter import Drafted, Drafter, DraftReque
 from denoise_core.augmenter.drafting.fields import assess_fields
 from denoise_core.augmenter.drafting.repair import repaired
 from denoise_core.augmenter.drafting.taint import evidence_of
-from denoise_core.augmenter.drafting.when import When
+from denoise_core.augmenter.drafting.when import When, says_nothing
 from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.feedback import Feedback
 from denoise_core.augmenter.knowledge.cap import blanked, capped, size_of
@@ -21,9 +21,10 @@ from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import Task
 from denoise_core.augmenter.utility import Utility
-from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
+from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mistake
 from denoise_core.protocols import LLM, Varied
 from denoise_core.running.effects import Flow, complete
+from denoise_core.running.heard import fell_back
 from denoise_core.types import Passage, Reply
 
 REASONS = {
@@ -34,6 +35,11 @@ REASONS = {
 """The failures that end a loop when there are too many of them, and the reason they end it for."""
 
 ENDING = (BudgetExceeded, NotRecorded)
+_INSTEAD = {
+    "source": "the other sources were searched",
+    "denoise": "the passages were taken as they are",
+    "query": "the other queries were asked",
+}
 
 
 class Spent(Exception):
@@ -56,6 +62,14 @@ class Parts:
     llm: LLM | None = None
     drafter: Drafter | None = None
     when: When | None = None
+
+
+def noted(memory: WorkingMemory, what: str, error: Exception, instead: str) -> WorkingMemory:
+    """The memory with a failure in it, which is also logged and counted. A mistake raises: see `is_mistake`."""
+    if what != "query" and is_mistake(error):
+        raise error
+    fell_back(f"Augmenter {what}", error, instead)
+    return memory.failed(what, error)
 
 
 def given(memory: WorkingMemory, evidence: Sequence[Passage], limits: LoopLimits) -> WorkingMemory:
@@ -81,9 +95,9 @@ def search(
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
-        return memory.failed("search", error)
+        return noted(memory, "search", error, "the loop goes on with the evidence in hand")
     for what, failure in found.failures:
-        memory = memory.failed(what, failure)
+        memory = noted(memory, what, failure, _INSTEAD[what])
     memory = replace(
         memory,
         retrieved=memory.retrieved + found.retrieved,
@@ -114,7 +128,8 @@ def self_ask(memory: WorkingMemory) -> Flow[WorkingMemory]:
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
-        return replace(memory.failed("self_ask", error), needs_knowledge=True)
+        memory = noted(memory, "self_ask", error, "knowledge is consulted")
+        return replace(memory, needs_knowledge=True)
     return replace(memory, needs_knowledge=not knows)
 
 
@@ -127,7 +142,7 @@ def draft(memory: WorkingMemory, parts: Parts) -> Flow[WorkingMemory]:
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
-        return memory.failed("draft", error)
+        return noted(memory, "draft", error, "there is no draft")
     number = memory.drafts
     drafted = reply if isinstance(reply, Drafted) else Drafted(reply.text)
     memory = _collected(memory, drafted, candidate, parts.limits)
@@ -142,7 +157,11 @@ def draft(memory: WorkingMemory, parts: Parts) -> Flow[WorkingMemory]:
     if not _to_judge(memory, drafted, candidate, parts.when):
         unjudged = Reason("it makes no statement to judge", "unjudged")
         return memory.attempted(replace(attempt, verdict=Verdict("unknown", 0.0, (unjudged,))))
-    memory, verdict = yield from _judged(memory, parts.utility, attempt)
+    nothing = says_nothing(memory.question, candidate, parts.task) if drafted.fields is None else None
+    if nothing is not None:
+        verdict = nothing
+    else:
+        memory, verdict = yield from _judged(memory, parts.utility, attempt)
     attempt = replace(attempt, verdict=verdict)
     memory = memory.attempted(attempt)
     if verdict.outcome != "fail":
@@ -156,7 +175,7 @@ def draft(memory: WorkingMemory, parts: Parts) -> Flow[WorkingMemory]:
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
-        return memory.failed("feedback", error)
+        return noted(memory, "feedback", error, "the next draft is written without")
     return replace(memory, attempts=(*memory.attempts[:-1], replace(attempt, feedback=words)))
 
 
@@ -212,7 +231,7 @@ def _judged(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[t
         except ENDING as error:
             raise Spent(memory.attempted(attempt), error) from error
         except Exception as error:
-            memory = memory.failed("judge", error)
+            memory = noted(memory, "judge", error, "it is asked once more, then nothing is known")
     return memory, _unknown(f"the judge failed: {memory.failures[-1][1]}")
 
 
@@ -226,7 +245,7 @@ def _repaired(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
-        return memory.failed("judge", error)
+        return noted(memory, "judge", error, "the draft was not repaired")
     if not isinstance(verdict, Verdict) or not verdict.passed:
         return memory
     return memory.attempted(replace(attempt, candidate=left, verdict=verdict, repaired=True))

@@ -7,7 +7,7 @@ from judging import TEXT, judged, kinds, memory
 
 from denoise_core import run
 from denoise_core.augmenter.utilities import Groundedness, KnowledgeOverlap
-from denoise_core.augmenter.utilities.abstention import abstains
+from denoise_core.support.abstention import abstains
 
 
 @pytest.mark.parametrize(

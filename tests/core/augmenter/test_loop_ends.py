@@ -7,6 +7,8 @@ from denoise_core import Budget
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
 from denoise_core.augmenter.testing import check_loop, scripted
+from denoise_core.augmenter.utility import without_effects
+from denoise_core.errors import is_mistake
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 
@@ -110,16 +112,31 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
             StopReason.POLICY_ERROR,
             Outcome.FAILED,
         ),
-        (
-            lambda: Augmenter(scripted(RIGHT), good, policy=Script("draft")),
-            StopReason.POLICY_ERROR,
-            Outcome.FAILED,
-        ),
     ]
     for make, reason, outcome in cases:
         answer = check_loop(make, question)
         assert (answer.stopped_because, answer.outcome) == (reason, outcome)
         assert answer.memory.failures
+
+
+def test_mistakes_are_raised_whoever_makes_them(passages, question):
+    class Wrong:
+        def assess(self, memory, candidate):
+            return without_effects("yes")
+
+        def write(self, memory, candidate, verdict):
+            raise TypeError("feedback")
+
+    good = ListRetriever(passages)
+    for make, message in (
+        (lambda: Augmenter(scripted(RIGHT), good, policy=Script("draft")), "must return an Action, got str"),
+        (lambda: Augmenter(scripted(RIGHT), good, utility=Wrong()), "must return a Verdict, got str"),
+        (lambda: Augmenter(scripted(WRONG), good, feedback=Wrong()), "feedback"),
+        (lambda: Augmenter(scripted(PermissionError("no key")), good), "no key"),
+    ):
+        with pytest.raises(Exception, match=message) as raised:
+            make().answer(question)
+        assert is_mistake(raised.value)
 
 
 def test_one_failure_is_got_over(passages, question):

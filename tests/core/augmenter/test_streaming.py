@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import Budget, InputError, Passage, Reply, Usage
-from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits, Outcome, StopReason
+from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits, StopReason
 from denoise_core.augmenter.streaming import (
     Finished,
     Restarted,

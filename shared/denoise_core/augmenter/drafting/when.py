@@ -1,4 +1,7 @@
-"""What is judged at all: a greeting, thanks, a question back or a tool call makes no statement to check."""
+"""What is judged at all: a greeting, thanks, a question back or a tool call makes no statement to check.
+
+And what no judge need be asked about, nor can pass: an empty text, an abstention, the question said back.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+from denoise_core.augmenter.engine import without_citations
+from denoise_core.augmenter.memory import Reason, Verdict
+from denoise_core.augmenter.prompts import Task
+from denoise_core.support.abstention import abstains
 from denoise_core.text.chunk import sentences
 from denoise_core.text.words import words
 from denoise_core.types import Passage
@@ -39,6 +46,19 @@ def states_something(question: str, answer: str) -> bool:
     parts = [answer[s.start : s.end].strip() for s in sentences(Passage(answer, "answer"))]
     said = [part for part in parts if words(part)]
     return not said or not all(_SMALL_TALK.match(part) or _asks(part) for part in said)
+
+
+def says_nothing(question: str, answer: str, task: Task) -> Verdict | None:
+    """The verdict on an answer that holds none, whoever the judge is; None for every other."""
+    text = without_citations(answer)
+    said = words(text)
+    if not said:
+        return Verdict("fail", 0.0, (Reason("the answer is empty", "empty"),))
+    if said == words(task.unknown) or abstains(answer):
+        return Verdict("unknown", 0.0, (Reason("the answer says that it does not know", "abstention"),))
+    if said == words(question):
+        return Verdict("fail", 0.0, (Reason("the answer only says the question again", "question", text.strip()),))
+    return None
 
 
 def _asks(part: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Utility, without_effects
-from denoise_core.errors import BudgetExceeded
+from denoise_core.errors import BudgetExceeded, is_mistake
 from denoise_core.running.effects import Flow
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage
@@ -106,8 +106,8 @@ class HeldBack:
         memory = replace(self.memory, attempts=())
         try:
             verdict = yield from self.utility.assess(memory, said)
-        except BudgetExceeded:
-            raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, BudgetExceeded) or is_mistake(error):
+                raise
             return False
         return verdict.passed

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from denoise_core.augmenter.engine import cited_numbers, titled, without_citations
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
-from denoise_core.augmenter.utilities.abstention import abstains
 from denoise_core.augmenter.utilities.claims import Source, Support, claims_of, support, tokens_of
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
+from denoise_core.support.abstention import abstains
 from denoise_core.text.words import words
 
 _COPY_WORDS = 40  # a shorter quotation is a fine answer

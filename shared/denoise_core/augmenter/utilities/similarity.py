@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from denoise_core.augmenter.engine import without_citations
-from denoise_core.augmenter.utilities.abstention import abstains
 from denoise_core.augmenter.utilities.claims import claims_of
 from denoise_core.augmenter.vectors import Embed, KeptVectors
+from denoise_core.support.abstention import abstains
 from denoise_core.text.chunk import sentences
 from denoise_core.text.words import words
 from denoise_core.types import Passage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from denoise_core.augmenter.engine import without_citations
+from denoise_core.support.claims import uncited
 
 _ALONE = frozenset(
     (
@@ -43,7 +43,7 @@ def abstains(candidate: str) -> bool:
     >>> [abstains(text) for text in ("I'm sorry, I don't have that information.", "unknown", "He is unknown.")]
     [True, True, False]
     """
-    text = " ".join(without_citations(candidate).replace("’", "'").split())
+    text = " ".join(uncited(candidate).replace("’", "'").split())
     if re.sub(r"[^\w\s/]", "", text).casefold().strip() in _ALONE:
         return True
     if len(text.split()) > _LONGEST:
