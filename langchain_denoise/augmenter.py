@@ -21,7 +21,8 @@ from denoise_core import InputError, Message
 from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.bound import at_most
-from langchain_denoise._convert import evidence_documents, from_messages
+from langchain_denoise.convert.documents import evidence_documents
+from langchain_denoise.convert.messages import from_messages
 
 
 class AugmentedInput(TypedDict):

@@ -15,11 +15,11 @@ from denoise_core.augmenter import Verdict, WorkingMemory
 from denoise_core.running.effects import Flow
 from denoise_core.running.guard import Policy
 from denoise_core.s2a.options import OnUnparsable, Variant
-from langchain_denoise import _shapes
-from langchain_denoise._history import Scope
 from langchain_denoise.compressor import DenoiseCompressor
+from langchain_denoise.convert import places
+from langchain_denoise.convert.history import Scope
 from langchain_denoise.s2a import S2AMessages
-from langchain_denoise.verifier import Verifier
+from langchain_denoise.verification.verifier import Verifier
 
 Update = dict[str, Any]
 
@@ -67,8 +67,8 @@ class DenoiseNode(_Node):
         return {self.documents: await self._compressor().ainvoke(self._asked(state))}
 
     def _asked(self, state: Any) -> Any:
-        found = _shapes.under(state, self.documents, "documents")
-        return {"documents": found, "query": _shapes.question_in(state, self.question)}
+        found = places.under(state, self.documents, "documents")
+        return {"documents": found, "query": places.question_in(state, self.question)}
 
     def _compressor(self) -> DenoiseCompressor:
         return DenoiseCompressor(
@@ -93,12 +93,12 @@ class S2ANode(_Node):
 
     @override
     def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
-        said = _shapes.under(state, _shapes.MESSAGES, "messages")
+        said = places.under(state, places.MESSAGES, "messages")
         return self._changed(said, self._clearing().invoke(said))
 
     @override
     async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
-        said = _shapes.under(state, _shapes.MESSAGES, "messages")
+        said = places.under(state, places.MESSAGES, "messages")
         return self._changed(said, await self._clearing().ainvoke(said))
 
     def _clearing(self) -> S2AMessages:
@@ -107,7 +107,7 @@ class S2ANode(_Node):
         )
 
     def _changed(self, before: Any, after: Any) -> Update:
-        return {_shapes.MESSAGES: [new for old, new in zip(before, after, strict=True) if new is not old]}
+        return {places.MESSAGES: [new for old, new in zip(before, after, strict=True) if new is not old]}
 
 
 class JudgeNode(_Node):
@@ -135,9 +135,9 @@ class JudgeNode(_Node):
     def _judged(self, state: Any) -> Flow[dict[str, Any]]:
         if not isinstance(state, dict):
             raise InputError(f"expected the state as a dict, got {type(state).__name__}")
-        candidate = _shapes.answer_in(state, self.answer)
-        evidence = _shapes.evidence_in(state, state, self.evidence)
-        memory = WorkingMemory(_shapes.question_in(state, self.question), evidence)
+        candidate = places.answer_in(state, self.answer)
+        evidence = places.evidence_in(state, state, self.evidence)
+        memory = WorkingMemory(places.question_in(state, self.question), evidence)
         return _judge(self.verifier, memory, candidate)
 
 

@@ -23,8 +23,9 @@ from denoise_core.running.bound import at_most
 from denoise_core.running.record import summary_of
 from denoise_core.s2a import S2A, S2AAnswer, S2ADenoiser
 from denoise_core.s2a.options import OnUnparsable, Variant
-from langchain_denoise._convert import ChatModelLLM, to_documents, to_passages
-from langchain_denoise._history import Scope, Turn
+from langchain_denoise.convert.documents import to_documents, to_passages
+from langchain_denoise.convert.history import Scope, Turn
+from langchain_denoise.models.chat_llm import ChatModelLLM
 
 
 class S2AInput(TypedDict):

@@ -15,8 +15,8 @@ from typing_extensions import override
 from denoise_core import Denoiser, InputError, unique_ids
 from denoise_core.running.guard import Policy
 from denoise_core.running.record import KEY
-from langchain_denoise._shapes import documents_of
 from langchain_denoise.compressor import DenoiseCompressor
+from langchain_denoise.convert.places import documents_of
 
 
 class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):

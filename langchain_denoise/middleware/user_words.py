@@ -15,8 +15,8 @@ from typing_extensions import override
 from denoise_core import DenoiseResult
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnUnparsable, Variant
-from langchain_denoise._convert import ChatModelLLM
-from langchain_denoise._history import Scope, Turn, with_text
+from langchain_denoise.convert.history import Scope, Turn, with_text
+from langchain_denoise.models.chat_llm import ChatModelLLM
 
 Cleared = dict[str, dict[str, dict[str, Any]]]
 

@@ -16,9 +16,9 @@ from denoise_core import Message, Passage, Reply
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.record import KEY
-from langchain_denoise._convert import internal_config, to_messages
-from langchain_denoise._shapes import as_passages, tool_evidence, with_record
-from langchain_denoise.verifier import Verifier
+from langchain_denoise.convert.messages import internal_config, to_messages
+from langchain_denoise.convert.places import as_passages, tool_evidence, with_record
+from langchain_denoise.verification.verifier import Verifier
 
 Find = Callable[[Sequence[BaseMessage]], Any]
 

@@ -41,10 +41,16 @@ def files():
 MODULES = dict(files())
 
 
-def imports_of(path, *, lazy=True):
-    """Modules of ours that a file imports; without ``lazy`` those at its top level alone, not for types only."""
+def imports_of(path, *, lazy=True, types=True):
+    """Modules of ours that a file imports; not ``lazy``: at its top level alone; not ``types``: not for types."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = ast.walk(tree) if lazy else [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    nodes = [n for n in (ast.walk(tree) if lazy else tree.body) if types or id(n) not in for_types]
     found = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -83,11 +89,11 @@ def test_adapters_import_the_core_alone_and_nothing_imports_them_or_the_laborato
 
 
 def test_no_circle():
-    graph = {module: imports_of(path) & MODULES.keys() - {module} for module, path in MODULES.items()}
+    graph = {module: imports_of(path, types=False) & MODULES.keys() - {module} for module, path in MODULES.items()}
     # A package's entry gathers names of its own modules, which never ask it back.
     for module, path in MODULES.items():
         if path.name == "__init__.py":
-            graph[module] = {t for t in imports_of(path, lazy=False) if t in MODULES and t != module}
+            graph[module] = {t for t in imports_of(path, lazy=False, types=False) if t in MODULES and t != module}
     try:
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as error:

@@ -39,15 +39,18 @@ def self_ask_prompt(memory: WorkingMemory) -> tuple[Message, ...]:
 
 
 def evidence_block(evidence: Sequence[Passage]) -> str:
-    if not evidence:
+    """The passages under their numbers; one without text keeps its number and is not shown."""
+    shown = [(n, titled(p)) for n, p in enumerate(evidence, 1) if p.text.strip()]
+    if not shown:
         return "<evidence>\n(none)\n</evidence>"
-    return "\n".join(
-        f'<evidence number="{n}">\n{as_data(titled(p))}\n</evidence>' for n, p in enumerate(evidence, 1)
-    )
+    return "\n".join(f'<evidence number="{n}">\n{as_data(text)}\n</evidence>' for n, text in shown)
 
 
 def titled(passage: Passage) -> str:
-    """The text, after its title when the metadata has one that the text does not begin with."""
+    """The text as it is read: behind its header, or else its title when the metadata has one that the text does
+    not begin with."""
+    if passage.header:
+        return passage.headed
     title = passage.metadata.get("title")
     if not isinstance(title, str) or not title or passage.text.startswith(title):
         return passage.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from denoise_core.end.widen import widened
 from denoise_core.errors import InputError
 from denoise_core.protocols import ReportsParts, Scorer
 from denoise_core.result import DenoiseResult, Event, Trace
+from denoise_core.running.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
 from denoise_core.text.pieces import brought, heading, pieces
 from denoise_core.types import Drop, Keep, Passage, Span, check_passages, well_formed
@@ -159,7 +159,7 @@ class ENDDenoiser:
         return "\n".join(part for part in (passage.header, own) if part)
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return await asyncio.to_thread(self.denoise, query, passages)
+        return await offload(self.denoise, query, passages)
 
     def _score(
         self, query: str, texts: Sequence[str], above: Sequence[str]

@@ -25,7 +25,8 @@ class PrefixReuse:
     """One model's use of a `PrefixCache`. ``scope(layer)`` is all that decides keys and values besides the tokens.
 
     ``off`` says why this model's prefixes cannot be kept, or is None: found out by trying, once. Call under
-    the model's lock.
+    the model's lock. ``states_too`` keeps the states before the last block too, from which an answer in one pass
+    goes on.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class PrefixReuse:
         self.max_tokens = max_tokens
         self.pad = pad
         self.space = work_space()
+        self.states_too = False
         self._tried: dict[int, str | None] = {}
         self._scopes: dict[int, Hashable] = {}
 
@@ -65,7 +67,9 @@ class PrefixReuse:
 
         def whole(rows: list[int]) -> Floats:
             some = [prompts[i] for i in rows]
-            states, kept = record(self.early, some, [shared[i] for i in rows], layer, self.pad)
+            states, kept = record(
+                self.early, some, [shared[i] for i in rows], layer, self.pad, states=self.states_too
+            )
             for i, prefix in zip(rows, kept, strict=True):
                 self.cache.put(self._key(prompts[i], shared[i], layer), prefix)
             return numbers(states)
@@ -85,6 +89,18 @@ class PrefixReuse:
                 out += halving(same[at : at + room], resumed)
         return out
 
+    def kept(self, prompts: Sequence[Prompt], layer: int) -> list[KeptPrefix]:
+        """What is kept of each prompt's shared part, with its states; what is missing is run again."""
+        out: list[KeptPrefix] = []
+        for p in prompts:
+            n = min(p.shared, len(p.ids) - 1)
+            found = self.cache.get(self._key(p, n, layer))
+            if found is None or found.states is None:
+                _, (found,) = record(self.early, [p], [n], layer, self.pad, states=True)
+                self.cache.put(self._key(p, n, layer), found)
+            out.append(found)
+        return out
+
     def warm(self, prompts: Sequence[Prompt], layer: int) -> int:
         """Keep the beginnings of prompts without scoring them; returns how many were new."""
         starts = []
@@ -95,7 +111,9 @@ class PrefixReuse:
 
         def whole(rows: list[int]) -> Floats:
             some = [starts[i] for i in rows]
-            states, kept = record(self.early, some, [p.shared for p in some], layer, self.pad)
+            states, kept = record(
+                self.early, some, [p.shared for p in some], layer, self.pad, states=self.states_too
+            )
             for p, prefix in zip(some, kept, strict=True):
                 self.cache.put(self._key(p, p.shared, layer), prefix)
             return numbers(states)

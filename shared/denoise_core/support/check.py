@@ -22,9 +22,9 @@ from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage
 
 COVERAGE = 0.5  # share of a claim's words, by weight, that its window must say
-READER = -4.0  # log-probability of a span below which the reader says that it does not answer
-_SLOPE = 1.5  # of the reader's score, in nats
+READER = 0.5  # probability below which the reader says that it does not answer
 _LONGEST = 20_000  # characters of an answer that are checked
+_LONG = 25  # words of an answer that a reader of spans does not judge
 _SPOKEN = ("en", "")  # languages that the reader reads
 
 
@@ -42,7 +42,7 @@ def check(
     Each claim is held against windows of one to three sentences of one passage, and of several together: at least
     ``coverage`` of its words must stand in one, and no number, date, name, negation or opposite may differ there.
     A claim with a citation is held against the passages that it cites. ``reader`` says whether what stands there
-    answers an English question: one that gives the answer less than ``least`` (a log-probability) vetoes it.
+    answers an English question: one that gives the answer a probability below ``least`` vetoes it.
 
     Nothing passes that says nothing: an empty answer, a refusal, a bare yes or no, the question again. Raises
     `InputError` for texts that are no strings and a ``coverage`` outside 0 to 1. Time grows with the evidence.
@@ -53,7 +53,7 @@ def check(
         return nothing
     evidence = Evidence(passages)
     if not evidence.sentences and not any(evidence.heads):
-        return Check(None, None, 0.0, (), "no_evidence", "there is no evidence to hold it against")
+        return Check(None, None, 0.0, (), "empty_evidence", "there is no evidence to hold it against")
     named = cited(answer, passages)
     language = language_of(answer, evidence.language)
     found = parts(answer, named, language)
@@ -142,13 +142,12 @@ def _answers(
     if reader is None or language_of(question, "en") not in _SPOKEN or yes_or_no(question):
         return kind, None
     candidate = " ".join(p.text for p in found).strip()
-    fit = reader.score_of(question, candidate, passages)
+    fit = reader.probability(question, candidate, passages)
     if math.isnan(fit):
         return kind, None
-    if math.isinf(fit) and any(c.supported for c in claims) and len(candidate.split()) > 8:
+    if fit < least and any(c.supported for c in claims) and len(candidate.split()) > _LONG:
         return kind, None  # a long answer in its own words: the reader knows spans
-    sure = 1 / (1 + math.exp(min(50.0, (least - fit) / _SLOPE)))
-    return (False if kind is False or fit < least else True), sure
+    return fit >= least and kind is not False, fit
 
 
 def _together(

@@ -42,7 +42,7 @@ def test_self_criticism_is_parsed_strictly(reply, outcome):
 def test_the_judge_may_be_another_model_than_the_one_that_drafts(passages, question):
     drafter, judge = scripted("In 1925 [1].", "In 1889 [1]."), scripted(BAD, GOOD)
     answer = Augmenter(drafter, ListRetriever(passages), utility=SelfCriticism(judge)).answer(question)
-    assert answer.outcome is Outcome.VERIFIED
+    assert answer.outcome is Outcome.SUPPORTED
     assert (len(drafter.seen), len(judge.seen)) == (2, 2)
     assert '"1932": it was 1928' in drafter.seen[1][-1].content
 
@@ -58,7 +58,7 @@ def test_any_function_is_a_utility(passages, question):
         lambda: Augmenter(scripted("1925", "1889"), ListRetriever(passages), utility=FunctionUtility(score)),
         question,
     )
-    assert (answer.text, answer.outcome) == ("1889", Outcome.VERIFIED)
+    assert (answer.text, answer.outcome) == ("1889", Outcome.SUPPORTED)
     assert seen[0] == (question, [p.text for p in passages], "1925")
     assert [e.tag for e in answer.trace.events].count("judge") == 2
 

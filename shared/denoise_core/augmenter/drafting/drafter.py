@@ -1,7 +1,7 @@
 """The interface between the loop and whoever writes the drafts: a chain, an agent, an engine.
 
-Drafting is one effect: it has a tag (``draft``), a place in the trace, a share of the budget, a time limit, and it is
-recorded and replayed. What it brings is a `Drafted`: the text, the evidence that was collected on the way, each
+Drafting is one effect: it has a tag (``draft``), a place in the trace, a share of the budget, a time limit, and it
+is recorded and replayed. What it brings is a `Drafted`: the text, the evidence that was collected on the way, each
 passage with its provenance, and what it really cost.
 """
 
@@ -33,11 +33,11 @@ class Found:
 class DraftRequest:
     """What a drafter is asked for.
 
-    ``evidence`` is what the loop itself searched, best first (none where the drafter finds its own). ``rejected`` and
-    ``feedback`` are the last draft that did not hold and what is wrong with it; both are empty on the first draft and
-    after one that could not be judged. They are for the model that writes and never for a search: searches use
-    ``question``. ``attempt`` counts the drafts before this one. ``anew`` asks a model that would say the same again to
-    sample (a temperature above zero, another seed).
+    ``evidence`` is what the loop itself searched, best first (none where the drafter finds its own). ``rejected``
+    and ``feedback`` are the last draft that did not hold and what is wrong with it; both are empty on the first
+    draft and after one that could not be judged. They are for the model that writes and never for a search:
+    searches use ``question``. ``attempt`` counts the drafts before this one. ``anew`` asks a model that would say
+    the same again to sample (a temperature above zero, another seed).
     """
 
     question: str
@@ -53,10 +53,10 @@ class DraftRequest:
 class Drafted(Reply):
     """A draft. ``usage`` is the sum over all ``calls`` of models behind it, as the models reported it.
 
-    ``found`` is the evidence collected while drafting. ``fields`` is set for structured output, which is judged field
-    by field; ``text`` is then its JSON, and made from it when left empty. ``judge=False`` hands the draft back as it
-    is: a tool call, a step in the middle. ``origin`` is whatever the adapter wants back with the attempt that is sent
-    (a message, a response); it is not recorded.
+    ``found`` is the evidence collected while drafting. ``fields`` is set for structured output, which is judged
+    field by field; ``text`` is then its JSON, and made from it when left empty. ``judge=False`` hands the draft
+    back as it is: a tool call, a step in the middle. ``origin`` is whatever the adapter wants back with the
+    attempt that is sent (a message, a response); it is not recorded.
     """
 
     found: tuple[Found, ...] = ()
@@ -79,9 +79,9 @@ class Drafted(Reply):
 class Drafter(Protocol):
     """Writes drafts.
 
-    ``repeatable``: asking twice has no effect outside (a chain that only reads, the last model call of an agent with
-    the same tool results). One that is not is asked once: its draft is judged and repaired, and a new one is written
-    only with ``LoopLimits(rerun=True)``. Both forms raise what the outside raises.
+    ``repeatable``: asking twice has no effect outside (a chain that only reads, the last model call of an agent
+    with the same tool results). One that is not is asked once: its draft is judged and repaired, and a new one is
+    written only with ``LoopLimits(rerun=True)``. Both forms raise what the outside raises.
     """
 
     @property
@@ -94,8 +94,8 @@ class Drafter(Protocol):
 
 @runtime_checkable
 class StreamingDrafter(Drafter, Protocol):
-    """A drafter that also gives its draft as it is written: pieces of text, each `Found` before the text that rests
-    on it, and as the last item the whole `Drafted`."""
+    """A drafter that also gives its draft as it is written: pieces of text, each `Found` before the text that
+    rests on it, and as the last item the whole `Drafted`."""
 
     def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]: ...
 

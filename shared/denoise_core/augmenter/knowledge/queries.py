@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from denoise_core.augmenter.engine import as_data
-from denoise_core.augmenter.knowledge.consolidate import question_queries
+from denoise_core.augmenter.knowledge.questions import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import QUERIES
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded

@@ -13,10 +13,10 @@ from typing import Any
 from denoise_core.augmenter.engine import as_data, evidence_block
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import CRITICISE
-from denoise_core.support.abstention import abstains
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
+from denoise_core.support.abstention import abstains
 from denoise_core.types import Message
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)

@@ -1,0 +1,36 @@
+"""What a run did, where every tracer and handler sees it: a span of its own, and a custom event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncParentRunManager,
+    ParentRunManager,
+    adispatch_custom_event,
+    dispatch_custom_event,
+)
+
+EVENT = "denoise"
+SPAN = "denoise_record"
+
+
+def tell(run: ParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]) -> None:
+    """``short`` as the outputs of a child span (tracers know no custom events), ``whole`` as the custom event."""
+    child = run.get_child()
+    child.on_chain_start({"name": SPAN}, asked, name=SPAN).on_chain_end(short)
+    dispatch_custom_event(EVENT, whole)
+
+
+async def atell(
+    run: AsyncParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]
+) -> None:
+    """`tell` for async."""
+    child = run.get_child()
+    await (await child.on_chain_start({"name": SPAN}, asked, name=SPAN)).on_chain_end(short)
+    await adispatch_custom_event(EVENT, whole)
+
+
+def is_watched(run: ParentRunManager | AsyncParentRunManager) -> bool:
+    """Whether anything listens; nothing is built for nobody."""
+    return bool(run.handlers or run.inheritable_handlers)
