@@ -20,10 +20,10 @@ from _reader_end import Loaded, haystack, load
 from end_speed import SMALL, TRUE, cpu, keep_large_blocks, median, status
 from harness import Benchmark, arguments
 
+from denoise_core.end.answering.second_pass import prompt
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.end.second_pass import prompt
 from denoise_core.evaluate.metrics import bootstrap, wilson
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_lab import FOLDER

@@ -14,7 +14,7 @@ from denoise_core import Denoiser, InputError, arun, run
 from denoise_core.augmenter import Verdict, WorkingMemory
 from denoise_core.running.effects import Flow
 from denoise_core.running.guard import Policy
-from denoise_core.s2a.options import OnUnparsable, Variant
+from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert import places
 from langchain_denoise.convert.history import Scope
@@ -87,9 +87,9 @@ class S2ANode(_Node):
     """
 
     model: Runnable[Any, Any]
-    variant: Variant = "default"
+    variant: Variant = "select"
     scope: Scope = "latest"
-    on_unparsable: OnUnparsable = "keep"
+    on_error: OnError = "keep"
 
     @override
     def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
@@ -103,7 +103,7 @@ class S2ANode(_Node):
 
     def _clearing(self) -> S2AMessages:
         return S2AMessages(
-            model=self.model, variant=self.variant, scope=self.scope, on_unparsable=self.on_unparsable
+            model=self.model, variant=self.variant, scope=self.scope, on_error=self.on_error
         )
 
     def _changed(self, before: Any, after: Any) -> Update:

@@ -22,7 +22,7 @@ from denoise_core import DenoiseResult, InputError
 from denoise_core.running.bound import at_most
 from denoise_core.running.record import summary_of
 from denoise_core.s2a import S2A, S2AAnswer, S2ADenoiser
-from denoise_core.s2a.options import OnUnparsable, Variant
+from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.documents import to_documents, to_passages
 from langchain_denoise.convert.history import Scope, Turn
 from langchain_denoise.models.chat_llm import ChatModelLLM
@@ -54,10 +54,10 @@ class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
     model: Runnable[Any, Any]
     """A chat model, or a runnable that takes messages and gives one."""
 
-    variant: Variant = "default"
+    variant: Variant = "select"
     """``"select"`` and its like keep the source's own characters; the others have the model write them anew."""
 
-    on_unparsable: OnUnparsable = "keep"
+    on_error: OnError = "keep"
     """What an unreadable reply gives for the document it was about."""
 
     max_concurrency: int = Field(default=10, ge=1)
@@ -99,7 +99,7 @@ class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
         return S2A(
             ChatModelLLM(self.model),
             variant=self.variant,
-            on_unparsable=self.on_unparsable,
+            on_error=self.on_error,
             max_concurrency=self.max_concurrency,
         )
 
@@ -114,9 +114,9 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
     """
 
     model: Runnable[Any, Any]
-    variant: Variant = "default"
+    variant: Variant = "select"
     scope: Scope = "latest"
-    on_unparsable: OnUnparsable = "keep"
+    on_error: OnError = "keep"
     max_concurrency: int = Field(default=10, ge=1)
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -167,7 +167,7 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
         return S2ADenoiser(
             ChatModelLLM(self.model),
             variant=self.variant,
-            on_unparsable=self.on_unparsable,
+            on_error=self.on_error,
             max_concurrency=self.max_concurrency,
         )
 

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from denoise_core import DenoiseResult, Passage
 from denoise_core.running.record import KEY, record_of
-from denoise_core.s2a.alignment.gate import question_problem
+from denoise_core.s2a.alignment.question import why_not_same
 from denoise_core.s2a.options import EXTRACTIVE, Variant
 
 Scope = Literal["latest", "history"]
@@ -78,7 +78,7 @@ class Turn:
         """The last message anew; as it was when what was written does not ask the user's question any more."""
         original = self.question.strip()
         if self.variant in EXTRACTIVE:
-            return original if question_problem(original, context) else context
+            return original if why_not_same(original, context) else context
         if question == original:
             return original
         if _plain(question) in _plain(context):

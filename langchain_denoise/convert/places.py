@@ -6,17 +6,18 @@ own. What cannot be found is an error that lists what was there.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
+from pydantic import BaseModel
 
-from denoise_core import InputError, Message, Passage, unique_ids
+from denoise_core import InputError, Passage, unique_ids
 from denoise_core.running.record import KEY
-from langchain_denoise.convert.documents import to_passages
-from langchain_denoise.convert.messages import to_messages
+from langchain_denoise.convert.documents import HEADER_KEYS, to_passages
 
 Place: TypeAlias = str | Callable[..., Any] | None
 
@@ -26,8 +27,31 @@ EVIDENCE_KEYS = ("context", "documents", "source_documents")
 MESSAGES = "messages"
 
 
+def as_state(given: Any) -> Any:
+    """A pydantic or dataclass state as a mapping of its fields, not of what is in them; anything else as it is."""
+    if isinstance(given, BaseModel) and not isinstance(given, (BaseMessage, PromptValue, Document)):
+        return {name: getattr(given, name) for name in type(given).model_fields}
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        return {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
+    return given
+
+
+def fields_in(brought: Any) -> dict[str, Any] | None:
+    """Structured output as its fields: of a pydantic object or dataclass, or of a mapping that holds no answer."""
+    if isinstance(brought, Mapping):
+        if MESSAGES in brought or any(key in brought for key in ANSWER_KEYS):
+            return None
+        return dict(brought)
+    if isinstance(brought, BaseModel) and not isinstance(brought, (BaseMessage, PromptValue, Document)):
+        return brought.model_dump(mode="json")
+    if dataclasses.is_dataclass(brought) and not isinstance(brought, type):
+        return dataclasses.asdict(brought)
+    return None
+
+
 def question_in(given: Any, place: Place) -> str:
     """A string; a prompt's or conversation's last human message; or what stands under a usual key."""
+    given = given if callable(place) else as_state(given)
     if callable(place):
         found = place(given)
     elif place is not None:
@@ -62,7 +86,7 @@ def evidence_in(given: Any, brought: Any, place: Place) -> tuple[Passage, ...]:
     if place is not None:
         source = brought if isinstance(brought, Mapping) and place in brought else given
         return as_passages(under(source, place, "evidence"))
-    for source in (brought, given):
+    for source in (as_state(brought), as_state(given)):
         if isinstance(source, Mapping):
             key = next((k for k in EVIDENCE_KEYS if k in source), None)
             if key is not None:
@@ -72,20 +96,47 @@ def evidence_in(given: Any, brought: Any, place: Place) -> tuple[Passage, ...]:
     return as_passages(_first_of(brought, EVIDENCE_KEYS, "evidence"))
 
 
-def tool_evidence(messages: Sequence[BaseMessage]) -> tuple[Passage, ...]:
+def evidence_or_none(given: Any, brought: Any, place: Place) -> tuple[Passage, ...]:
+    """`evidence_in`, with nothing where nothing stands under a usual key."""
+    if place is not None:
+        return evidence_in(given, brought, place)
+    for source in (as_state(brought), as_state(given)):
+        if isinstance(source, Mapping) and (MESSAGES in source or any(k in source for k in EVIDENCE_KEYS)):
+            return evidence_in(given, brought, None)
+    return ()
+
+
+def tool_evidence(messages: Sequence[BaseMessage], *, all_turns: bool = False) -> tuple[Passage, ...]:
     """What the tools brought since the last human message: their documents if they kept them, else the text."""
-    turn: list[ToolMessage] = []
-    for message in reversed(messages):
-        if isinstance(message, HumanMessage):
-            break
-        if isinstance(message, ToolMessage) and message.status != "error":
-            turn.append(message)
-    found: list[Document] = []
-    for message in reversed(turn):
+    passages = [p for _, brought in tool_results(messages, all_turns=all_turns) for p in brought]
+    ids = unique_ids([p.id for p in passages])
+    return tuple(dataclasses.replace(p, id=i) if p.id != i else p for p, i in zip(passages, ids))
+
+
+def tool_results(
+    messages: Sequence[BaseMessage], *, all_turns: bool = False
+) -> list[tuple[Any, tuple[Passage, ...]]]:
+    """What each tool brought, with the arguments it was called with (None: not known), in order.
+
+    Of the turn since the last human message, or of the whole conversation.
+    """
+    start = (
+        0 if all_turns else 1 + max((i for i, m in enumerate(messages) if isinstance(m, HumanMessage)), default=-1)
+    )
+    arguments = {c["id"]: c["args"] for m in messages if isinstance(m, AIMessage) for c in m.tool_calls}
+    found: list[tuple[Any, tuple[Passage, ...]]] = []
+    for message in messages[start:]:
+        if not isinstance(message, ToolMessage) or message.status == "error":
+            continue
         documents = documents_of(message)
-        text = Document(page_content=str(message.text), id=message.tool_call_id, metadata={"tool": message.name})
-        found += [text] if documents is None else documents
-    return to_passages(found)
+        if documents is None:
+            about = {"tool": message.name}
+            text = Passage(str(message.text), message.tool_call_id, metadata=about, provenance="tool")
+            passages: tuple[Passage, ...] = (text,) if text.text.strip() else ()
+        else:
+            passages = to_passages(documents, HEADER_KEYS)
+        found.append((arguments.get(message.tool_call_id), passages))
+    return found
 
 
 def documents_of(message: ToolMessage) -> list[Document] | None:
@@ -114,33 +165,37 @@ def as_passages(found: Any) -> tuple[Passage, ...]:
     documents = [Document(page_content=i) if isinstance(i, str) else i for i in items]
     ids = unique_ids([d.id if isinstance(d, Document) else None for d in documents])
     return to_passages(
-        [d.model_copy(update={"id": i}) if isinstance(d, Document) else d for d, i in zip(documents, ids)]
+        [d.model_copy(update={"id": i}) if isinstance(d, Document) else d for d, i in zip(documents, ids)],
+        HEADER_KEYS,
     )
 
 
-def with_feedback(given: Any, messages: Sequence[Message], place: Place, question: Place) -> Any:
-    """The input for another try. ``messages`` are the question, the last draft and what was wrong with it."""
-    draft, feedback = messages[-2].content, messages[-1].content
+def with_feedback(given: Any, rejected: str, feedback: str, place: Place) -> Any:
+    """The input for another try, with what was wrong where the user says: a key, or a function."""
     if callable(place):
-        return place(given, draft, feedback)
-    if place is not None:
-        if not isinstance(given, Mapping):
-            raise InputError(f"feedback={place!r} names a key, and the input is a {type(given).__name__}")
-        return {**given, place: f"{draft}\n\n{feedback}"}
-    said = to_messages(messages[-2:])
-    if isinstance(given, Mapping) and MESSAGES in given:
-        return {**given, MESSAGES: [*given[MESSAGES], *said]}
-    if (before := messages_in(given)) is not None:
-        return [*before, *said]
-    text = "\n\n".join(m.content for m in messages)
-    if isinstance(given, str):
-        return text
-    key = question if isinstance(question, str) else next((k for k in QUESTION_KEYS if k in given), None)
-    if key is None:
-        raise InputError(
-            "no place for feedback: pass feedback='key' or a function (input, draft, feedback) -> input"
-        )
-    return {**given, key: text}
+        return place(given, rejected, feedback)
+    if not isinstance(place, str) or not isinstance(given, Mapping):
+        raise InputError(f"feedback={place!r} names a key, and the input is a {type(given).__name__}")
+    return {**given, place: f"{rejected}\n\n{feedback}"}
+
+
+OURS = "denoise-feedback-"
+"""How the ids of messages begin that were put into an input, so that they can be taken out of the output."""
+
+
+def with_said(given: Any, said: Sequence[BaseMessage]) -> Any:
+    """The messages of an input with ours behind them."""
+    marked = [m.model_copy(update={"id": f"{OURS}{n}"}) for n, m in enumerate(said)]
+    messages = [*(messages_in(given) or []), *marked]
+    return {**given, MESSAGES: messages} if isinstance(given, Mapping) else messages
+
+
+def without_said(brought: Any) -> Any:
+    """An output without the messages that `with_said` put into the input."""
+    if isinstance(brought, Mapping) and isinstance(brought.get(MESSAGES), list):
+        kept = [m for m in brought[MESSAGES] if not str(getattr(m, "id", "")).startswith(OURS)]
+        return {**brought, MESSAGES: kept} if len(kept) < len(brought[MESSAGES]) else brought
+    return brought
 
 
 def with_answer(brought: Any, text: str, place: Place) -> Any:
@@ -161,7 +216,7 @@ def with_answer(brought: Any, text: str, place: Place) -> Any:
             return {**brought, key: text}
     raise InputError(
         f"cannot put another answer into a {type(brought).__name__}: pass answer='key', or limits that send "
-        "unverified answers as they are"
+        "unsupported answers as they are"
     )
 
 
@@ -195,7 +250,8 @@ def _first_of(given: Any, keys: Sequence[str], what: str) -> Any:
 
 
 def under(given: Any, key: str, what: str) -> Any:
-    """What stands under a key that the user named."""
+    """What stands under a key that the user named, of a mapping, a pydantic object or a dataclass."""
+    given = as_state(given)
     if not isinstance(given, Mapping):
         raise InputError(f"{what}={key!r} names a key, and this is a {type(given).__name__}; pass a function")
     if key not in given:

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from denoise_core import DenoiseResult
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.s2a.options import OnUnparsable, Variant
+from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import Scope, Turn, with_text
 from langchain_denoise.models.chat_llm import ChatModelLLM
 
@@ -50,13 +50,13 @@ class S2AMiddleware(AgentMiddleware[S2AState, Any, Any]):
         self,
         model: Runnable[Any, Any],
         *,
-        variant: Variant = "default",
+        variant: Variant = "select",
         scope: Scope = "latest",
-        on_unparsable: OnUnparsable = "keep",
+        on_error: OnError = "keep",
         name: str = "S2AMiddleware",
     ) -> None:
         super().__init__()
-        self.denoiser = S2ADenoiser(ChatModelLLM(model), variant=variant, on_unparsable=on_unparsable)
+        self.denoiser = S2ADenoiser(ChatModelLLM(model), variant=variant, on_error=on_error)
         self.scope: Scope = scope
         self._name = name
 

@@ -33,7 +33,7 @@ def again(thing, *classes):
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        (S2ARunnable, {"variant": "select", "max_concurrency": 3, "on_unparsable": "drop"}),
+        (S2ARunnable, {"variant": "select", "max_concurrency": 3, "on_error": "drop"}),
         (S2AMessages, {"variant": "single", "scope": "history"}),
     ],
 )

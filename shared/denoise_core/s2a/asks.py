@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt
-from denoise_core.text.delimit import new_marker
+from denoise_core.text.delimit import envelope
 from denoise_core.types import Message, Passage, Span
+
+_CLOSING = 4  # a joint call holds a quarter of the window on average: see `groups`
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +61,33 @@ def parts(passage: Passage, spans: Sequence[Span], window: int) -> Iterator[Part
         yield Part(passage, tuple(run))
 
 
-def groups(all_parts: Sequence[Part], *, joint: bool, window: int) -> Iterator[tuple[Part, ...]]:
-    """The parts of each call: one, or when ``joint`` as many as fit into ``window`` characters."""
+def groups(all_parts: Sequence[Part], *, longest: int, window: int) -> Iterator[tuple[Part, ...]]:
+    """The parts of each call: those of at most ``longest`` characters share calls of at most ``window``.
+
+    Where a call ends is decided by the content of its last part and not by what stood before, so that a passage
+    more or less changes the call it is in and leaves the other calls as they were: caches know them again.
+    """
     group: list[Part] = []
     size = 0
     for part in all_parts:
-        if group and (not joint or size + len(part.text) > window):
+        length = len(part.text)
+        if group and (length > longest or size + length > window):
             yield tuple(group)
             group, size = [], 0
         group.append(part)
-        size += len(part.text)
+        size += length
+        if length > longest or _closes(part, window):
+            yield tuple(group)
+            group, size = [], 0
     if group:
         yield tuple(group)
+
+
+def _closes(part: Part, window: int) -> bool:
+    """Whether a call ends with this part: of one in so many characters, by its hash."""
+    data = part.text.encode("utf-8", "surrogatepass")
+    drawn = int.from_bytes(hashlib.sha256(data).digest()[:6], "big") / 2**48
+    return drawn < _CLOSING * len(part.text) / window
 
 
 def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Options, *, numbered: bool) -> Ask:
@@ -80,6 +98,8 @@ def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Optio
         if len(group) > 1:
             lines.append(f"[document {position}]" if not numbered else f"(document {position})")
         lines += [f"({key}: {part.passage.metadata[key]})" for key in options.show if key in part.passage.metadata]
+        if part.passage.header:
+            lines.append(f"({part.passage.header})")
         if numbered:
             for span in part.spans:
                 number += 1
@@ -87,20 +107,24 @@ def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Optio
         else:
             lines.append(part.text.strip())
         lines.append("")
-    document = "\n".join(lines).rstrip()
-    marker = new_marker((document, question))
-    return Ask(question, group, marker, prompt.render(**_values(prompt, question, document, marker)))
+    document = envelope("\n".join(lines).rstrip())
+    values = {"question": question, "document": document}
+    messages = prompt.render(**{name: values[name] for name in prompt.fields})
+    return Ask(question, group, document.partition("\n")[0].rpartition(" ")[2], messages)
 
 
-def _values(prompt: Prompt, question: str, document: str, marker: str) -> dict[str, str]:
-    values = {"question": question, "document": document, "marker": marker}
-    return {name: values[name] for name in prompt.fields}
+def alone(ask: Ask, prompt: Prompt, options: Options, *, numbered: bool) -> list[Ask]:
+    """The call again, once for each of its parts."""
+    return [write(ask.question, (part,), prompt, options, numbered=numbered) for part in ask.parts]
 
 
 def _shown(text: str, window: int) -> str:
-    """A piece as the model sees it: one that is longer than a whole call shows its two ends."""
+    """A piece as the model sees it: one that is longer than a whole call shows its two ends.
+
+    Its further lines are indented, so that none of them passes for the beginning of another piece.
+    """
     text = text.rstrip()
-    if len(text) <= window:
-        return text
-    half = max(1, window // 2)
-    return f"{text[:half]} (... {len(text) - 2 * half} characters ...) {text[-half:]}"
+    if len(text) > window:
+        half = max(1, window // 2)
+        text = f"{text[:half]} (... {len(text) - 2 * half} characters ...) {text[-half:]}"
+    return text.replace("\n", "\n    ")

@@ -97,10 +97,16 @@ def test_other_json_is_refused(data):
         memory_from_json(data)
 
 
-@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan"), float("inf"), None, "1"])
+@pytest.mark.parametrize("score", [-0.1, 1.1, float("inf"), None, "1"])
 def test_a_score_outside_its_range_is_refused(score):
     with pytest.raises(InputError, match="from 0 to 1"):
         Verdict("fail", score)
+
+
+def test_a_score_that_is_not_a_number_is_never_a_pass():
+    verdict = Verdict("pass", float("nan"))
+    assert (verdict.outcome, verdict.score, verdict.passed) == ("unknown", 0.0, False)
+    assert "not a number" in verdict.reasons[0].text
 
 
 def test_an_outcome_that_is_none_of_the_three_is_refused():

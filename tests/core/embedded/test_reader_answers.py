@@ -1,4 +1,4 @@
-"""Laws of the reader: answers stand in their passages, scores are of the candidate's span, all input ends well."""
+"""Laws of the reader: answers stand in their passages, a score is of the candidate's own span."""
 
 import math
 import threading
@@ -32,7 +32,7 @@ def test_it_answers():
     assert found is not None
     assert (found.passage_id, "1889" in found.text) == ("tower", True)
     assert found.score <= 0
-    assert 0.5 <= found.holds <= 1
+    assert reader().calibration.floor <= found.holds <= 1
 
 
 @pytest.mark.parametrize("passages", ODD)
@@ -110,6 +110,12 @@ def test_a_right_answer_scores_above_wrong_ones():
     assert right.own > max(wrong.own, name.own)
     assert right.ahead > 0 > wrong.ahead
     assert nowhere.own == -math.inf
+
+
+def test_a_probability_is_one():
+    assert (
+        0 <= reader().probability(QUESTION, "1901", [TOWER]) < reader().probability(QUESTION, "1889", [TOWER]) <= 1
+    )
 
 
 def test_a_fit_does_not_depend_on_other_candidates():

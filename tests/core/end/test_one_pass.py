@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 
 from denoise_core import InputError, Passage
+from denoise_core.augmenter import Augmenter, LoopLimits
+from denoise_core.augmenter.memory import Reason, Verdict
+from denoise_core.augmenter.utility import without_effects
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
-from denoise_core.end.one_pass import OnePassAnswers
-from denoise_core.end.second_pass import SecondPass
+from denoise_core.end.answering.drafting import OnePassDrafter
+from denoise_core.end.answering.one_pass import OnePassAnswers
+from denoise_core.end.answering.second_pass import SecondPass
 from denoise_core.local.first_layers import early_layers
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.local.kv import record
 from denoise_core.local.layout import Prompt
 from denoise_core.local.one_pass import Chunk, OnePass
 from denoise_core.local.prefix import PrefixCache
-from denoise_core.testing import FunctionLLM
+from denoise_core.testing import FunctionLLM, ListRetriever
 
 LAYER = 4
 BEGIN, GLUE, TAIL = [5, 6, 7], [8, 9], [10, 11, 12, 13]
@@ -224,6 +230,45 @@ def test_what_cannot_be_read_in_one_pass_is_read_exactly_and_said(answers, tiny,
         SecondPass(ENDDenoiser(answers.scorer), FunctionLLM(lambda m: "x"), reading="one_pass")
     with pytest.raises(InputError, match="'exact' or 'one_pass'"):
         SecondPass(ENDDenoiser(answers.scorer), answers.llm, reading="twice")
+
+
+def test_a_loop_drafts_on_from_what_was_read(answers):
+    feedbacks = []
+
+    class Strict:
+        def assess(self, memory, candidate):
+            feedbacks.append(candidate)
+            return without_effects(Verdict("fail", 0.0, (Reason("name the hall"),)))
+
+    drafter = OnePassDrafter(answers)
+    loop = Augmenter(retriever=ListRetriever(PASSAGES), utility=Strict(), limits=LoopLimits(attempts=2))
+    found = loop.answer("which hall?", drafter=drafter)
+    assert found.memory.attempts
+    usage = [e.usage for e in found.trace.events if e.tag == "draft"]
+    assert usage
+    assert all(u is not None and not u.estimated for u in usage)
+    first = answers.answer("which hall?", [p.headed for p in PASSAGES])
+    assert feedbacks[0] == first.reply.text.strip() or feedbacks[0] == first.reply.text
+
+
+async def test_a_drafter_appends_what_is_admitted_and_starts_anew_for_other_evidence(answers):
+    drafter = OnePassDrafter(answers)
+    texts = [p.headed for p in PASSAGES]
+    first = drafter.draft(Asked(PASSAGES[:2]))
+    assert first == answers.answer("which hall?", texts[:2]).reply
+    more = await drafter.adraft(Asked(PASSAGES, "be brief"))
+    assert more == answers.answer("which hall?", texts, "be brief").reply
+    other = drafter.draft(Asked(PASSAGES[::-1]))
+    assert other == answers.answer("which hall?", texts[::-1]).reply
+    with pytest.raises(InputError, match="nothing to read"):
+        OnePassDrafter(answers).draft(Asked([]))
+
+
+@dataclass
+class Asked:
+    evidence: list
+    feedback: str = ""
+    question: str = "which hall?"
 
 
 class FunctionDenoiser:

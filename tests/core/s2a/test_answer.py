@@ -131,7 +131,7 @@ def test_an_invented_fact_does_not_enter_the_context():
 
 def test_message_raise_and_empty():
     with pytest.raises(UnparsableReply):
-        MessageDenoiser(says(""), on_unparsable="raise").neutral(OPINION)
+        MessageDenoiser(says(""), on_error="raise").neutral(OPINION)
     llm = says("unused")
     assert MessageDenoiser(llm).neutral("  ").text == ""
     assert llm.seen == []

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from denoise_core.augmenter.engine import as_data, evidence_block
+from denoise_core.augmenter.engine import draft_block, evidence_block, question_block
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import CRITICISE
 from denoise_core.errors import InputError, UnparsableReply
@@ -53,8 +53,8 @@ class SelfCriticism:
 def criticism_prompt(memory: WorkingMemory, candidate: str) -> tuple[Message, ...]:
     parts = (
         evidence_block(memory.evidence),
-        f"Question: {memory.question}",
-        f"<draft>\n{as_data(candidate)}\n</draft>",
+        question_block(memory.question),
+        draft_block(candidate),
     )
     return (Message("system", CRITICISE), Message("user", "\n\n".join(parts)))
 

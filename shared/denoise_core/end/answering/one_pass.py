@@ -85,12 +85,14 @@ class OnePassAnswers:
             why = f"the prompt has {tokens} tokens and this model's window slides over {longest}"
         return why
 
-    def answer(self, query: str, texts: Sequence[str]) -> Read:
-        """Read ``texts``, as they were scored for ``query``, and answer.
+    def answer(self, query: str, texts: Sequence[str], feedback: str = "") -> Read:
+        """Read ``texts``, as they were scored for ``query``, then question and feedback, and answer.
 
-        Raises `InputError` where `off` has a reason.
+        Raises `InputError` where `off` has a reason, and without texts.
         """
-        return self._read(query, texts, None, "")
+        if not texts:
+            raise InputError("nothing to read: an answer in one pass needs at least one text")
+        return self._read(query, texts, None, feedback)
 
     def again(self, before: Read, texts: Sequence[str], feedback: str = "") -> Read:
         """Append ``texts`` to what was read, then question and feedback: nothing before is read again.

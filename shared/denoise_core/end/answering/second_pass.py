@@ -2,7 +2,7 @@
 
 For a local model this is the paper's END whole: the first layers find the noise and the same model answers
 from the rest (Early Noise Dropping, section 3). Any other `LLM` takes the second pass just as well. With
-``reading="one_pass"`` a local model does not read the kept chunks a second time (`denoise_core.end.one_pass`).
+``reading="one_pass"`` a local model does not read the kept chunks a second time (`one_pass` beside this).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from denoise_core.end.answering.one_pass import OnePassAnswers, Read
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.one_pass import OnePassAnswers, Read
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.result import DenoiseResult, Trace
