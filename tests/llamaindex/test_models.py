@@ -14,8 +14,8 @@ from llamaindex_doubles import Calling, calls
 from denoise_core import InputError, Message, Passage, Usage
 from denoise_core.augmenter.streaming.stream import StreamingLLM
 from denoise_core.running.structured import StructuredLLM
-from denoise_core.s2a.replies.schemas import schema
 from denoise_core.s2a import S2ADenoiser
+from denoise_core.s2a.replies.schemas import schema
 from llamaindex_denoise import LlamaLLM
 
 ASKED = (Message("system", "be brief"), Message("user", "where?"))

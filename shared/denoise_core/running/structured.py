@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from denoise_core.protocols import LLM
 from denoise_core.types import Message, Reply
 
+
 @runtime_checkable
 class StructuredLLM(Protocol):
     """An `LLM` that can also be held to a JSON schema; its reply's text is the JSON."""
@@ -36,4 +37,3 @@ class _Held:
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return await self.llm.acomplete_json(messages, self.wanted)
-

@@ -82,9 +82,7 @@ def rewritten(
     if context and verbatim and spans:
         units = [s for o in outcomes for s in o.part.spans]
         brought = companions(p, units, _touched(units, spans))
-    report = replace(
-        _report(p, settled), written=written or None, sentences=tuple(sentences), context=brought
-    )
+    report = replace(_report(p, settled), written=written or None, sentences=tuple(sentences), context=brought)
     kept = merged([*spans, *brought])
     drops = tuple(_drops(settled, kept))
     texts = [piece.text for piece in pieces if piece.text]

@@ -88,7 +88,12 @@ def _needed(n: int, text: _Text, chosen: set[int]) -> list[int]:
 def _header(n: int, text: _Text) -> list[int]:
     """The first row of the table that row ``n`` is in, and the rule beneath it."""
     first = n
-    while first and n - first < _FURTHEST and ROW.match(text(first - 1).rstrip()) and not _blank_after(text(first - 1)):
+    while (
+        first
+        and n - first < _FURTHEST
+        and ROW.match(text(first - 1).rstrip())
+        and not _blank_after(text(first - 1))
+    ):
         first -= 1
     if first == n or n - first >= _FURTHEST:
         return []

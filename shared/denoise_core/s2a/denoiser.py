@@ -116,9 +116,7 @@ class S2ADenoiser:
         passages = check_passages(passages)
         if not any(p.text.strip() for p in passages):
             return self._result(Cleared(query), [assemble.blank(p) for p in passages])
-        cleared = yield from clear(
-            self.llm, query, self.options, on_error=self.on_error, language=self.language
-        )
+        cleared = yield from clear(self.llm, query, self.options, on_error=self.on_error, language=self.language)
         settled = yield from self._settled(cleared.question, passages)
         found = yield from self._asked(cleared.question, [p for p in passages if p.id not in settled])
         if self.keep is not None:

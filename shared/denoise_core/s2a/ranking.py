@@ -39,4 +39,6 @@ def _chosen(outcomes: Sequence[Outcome], stays: set[Span], reason: str) -> Itera
         if o.kept is None:
             yield o
         else:
-            yield replace(o, kept=tuple(s for s in o.kept if s in stays), over={s: reason for s in o.kept if s not in stays})
+            yield replace(
+                o, kept=tuple(s for s in o.kept if s in stays), over={s: reason for s in o.kept if s not in stays}
+            )

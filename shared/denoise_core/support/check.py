@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -63,7 +64,7 @@ def check(
         return Check(None, None, 0.0, (), "empty", "the answer claims nothing")
     read = Reading.of(question, language_of(question, evidence.language))
     asked = Asked(read, frozenset(w.stem for w in read.words))
-    claims = tuple(_held(p, asked, evidence, coverage) for p in found)
+    claims = tuple(_shown(_held(p, asked, evidence, coverage)) for p in found)
     answers, fits = _answers(question, found, claims, passages, reader, least)
     if fits is None and answers is not False and not yes_or_no(question) and off(claims, asked, evidence):
         answers = False
@@ -117,6 +118,11 @@ def _held(part: Part, asked: Asked, evidence: Evidence, coverage: float) -> Clai
     if there.supported:
         return there
     return _miscited(found, part.citations[0], "stands in another passage than the one that it cites", evidence)
+
+
+def _shown(claim: Claim) -> Claim:
+    """Its text without the blanks that stand for what was left out."""
+    return replace(claim, text=re.sub(r"\s+([.,;:!?])", r"\1", " ".join(claim.text.split())))
 
 
 def _miscited(claim: Claim, citation: Citation, why: str, evidence: Evidence) -> Claim:

@@ -39,7 +39,9 @@ _NEXT_TURN = re.compile(
     r"(?:<\|im_start\|>|<\|start_header_id\|>|<\|start\|>|<start_of_turn>|\[INST\]|<\|user\|>)"
 )
 _FINAL = re.compile(r"<\|channel\|>\s*final[^<\n]{0,60}<\|message\|>", re.IGNORECASE)
-_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*\n(.*?)\n?[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(
+    r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*\n(.*?)\n?[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE
+)
 _WRAPPER = re.compile(
     r"\A<(response|answer|output|result|reply|final_answer|final)>\s*(.*?)\s*</\1>\Z", re.DOTALL | re.IGNORECASE
 )

@@ -238,5 +238,7 @@ def test_calls_run_at_once_within_the_bound():
 
 def test_result_does_not_depend_on_concurrency():
     llm = keeps(lambda t: len(t) % 2 == 0)
-    one, many = (S2ADenoiser(llm, max_concurrency=n, options=Options(joint=False)).denoise(QUERY, PASSAGES) for n in (1, 10))
+    one, many = (
+        S2ADenoiser(llm, max_concurrency=n, options=Options(joint=False)).denoise(QUERY, PASSAGES) for n in (1, 10)
+    )
     assert (one.passages, one.dropped, one.reports) == (many.passages, many.dropped, many.reports)

@@ -25,7 +25,9 @@ QUERY = "What ends with 4?"
 def test_joint_and_single_calls_select_the_same(joint):
     llm = keeps(lambda t: "with 4" in t)
     result = check_denoiser(
-        lambda: S2ADenoiser(llm, variant="select", options=Options(joint=joint, window=10**8, context=False)), QUERY, PASSAGES
+        lambda: S2ADenoiser(llm, variant="select", options=Options(joint=joint, window=10**8, context=False)),
+        QUERY,
+        PASSAGES,
     )
     assert [(p.id, p.text) for p in result.passages] == [("id4", "It ends with 4.")]
     assert len(llm.seen) == (2 if joint else 12)
@@ -151,7 +153,9 @@ class Structured:
 @pytest.mark.parametrize("variant", ["select", "remove", "auto", "default"])
 def test_a_structured_model_is_held_to_the_schema(variant):
     llm = Structured()
-    result = check_denoiser(lambda: S2ADenoiser(llm, variant=variant, options=Options(joint=False)), QUERY, PASSAGES)
+    result = check_denoiser(
+        lambda: S2ADenoiser(llm, variant=variant, options=Options(joint=False)), QUERY, PASSAGES
+    )
     assert result.fallback is None
     assert len(llm.schemas) == 12
     assert len(result.passages) == 6

@@ -52,7 +52,9 @@ class Match:
 class Source:
     """A text cut into sentences, ready to have written sentences aligned to it."""
 
-    def __init__(self, text: str, spans: Sequence[Span], *, max_new_words: float = 0.5, language: str = "") -> None:
+    def __init__(
+        self, text: str, spans: Sequence[Span], *, max_new_words: float = 0.5, language: str = ""
+    ) -> None:
         self.text = text
         self.spans = tuple(spans)
         self.max_new_words = max_new_words

@@ -38,9 +38,15 @@ _POLAR = (
     r"|è|sono|era|ha|hanno|può|posso|si può|deve|c'è|is er|zijn|heeft|kan|mag|moet|ли|можно ли|правда ли|هل"
 )
 _PREPOSITION = r"(?:(?:in|on|at|by|to|for|from|with|of|under|since|until|an|am|im|bei|mit|von|zu|seit|bis|en|à|de|pour|avec|par|depuis|por|con|para|a|desde|di|da|per|em|com|в|на|с|для)\s+)?"
-_STARTS = [(kind, re.compile(rf"[\s¿¡\"'“„«(\[*_-]*{_PREPOSITION}(?:{words})(?![\w])", re.IGNORECASE)) for kind, words in _KINDS]
+_STARTS = [
+    (kind, re.compile(rf"[\s¿¡\"'“„«(\[*_-]*{_PREPOSITION}(?:{words})(?![\w])", re.IGNORECASE))
+    for kind, words in _KINDS
+]
 _POLAR_START = re.compile(rf"[\s¿¡\"'“„«(\[*_-]*(?:{_POLAR})(?![\w'’])", re.IGNORECASE)
-_CJK_KINDS = [(k, re.compile("|".join(w for w in words.split("|") if re.search(r"[\u3040-\u9fff]", w)))) for k, words in _KINDS]
+_CJK_KINDS = [
+    (k, re.compile("|".join(w for w in words.split("|") if re.search(r"[\u3040-\u9fff]", w))))
+    for k, words in _KINDS
+]
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 BEGINS = re.compile(

@@ -54,7 +54,9 @@ def lost_qualifier(written: str, source: str) -> str | None:
         if inner and rest & have and not inner & have and not _CONDITION.search(written):
             return f"a condition was left out: {match[0]} ..."
     if complete := _COMPLETE.search(source):
-        items = [_content(i) for i in re.split(r",|\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s", complete["list"])]
+        items = [
+            _content(i) for i in re.split(r",|\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s", complete["list"])
+        ]
         if any(i & have for i in items) and any(i and not i & have for i in items):
             return f"an item was left out of a list said to be complete: {complete[0][:60]}"
     said = _SAYS.search(source)

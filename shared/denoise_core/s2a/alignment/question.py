@@ -34,7 +34,10 @@ from denoise_core.types import Passage
 
 _MARK = re.compile(r"[?？؟]")
 _QUOTED = re.compile(r"[\"“«„「](?:[^\"”»“」]{25,})[\"”»“」]")
-_SEPARATOR = re.compile(r"[,;:：，–—]\s*(?:but|and|so|yet|however|aber|doch|und|mais|et|pero|y|mas|e|ma)?\s*|\s+(?:but|yet|aber|mais|pero)\s+", re.IGNORECASE)
+_SEPARATOR = re.compile(
+    r"[,;:：，–—]\s*(?:but|and|so|yet|however|aber|doch|und|mais|et|pero|y|mas|e|ma)?\s*|\s+(?:but|yet|aber|mais|pero)\s+",
+    re.IGNORECASE,
+)
 _JOINED = re.compile(
     r"(?:[,;，、]\s*(?:and|und|et|y|e|en|и|or)?\s*|\s+(?:and|und|et|y|e|en|и)\s+)(?=\S)", re.IGNORECASE
 )
@@ -175,7 +178,9 @@ def _parted(core: str, kind: str) -> list[_Question]:
         after = core[m.end() :]
         if kind_of(after) not in (None,) and len(tokens(core[start : m.start()])) > 1 and len(tokens(after)) > 1:
             follows = kind_of(after)
-            if follows == "polar" and not re.match(r"\W*(?:is|are|does|do|did|may|can|was|were|has|have|will|should|must)\b", after, re.I):
+            if follows == "polar" and not re.match(
+                r"\W*(?:is|are|does|do|did|may|can|was|were|has|have|will|should|must)\b", after, re.I
+            ):
                 continue
             out.append(_question(core[start : m.start()], kind))
             kind, start = follows or kind, m.end()
@@ -185,13 +190,19 @@ def _parted(core: str, kind: str) -> list[_Question]:
 
 def _question(text: str, kind: str) -> _Question:
     found = tokens(text)
-    words = tuple(t for t in found if is_content(t) and _plain(t.norm) not in LIGHT and not _asks_word(t, kind, text))
+    words = tuple(
+        t for t in found if is_content(t) and _plain(t.norm) not in LIGHT and not _asks_word(t, kind, text)
+    )
     return _Question(kind, text, words, tuple(t.norm for t in found))
 
 
 def _asks_word(token: Token, kind: str, text: str) -> bool:
     """Whether the token belongs to the words that ask, such as "how tall"."""
-    return kind not in ("polar", "request", "how far") and token.kind == "word" and kind_of(text[token.start : token.end]) is not None
+    return (
+        kind not in ("polar", "request", "how far")
+        and token.kind == "word"
+        and kind_of(text[token.start : token.end]) is not None
+    )
 
 
 def _whole(asked: str) -> list[_Question]:
@@ -200,11 +211,18 @@ def _whole(asked: str) -> list[_Question]:
 
 
 def _only_a_guess(q: _Question) -> bool:
-    begins = re.match(r"\W*(?:is|was|are|were|isn't|wasn't|ist|war|est|es|fue|è|é) (?:it|that|this|he|she|they|es|das|er|ce|él|ella)\b", q.text, re.I)
+    begins = re.match(
+        r"\W*(?:is|was|are|were|isn't|wasn't|ist|war|est|es|fue|è|é) (?:it|that|this|he|she|they|es|das|er|ce|él|ella)\b",
+        q.text,
+        re.I,
+    )
     return q.kind == "polar" and begins is not None and all(t.kind in ("number", "name") for t in q.words)
 
 
-_ALIKE = {"request": {"what", "how many", "when", "where", "who", "how", "why", "how far", "polar"}, "what": {"when", "where", "who", "how many", "how far"}}
+_ALIKE = {
+    "request": {"what", "how many", "when", "where", "who", "how", "why", "how far", "polar"},
+    "what": {"when", "where", "who", "how many", "how far"},
+}
 
 
 def _alike(a: str, b: str, one: _Question, other: _Question) -> bool:
@@ -217,7 +235,11 @@ def _alike(a: str, b: str, one: _Question, other: _Question) -> bool:
     if {a, b} == {"how", "how many"} or {a, b} == {"how", "how far"}:
         return False
     if "what" in (a, b):  # "what year" and "when", "what height" and "how tall": when the words still agree
-        return bool(one.words) and {_plain(t.norm) for t in one.words} == {_plain(t.norm) for t in other.words} and "polar" not in (a, b)
+        return (
+            bool(one.words)
+            and {_plain(t.norm) for t in one.words} == {_plain(t.norm) for t in other.words}
+            and "polar" not in (a, b)
+        )
     return False
 
 
@@ -225,7 +247,9 @@ def _kinds_differ(wanted: Iterable[_Question], new: tuple[_Question, ...]) -> st
     wanted = list(wanted)
     for q in wanted:
         if not any(_alike(q.kind, n.kind, q, n) for n in new):
-            return f"a question of another kind: {q.kind} was asked, not {', '.join(sorted({n.kind for n in new}))}"
+            return (
+                f"a question of another kind: {q.kind} was asked, not {', '.join(sorted({n.kind for n in new}))}"
+            )
     for n in new:
         if not any(_alike(q.kind, n.kind, q, n) for q in wanted):
             return f"a question that was not asked: {n.text.strip()[:60]}"
@@ -260,7 +284,11 @@ def _words_new(own: _Message, new: _Message, wanted: list[_Question], asked: str
             continue  # the classes are compared by themselves
         if points and (_known(token, believed) or _known(token, outside)):
             continue
-        if _known(token, outside) and not _known(token, [t for h in own.hints for t in tokens(h)]) and not BELIEF.search(asked):
+        if (
+            _known(token, outside)
+            and not _known(token, [t for h in own.hints for t in tokens(h)])
+            and not BELIEF.search(asked)
+        ):
             continue
         if _names_the_topic(token, own):
             continue
@@ -316,7 +344,11 @@ def _turned_round(wanted: list[_Question], new: _Message) -> str | None:
             order = [_plain(t.norm) for t in q.words if t.kind == "name"]
             now = [_plain(t.norm) for t in n.words if t.kind == "name"]
             same = set(order) == set(now) and len(set(order)) > 1
-            if same and order != now and not re.search(r"\b(?:or|and|und|oder|et|ou|y|o|e|of|'s)\b", n.text, re.IGNORECASE):
+            if (
+                same
+                and order != now
+                and not re.search(r"\b(?:or|and|und|oder|et|ou|y|o|e|of|'s)\b", n.text, re.IGNORECASE)
+            ):
                 return "the names stand in another order"
     return None
 
@@ -359,7 +391,11 @@ def _stem(word: str) -> str:
 def _clitic(a: str, b: str) -> bool:
     """Spanish and Italian verbs with a pronoun at their end: desalarlo, desalar."""
     long, short = (a, b) if len(a) > len(b) else (b, a)
-    return long.startswith(short) and long[len(short) :] in ("lo", "la", "los", "las", "le", "les", "se", "me", "li", "ne", "ci", "vi") and len(short) > 4
+    return (
+        long.startswith(short)
+        and long[len(short) :] in ("lo", "la", "los", "las", "le", "les", "se", "me", "li", "ne", "ci", "vi")
+        and len(short) > 4
+    )
 
 
 def _slip(a: str, b: str) -> bool:

@@ -38,7 +38,9 @@ BECAUSE = (
 )
 CONJUNCTIONS = _words("and or und oder et ou y o e en и i dan ve & و और plus")
 
-RANGE = _words("- – — ‐ − ~ ～ 〜 ‑ to through thru until bis à hasta até a al fino tot до do sampai إلى से 至 到 から")
+RANGE = _words(
+    "- – — ‐ − ~ ～ 〜 ‑ to through thru until bis à hasta até a al fino tot до do sampai إلى से 至 到 から"
+)
 
 PIECE = _words(
     """
@@ -118,13 +120,19 @@ EXCEPT = _words(
     tranne eccetto salvo behalve кроме oprócz kecuali hariç إلا ماعدا باستثناء सिवाय
     """
 )
-YES = _words("yes y true ja oui sí si sim да tak ya evet نعم हां keep kept relevant ✓ ✔ ✅ ☑ 是 对 √ はい 예 stay stays")
-NO = _words("no n false nein non não nee нет nie tidak hayır لا नहीं drop irrelevant ✗ ✘ ❌ ☒ ✖ 否 不 不是 いいえ 아니요 x out")
+YES = _words(
+    "yes y true ja oui sí si sim да tak ya evet نعم हां keep kept relevant ✓ ✔ ✅ ☑ 是 对 √ はい 예 stay stays"
+)
+NO = _words(
+    "no n false nein non não nee нет nie tidak hayır لا नहीं drop irrelevant ✗ ✘ ❌ ☒ ✖ 否 不 不是 いいえ 아니요 x out"
+)
 FINAL = _words(
     "final finally conclusion endgültig endergebnis definitivo définitive finale finale окончательный 最终 النهائية "
     "boxed therefore so"
 )
-ANSWER = _words("answer antwort réponse respuesta resposta risposta antwoord ответ odpowiedź jawaban 答案 回答 الإجابة output")
+ANSWER = _words(
+    "answer antwort réponse respuesta resposta risposta antwoord ответ odpowiedź jawaban 答案 回答 الإجابة output"
+)
 
 # What may stand between digits in Chinese, Japanese and Korean, longest first; what it means stands beside it.
 RUNS = (

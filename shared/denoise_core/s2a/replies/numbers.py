@@ -260,7 +260,9 @@ def _line(line: str, section: Said | None, paragraph: int) -> list[_List]:
         head = read(re.split(lex.BECAUSE, spoken, maxsplit=1, flags=re.IGNORECASE)[0].rstrip(" ,"))
         return [_as_list(head, section, paragraph)] if head.is_list and (head.polarity or head.piece) else []
     lists = [read(s) for s in sentences]
-    got = [_as_list(s, section, paragraph) for s in lists if s.is_list or (s.ranges and not s.prose and s.polarity)]
+    got = [
+        _as_list(s, section, paragraph) for s in lists if s.is_list or (s.ranges and not s.prose and s.polarity)
+    ]
     return got
 
 
@@ -403,7 +405,9 @@ def _from_object(data: dict[Any, Any], count: int) -> Numbers | None:
     if flags and all(re.fullmatch(r"(?:piece |sentence )?\d{1,6}", k) for k in flags):
         chosen = []
         for key, value in flags.items():
-            verdict = value if isinstance(value, bool) else {"yes": True, "no": False}.get(_verdict(str(value)) or "")
+            verdict = (
+                value if isinstance(value, bool) else {"yes": True, "no": False}.get(_verdict(str(value)) or "")
+            )
             if not isinstance(verdict, bool):
                 return None
             chosen += [int(re.sub(r"\D", "", key))] * verdict
@@ -456,4 +460,3 @@ def _ranges(data: Any, count: int) -> list[Range] | None:
         else:
             return None
     return ranges
-

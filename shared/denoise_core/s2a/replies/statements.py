@@ -118,7 +118,9 @@ def read(text: str) -> Said:
             target = _word(said, word, target)
         after_document = after_document and word in lex.FILLER
     said.prose = said.prose or _DECIMAL.search(text) is not None
-    said.open = pending or _CUT_OFF.search(text) is not None or (bool(tokens) and tokens[-1].lower() in lex.CONJUNCTIONS)
+    said.open = (
+        pending or _CUT_OFF.search(text) is not None or (bool(tokens) and tokens[-1].lower() in lex.CONJUNCTIONS)
+    )
     return said
 
 

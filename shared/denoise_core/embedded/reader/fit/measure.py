@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from denoise_core.text.words import content_words, without_articles, words
 from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.closest import overlap
 from denoise_core.embedded.reader.features import Row
@@ -24,6 +23,7 @@ from denoise_core.embedded.reader.spans import Logits
 from denoise_core.embedded.reader.windows import windows
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
+from denoise_core.text.words import content_words, without_articles, words
 from denoise_core.types import Passage
 
 FLOORS = (0.2, 0.35, 0.5)

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from denoise_core.text.words import content_words
 from denoise_core.embedded.reader.features import Row, batch, by_length, row
 from denoise_core.embedded.reader.fit.data import Draws, Example, Group, Parts
 from denoise_core.embedded.reader.fit.network import Network
 from denoise_core.embedded.reader.spans import Logits, best, characters
 from denoise_core.embedded.reader.windows import Tokens
+from denoise_core.text.words import content_words
 
 QUESTIONS = 16  # of a step
 RATE = 2e-3
