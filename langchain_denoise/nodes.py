@@ -102,9 +102,7 @@ class S2ANode(_Node):
         return self._changed(said, await self._clearing().ainvoke(said))
 
     def _clearing(self) -> S2AMessages:
-        return S2AMessages(
-            model=self.model, variant=self.variant, scope=self.scope, on_error=self.on_error
-        )
+        return S2AMessages(model=self.model, variant=self.variant, scope=self.scope, on_error=self.on_error)
 
     def _changed(self, before: Any, after: Any) -> Update:
         return {places.MESSAGES: [new for old, new in zip(before, after, strict=True) if new is not old]}

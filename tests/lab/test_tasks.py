@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from denoise_core import Passage, Reply
+from denoise_core import Passage
 from denoise_core.augmenter.utilities.criticism import read_criticism
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM

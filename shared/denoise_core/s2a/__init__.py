@@ -2,8 +2,8 @@
 
 Read in this order: `prompts` and `wording` (what is asked), `clearing` (the question), `units` (what is numbered),
 `asks` (which calls are made), `replies` (what a reply means), `alignment` (what of it the source bears out),
-`companions` (what a piece cannot be read without), `assemble` (what is kept), `denoiser` (the way through), `answer`
-(the whole step with step 2).
+`companions` (what a piece cannot be read without), `assemble` (what is kept), `denoiser` (the way through),
+`answer` (the whole step with step 2).
 """
 
 from denoise_core.running.cache import Cache, MemoryStore, SqliteStore, Store

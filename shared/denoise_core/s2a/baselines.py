@@ -22,8 +22,8 @@ Kind = Literal["plain", "instructed", "stepwise"]
 class Baseline:
     """Answers from all passages in one call.
 
-    ``plain`` just asks, ``instructed`` adds that opinion and irrelevance are to be ignored, in the words that S2A's
-    second step uses, ``stepwise`` asks
+    ``plain`` just asks, ``instructed`` adds that opinion and irrelevance are to be ignored, in the words that
+    S2A's second step uses, ``stepwise`` asks
     for steps first (zero-shot chain of thought). The paper's *oracle* is ``plain`` on the question and passages
     without distraction. Raises `InputError` for another ``kind``.
     """

@@ -1,7 +1,7 @@
 """The question cleared of opinion: once, before any document is read, and only where it holds anything to clear.
 
-Rules look first. One sentence that asks, without a word of belief, praise or pressure, has nothing to clear, and the
-model is not asked. What it writes is taken when it asks for the same thing (`alignment.question`).
+Rules look first. One sentence that asks, without a word of belief, praise or pressure, has nothing to clear, and
+the model is not asked. What it writes is taken when it asks for the same thing (`alignment.question`).
 """
 
 from __future__ import annotations

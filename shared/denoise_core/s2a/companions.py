@@ -1,7 +1,7 @@
 """What a kept piece cannot be read without: pieces of the same passage that are kept as its context.
 
-A table row brings the table's header, a list item the line that opens the list, a sentence that begins with a pronoun
-or a connective the sentence before it, an indented line the lines it stands under.
+A table row brings the table's header, a list item the line that opens the list, a sentence that begins with a
+pronoun or a connective the sentence before it, an indented line the lines it stands under.
 """
 
 from __future__ import annotations

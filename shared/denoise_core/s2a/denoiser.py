@@ -34,20 +34,20 @@ BARE_NUMBERS_MEAN: dict[str, Verb | None] = {"select": "keep", "remove": "drop",
 class S2ADenoiser:
     """Has a model leave out what does not help to answer the query: the irrelevant and the opinionated.
 
-    The question is cleared of opinion first, in a call of its own that sees no passage and is made only where there
-    is anything to clear: ``result.query``. Passages are asked about that question and never write it.
+    The question is cleared of opinion first, in a call of its own that sees no passage and is made only where
+    there is anything to clear: ``result.query``. Passages are asked about that question and never write it.
 
-    The extractive variants (``select``, the default, ``remove``, ``auto``) have the model name numbered pieces: what
-    is kept is the source's own characters, at exact spans, and the reply is a few numbers. Short passages share
-    calls; an unreadable reply gets each of its passages a second try of its own. The rewriting ones (``default``,
-    ``single``, ``relevance``; ``keep_original`` and ``not_instructed`` differ from ``default`` only in how `S2A`
-    answers) have it write the text again; what it writes goes through the fidelity gate, which by default shows the
-    source sentences that it stands for. Text that a model wrote is marked ``rewritten``.
+    The extractive variants (``select``, the default, ``remove``, ``auto``) have the model name numbered pieces:
+    what is kept is the source's own characters, at exact spans, and the reply is a few numbers. Short passages
+    share calls; an unreadable reply gets each of its passages a second try of its own. The rewriting ones
+    (``default``, ``single``, ``relevance``; ``keep_original`` and ``not_instructed`` differ from ``default`` only
+    in how `S2A` answers) have it write the text again; what it writes goes through the fidelity gate, which by
+    default shows the source sentences that it stands for. Text that a model wrote is marked ``rewritten``.
 
     ``keep`` is a rule that chooses among what ``select`` named by the model's order of importance, such as
-    ``Tokens(2000)``. Calls are made ``max_concurrency`` at a time, all within ``budget``. A passage of which nothing
-    helps is dropped. ``on_error`` is what an unreadable reply or a failed call gives for the passages it was about,
-    and only for them: ``"keep"`` leaves them as they were, ``"drop"`` drops them, ``"raise"`` raises;
+    ``Tokens(2000)``. Calls are made ``max_concurrency`` at a time, all within ``budget``. A passage of which
+    nothing helps is dropped. ``on_error`` is what an unreadable reply or a failed call gives for the passages it
+    was about, and only for them: ``"keep"`` leaves them as they were, ``"drop"`` drops them, ``"raise"`` raises;
     ``result.failures`` names each. Mistakes, such as a wrong key, raise under every policy. ``language`` decides
     abbreviations when sentences are cut, as in `chunk.sentences`.
 

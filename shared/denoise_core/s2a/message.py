@@ -60,12 +60,12 @@ class Neutral:
 class MessageDenoiser:
     """Clears a person's message of opinion before a model answers it.
 
-    Each ``variant`` asks by an instruction of its own. ``select``, ``remove`` and ``auto`` have the model name pieces
-    of the message, so that every character is the person's own; ``default`` and ``relevance`` have it part the
-    message in facts and request, ``single`` write it as one. Of a chat, the person's turns
+    Each ``variant`` asks by an instruction of its own. ``select``, ``remove`` and ``auto`` have the model name
+    pieces of the message, so that every character is the person's own; ``default`` and ``relevance`` have it part
+    the message in facts and request, ``single`` write it as one. Of a chat, the person's turns
     are the message; an assistant's earlier answers are left out, since they sway too. What cannot be read, or
-    does not ask the person's question, falls back to the message's own words, unless ``on_error`` is ``"raise"``; there
-    is no other text to drop it for.
+    does not ask the person's question, falls back to the message's own words, unless ``on_error`` is ``"raise"``;
+    there is no other text to drop it for.
 
     Raises `InputError` for an unknown setting, and for what is no `LLM`.
     """

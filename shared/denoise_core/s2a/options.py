@@ -30,13 +30,14 @@ class Options:
     """How passages are put to the model, and what is done with what it writes.
 
     ``joint`` asks about several passages in one call instead of each on its own; None does so for the extractive
-    variants with passages of at most ``short`` characters. ``window`` is how many characters of passages one call may
-    hold: longer passages are split between pieces, joint calls are filled from it. ``show`` names what of a passage
-    the model sees besides its text and its header: ``"title"`` is ``metadata["title"]``, and so on for any key.
+    variants with passages of at most ``short`` characters. ``window`` is how many characters of passages one call
+    may hold: longer passages are split between pieces, joint calls are filled from it. ``show`` names what of a
+    passage the model sees besides its text and its header: ``"title"`` is ``metadata["title"]``, and so on for
+    any key.
     ``clear`` clears the question first, in one call that sees no passage, where it holds anything to clear.
     ``context`` keeps with a piece what it cannot be read without: a table row's header, a list item's stem, a
-    pronoun's sentence before. ``gate`` checks what the rewriting variants write; None trusts the model. ``cache`` and
-    ``skip`` save calls. ``structured`` asks for JSON by a schema when the LLM is a `StructuredLLM`.
+    pronoun's sentence before. ``gate`` checks what the rewriting variants write; None trusts the model. ``cache``
+    and ``skip`` save calls. ``structured`` asks for JSON by a schema when the LLM is a `StructuredLLM`.
 
     Raises `InputError` for ``window < 1``, ``short < 1`` and a ``show`` that is a single string.
     """

@@ -107,7 +107,7 @@ def _braced(names: frozenset[str]) -> str:
 _ASK = frozenset({"question", "document"})
 _REPLY = frozenset({"question", "context"})
 _NEEDED = {
-    **{name: _ASK for name in ("default", "single", "relevance", "select", "rank", "remove", "auto")},
+    **dict.fromkeys(("default", "single", "relevance", "select", "rank", "remove", "auto"), _ASK),
     **{
         name: _ASK - {"question"}
         for name in (
@@ -120,6 +120,6 @@ _NEEDED = {
             "message_auto",
         )
     },
-    **{name: _REPLY for name in ("answer", "answer_fairly", "answer_stepwise")},
+    **dict.fromkeys(("answer", "answer_fairly", "answer_stepwise"), _REPLY),
     "answer_keeping": _REPLY | {"original"},
 }

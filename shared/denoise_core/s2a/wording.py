@@ -194,8 +194,8 @@ or
 DROP 3, 9"""
 )
 
-# One wording of the instruction for both arms of an ablation: instructed prompting reads it over everything, S2A over
-# what step 1 left.
+# One wording of the instruction for both arms of an ablation: instructed prompting reads it over everything, S2A
+# over what step 1 left.
 _FAIR = "Answer from the facts alone. Opinions and irrelevant statements are to be ignored."
 
 _ANSWER = """\

@@ -1,7 +1,7 @@
 """A model's reply without its manners: thinking, channels, turn tokens and fences go, what it says stays.
 
-Only what stands at the very beginning or end is taken off, so that a text *about* such tags keeps them. Every function
-is linear in the length of the reply.
+Only what stands at the very beginning or end is taken off, so that a text *about* such tags keeps them. Every
+function is linear in the length of the reply.
 """
 
 from __future__ import annotations

@@ -17,26 +17,26 @@ _SMALL = {
     "en": FUNCTION_WORDS | listed("yes no would could like please"),
     "de": listed(
         """
-        der die das den dem des ein eine einen einem einer eines und oder aber auch als am an auf aus bei bis da dann
-        dass daß denn dies diese dieser dieses doch durch er es für hat haben hatte hatten ich ihr ihre ihren im in
-        ins ist kann man mit nach nicht noch nun nur ob sein seine seiner seit sich sie sind so über um uns unter vom
-        von vor war waren was wegen weil welche welcher welches wenn wer werden wie wird wir wo wurde wurden zu zum
-        zur zwischen wann warum wieviel viele viel hier dort schon wieder ja nein
+        der die das den dem des ein eine einen einem einer eines und oder aber auch als am an auf aus bei bis da
+        dann dass daß denn dies diese dieser dieses doch durch er es für hat haben hatte hatten ich ihr ihre ihren
+        im in ins ist kann man mit nach nicht noch nun nur ob sein seine seiner seit sich sie sind so über um uns
+        unter vom von vor war waren was wegen weil welche welcher welches wenn wer werden wie wird wir wo wurde
+        wurden zu zum zur zwischen wann warum wieviel viele viel hier dort schon wieder ja nein
         """
     ),
     "fr": listed(
         """
-        le la les l un une des du de d et ou mais au aux avec ce cet cette ces dans elle elles en est était été être
-        il ils je leur leurs lui ne nous on par pas plus pour qu que quel quelle qui s sa se ses si son sont sur vous
-        y a ont où quand comment pourquoi combien c n j oui non
+        le la les l un une des du de d et ou mais au aux avec ce cet cette ces dans elle elles en est était été
+        être il ils je leur leurs lui ne nous on par pas plus pour qu que quel quelle qui s sa se ses si son sont
+        sur vous y a ont où quand comment pourquoi combien c n j oui non
         """
     ),
     "es": listed(
         """
         el la los las lo un una uno unos unas y o pero al del de con como cual cuando cuándo cuánto cuántos cuánta
-        cuántas dónde donde e en entre era eran es esa ese eso esta estaba este esto está fue fueron ha han había hay
-        le les más me mi no nos para por porque qué que quién quien se ser si sin sobre son su sus también te tiene ya
-        cuál sí a
+        cuántas dónde donde e en entre era eran es esa ese eso esta estaba este esto está fue fueron ha han había
+        hay le les más me mi no nos para por porque qué que quién quien se ser si sin sobre son su sus también te
+        tiene ya cuál sí a
         """
     ),
 }

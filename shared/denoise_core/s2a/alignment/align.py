@@ -1,9 +1,9 @@
 """Find the source text that a written sentence stands for, and say what differs.
 
 Exact first, then the closest sentences by common words, alone and with their neighbours. A written sentence is
-*copied* (the source's own words, whole sentences), *edited* (shortened, joined or reworded) or *added*: what it says
-is not what the source says. What a text says is `denoise_core.text.facts`; on top of that stand the parts of a
-sentence that must not be cut off (a condition, who says so) and words that the source does not have.
+*copied* (the source's own words, whole sentences), *edited* (shortened, joined or reworded) or *added*: what it
+says is not what the source says. What a text says is `denoise_core.text.facts`; on top of that stand the parts of
+a sentence that must not be cut off (a condition, who says so) and words that the source does not have.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from denoise_core.types import Passage, Span
 class Fidelity:
     """What the policy shows of a rewrite, and a finding for each of its sentences.
 
-    ``spans`` are the characters of the source (id ``"source"``) that ``shown`` stands for; where ``verbatim``, it is
-    exactly those. Under ``"reject"`` the source itself is shown when a sentence was added.
+    ``spans`` are the characters of the source (id ``"source"``) that ``shown`` stands for; where ``verbatim``, it
+    is exactly those. Under ``"reject"`` the source itself is shown when a sentence was added.
     """
 
     shown: str

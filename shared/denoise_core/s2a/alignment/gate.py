@@ -31,11 +31,12 @@ class FidelityGate:
     """What is shown of what a model wrote.
 
     ``"snap"`` shows the source: each written sentence stands for the source sentences it was made from, and these
-    are what a reader sees, without a parenthesis or a part behind a semicolon that was left out. The others show what
-    was written: ``"repair"`` puts source sentences in the place of what the source does not bear out, ``"flag"`` lets
-    it through and lists it in the report, ``"reject"`` hands back the input passage. A written sentence that is like
-    none of the source is left out under ``"snap"`` and ``"repair"``. ``max_new_words`` is the share of a sentence's
-    content words that may be new before the sentence counts as added; 0 admits shortening and joining only.
+    are what a reader sees, without a parenthesis or a part behind a semicolon that was left out. The others show
+    what was written: ``"repair"`` puts source sentences in the place of what the source does not bear out,
+    ``"flag"`` lets it through and lists it in the report, ``"reject"`` hands back the input passage. A written
+    sentence that is like none of the source is left out under ``"snap"`` and ``"repair"``. ``max_new_words`` is
+    the share of a sentence's content words that may be new before the sentence counts as added; 0 admits
+    shortening and joining only.
 
     Raises `InputError` for an unknown policy or a share outside 0..1.
     """

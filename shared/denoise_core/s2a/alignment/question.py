@@ -1,9 +1,9 @@
 """Does a cleared question ask for the same thing?
 
-Both sides are cut into questions (what is asked for) and statements. Every question of the person's has to be there, of
-the same kind and with its words; nothing may be there that was not asked: no other question, no number, name or
-negation, no word of time, degree or obligation, and nothing that only stood in a belief or in quoted text. Statements
-may come along as they are.
+Both sides are cut into questions (what is asked for) and statements. Every question of the person's has to be
+there, of the same kind and with its words; nothing may be there that was not asked: no other question, no number,
+name or negation, no word of time, degree or obligation, and nothing that only stood in a belief or in quoted text.
+Statements may come along as they are.
 """
 
 from __future__ import annotations

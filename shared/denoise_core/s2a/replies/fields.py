@@ -1,7 +1,7 @@
 """Written replies: a context, a context and a question, a text for each document, a question alone.
 
-Labels are taken in the languages that models answer in. What stands behind them is left as it is, but for a remark to
-the reader at the end ("Let me know ...") and quotation marks around the whole.
+Labels are taken in the languages that models answer in. What stands behind them is left as it is, but for a
+remark to the reader at the end ("Let me know ...") and quotation marks around the whole.
 """
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def context(reply: str) -> str:
 def fields(reply: str) -> Fields:
     """The context and the question of a two-field reply, in either order.
 
-    The last question label counts, because the text itself may hold such lines. Raises `UnparsableReply` when a field
-    is missing or the question is empty.
+    The last question label counts, because the text itself may hold such lines. Raises `UnparsableReply` when a
+    field is missing or the question is empty.
     """
     text = _field_text(reply)
     data = json_in(text)
@@ -178,7 +178,8 @@ def fields(reply: str) -> Fields:
 def documents(reply: str, count: int) -> dict[int, str]:
     """The text of each document ``1..count`` that has a heading; "" for one said to have nothing left.
 
-    Raises `UnparsableReply` without headings, for one that stands twice, and for a document that was not asked about.
+    Raises `UnparsableReply` without headings, for one that stands twice, and for a document that was not asked
+    about.
     """
     text = _without_question(_field_text(reply))
     if label := _CONTEXT.match(text):

@@ -66,17 +66,17 @@ DOCUMENT = _words(
 )
 FILLER = _words(
     """
-    and the are is it them i.e namely these those following as follows be of in both all's answer reply result only just
-    id ids index indices my would i list text would ones need needs needed helps
-    und die der das sind ist nur sowie et les le la sont est seulement ainsi que de des du y e los las el son es solo
-    o os as são é ed gli il lo sono è soltanto en zijn is и это только i są to oraz dan adalah ve و هي هو और हैं
+    and the are is it them i.e namely these those following as follows be of in both all's answer reply result
+    only just id ids index indices my would i list text would ones need needs needed helps
+    und die der das sind ist nur sowie et les le la sont est seulement ainsi que de des du y e los las el son es
+    solo o os as são é ed gli il lo sono è soltanto en zijn is и это только i są to oraz dan adalah ve و هي هو और हैं
     für aus from for with con da dal dalla dai nel nella aus dem den von vom
     """
 ) - _words("no")
 KEEP = _words(
     """
-    keep kept keeping select selected selecting needed need relevant retain retained include included useful helpful
-    necessary required chosen choose stay stays helps help
+    keep kept keeping select selected selecting needed need relevant retain retained include included useful
+    helpful necessary required chosen choose stay stays helps help
     behalten behalte relevant relevante relevanten benötigt nötig ausgewählt auswählen gebraucht bleiben wichtig
     garder gardez conserver conservés conservées pertinent pertinents pertinente pertinentes nécessaires utiles
     conservar conserve mantener relevante relevantes necesarios necesarias útiles seleccionados seleccionadas
@@ -95,19 +95,20 @@ DROP = _words(
     quitar eliminar descartar omitir excluir irrelevantes eliminados excluidos fuera
     remover retirar descartar
     eliminare rimuovere scartare escludere tralasciare irrilevanti esclusi
-    weglaten verwijderen убрать удалить исключить лишние usunąć pominąć hapus buang çıkar sil احذف حذف تستبعد استبعاد
-    हटाएं
+    weglaten verwijderen убрать удалить исключить лишние usunąć pominąć hapus buang çıkar sil احذف حذف تستبعد
+    استبعاد हटाएं
     """
 )
 NEGATION = _words(
     """
-    not don't dont no aren't isn't never non nicht kein keine pas ne não niet не nie tidak değil लا لا غير ليست ليس नहीं
+    not don't dont no aren't isn't never non nicht kein keine pas ne não niet не nie tidak değil लا لا غير ليست
+    ليس नहीं
     """
 )
 NOTHING = _words(
     """
-    none nothing nil empty keins keine keines nichts kein aucun aucune rien ninguno ninguna nada nenhum nenhuma nessuno
-    nessuna niente geen niets нет ничего никакие żaden żadne nic hiçbiri yok لا لاشيء كوई
+    none nothing nil empty keins keine keines nichts kein aucun aucune rien ninguno ninguna nada nenhum nenhuma
+    nessuno nessuna niente geen niets нет ничего никакие żaden żadne nic hiçbiri yok لا لاشيء كوई
     """
 ) - _words("لا")
 EVERYTHING = _words(
@@ -116,8 +117,8 @@ EVERYTHING = _words(
 )
 EXCEPT = _words(
     """
-    except excluding but besides without apart außer ausser bis-auf ohne sauf excepté hormis excepto salvo menos exceto
-    tranne eccetto salvo behalve кроме oprócz kecuali hariç إلا ماعدا باستثناء सिवाय
+    except excluding but besides without apart außer ausser bis-auf ohne sauf excepté hormis excepto salvo menos
+    exceto tranne eccetto salvo behalve кроме oprócz kecuali hariç إلا ماعدا باستثناء सिवाय
     """
 )
 YES = _words(

@@ -1,7 +1,7 @@
 """Which pieces a reply names: strict about what a list is, tolerant about where it stands.
 
-Statements that disagree are not weighed against each other: such a reply is an `UnparsableReply`, and so is one that
-ends in the middle of its list.
+Statements that disagree are not weighed against each other: such a reply is an `UnparsableReply`, and so is one
+that ends in the middle of its list.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ _RULE = re.compile(r"^[\s|:+=_*~-]+$")
 class Numbers:
     """Numbers that a reply named, each once and in order, all within ``1..count``.
 
-    ``named`` is the same in the order of the reply. ``verb`` is what the reply itself said to do with them, None if it
-    only listed them. ``repeated`` were named more than once, ``unknown`` lie outside; a range is cut to what exists.
+    ``named`` is the same in the order of the reply. ``verb`` is what the reply itself said to do with them, None
+    if it only listed them. ``repeated`` were named more than once, ``unknown`` lie outside; a range is cut to what
+    exists.
     """
 
     chosen: tuple[int, ...]
@@ -66,8 +67,8 @@ class _List:
 def numbers(reply: str, count: int) -> Numbers:
     """The numbers that a reply names, of pieces ``1..count``.
 
-    Raises `UnparsableReply` when there is no list, when two disagree, when no number of it exists, and for a 0, from
-    which on one cannot know where the counting began.
+    Raises `UnparsableReply` when there is no list, when two disagree, when no number of it exists, and for a 0,
+    from which on one cannot know where the counting began.
     """
     text = said(reply)
     found = _from_json(text, count)
@@ -224,7 +225,7 @@ def _row(cells: Sequence[str], columns: Sequence[Said], paragraph: int) -> _List
 
 
 def _names_documents(column: Said) -> bool:
-    return column.documents != [] or column.prose is False and not column.piece and not column.answer
+    return column.documents != [] or (column.prose is False and not column.piece and not column.answer)
 
 
 def _line(line: str, section: Said | None, paragraph: int) -> list[_List]:

@@ -15,8 +15,8 @@ from denoise_core.types import Reply, Span
 class Outcome:
     """One part after its call: the spans to keep (extractive), or the text written for it (rewriting).
 
-    ``order`` is the place of each kept piece in the reply, 0 for the first. ``problem`` is set when the part has to
-    fall back; then it has neither. ``over`` says of pieces that the reply named
+    ``order`` is the place of each kept piece in the reply, 0 for the first. ``problem`` is set when the part has
+    to fall back; then it has neither. ``over`` says of pieces that the reply named
     why they are not kept after all.
     """
 

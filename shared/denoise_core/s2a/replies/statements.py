@@ -1,7 +1,7 @@
 """One statement of a numbers reply: which numbers, and what is said of them.
 
-A statement is a line, a sentence or what stands behind a colon. It is a *list* only when every word in it belongs in
-one; prose that happens to hold digits is none.
+A statement is a line, a sentence or what stands behind a colon. It is a *list* only when every word in it belongs
+in one; prose that happens to hold digits is none.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ def crossed(claim: Reading, source: Reading) -> list[Difference]:
 
 
 def elsewhere(claim: Reading, source: Reading, given: Sequence[Fact] = ()) -> list[Difference]:
-    """Facts that stand in the source, but where the rest of the claim's clause does not, while that stands beside a
-    rival: "begun under Charles I", who had only bought the land. Not for names, which many sentences have several
-    of, but for names in code; and nothing that ``given`` (a question) says is a rival."""
+    """Facts that stand in the source, but where the rest of the claim's clause does not, while that stands beside
+    a rival: "begun under Charles I", who had only bought the land. Not for names, which many sentences have
+    several of, but for names in code; and nothing that ``given`` (a question) says is a rival."""
     seen = Counter(s for part in _stems_by(source, source.sentence).values() for s in part)
     out: list[Difference] = []
     for together in _by_clause(claim):
@@ -64,8 +64,8 @@ def elsewhere(claim: Reading, source: Reading, given: Sequence[Fact] = ()) -> li
 
 
 def mixed(claim: Reading, source: Reading) -> list[Difference]:
-    """Words of two clauses of the claim that stand in two places of the source the other way round: "comes in by the
-    south gate and goes out by the north"."""
+    """Words of two clauses of the claim that stand in two places of the source the other way round: "comes in by
+    the south gate and goes out by the north"."""
     own = [(at, words) for at, words in sorted(_stems_by(claim, claim.clause).items()) if words & source.stems]
     for place in (source.sentence, source.clause):
         parts = list(_stems_by(source, place).values())[:_MOST]
