@@ -265,9 +265,13 @@ def main(argv: list[str] | None = None) -> Benchmark:
     return bench.finish()
 
 
-def written_before(encode: Callable[[str], list[int]], question: str, documents: list[Passage], wanted: list[str]) -> int:
+def written_before(
+    encode: Callable[[str], list[int]], question: str, documents: list[Passage], wanted: list[str]
+) -> int:
     """What `default` wrote when every document's reply gave the question back."""
-    replies = (f"Context: {' '.join(s for s in wanted if s in p.text) or 'NONE'}\nQuestion: {question}" for p in documents)
+    replies = (
+        f"Context: {' '.join(s for s in wanted if s in p.text) or 'NONE'}\nQuestion: {question}" for p in documents
+    )
     return sum(len(encode(r)) for r in replies)
 
 
@@ -279,7 +283,9 @@ def report(bench: Benchmark, script: str, cold: dict[str, Spent], warm: dict[str
         bench.row(f"{script}: {name}: money, cold", spent.money() / count, "input tokens' worth")
         for cache in CACHES:
             bench.row(f"{script}: {name}: cached input, warm, {cache}", warm[name].cached[cache] / count, "tokens")
-            bench.row(f"{script}: {name}: money, warm, {cache}", warm[name].money(cache) / count, "input tokens' worth")
+            bench.row(
+                f"{script}: {name}: money, warm, {cache}", warm[name].money(cache) / count, "input tokens' worth"
+            )
     quick = bench.options.quick
     for name in (SELECT, ALONE, DEFAULT):
         goal = 0.6 if name == SELECT and not quick else None
@@ -304,7 +310,9 @@ def prefixes(bench: Benchmark) -> None:
             prompts.append("\n".join(m.content for m in call.messages))
         same = next(i for i, (a, b) in enumerate(zip(*prompts)) if a != b)
         share = same / max(map(len, prompts))
-        bench.row(f"{variant}: share of the prompt that two questions have in common", share, "share", at_least=0.95)
+        bench.row(
+            f"{variant}: share of the prompt that two questions have in common", share, "share", at_least=0.95
+        )
 
 
 def removals(bench: Benchmark, all_work: list[Work]) -> None:
@@ -317,7 +325,8 @@ def removals(bench: Benchmark, all_work: list[Work]) -> None:
         options = Options()
         groups = asks.groups(parts, longest=options.longest_joint("select"), window=options.window)
         return {
-            asks.write("Q?", g, options.step_1("select"), options, numbered=True).messages[-1].content for g in groups
+            asks.write("Q?", g, options.step_1("select"), options, numbered=True).messages[-1].content
+            for g in groups
         }
 
     full = prompts(hundred)

@@ -40,7 +40,9 @@ def holds_something(question: str) -> bool:
     """Whether a question may hold anything to clear: a statement, a belief, or a push towards an answer."""
     said = sentences_of(question)
     stated = len(said) > 1 and not all(_ASKS.search(s) for s in said)
-    return bool(said) and (stated or bool(BELIEF.search(question) or _PUSHES.search(question) or HINT.match(question)))
+    return bool(said) and (
+        stated or bool(BELIEF.search(question) or _PUSHES.search(question) or HINT.match(question))
+    )
 
 
 _ASKS = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s*\Z")
