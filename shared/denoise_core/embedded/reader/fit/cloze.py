@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from denoise_core.augmenter.utilities.claims import stem
 from denoise_core.text.chunk import sentences
+from denoise_core.text.stems import stem
 from denoise_core.text.words import STOPWORDS, content_words, words
 from denoise_core.types import Passage
 
