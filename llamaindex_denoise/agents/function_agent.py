@@ -14,6 +14,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context, Event, StopEvent
 
+from denoise_core.errors import said
 from denoise_core import LLM, Budget, Passage, arun
 from denoise_core.augmenter import Attempt, Feedback, Groundedness, Reason, TemplateFeedback, Utility, Verdict
 from denoise_core.augmenter.memory import WorkingMemory, best_attempt
@@ -147,7 +148,7 @@ class VerifiedFunctionAgent(FunctionAgent):
         try:
             attempt, _ = await arun(self._flow(memory, text), llm=self.judge, budget=self.budget)
         except Exception as error:
-            reason = Reason(f"the judge failed: {type(error).__name__}: {error}", "judge_error")
+            reason = Reason(f"the judge failed: {said(error)}", "judge_error")
             attempt = Attempt(text, Verdict("unknown", 0.0, (reason,)), "", evidence)
         return attempt
 
