@@ -89,7 +89,7 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core.augmenter.memory import WorkingMemory
     from denoise_core.augmenter.utilities import Groundedness
     from denoise_core.end import ENDDenoiser
-    from denoise_core.report.context import ContextView
+    from denoise_core.report.context import fragment
     from denoise_core.running.flow import run
     from denoise_core.s2a import S2ADenoiser
     from denoise_core.scorers import BM25Scorer
@@ -141,7 +141,7 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
         "S2A select": timed(lambda t: select.denoise("tower1?", [Passage(t, "a")]), prose),
         "nested pipelines": nested,
         "linking": timed(lambda p: GazetteerLinker().link(p, p), many),
-        "HTML": timed(lambda p: ContextView(p, end.denoise("tower1", p))._repr_html_(), many),
+        "HTML": timed(lambda p: fragment(p, end.denoise("tower1", p)), many),
     }
 
 

@@ -14,9 +14,9 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.prompts.mixin import PromptDictType
 
-from denoise_core.errors import said
 from denoise_core import LLM, Budget, InputError, Message, Passage, Reply, UnparsableReply, arun, run
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
+from denoise_core.errors import said
 from denoise_core.running.effects import Flow, complete
 from llamaindex_denoise.nodes.convert import to_passages
 

@@ -14,12 +14,12 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context, Event, StopEvent
 
-from denoise_core.errors import said
 from denoise_core import LLM, Budget, Passage, arun
 from denoise_core.augmenter import Attempt, Feedback, Groundedness, Reason, TemplateFeedback, Utility, Verdict
 from denoise_core.augmenter.memory import WorkingMemory, best_attempt
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.augmenter.traces.record import attempt_record
+from denoise_core.errors import said
 from denoise_core.running.effects import Flow
 from denoise_core.text.delimit import envelope
 from llamaindex_denoise.nodes.convert import says_something, to_passages
