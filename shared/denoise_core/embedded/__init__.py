@@ -1,7 +1,7 @@
-"""The default that works without a model hub: MiniLM-L6 weights from a package, a probe and a stack of ours.
+"""The default that works without a model hub and without torch: MiniLM-L6 weights from a package, in NumPy.
 
-`default_denoiser` is where to start; `DefaultScorer` is its scorer, `probe_scorer` and `embedding_scorer` are
-parts of it to be used alone, `sample` is the questions that ship. How they were made: `make`.
+`default_denoiser` is where to start; `DefaultScorer` is its scorer, `embedding_scorer` its cosine alone, `sample`
+the questions that ship. How the weights and margins were made: `make`.
 """
 
 from denoise_core.embedded.default import (
@@ -9,8 +9,7 @@ from denoise_core.embedded.default import (
     default_denoiser,
     embedding_scorer,
     encoder,
-    probe,
-    probe_scorer,
+    scale,
     stack,
 )
 from denoise_core.embedded.sample import sample
@@ -20,8 +19,7 @@ __all__ = [
     "default_denoiser",
     "embedding_scorer",
     "encoder",
-    "probe",
-    "probe_scorer",
     "sample",
+    "scale",
     "stack",
 ]
