@@ -10,38 +10,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from llamaindex_denoise._convert import record
-    from llamaindex_denoise.agent import VerifiedFunctionAgent, VerifiedQueryTool
-    from llamaindex_denoise.augmenter import AugmentedQueryEngine
-    from llamaindex_denoise.citations import Origin, cited, origins
-    from llamaindex_denoise.clients import LlamaLLM, RetrieverAdapter
+    from llamaindex_denoise.agents.function_agent import VerifiedFunctionAgent, VerifiedQueryTool
+    from llamaindex_denoise.agents.workflow import AugmentedWorkflow
+    from llamaindex_denoise.engines.augmented import AugmentedQueryEngine
+    from llamaindex_denoise.engines.s2a import S2AQueryEngine
     from llamaindex_denoise.evaluator import EvaluatorUtility, UtilityEvaluator
     from llamaindex_denoise.events import AnswerEvent, DenoiseEvent
-    from llamaindex_denoise.ingestion import DenoiseTransform
-    from llamaindex_denoise.local import local_model
+    from llamaindex_denoise.models.llm import LlamaLLM
+    from llamaindex_denoise.models.local import local_model
+    from llamaindex_denoise.models.retriever import RetrieverAdapter
+    from llamaindex_denoise.models.scorers import EmbeddedEmbedding
+    from llamaindex_denoise.nodes.citations import Origin, cited, origins
+    from llamaindex_denoise.nodes.records import record
     from llamaindex_denoise.postprocessor import DenoisePostprocessor
-    from llamaindex_denoise.s2a import S2AQueryEngine
-    from llamaindex_denoise.workflow import AugmentedWorkflow
+    from llamaindex_denoise.storage.ingestion import DenoiseTransform
 
 _HOME = {
     "AnswerEvent": "events",
-    "AugmentedQueryEngine": "augmenter",
-    "AugmentedWorkflow": "workflow",
+    "AugmentedQueryEngine": "engines.augmented",
+    "AugmentedWorkflow": "agents.workflow",
     "DenoiseEvent": "events",
     "DenoisePostprocessor": "postprocessor",
-    "DenoiseTransform": "ingestion",
+    "DenoiseTransform": "storage.ingestion",
+    "EmbeddedEmbedding": "models.scorers",
     "EvaluatorUtility": "evaluator",
-    "LlamaLLM": "clients",
-    "Origin": "citations",
-    "RetrieverAdapter": "clients",
-    "S2AQueryEngine": "s2a",
+    "LlamaLLM": "models.llm",
+    "Origin": "nodes.citations",
+    "RetrieverAdapter": "models.retriever",
+    "S2AQueryEngine": "engines.s2a",
     "UtilityEvaluator": "evaluator",
-    "VerifiedFunctionAgent": "agent",
-    "VerifiedQueryTool": "agent",
-    "cited": "citations",
-    "local_model": "local",
-    "origins": "citations",
-    "record": "_convert",
+    "VerifiedFunctionAgent": "agents.function_agent",
+    "VerifiedQueryTool": "agents.function_agent",
+    "cited": "nodes.citations",
+    "local_model": "models.local",
+    "origins": "nodes.citations",
+    "record": "nodes.records",
 }
 
 __all__ = [
@@ -51,6 +54,7 @@ __all__ = [
     "DenoiseEvent",
     "DenoisePostprocessor",
     "DenoiseTransform",
+    "EmbeddedEmbedding",
     "EvaluatorUtility",
     "LlamaLLM",
     "Origin",

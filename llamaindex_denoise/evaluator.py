@@ -17,7 +17,7 @@ from llama_index.core.prompts.mixin import PromptDictType
 from denoise_core import LLM, Budget, InputError, Message, Passage, Reply, UnparsableReply, arun, run
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
 from denoise_core.running.effects import Flow, complete
-from llamaindex_denoise._convert import to_passages
+from llamaindex_denoise.nodes.convert import to_passages
 
 
 class UtilityEvaluator(BaseEvaluator):
@@ -195,7 +195,7 @@ def _given(query: str | None, response: str | None) -> tuple[str, str]:
 def _read(response: Response | None) -> tuple[str | None, tuple[Passage, ...]]:
     if response is None:
         return None, ()
-    return response.response, to_passages(response.source_nodes)
+    return response.response, to_passages(response.source_nodes, captions=True)
 
 
 def _passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:

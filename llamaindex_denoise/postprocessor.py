@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any, Literal, Self, TypeAlias
 
-from llama_index.core.bridge.pydantic import ConfigDict, Field
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.bridge.pydantic import ConfigDict, Field, field_validator
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
+from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage
+from denoise_core.end import ENDDenoiser
 from denoise_core.running.bound import at_most
 from denoise_core.running.guard import Policy
-from llamaindex_denoise._convert import ScorePolicy, is_text, to_nodes, to_passages, weave
-from llamaindex_denoise._fingerprint import fingerprint
-from llamaindex_denoise._prompts import NestedPrompts, prompts_of, with_prompts
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.text.chunk import Chunker, whole
+from llamaindex_denoise.engines.prompts import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import denoise_event
+from llamaindex_denoise.models.llm import LlamaLLM
+from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
+from llamaindex_denoise.models.settings import embed_model_or_settings, llm_or_settings
+from llamaindex_denoise.nodes.convert import ScorePolicy, is_text, to_nodes, to_passages, weave
+from llamaindex_denoise.nodes.headers import reading
+from llamaindex_denoise.nodes.records import Detail
+from llamaindex_denoise.storage.fingerprint import fingerprint
+from llamaindex_denoise.storage.pickling import for_pickle
 
 dispatcher = get_dispatcher(__name__)
+
+_MADE_BY: tuple[tuple[type, str], ...] = (
+    (LLM, "from_llm"),
+    (BaseEmbedding, "from_embed_model"),
+    (BaseNodePostprocessor, "from_reranker"),
+)
+
+Order: TypeAlias = Literal["given", "score"]
 
 # What LlamaIndex's RetrieverTool makes of a call with input="...": the name of the argument is not the question.
 _TOOL_CALL = re.compile(r"\n?input is (.*)\n", re.DOTALL)
@@ -44,11 +64,15 @@ class _Run:
 class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     """Denoises retrieved nodes: query engines, chat engines and retriever tools take it as it is.
 
-    Each node that stays is a copy of the original with its id, metadata, relationships and retrieval score;
-    ``metadata["denoise"]`` says which characters it stands for (`llamaindex_denoise.record`). Nodes
-    without text pass through in their places. The default never loses context: on an error, or when nothing
-    is kept, the nodes come back whole and the record says why (``on_error``, ``on_empty``: "keep", "drop" or
-    "raise", see `denoise_core.Guard`).
+    ``DenoisePostprocessor()`` is the default that works offline (extra ``embedded``); ``denoiser`` is any other of
+    `denoise_core`'s, or of your own; `from_llm`, `from_embed_model` and `from_reranker` make one of what you have.
+
+    Each node that stays is a copy of the original with its id, metadata, relationships and retrieval score; its
+    record says which characters it stands for (`llamaindex_denoise.record`). Scorers read the metadata that is
+    embedded with a node, prompts the metadata an LLM is shown; what is cut is the text alone. Nodes without text
+    pass through in their places. The default never loses context: on an error, or when nothing is kept, the nodes
+    come back whole and the record says why (``on_error``, ``on_empty``: "keep", "drop" or "raise", see
+    `denoise_core.Guard`).
 
     Put it after rerankers and metadata replacement, before reordering. Raises `InputError` when no query is
     given; an unknown argument is a pydantic ValidationError. A copy shares the denoiser. ``get_prompts`` and
@@ -57,10 +81,22 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    denoiser: Denoiser = Field(exclude=True, description="Any denoise_core Denoiser.")
+    denoiser: Denoiser = Field(
+        default_factory=lambda: _embedded(), exclude=True, description="Any denoise_core Denoiser."
+    )
     on_error: Policy = Field(default="keep", description="What an exception gives: the input, nothing, or itself.")
     on_empty: Policy = Field(default="keep", description="What a result without text gives.")
     scores: ScorePolicy = Field(default="keep", description="'replace' puts the method's score on the nodes.")
+    top_n: int | None = Field(
+        default=None, ge=1, description="At most this many nodes with text, the method's best; None for all."
+    )
+    order: Order = Field(
+        default="given", description="'score' puts the method's best node first, 'given' leaves the order."
+    )
+    record: Detail = Field(
+        default="spans",
+        description="What is noted on each node: 'spans' (at most 2 KB), 'full' (every chunk), or 'none'.",
+    )
     max_concurrency: int | None = Field(
         default=None, ge=1, description="At most this many calls at once; None leaves it to the denoiser."
     )
@@ -73,9 +109,74 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     def class_name(cls) -> str:
         return "DenoisePostprocessor"
 
+    @field_validator("denoiser", mode="before")
+    @classmethod
+    def _a_denoiser(cls, value: Any) -> Any:
+        if isinstance(value, Denoiser):
+            return value
+        for kind, make in (
+            (LLM, "from_llm"),
+            (BaseEmbedding, "from_embed_model"),
+            (BaseNodePostprocessor, "from_reranker"),
+        ):
+            if isinstance(value, kind):
+                raise InputError(
+                    f"denoiser: {type(value).__name__} is none; write DenoisePostprocessor.{make}(...)"
+                )
+        return value
+
+    @classmethod
+    def from_llm(cls, llm: LLM | None = None, *, max_concurrency: int = 10, **settings: Any) -> Self:
+        """System 2 Attention by a LlamaIndex model, `Settings.llm` if none is given: the model names what to keep.
+
+        ``settings`` are this class's fields, ``top_n`` among them. Raises `InputError` when there is no model.
+        """
+        model = LlamaLLM(llm_or_settings(llm, of="DenoisePostprocessor.from_llm"))
+        return cls(denoiser=S2ADenoiser(model, variant="select", max_concurrency=max_concurrency), **settings)
+
+    @classmethod
+    def from_embed_model(
+        cls,
+        embed_model: BaseEmbedding | None = None,
+        *,
+        keep: float | int | None = None,
+        threshold: float | None = None,
+        chunker: Chunker = whole,
+        **settings: Any,
+    ) -> Self:
+        """END by the cosine of a LlamaIndex embedding model, `Settings.embed_model` if none is given.
+
+        ``keep``, ``threshold`` and ``chunker`` are `ENDDenoiser`'s: ``chunker=sentences`` cuts nodes, the default
+        keeps or drops them whole. Raises `InputError` when there is no model.
+        """
+        model = embed_model_or_settings(embed_model, of="DenoisePostprocessor.from_embed_model")
+        scorer = EmbedModelScorer(model)
+        return cls(denoiser=ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker), **settings)
+
+    @classmethod
+    def from_reranker(
+        cls,
+        reranker: BaseNodePostprocessor,
+        *,
+        keep: float | int | None = None,
+        threshold: float | None = None,
+        chunker: Chunker = whole,
+        **settings: Any,
+    ) -> Self:
+        """END by a LlamaIndex reranker's scores; without ``keep`` and ``threshold`` its own ``top_n``, best first.
+
+        Raises `InputError` for something that is no node postprocessor.
+        """
+        scorer = RerankerScorer(reranker)
+        if keep is None and threshold is None:
+            own = getattr(reranker, "top_n", None)
+            keep = own if isinstance(own, int) and own > 0 else None
+            settings.setdefault("order", "score")
+        return cls(denoiser=ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker), **settings)
+
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Settings; in the denoiser's place a hash of its own. Load with ``from_dict(data, denoiser=...)``."""
-        return {**super().to_dict(**kwargs), "denoiser": fingerprint(self.denoiser)}
+        return {**super().to_dict(**kwargs), "denoiser": fingerprint(self.denoiser).digest}
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -96,31 +197,63 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     def _running(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_Run]:
         query = _query_of(query_bundle)
         passages = to_passages(nodes)
-        guard = Guard(self.denoiser, on_error=self.on_error, on_empty=self.on_empty)
+        guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
         run = _Run(query, list(nodes), passages, guard)
         shown = run.nodes if self.events_with_text else []
         dispatcher.event(
-            ReRankStartEvent(query=query_bundle, nodes=shown, top_n=len(nodes), model_name=self._method)
+            ReRankStartEvent(
+                query=query_bundle, nodes=shown, top_n=self.top_n or len(nodes), model_name=self._method
+            )
         )
         payload: dict[str, Any] = {
             EventPayload.NODES: shown,
             EventPayload.MODEL_NAME: self._method,
             EventPayload.QUERY_STR: query,
-            EventPayload.TOP_K: len(nodes),
+            EventPayload.TOP_K: self.top_n or len(nodes),
         }
-        with (
-            self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event,
-            at_most(self.max_concurrency),
-        ):
-            yield run
-            kept = run.out if self.events_with_text else []
-            event.on_end(payload={EventPayload.NODES: kept})
-        dispatcher.event(ReRankEndEvent(nodes=kept))
+        kept: list[NodeWithScore] = []
+        try:
+            with (
+                self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event,
+                at_most(self.max_concurrency),
+            ):
+                yield run
+                kept = run.out if self.events_with_text else []
+                event.on_end(payload={EventPayload.NODES: kept})
+        finally:  # what began also ends when it fails
+            dispatcher.event(ReRankEndEvent(nodes=kept))
 
     def _finish(self, run: _Run, result: DenoiseResult) -> None:
-        run.out = weave(run.nodes, to_nodes(run.passages, result, by=self._method, scores=self.scores))
+        result = self._chosen(run.passages, result)
+        detail = self.record
+        found = to_nodes(run.passages, result, by=self._method, scores=self.scores, detail=detail)
+        run.out = weave(run.nodes, found) if self.order == "given" else _behind(run.nodes, found)
         untouched = [n.node.node_id for n in run.nodes if not is_text(n.node)]
         dispatcher.event(denoise_event(self._method, run.passages, result, untouched))
+
+    def _chosen(self, passages: Sequence[Passage], result: DenoiseResult) -> DenoiseResult:
+        """The result in the order asked for, and no longer than asked for."""
+        if self.top_n is None and self.order == "given":
+            return result
+        given = {p.id: p.score for p in passages}
+        best: dict[str, float] = {}
+        for k in result.kept:
+            best[k.span.passage_id] = max(k.score, best.get(k.span.passage_id, k.score))
+        own = [best.get(p.id, p.score if p.score != given.get(p.id) else None) for p in result.passages]
+        scored = not any(s is None for s in own)  # without a score of its own, the retriever's order
+        ranked = sorted(range(len(own)), key=lambda i: -(own[i] or 0.0)) if scored else list(range(len(own)))
+        taken = ranked[: self.top_n]
+        left = [result.passages[i] for i in ranked[len(taken) :]]
+        if self.order == "given":
+            taken.sort()
+        dropped = tuple(Drop(s, f"beyond top_n={self.top_n}") for p in left for s in p.covered)
+        gone = {p.id for p in left}
+        return replace(
+            result,
+            passages=tuple(result.passages[i] for i in taken),
+            dropped=(*result.dropped, *dropped),
+            kept=tuple(k for k in result.kept if k.span.passage_id not in gone),
+        )
 
     def _get_prompts(self) -> PromptDictType:
         return prompts_of(self.denoiser)
@@ -142,6 +275,7 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         # The inherited form deletes what does not pickle from the living object. Here pickle itself says so;
         # callbacks, which hold open handles, start anew as they do for every copy LlamaIndex loads.
         fields = {k: v for k, v in self.__dict__.items() if k != "callback_manager"}
+        fields["denoiser"] = for_pickle(self.denoiser)
         return {
             "__dict__": fields,
             "__pydantic_fields_set__": set(fields),
@@ -155,3 +289,20 @@ def _query_of(bundle: QueryBundle | None) -> str:
         raise InputError("denoising depends on the question: pass query_str= or query_bundle=")
     asked = _TOOL_CALL.fullmatch(bundle.query_str)
     return asked.group(1) if asked else bundle.query_str
+
+
+def _behind(nodes: Sequence[NodeWithScore], found: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+    """Nodes by score have no places to weave the others into: these come last."""
+    return [*found, *(n for n in nodes if not is_text(n.node))]
+
+
+def _embedded() -> Denoiser:
+    missing = [name for name in ("torch", "transformers", "tokenizers") if find_spec(name) is None]
+    if missing:
+        raise MissingExtra(
+            f"DenoisePostprocessor() is the embedded default, which needs {missing[0]!r}; run: "
+            "pip install 'rag-denoise[embedded]', or use from_llm, from_embed_model, from_reranker or denoiser=..."
+        )
+    from denoise_core.embedded import default_denoiser
+
+    return default_denoiser()

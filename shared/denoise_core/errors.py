@@ -1,4 +1,4 @@
-"""Our exception tree. Catch `DenoiseError` for all of it.
+"""Our exception tree, and which errors are mistakes. Catch `DenoiseError` for all of ours.
 
 * DenoiseError
   - InputError        (also ValueError)    passages, records or settings that cannot be used as they are
@@ -8,10 +8,20 @@
   - BudgetExceeded    (also RuntimeError)  the next effect would pass a limit of the `Budget`
   - NotRecorded       (also LookupError)   a replay came to a call that the recorded run did not make
   - EmptyResult       (also RuntimeError)  a denoiser kept nothing and the policy says that is an error
+  - BrokenLaw         (also RuntimeError)  a denoiser handed back what no denoiser may: see `Guard`
+
+There are two kinds, `is_mistake` tells them apart. *Mistakes* stay wrong however often they are tried: settings, a
+missing extra, a wrong type, a foreign probe, a key that is refused, errors of programming. They always raise,
+through every fallback. *Failures* are of the moment or of one item: time-outs, rate limits, a server's 5xx, an
+unreadable reply, a spent budget. They follow the policy of whoever asked (``on_error``).
 
 Errors of the outside (an HTTP client, a model) are never wrapped: they reach the caller with their own
 type, and the record of what had happened so far travels on them: see `denoise_core.trace_of`.
 """
+
+from __future__ import annotations
+
+import re
 
 
 class DenoiseError(Exception):
@@ -43,7 +53,7 @@ class BudgetExceeded(DenoiseError, RuntimeError):
         self.limit = limit
         self.spent = spent
 
-    def __reduce__(self) -> tuple[type["BudgetExceeded"], tuple[str, float, float]]:
+    def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[str, float, float]]:
         return type(self), (self.what, self.limit, self.spent)
 
 
@@ -53,3 +63,107 @@ class NotRecorded(DenoiseError, LookupError):
 
 class EmptyResult(DenoiseError, RuntimeError):
     """Everything was dropped although passages came in."""
+
+
+class BrokenLaw(DenoiseError, RuntimeError):
+    """A denoiser's result breaks a law that every result keeps; the message says which and where."""
+
+
+_MISTAKES = (
+    InputError, MissingExtra, ProbeMismatch, TypeError, AttributeError, NameError, ImportError, SyntaxError,
+    NotImplementedError, PermissionError,
+)  # fmt: skip
+
+# Providers' and frameworks' classes, by name: no client is imported for this.
+_REFUSED = re.compile(
+    r"(?:Invalid|Missing)?(?:Api_?Key|Credentials?)(?:Missing|NotFound)?(?:Error|Exception)|NoCredentials(?:Error)?|"
+    r"(?:Authentication|Authorization|PermissionDenied|AccessDenied|Unauthenticated|Unauthorized|Forbidden|Permission"
+    r"|DefaultCredentials|UnrecognizedClient|InvalidSignature|ExpiredToken|GatedRepo)(?:Error|Exception)?",
+    re.IGNORECASE,
+)
+_REFUSED_CODES = {"UNAUTHENTICATED", "PERMISSION_DENIED"}
+
+
+def is_mistake(error: BaseException) -> bool:
+    """Whether trying again cannot help: see this module's docstring.
+
+    A refusal is known by a status of 401 or 403 (``status_code``, ``status``, ``code``, the ``response``'s
+    too) or by the name of the error's class; also when another error was raised from it. A group is a mistake
+    when one of its errors is.
+    """
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen and len(seen) < 20:
+        seen.add(id(current))
+        if isinstance(current, BaseExceptionGroup) and any(is_mistake(e) for e in current.exceptions):
+            return True
+        ours = isinstance(current, DenoiseError)
+        if _is_refusal(current) or (isinstance(current, _MISTAKES) and (ours or current is error)):
+            return True
+        if ours or isinstance(current, TimeoutError):
+            return False  # said on purpose, whatever stands behind it
+        current = current.__cause__
+    return False
+
+
+def _is_refusal(error: BaseException) -> bool:
+    if any(_REFUSED.fullmatch(c.__name__) for c in type(error).__mro__[:-2]):
+        return True
+    places = [error, getattr(error, "response", None)]
+    return any(
+        _refuses(_read(p, name)) for p in places if p is not None for name in ("status_code", "status", "code")
+    )
+
+
+def _read(place: object, name: str) -> object:
+    try:
+        found = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
+        return found() if name == "code" and callable(found) else found  # grpc's is a method
+    except Exception:  # a foreign property may raise whatever it likes
+        return None
+
+
+def _refuses(code: object) -> bool:
+    if isinstance(code, int) and not isinstance(code, bool):
+        return int(code) in (401, 403)
+    return (code if isinstance(code, str) else getattr(code, "name", None)) in ("401", "403", *_REFUSED_CODES)
+
+
+LONGEST = 300  # characters of an error's text that are stored, logged or shown
+
+_READ = 4000  # of which are looked at
+_SECRETS = re.compile(
+    r"(?P<before>://[^\s/@:]{0,100}:)[^\s/@]{1,200}(?=@)"
+    r"|(?P<name>(?:api[-_ ]?key|access[-_ ]?key|secret|token|passw(?:or)?d|authorization|credentials?|signature)"
+    r"(?:[-_ ]?(?:id|key|token|provided))?[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:bearer\s{1,3}|basic\s{1,3})?)"
+    r"[^\s\"',;&}<>)\]]{3,}"
+    r"|(?P<scheme>\b(?:bearer|basic)\s{1,3})[A-Za-z0-9._~+/=-]{8,}"
+    r"|\b(?-i:(?:sk|pk|rk|gsk|xai|pplx|nvapi|glpat|xox[abeprs])-|(?:sk|hf|gsk|ghp|gho|ghs|github_pat|lsv2|pcsk)_"
+    r"|AKIA|ASIA|AIza|ya29\.|eyJ)[A-Za-z0-9*._-]{6,}"
+    r"|\b(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{32,}\b",
+    re.IGNORECASE,
+)
+
+
+def masked(text: str) -> str:
+    """The text with what looks like a key, a token or a password replaced by ``***``."""
+    return _SECRETS.sub(lambda m: f"{m['before'] or m['name'] or m['scheme'] or ''}***", text)
+
+
+def said(error: BaseException | str) -> str:
+    """``Type: message`` on one line, at most `LONGEST` characters, without secrets: fit for a log or a record.
+
+    >>> said(ValueError("HTTP 400, api_key=abc123"))
+    'ValueError: HTTP 400, api_key=***'
+    """
+    if isinstance(error, BaseException):
+        try:
+            message = str(error)
+        except Exception:  # a foreign __str__ may raise whatever it likes
+            message = "(its message cannot be read)"
+        text = f"{type(error).__name__}: {message[:_READ]}" if message else type(error).__name__
+    else:
+        text = error[:_READ]
+    line = " ".join(masked(text).split())
+    line = line.encode("utf-8", "replace").decode()
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 4]} ..."

@@ -1,14 +1,20 @@
-"""The verbs: what a framework adapter or a user supplies. Structural: there is nothing to inherit."""
+"""The verbs: what a framework adapter or a user supplies. Structural: there is nothing to inherit.
+
+``expect_llm`` and its likes check one where it is handed over, so that a framework's own object, a class in
+the place of an instance or a name in the place of a model is refused at construction, with what to write
+instead, and not by an ``AttributeError`` in the middle of a run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from denoise_core.errors import InputError, masked
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Message, Passage, Reply
 
@@ -75,3 +81,137 @@ class Denoiser(Protocol):
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult: ...
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult: ...
+
+
+def expect_llm(value: object, name: str = "llm") -> LLM:
+    """``value`` as it is. Raises `InputError` when it is no `LLM`, and says what to write instead."""
+    return cast(LLM, _expect(value, name, "an LLM", ("complete", "acomplete"), _LLM_HINTS))
+
+
+def expect_retriever(value: object, name: str = "retriever") -> Retriever:
+    """As `expect_llm`, for a `Retriever`."""
+    return cast(Retriever, _expect(value, name, "a retriever", ("retrieve", "aretrieve"), _RETRIEVER_HINTS))
+
+
+def expect_scorer(value: object, name: str = "scorer") -> Scorer:
+    """As `expect_llm`, for a `Scorer`."""
+    return cast(Scorer, _expect(value, name, "a scorer", ("score",), _SCORER_HINTS))
+
+
+def expect_denoiser(value: object, name: str = "denoiser") -> Denoiser:
+    """As `expect_llm`, for a `Denoiser`."""
+    return cast(Denoiser, _expect(value, name, "a denoiser", ("denoise", "adenoise"), _DENOISER_HINTS))
+
+
+def expect_utility(value: object, name: str = "utility") -> Any:
+    """As `expect_llm`, for what judges a candidate: an object with ``assess(memory, candidate)``."""
+    return _expect(value, name, "a judge", ("assess",), _UTILITY_HINTS)
+
+
+def expect_text(value: object, name: str = "query") -> str:
+    """``value`` as it is. Raises `InputError` when it is no str."""
+    if not isinstance(value, str):
+        raise InputError(f"{name}: expected a str, got {_called(value)}")
+    return value
+
+
+# What to write instead, by the package that a class or one of its bases comes from, and by what it can do.
+_Hints = dict[tuple[str, str], str]
+
+_LLM_HINTS: _Hints = {
+    ("langchain", ""): "langchain_denoise.ChatModelLLM({name})",
+    ("llama_index", ""): "llamaindex_denoise.LlamaLLM({name})",
+    ("transformers", ""): "denoise_core.local.generation.llm.LocalLLM({name}, tokenizer)",
+    (
+        "builtins",
+        "str",
+    ): "a model, not its name, e.g. denoise_core.local.generation.llm.LocalLLM(...) with a folder",
+    ("", "function"): "denoise_core.testing.FunctionLLM({name}), or an object with both methods",
+}
+_RETRIEVER_HINTS: _Hints = {
+    ("langchain", "as_retriever"): "langchain_denoise.RetrieverAdapter({name}.as_retriever())",
+    ("langchain", ""): "langchain_denoise.RetrieverAdapter({name})",
+    ("llama_index", "as_retriever"): "llamaindex_denoise.RetrieverAdapter({name}.as_retriever())",
+    ("llama_index", ""): "llamaindex_denoise.RetrieverAdapter({name})",
+    ("builtins", "list"): "denoise_core.testing.ListRetriever({name}) for passages that are always found",
+    ("builtins", "tuple"): "denoise_core.testing.ListRetriever({name}) for passages that are always found",
+}
+_SCORER_HINTS: _Hints = {
+    ("langchain", "embed_documents"): "denoise_core.scorers.EmbeddingScorer({name}.embed_documents)",
+    (
+        "llama_index",
+        "get_text_embedding_batch",
+    ): "denoise_core.scorers.EmbeddingScorer({name}.get_text_embedding_batch)",
+    ("", "predict"): "denoise_core.scorers.CrossEncoderScorer({name})",
+    ("", "encode"): "denoise_core.scorers.EmbeddingScorer({name})",
+    ("", "complete"): "denoise_core.scorers.LLMDiscrim({name})",
+    ("", "denoise"): "the scorer inside it: this is a denoiser already",
+    (
+        "builtins",
+        "str",
+    ): "an object, not its name: denoise_core.scorers.BM25Scorer(), EmbeddingScorer({value!r}) ...",
+    ("", "function"): "denoise_core.testing.FunctionScorer({name}) for a function of the query and one text",
+}
+_DENOISER_HINTS: _Hints = {
+    ("langchain", ""): "the denoiser itself: LangChain parts go around it, e.g. DenoiseCompressor(denoiser=...)",
+    (
+        "llama_index",
+        "",
+    ): "the denoiser itself: LlamaIndex parts go around it, e.g. DenoisePostprocessor(denoiser=...)",
+    ("", "score"): "denoise_core.end.ENDDenoiser({name})",
+    ("", "complete"): "denoise_core.s2a.S2ADenoiser({name})",
+    ("builtins", "list"): "denoise_core.Pipeline(*{name})",
+    ("builtins", "tuple"): "denoise_core.Pipeline(*{name})",
+}
+_UTILITY_HINTS: _Hints = {
+    ("", "complete"): "denoise_core.augmenter.utilities.criticism.SelfCriticism({name})",
+    ("", "evaluate_response"): "llamaindex_denoise.EvaluatorUtility({name})",
+    ("", "function"): "denoise_core.augmenter.utilities.function.FunctionUtility({name})",
+}
+
+
+def _expect(value: object, name: str, what: str, methods: tuple[str, ...], hints: _Hints) -> object:
+    foreign = _home(value)
+    if not isinstance(value, type) and foreign not in _FRAMEWORKS and all(_can(value, m) for m in methods):
+        return value
+    asked = " and ".join(f"{m}(...)" for m in methods)
+    if isinstance(value, type):
+        instead = f"an instance: {value.__name__}(...)"
+    else:
+        instead = next(
+            (hint for (home, sign), hint in hints.items() if _fits(value, foreign, home, sign)),
+            f"an object with {asked}",
+        ).format(name=name, value=value)
+    raise InputError(f"{name}: expected {what} ({asked}), got {_called(value)}; pass {instead}")
+
+
+_FRAMEWORKS = ("langchain", "llama_index")  # their objects have methods of the same names that take other things
+
+
+def _home(value: object) -> str:
+    """The framework that the value's class or one of its bases comes from, else the package of its class."""
+    packages = [c.__module__.partition(".")[0] for c in type(value).__mro__]
+    if any(p == "langchain" or (p.startswith("langchain_") and p != "langchain_denoise") for p in packages):
+        return "langchain"
+    return next((p for p in packages if p in ("llama_index", "transformers")), packages[0])
+
+
+def _fits(value: object, foreign: str, home: str, sign: str) -> bool:
+    if home and foreign != home:
+        return False
+    if home == "builtins":
+        return type(value).__name__ == sign
+    return callable(value) and hasattr(value, "__code__") if sign == "function" else not sign or _can(value, sign)
+
+
+def _can(value: object, method: str) -> bool:
+    return callable(getattr(value, method, None))
+
+
+def _called(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return masked(repr(value)[:80])
+    kind = type(value)
+    return f"{kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else f"a {kind.__name__}"

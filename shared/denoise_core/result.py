@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from denoise_core.types import Drop, Keep, Passage, Usage
@@ -60,6 +60,9 @@ class DenoiseResult:
     chunks behind ``passages`` with their scores, when the method scores (END); it is empty otherwise.
     ``relevant`` is False when nothing seems to bear on the query, None when the method cannot tell. ``note`` is
     what the method says about its own work, such as that it could not tell the passages apart.
+
+    ``failures`` says of each input passage that the policy was applied to, by id, what had failed: a passage
+    that is not there was denoised as it should be.
     """
 
     query: str
@@ -70,6 +73,7 @@ class DenoiseResult:
     kept: tuple[Keep, ...] = ()
     relevant: bool | None = None
     note: str | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
 
 
 def trace_of(error: BaseException) -> Trace:

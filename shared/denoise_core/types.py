@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from denoise_core.errors import InputError
 
+if TYPE_CHECKING:
+    from denoise_core.result import Event
+
 Role = Literal["system", "user", "assistant"]
+Provenance = Literal["retrieved", "tool", "user", "model"]
+"""Where a text comes from: a search, a tool's data, what a person wrote, what a model wrote."""
 
 _LONE = re.compile("[\ud800-\udfff]")
 
@@ -37,8 +42,11 @@ class Passage:
     ``header`` is read with the text by scorers, prompts and judges, and is no part of it or of its spans: a
     title, a caption, the head of a table, metadata that counts.
 
+    ``provenance`` says where it comes from. An answer is held against what was ``"retrieved"`` and what a
+    ``"tool"`` brought; what a ``"user"`` or a ``"model"`` wrote is no evidence.
+
     Raises `InputError` when the text is not a string, so that a ``None`` from a loader is caught here and
-    not deep inside a tokenizer.
+    not deep inside a tokenizer, and for a provenance that is none of the four.
     """
 
     text: str
@@ -48,6 +56,7 @@ class Passage:
     spans: tuple[Span, ...] = ()
     rewritten: bool = False
     header: str = ""
+    provenance: Provenance = "retrieved"
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
@@ -55,6 +64,16 @@ class Passage:
                 f"passage {self.id!r}: expected its text as a str, got {type(self.text).__name__}; "
                 "leave the passage out, or pass '' if it is really empty"
             )
+        if self.provenance not in ("retrieved", "tool", "user", "model"):
+            raise InputError(
+                f"passage {self.id!r}: provenance={self.provenance!r}, expected 'retrieved', 'tool', 'user' or "
+                "'model'"
+            )
+
+    @property
+    def counts(self) -> bool:
+        """Whether an answer may rest on it."""
+        return self.provenance in ("retrieved", "tool")
 
     @property
     def headed(self) -> str:
@@ -107,23 +126,46 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an LLM answered. ``usage`` is None when the model does not report it."""
+    """What an LLM answered. ``usage`` is None when the model does not report it.
+
+    ``calls`` is more than 1 when one reply stands for several completions (an agent, a chain), 0 when no model was
+    asked. ``inner`` are the effects that were carried out on the way and are no part of ``usage``: a judge of each
+    sentence while the text was written. They go into the trace.
+    """
 
     text: str
     usage: Usage | None = None
+    calls: int = 1
+    inner: tuple[Event, ...] = field(default=(), compare=False, repr=False)
 
 
-def check_passages(passages: Sequence[Passage]) -> tuple[Passage, ...]:
-    """The passages as a tuple. Raises `InputError` when two share an id: spans name passages by id."""
+def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
+    """The passages as a tuple; ``passages`` is read once, so it may be a generator.
+
+    Raises `InputError` when they are no passages, and when two share an id: spans name passages by id.
+    """
+    if isinstance(passages, (str, bytes, Passage)) or not isinstance(passages, Iterable):
+        raise InputError(f"passages: expected several Passage objects, got {_kind(passages)}; put it into a list")
+    given = tuple(passages)
     seen: dict[str, int] = {}
-    for position, passage in enumerate(passages):
+    for position, passage in enumerate(given):
+        if not isinstance(passage, Passage):
+            raise InputError(
+                f"passages[{position}]: expected a denoise_core.Passage, got {_kind(passage)}; "
+                "write Passage(text, id=...), or use the adapter of your framework"
+            )
         if passage.id in seen:
             raise InputError(
                 f"passages {seen[passage.id]} and {position} share the id {passage.id!r}; ids must differ, "
                 "because spans name passages by id: use denoise_core.unique_ids(...)"
             )
         seen[passage.id] = position
-    return tuple(passages)
+    return given
+
+
+def _kind(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def unique_ids(ids: Sequence[str | None]) -> list[str]:

@@ -27,7 +27,7 @@ from llamaindex_denoise import (
     VerifiedQueryTool,
     record,
 )
-from llamaindex_denoise.agent import VerificationEvent
+from llamaindex_denoise.agents.function_agent import VerificationEvent
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
@@ -316,7 +316,7 @@ def test_evidence_of_a_response_without_sources_is_its_text():
     from llama_index.core.agent.workflow import ToolCallResult
     from llama_index.core.tools import ToolOutput
 
-    from llamaindex_denoise.agent import evidence_of
+    from llamaindex_denoise.agents.function_agent import evidence_of
 
     output = ToolOutput(content="so", tool_name="t", raw_input={}, raw_output=Response("so"))
     call = ToolCallResult(tool_name="t", tool_kwargs={}, tool_id="i", tool_output=output, return_direct=False)

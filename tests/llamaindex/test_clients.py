@@ -18,7 +18,7 @@ from denoise_core.running.effects import complete
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import check_denoiser
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, RetrieverAdapter
-from llamaindex_denoise.clients import usage_of
+from llamaindex_denoise.models.llm import usage_of
 
 ASKED = (Message("system", "be brief"), Message("user", "where?"))
 

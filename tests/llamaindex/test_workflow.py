@@ -17,7 +17,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import sentences
 from llamaindex_denoise import AugmentedQueryEngine, AugmentedWorkflow, LlamaLLM, RetrieverAdapter, record
-from llamaindex_denoise.workflow import ProgressEvent, TurnEvent
+from llamaindex_denoise.agents.workflow import ProgressEvent, TurnEvent
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto. [1]", "The red tower is in Lisbon, built in 1755."

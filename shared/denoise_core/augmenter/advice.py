@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from denoise_core.augmenter.prompts import ADVISE
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
+from denoise_core.running.offload import offload
 from denoise_core.types import Message, Reply, Usage
 
 _LONGEST = 1500  # characters of advice; a model that runs on must not fill the next prompt
@@ -75,7 +75,7 @@ class Seq2SeqLLM:
             return Reply(tokenizer.decode(out, skip_special_tokens=True), usage)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return await asyncio.to_thread(self.complete, messages)
+        return await offload(self.complete, messages)
 
     def _ready(self) -> tuple[Any, Any]:
         if self._loaded is None:

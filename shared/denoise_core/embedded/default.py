@@ -25,7 +25,7 @@ from denoise_core.text.chunk import Chunker
 
 
 class DefaultScorer:
-    """The stack that ships over the signals of `encoder`; the model is loaded at the first call, once in a process.
+    """The stack that ships over the signals of `encoder`; the model is loaded at the first call, once a process.
 
     What is read of a passage is kept, so a second question about it costs little more than reading the question;
     with ``folder`` also on disk, for other processes. `warm` reads passages before any question.
@@ -88,7 +88,7 @@ _encoders: dict[Path | None, SentenceEncoder] = {}
 
 
 def encoder(folder: str | Path | None = None) -> SentenceEncoder:
-    """MiniLM-L6 as a sentence encoder, shared in a process by all that keep what it reads in the same ``folder``."""
+    """MiniLM-L6 as a sentence encoder, shared by all in a process that keep readings in the same ``folder``."""
     where = None if folder is None else Path(folder).resolve()
     with _making:
         if where not in _encoders:

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from denoise_core.end.calibration import questions_needed, share_limit
+from denoise_core.end.calibration import questions_needed
 from denoise_core.end.selection import Floats, Mask, ranking
 from denoise_core.errors import InputError
 
 LEAST = 2  # chunks kept at least, where there are as many: questions of two parts are common
 FEW = 4  # lists of at most so many are too short to tell by scores: all but the worst stay
-RISKS = (0.05, 0.10, 0.15, 0.20)
-RISK = 0.15  # the smallest at which less than two thirds of the text stay on every kind of question tried
+RISKS = (0.05, 0.10, 0.20)
+RISK = 0.10
 TEN = math.log(11)
 MISSED = 0.03  # of answerable questions lie below the floor
 UNSURE = "could not tell them apart"
@@ -109,7 +109,7 @@ class AutoKeep:
         of = f" ({', '.join(self.sets)})" if self.sets else ""
         return (
             f"on average at most {100 * self.risk:g} % of a question's relevant chunks are dropped, for questions "
-            f"drawn like the {self.questions} calibration questions{of}; not known for others"
+            f"drawn like the {self.questions} calibration questions{of}, each set as often; not known for others"
         )
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
@@ -168,40 +168,43 @@ def auto_scale(
 ) -> AutoScale:
     """An `AutoScale` from scores and labels of questions that the scorer was not fitted on, by set.
 
-    A risk is to hold on every set, so each margin is the widest that any set asks for. ``off_topic`` are scores of
-    passages for a question they have nothing to do with; with them the floor is the best score that all but
-    ``missed`` of the answerable questions reach. Raises `InputError` when a set has too few questions for a risk.
+    The risk is that of a question drawn from the mix, where each set is as likely as another. ``off_topic`` are
+    scores of passages for a question they have nothing to do with; with them the floor is the best score that all
+    but ``missed`` of the answerable questions reach. Raises `InputError` for too few questions.
     """
-    margins: dict[float, float] = {}
-    bests: list[float] = []
-    names: list[str] = []
-    for name, questions in scored.items():
-        used = [(s, gold) for s, given in questions if (gold := np.asarray(given, dtype=np.bool_)).any()]
-        if not used:
-            continue
-        names.append(name)
-        bests += [float(s.max()) for s, _ in used]
-        for risk in risks:
-            margins[risk] = max(margins.get(risk, 0.0), margin_for(used, risk, name))
-    if not bests:
+    used = {
+        name: [(s, gold) for s, given in rows if (gold := np.asarray(given, dtype=np.bool_)).any()]
+        for name, rows in scored.items()
+    }
+    used = {name: rows for name, rows in used.items() if rows}
+    if not used:
         raise InputError("no question has a relevant passage: there is nothing to calibrate on")
+    bests = [float(s.max()) for rows in used.values() for s, _ in rows]
     floor = float(np.quantile(bests, missed)) if any(len(s) for s in off_topic) else None
-    return AutoScale(margins, floor, float(max(bests)), len(bests), tuple(names))
+    margins = {risk: margin_for(used, risk) for risk in risks}
+    return AutoScale(margins, floor, float(max(bests)), len(bests), tuple(used))
 
 
-def margin_for(questions: Sequence[tuple[Floats, Mask]], risk: float, name: str = "") -> float:
-    """The smallest margin that drops at most ``risk`` of a question's relevant chunks, on average.
+def margin_for(sets: Mapping[str, Sequence[tuple[Floats, Mask]]], risk: float) -> float:
+    """The smallest margin that drops at most ``risk`` of a question's relevant chunks, on average over the mix.
 
-    ``questions`` are scores and labels, each with a relevant chunk. Raises `InputError` when there are too few.
+    ``sets`` has scores and labels of questions, each with a relevant chunk. Raises `InputError` for too few.
     """
-    n, needed = len(questions), questions_needed(risk)
+    n, needed = sum(map(len, sets.values())), questions_needed(risk)
     if n < needed:
         raise InputError(
-            f"a risk of {100 * risk:g} % needs {needed} calibration questions{f' of {name}' if name else ''}, "
-            f"here are {n}: calibrate on more, or accept a higher risk"
+            f"a risk of {100 * risk:g} % needs {needed} calibration questions, here are {n}: calibrate on more, or "
+            "accept a higher risk"
         )
-    cost = np.concatenate(
-        [(float(s.max()) - s[gold].astype(np.float64)) / stretch(len(s)) for s, gold in questions]
-    )
-    question = np.repeat(np.arange(n), [int(gold.sum()) for _, gold in questions]).astype(np.int32)
-    return float(share_limit(cost, question, n, risk, None))
+    cost, weight = [], []
+    for rows in sets.values():
+        for scores, gold in rows:
+            below = (float(scores.max()) - scores[gold].astype(np.float64)) / stretch(len(scores))
+            cost.append(below)
+            weight.append(np.full(len(below), 1 / (len(sets) * len(rows) * len(below))))
+    costs = np.concatenate(cost)
+    order = np.argsort(costs)
+    costs, kept = costs[order], np.cumsum(np.concatenate(weight)[order])
+    lost = np.clip(1 - kept[np.searchsorted(costs, costs, side="right") - 1], 0, 1)
+    # Conformal risk control: the mean loss, with one more question that loses all, must be within the risk.
+    return float(costs[np.argmax(n / (n + 1) * lost + 1 / (n + 1) <= risk + 1e-12)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from denoise_core.end.widen import widened
 from denoise_core.errors import InputError
 from denoise_core.protocols import ReportsParts, Scorer
 from denoise_core.result import DenoiseResult, Event, Trace
+from denoise_core.running.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
 from denoise_core.text.pieces import brought, heading, pieces
 from denoise_core.types import Drop, Keep, Passage, Span, check_passages, well_formed
@@ -158,8 +158,23 @@ class ENDDenoiser:
         own = passage.text[slice(*found)].strip() if self.brings and (found := heading(passage, span)) else ""
         return "\n".join(part for part in (passage.header, own) if part)
 
+    def warm(self, passages: Sequence[Passage]) -> int:
+        """Read passages before any question, such as at indexing time; returns how many chunks had to be read.
+
+        Raises `InputError` for a scorer that keeps nothing of what it reads.
+        """
+        if not isinstance(self.scorer, Warms):
+            raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
+        texts = []
+        for passage in passages:
+            for span in _tiling(passage, self.chunker(passage)):
+                text = well_formed(passage.text[span.start : span.end])
+                if text.strip():
+                    texts.append(_read(text, self._above(passage, span)))
+        return self.scorer.warm(texts)
+
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return await asyncio.to_thread(self.denoise, query, passages)
+        return await offload(self.denoise, query, passages)
 
     def _score(
         self, query: str, texts: Sequence[str], above: Sequence[str]
@@ -169,7 +184,7 @@ class ENDDenoiser:
         scores = np.full(len(texts), -np.inf, dtype=np.float32)
         split: list[int] = []
         if worth:
-            asked = [f"{well_formed(above[i])}\n{texts[i]}" if above[i] else texts[i] for i in worth]
+            asked = [_read(texts[i], above[i]) for i in worth]
             if isinstance(self.scorer, ReportsParts):
                 found = self.scorer.scored(query, asked)
                 given, split = found.scores, [worth[i] for i in found.split]
@@ -190,6 +205,18 @@ class CarriesCalibration(Protocol):
 
     @property
     def calibration(self) -> Calibration | None: ...
+
+
+@runtime_checkable
+class Warms(Protocol):
+    """A scorer that keeps what it reads of texts, as the default and a probe's do."""
+
+    def warm(self, texts: Sequence[str]) -> int: ...
+
+
+def _read(text: str, above: str) -> str:
+    """A chunk as the scorer reads it."""
+    return f"{well_formed(above)}\n{text}" if above else text
 
 
 @runtime_checkable

@@ -107,6 +107,13 @@ class Meter:
                 return BudgetExceeded(what, limit, spent)
         return None
 
+    def add_calls(self, calls: int) -> None:
+        """Count calls that were made already: known only after a reply, like tokens. Below zero gives back."""
+        with self._lock:
+            self.calls += calls
+        if self.parent:
+            self.parent.add_calls(calls)
+
     def add_usage(self, usage: Usage) -> None:
         with self._lock:
             self.tokens += usage.total

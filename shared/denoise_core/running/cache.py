@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
+from denoise_core.running.offload import offload
 from denoise_core.types import Message, Reply, Usage
 
 
@@ -188,14 +189,14 @@ class _Cached:
                     raise
             try:
                 in_memory = isinstance(store, MemoryStore)
-                known = store.get(key) if in_memory else await asyncio.to_thread(store.get, key)
+                known = store.get(key) if in_memory else await offload(store.get, key)
                 self.cache.count(known is not None)
                 reply = _free(Reply(known)) if known is not None else await self.llm.acomplete(messages)
                 if known is None and self.readable(reply):
                     if in_memory:
                         store.put(key, reply.text)
                     else:
-                        await asyncio.to_thread(store.put, key, reply.text)
+                        await offload(store.put, key, reply.text)
                 return _landed(flying, reply)
             except BaseException as error:
                 _crashed(flying, error)

@@ -10,6 +10,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from denoise_core.errors import said
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Message, Passage, Reply
@@ -66,7 +67,7 @@ class Failed:
     error: Exception
 
     def __str__(self) -> str:
-        return f"{type(self.error).__name__}: {self.error}"
+        return said(self.error)
 
 
 Effect: TypeAlias = Complete | Retrieve | Denoise | Batch

@@ -9,37 +9,24 @@ A `Flow[T]` is a generator that yields effects and returns a ``T``::
 
 `run` and `arun` carry the effects out, keep the budget and record every effect in the `Trace`. An effect
 that fails is raised inside the flow, where it asked; a flow that does not catch it ends with that
-exception, on which the trace travels (`trace_of`).
+exception, on which the trace travels (`trace_of`). A mistake (`denoise_core.errors.is_mistake`) is not raised
+inside the flow: it ends the run, so that no fallback hides it, and the rest of its batch is not begun.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
-from denoise_core.errors import BudgetExceeded
 from denoise_core.protocols import LLM, Denoiser, Retriever
-from denoise_core.result import DenoiseResult, Event, Trace, attach_trace, trace_of
-from denoise_core.running.bound import bounded
-from denoise_core.running.budget import Budget, Meter, current_meter, enter
-from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
-from denoise_core.types import Passage, Reply, Usage
+from denoise_core.result import Trace
+from denoise_core.running.budget import Budget
+from denoise_core.running.carry import acarry_batch, asingle, carry_batch, single
+from denoise_core.running.drive import CHARACTERS_PER_TOKEN, Drive, Servers
+from denoise_core.running.effects import Batch, Flow
+
+__all__ = ["CHARACTERS_PER_TOKEN", "arun", "run"]
 
 T = TypeVar("T")
-S = TypeVar("S")
-
-# Set once nobody waits any more for the sync call that a run is part of: the run then makes no further effect.
-_left: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("denoise_left", default=None)
-
-CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English, used only when a model does not report usage
 
 
 def run(
@@ -60,14 +47,14 @@ def run(
     thrown away; a run inside it makes no further effect). Raises `InputError` for ``max_concurrency < 1``,
     `TypeError` when the flow asks for something nobody was given for, and whatever the outside raises.
     """
-    drive = _Drive(flow, _Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
+    drive = Drive(flow, Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
     with drive.recording():
         while not drive.done:
             effect = drive.effect
             if isinstance(effect, Batch):
-                drive.resume(_batch(drive, effect))
+                drive.resume(carry_batch(drive, effect))
             else:
-                drive.resume(_single(drive, effect))
+                drive.resume(single(drive, effect))
     return drive.value(), drive.trace()
 
 
@@ -82,297 +69,12 @@ async def arun(
     call_seconds: float | None = None,
 ) -> tuple[T, Trace]:
     """`run` for async: the same flow, the same result; a `Batch` is at most ``max_concurrency`` tasks."""
-    drive = _Drive(flow, _Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
+    drive = Drive(flow, Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
     with drive.recording():
         while not drive.done:
             effect = drive.effect
             if isinstance(effect, Batch):
-                drive.resume(await _abatch(drive, effect))
+                drive.resume(await acarry_batch(drive, effect))
             else:
-                drive.resume(await _asingle(drive, effect))
+                drive.resume(await asingle(drive, effect))
     return drive.value(), drive.trace()
-
-
-@dataclass(frozen=True, slots=True)
-class _Servers:
-    """Who carries effects out when the effect itself names nobody."""
-
-    llm: LLM | None
-    retriever: Retriever | None
-    denoiser: Denoiser | None
-    call_seconds: float | None = None
-
-    def llm_for(self, effect: Complete) -> LLM:
-        return _given(effect.llm or self.llm, effect.tag, "llm")
-
-    def retriever_for(self, effect: Retrieve) -> Retriever:
-        return _given(effect.retriever or self.retriever, effect.tag, "retriever")
-
-    def denoiser_for(self, effect: Denoise) -> Denoiser:
-        return _given(effect.denoiser or self.denoiser, effect.tag, "denoiser")
-
-
-def _given(server: S | None, tag: str, what: str) -> S:
-    if server is None:
-        raise TypeError(f"this flow asked for {tag!r} but no {what}= was given to run()")
-    return server
-
-
-class _Drive(Generic[T]):
-    """The state both drivers share: where the flow stands, what has happened, what has been spent."""
-
-    def __init__(self, flow: Flow[T], servers: _Servers, budget: Budget | None, max_concurrency: int) -> None:
-        bound = bounded(max_concurrency)
-        self.flow = flow
-        self.servers = servers
-        self.meter = enter(budget)
-        self.max_concurrency = bound or max_concurrency
-        self.events: list[Event] = []
-        self.done = False
-        self.effect: Effect
-        self._value: T
-
-    def resume(self, outcome: Any) -> None:
-        """Give the flow what its effect brought, or raise inside it what went wrong."""
-        try:
-            if isinstance(outcome, Failed):
-                self.effect = self.flow.throw(outcome.error)
-            else:
-                self.effect = self.flow.send(outcome)
-        except StopIteration as stop:
-            self.done, self._value = True, stop.value
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        token = current_meter.set(self.meter)
-        try:
-            self.resume(None)
-            yield
-        except BaseException as error:
-            attach_trace(error, self.events)
-            raise
-        finally:
-            self.flow.close()
-            current_meter.reset(token)
-
-    def value(self) -> T:
-        return self._value
-
-    def trace(self) -> Trace:
-        return Trace(tuple(self.events))
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """One effect under way: becomes an `Event`, whether it ends in a reply, an error or a cancellation."""
-
-    effect: Single
-    meter: Meter | None
-    started: float = field(default_factory=time.perf_counter)
-    event: Event | None = None
-    refusal: BudgetExceeded | None = None
-    inner: tuple[Event, ...] = ()
-
-    @property
-    def calls(self) -> int:
-        return 0 if isinstance(self.effect, Denoise) else 1
-
-    def begin(self) -> None:
-        self.started = time.perf_counter()
-        left = _left.get()
-        if left is not None and left.is_set():
-            raise TimeoutError("the call that this run belongs to has run out of time")
-        if self.refusal:
-            raise self.refusal
-        if self.meter:
-            self.meter.take(self.calls)
-
-    def events(self) -> tuple[Event, ...]:
-        """What goes into the trace once no more will come of it."""
-        return self.inner if self.event is None else (*self.inner, self.event)
-
-    def succeed(self, reply: Any) -> Any:
-        checked, usage = _check(self.effect, reply)
-        if self.meter and usage and isinstance(self.effect, Complete):
-            self.meter.add_usage(usage)
-        self.event = Event(self.effect.tag, self.effect, checked, time.perf_counter() - self.started, usage)
-        return checked
-
-    def fail(self, error: BaseException) -> None:
-        seconds = time.perf_counter() - self.started
-        text = f"{type(error).__name__}: {error}"
-        if isinstance(self.effect, Denoise):  # what it had done has no reply to travel in
-            self.inner = trace_of(error).events
-        self.event = Event(self.effect.tag, self.effect, None, seconds, error=text)
-
-
-def _check(effect: Single, reply: Any) -> tuple[Any, Usage | None]:
-    """The reply in the promised type, and the tokens it cost."""
-    if isinstance(effect, Complete):
-        if not isinstance(reply, Reply):
-            raise TypeError(f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}")
-        return reply, reply.usage or _estimate(effect, reply)
-    if isinstance(effect, Retrieve):
-        passages = tuple(reply)
-        for p in passages:
-            if not isinstance(p, Passage):
-                raise TypeError(f"Retriever.retrieve must return Passages, got a {type(p).__name__}")
-        return passages, None
-    if not isinstance(reply, DenoiseResult):
-        raise TypeError(f"Denoiser.denoise must return DenoiseResult, got {type(reply).__name__}")
-    return reply, reply.trace.usage if reply.trace.events else None
-
-
-def _estimate(effect: Complete, reply: Reply) -> Usage:
-    asked = sum(len(m.content) for m in effect.messages)
-    return Usage(-(-asked // CHARACTERS_PER_TOKEN), -(-len(reply.text) // CHARACTERS_PER_TOKEN), estimated=True)
-
-
-def _attempts(drive: _Drive[Any], effect: Batch) -> list[_Attempt]:
-    """One for each item. When the calls left do not suffice, the last items are refused, under both drivers."""
-    attempts = []
-    needed = 0
-    for item in effect.items:
-        attempt = _Attempt(item, drive.meter)
-        needed += attempt.calls
-        attempt.refusal = drive.meter.refusal(needed) if drive.meter and attempt.calls else None
-        attempts.append(attempt)
-    return attempts
-
-
-def _single(drive: _Drive[Any], effect: Single) -> Any:
-    attempt = _Attempt(effect, drive.meter)
-    try:
-        return _perform(drive.servers, attempt)
-    finally:
-        drive.events += attempt.events()
-
-
-async def _asingle(drive: _Drive[Any], effect: Single) -> Any:
-    attempt = _Attempt(effect, drive.meter)
-    try:
-        return await _aperform(drive.servers, attempt)
-    finally:
-        drive.events += attempt.events()
-
-
-def _batch(drive: _Drive[Any], effect: Batch) -> list[Any]:
-    attempts = _attempts(drive, effect)
-    workers = min(drive.max_concurrency, len(attempts))
-    try:
-        if workers <= 1:
-            return [_perform(drive.servers, a) for a in attempts]
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="denoise")
-        try:
-            # A copy of the context for each: the meter, and whatever the framework around us keeps there.
-            futures = [pool.submit(contextvars.copy_context().run, _perform, drive.servers, a) for a in attempts]
-            return [f.result() for f in futures]
-        finally:  # after Ctrl-C nobody waits for calls under way, and no new one starts
-            pool.shutdown(wait=False, cancel_futures=True)
-    finally:
-        drive.events += [e for a in attempts for e in a.events()]
-
-
-async def _abatch(drive: _Drive[Any], effect: Batch) -> list[Any]:
-    attempts = _attempts(drive, effect)
-    bound = asyncio.Semaphore(drive.max_concurrency)
-
-    async def one(attempt: _Attempt) -> Any:
-        async with bound:
-            return await _aperform(drive.servers, attempt)
-
-    tasks = [asyncio.create_task(one(a)) for a in attempts]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:  # when one was cancelled, gather leaves the others running
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        drive.events += [e for a in attempts for e in a.events()]
-
-
-def _perform(servers: _Servers, attempt: _Attempt) -> Any:
-    attempt.started = time.perf_counter()
-    try:
-        attempt.begin()
-        if servers.call_seconds is None:
-            return attempt.succeed(_call(servers, attempt.effect))
-        return attempt.succeed(
-            _within(servers.call_seconds, attempt.meter, partial(_call, servers, attempt.effect))
-        )
-    except Exception as error:
-        attempt.fail(error)
-        return Failed(error)
-    except BaseException as error:
-        attempt.fail(error)
-        raise
-
-
-def _call(servers: _Servers, effect: Single) -> Any:
-    if isinstance(effect, Complete):
-        return servers.llm_for(effect).complete(effect.messages)
-    if isinstance(effect, Retrieve):
-        return servers.retriever_for(effect).retrieve(effect.query)
-    return servers.denoiser_for(effect).denoise(effect.query, effect.passages)
-
-
-def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
-    """What ``call`` returns, if it does within its time and the budget's; on a thread of its own."""
-    limit = _limit(seconds, meter)
-    done: Future[S] = Future()
-    context = contextvars.copy_context()
-    left = threading.Event()
-    context.run(_left.set, left)
-
-    def work() -> None:
-        try:
-            done.set_result(context.run(call))
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=work, name="denoise-call", daemon=True).start()
-    try:
-        return done.result(limit)
-    except TimeoutError as error:
-        if done.done():
-            raise  # the outside's own time-out, not ours
-        raise _time_up(seconds, meter) from error
-    finally:
-        left.set()
-
-
-def _limit(seconds: float | None, meter: Meter | None) -> float | None:
-    left = meter.remaining_seconds() if meter else None
-    return min((s for s in (seconds, left) if s is not None), default=None)
-
-
-def _time_up(seconds: float | None, meter: Meter | None) -> Exception:
-    """The budget's end if that has come, else the call's own."""
-    left = meter.remaining_seconds() if meter else None
-    if meter is not None and left is not None and (seconds is None or left <= 0):
-        return BudgetExceeded("seconds", meter.budget.seconds or left, meter.seconds)
-    return TimeoutError(f"no reply within {seconds:g} s")
-
-
-async def _aperform(servers: _Servers, attempt: _Attempt) -> Any:
-    effect = attempt.effect
-    meter = attempt.meter
-    try:
-        attempt.begin()
-        try:
-            async with asyncio.timeout(_limit(servers.call_seconds, meter)) as deadline:
-                if isinstance(effect, Complete):
-                    return attempt.succeed(await servers.llm_for(effect).acomplete(effect.messages))
-                if isinstance(effect, Retrieve):
-                    return attempt.succeed(await servers.retriever_for(effect).aretrieve(effect.query))
-                return attempt.succeed(await servers.denoiser_for(effect).adenoise(effect.query, effect.passages))
-        except TimeoutError as error:
-            if not deadline.expired():
-                raise  # the outside's own time-out, not ours
-            raise _time_up(servers.call_seconds, meter) from error
-    except Exception as error:
-        attempt.fail(error)
-        return Failed(error)
-    except BaseException as error:
-        attempt.fail(error)
-        raise

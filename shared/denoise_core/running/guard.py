@@ -2,74 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from denoise_core.errors import EmptyResult, InputError
-from denoise_core.protocols import Denoiser
+from denoise_core.errors import EmptyResult, InputError, is_mistake
+from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import DenoiseResult, trace_of
-from denoise_core.types import Drop, Passage, Span
+from denoise_core.running.heard import fell_back
+from denoise_core.running.laws import check_laws
+from denoise_core.types import Drop, Passage, Span, check_passages
 
 Policy = Literal["keep", "drop", "raise"]
+
+_DONE = {"keep": "the input was kept as it is", "drop": "everything was dropped"}
 
 
 class Guard:
     """A denoiser around another one, with a policy for each way of losing the context.
 
-    ``on_error``: what an exception gives. ``"keep"`` hands the input back untouched, ``"drop"`` nothing,
-    ``"raise"`` lets it through. ``on_empty``: the same for a result that keeps nothing (or only white
-    space) of input that had text; ``"raise"`` is `EmptyResult`. The defaults never lose context. A result that
-    says ``relevant=False`` may be empty: that nothing fits is what it found. Whatever
-    was done instead of denoising stands in ``result.fallback``. Cancellation and Ctrl-C always go through.
+    ``on_error``: what a failure gives. ``"keep"`` hands the input back untouched, ``"drop"`` nothing,
+    ``"raise"`` lets it through. A failure is an exception, or a result that breaks a law: another type, ids that
+    were not given, spans that are not the text's, a changed order (`BrokenLaw`). Mistakes always raise, as
+    `denoise_core.errors.is_mistake` tells them: settings, types, a missing extra, a refused key.
+
+    ``on_empty``: the same for a result that keeps nothing (or only white space) of input that had text;
+    ``"raise"`` is `EmptyResult`. The defaults never lose context. A result that says ``relevant=False`` may be
+    empty: that nothing fits is what it found. Whatever was done instead of denoising stands in
+    ``result.fallback`` and, by passage, in ``result.failures``, and is logged. Cancellation and Ctrl-C always go
+    through.
     """
 
     def __init__(self, denoiser: Denoiser, *, on_error: Policy = "keep", on_empty: Policy = "keep") -> None:
         for name, policy in (("on_error", on_error), ("on_empty", on_empty)):
             if policy not in ("keep", "drop", "raise"):
                 raise InputError(f"{name}={policy!r}: expected 'keep', 'drop' or 'raise'")
-        self.denoiser = denoiser
+        self.denoiser = expect_denoiser(denoiser)
         self.on_error: Policy = on_error
         self.on_empty: Policy = on_empty
 
-    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+    def denoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
+        given = check_passages(passages)
         try:
-            result = self.denoiser.denoise(query, passages)
+            result = check_laws(given, self.denoiser.denoise(query, given))
         except Exception as error:
-            return self._failed(query, passages, error)
-        return self._checked(passages, result)
+            return self._failed(query, given, error)
+        return self._checked(given, result)
 
-    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+    async def adenoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
+        given = check_passages(passages)
         try:
-            result = await self.denoiser.adenoise(query, passages)
+            result = check_laws(given, await self.denoiser.adenoise(query, given))
         except Exception as error:
-            return self._failed(query, passages, error)
-        return self._checked(passages, result)
+            return self._failed(query, given, error)
+        return self._checked(given, result)
 
-    def _failed(self, query: str, passages: Sequence[Passage], error: Exception) -> DenoiseResult:
-        if self.on_error == "raise":
+    def _failed(self, query: str, given: tuple[Passage, ...], error: Exception) -> DenoiseResult:
+        if self.on_error == "raise" or is_mistake(error):
             raise error
-        why = f"{type(error).__name__}: {error}"
-        return _instead(DenoiseResult(query, (), trace=trace_of(error)), passages, self.on_error, why)
+        why = fell_back(type(self.denoiser).__name__, error, _DONE[self.on_error])
+        return _instead(DenoiseResult(query, (), trace=trace_of(error)), given, self.on_error, why)
 
-    def _checked(self, passages: Sequence[Passage], result: DenoiseResult) -> DenoiseResult:
-        if any(p.text.strip() for p in result.passages) or not any(p.text.strip() for p in passages):
+    def _checked(self, given: tuple[Passage, ...], result: DenoiseResult) -> DenoiseResult:
+        if any(p.text.strip() for p in result.passages) or not any(p.text.strip() for p in given):
             return result
         if result.relevant is False:
             return result
         if self.on_empty == "raise":
-            raise EmptyResult(
-                f"nothing was kept of {len(passages)} passages; pass on_empty='keep' to keep all then"
-            )
-        return _instead(result, passages, self.on_empty, "nothing was kept")
+            raise EmptyResult(f"nothing was kept of {len(given)} passages; pass on_empty='keep' to keep all then")
+        why = fell_back(type(self.denoiser).__name__, "nothing was kept", _DONE[self.on_empty])
+        return _instead(result, given, self.on_empty, why)
 
 
-def _instead(result: DenoiseResult, passages: Sequence[Passage], policy: Policy, why: str) -> DenoiseResult:
+def _instead(result: DenoiseResult, given: tuple[Passage, ...], policy: Policy, why: str) -> DenoiseResult:
+    failures = {p.id: "; ".join(w for w in (result.failures.get(p.id), why) if w) for p in given}
     if result.fallback:
         why = f"{result.fallback}; {why}"
+    said = f"{why}; {_DONE[policy]}"
     if policy == "keep":
         # Spans name the input of this step; what an earlier step may have left there is about another text.
-        kept = tuple(replace(p, spans=(), rewritten=False) if p.spans or p.rewritten else p for p in passages)
-        return replace(result, passages=kept, dropped=(), kept=(), fallback=f"{why}; the input was kept as it is")
-    dropped = tuple(Drop(Span(p.id, 0, len(p.text)), why) for p in passages)
-    return replace(result, passages=(), dropped=dropped, kept=(), fallback=f"{why}; everything was dropped")
+        kept = tuple(replace(p, spans=(), rewritten=False) if p.spans or p.rewritten else p for p in given)
+        return replace(result, passages=kept, dropped=(), kept=(), fallback=said, failures=failures)
+    dropped = tuple(Drop(Span(p.id, 0, len(p.text)), why) for p in given)
+    return replace(result, passages=(), dropped=dropped, kept=(), fallback=said, failures=failures)

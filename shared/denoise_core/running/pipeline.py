@@ -6,13 +6,16 @@ steps are carried back to it, so they still name its characters and still tile i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate
 
 from denoise_core.errors import InputError
-from denoise_core.protocols import Denoiser
+from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.types import Drop, Passage, Span
+from denoise_core.running.laws import check_laws
+from denoise_core.types import Drop, Passage, Span, check_passages
 
 
 class Pipeline:
@@ -20,24 +23,27 @@ class Pipeline:
 
     The query of a step that rewrites it goes to the next one. ``kept`` scores are those of the last step that
     scores. Once a passage is rewritten, what later steps drop of it cannot be traced to characters: it stays
-    marked ``rewritten`` and stands for the same spans. Raises `InputError` without a step.
+    marked ``rewritten`` and stands for the same spans. Raises `InputError` without a step, and `BrokenLaw`
+    for a step whose result is none.
     """
 
     def __init__(self, *denoisers: Denoiser) -> None:
         if not denoisers:
             raise InputError("Pipeline(): expected at least one denoiser")
-        self.denoisers = denoisers
+        self.denoisers = tuple(expect_denoiser(d, f"Pipeline step {n}") for n, d in enumerate(denoisers, 1))
 
-    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        done = DenoiseResult(query, tuple(passages))
+    def denoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
+        done = DenoiseResult(query, check_passages(passages))
         for denoiser in self.denoisers:
-            done = _then(done, denoiser.denoise(done.query, _as_input(done)))
+            given = _as_input(done)
+            done = _then(done, check_laws(given, denoiser.denoise(done.query, given)))
         return done
 
-    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        done = DenoiseResult(query, tuple(passages))
+    async def adenoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
+        done = DenoiseResult(query, check_passages(passages))
         for denoiser in self.denoisers:
-            done = _then(done, await denoiser.adenoise(done.query, _as_input(done)))
+            given = _as_input(done)
+            done = _then(done, check_laws(given, await denoiser.adenoise(done.query, given)))
         return done
 
 
@@ -48,12 +54,12 @@ def _as_input(done: DenoiseResult) -> tuple[Passage, ...]:
 
 def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
     """``step``, taken on what ``before`` kept, told in terms of what ``before`` was taken on."""
-    given = {p.id: p for p in before.passages}
+    given = {p.id: _Source(p) for p in before.passages}
     passages = tuple(
         replace(
             p,
-            spans=tuple(s for span in p.covered for s in back(span, given[span.passage_id])),
-            rewritten=p.rewritten or any(given[s.passage_id].rewritten for s in p.covered),
+            spans=tuple(s for span in p.covered for s in given[span.passage_id].back(span)),
+            rewritten=p.rewritten or any(given[s.passage_id].passage.rewritten for s in p.covered),
         )
         for p in step.passages
     )
@@ -63,16 +69,23 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
         for drop in step.dropped
         for source in [given[drop.span.passage_id]]
         # Part of a rewritten text has no characters of its own to name; only all of it can be dropped.
-        if not source.rewritten or source.id not in still
-        for s in back(drop.span, source)
+        if not source.passage.rewritten or source.passage.id not in still
+        for s in source.back(drop.span)
     ]
     kept = [
         replace(keep, span=s)
         for keep in step.kept
         for source in [given[keep.span.passage_id]]
-        if not source.rewritten
-        for s in back(keep.span, source)
+        if not source.passage.rewritten
+        for s in source.back(keep.span)
     ]
+    failures = dict(before.failures)
+    for failed, why in step.failures.items():
+        # Named by what stands behind the passage that failed: this step's input may have come of several.
+        for name in (
+            dict.fromkeys(s.passage_id for s in given[failed].passage.covered) if failed in given else (failed,)
+        ):
+            failures[name] = f"{failures[name]}; {why}" if name in failures else why
     return DenoiseResult(
         step.query,
         tuple(replace(p, spans=()) if _untouched(p, given) else p for p in passages),
@@ -82,27 +95,40 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
         tuple(kept) or before.kept,
         before.relevant if step.relevant is None else step.relevant,
         "; ".join(n for n in (before.note, step.note) if n) or None,
+        failures,
     )
 
 
-def back(span: Span, source: Passage) -> tuple[Span, ...]:
-    """A range of ``source``'s text as ranges of what ``source`` stands for; all of it for a rewritten text."""
-    if source.rewritten:
-        return source.covered
-    out: list[Span] = []
-    at = 0  # where each covered range begins in the text
-    for own in source.covered:
-        start, end = max(span.start, at), min(span.end, at + len(own))
-        if start < end or (len(own) == 0 and span.start == span.end == at):
-            out.append(Span(own.passage_id, own.start + start - at, own.start + end - at))
-        at += len(own)
-    return tuple(out)
+class _Source:
+    """A passage that one step kept, with where each range it stands for begins in its text."""
+
+    def __init__(self, passage: Passage) -> None:
+        self.passage = passage
+        self.covered = passage.covered
+        self.starts = [0, *accumulate(len(own) for own in self.covered)]
+
+    def back(self, span: Span) -> tuple[Span, ...]:
+        """A range of the text as ranges of what the passage stands for; all of it for a rewritten text."""
+        if self.passage.rewritten:
+            return self.covered
+        out: list[Span] = []
+        first = max(0, bisect_left(self.starts, span.start) - 1)
+        for place in range(first, len(self.covered)):
+            at, own = self.starts[place], self.covered[place]
+            if at > span.end:
+                break
+            start, end = max(span.start, at), min(span.end, at + len(own))
+            if start < end or (len(own) == 0 and span.start == span.end == at):
+                out.append(Span(own.passage_id, own.start + start - at, own.start + end - at))
+        return tuple(out)
 
 
-def _untouched(passage: Passage, given: dict[str, Passage]) -> bool:
+def _untouched(passage: Passage, given: dict[str, _Source]) -> bool:
     """Whether every step left the passage as the user gave it."""
-    source = given.get(passage.id)
-    return source is not None and not source.spans and not passage.rewritten and passage.text == source.text
+    if passage.id not in given:
+        return False
+    source = given[passage.id].passage
+    return not source.spans and not passage.rewritten and passage.text == source.text
 
 
 def _once(drops: list[Drop]) -> list[Drop]:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.effects import Complete
-from denoise_core.types import Drop, Keep, Passage, Span
+from denoise_core.types import Drop, Keep, Passage, Reply, Span
 
 KEY = "denoise"
 """The one metadata key under which adapters store a record."""
 
 VERSION = 1
 
+RecordDetail = Literal["full", "spans", "none"]
+"""How much of a run stands beside each text: ``"spans"`` is what a citation needs, at most `RECORD_BYTES`;
+``"full"`` also lists every scored chunk, of any length; ``"none"`` leaves the texts without a record."""
+
+RECORD_BYTES = 2048
+"""What a ``"spans"`` record may weigh as JSON in UTF-8."""
+
+SUMMARY_ROWS = 50
+"""How many passages, kept and dropped chunks `bounded_summary_of` lists, each."""
+
+_LONGEST = 200  # bytes of an id or a text, as JSON
 
 Chunks = Mapping[str, tuple[list[Keep], list[Drop]]]
 
@@ -30,21 +43,32 @@ def chunks_of(result: DenoiseResult) -> Chunks:
 
 
 def record_of(
-    kept: Passage, given: Mapping[str, Passage], result: DenoiseResult, chunks: Chunks | None = None
+    kept: Passage,
+    given: Mapping[str, Passage],
+    result: DenoiseResult,
+    chunks: Chunks | None = None,
+    *,
+    detail: RecordDetail = "full",
 ) -> dict[str, Any]:
     """What happened to the passage that became ``kept``; strings, numbers, lists and dicts only.
 
     ``given`` is the input by id. ``spans`` maps each input passage the text stands for to half-open
-    character ranges of it; ``coverage`` is the share of those passages' characters they cover. ``kept`` and
-    ``dropped`` list the scored chunks of these passages, where the method scores.
-    ``score_before`` is the score the passage came with; a score that is not finite becomes None. ``chunks``
-    is `chunks_of` the result, made here when not given.
+    character ranges of it; ``coverage`` is the share of those passages' characters they cover.
+    ``score_before`` is the score the passage came with; a score that is not finite becomes None. ``fallback``
+    says what went wrong, or is None.
+
+    ``detail="full"`` adds ``kept`` and ``dropped``: the scored chunks of these passages, where the method
+    scores. ``chunks`` is `chunks_of` the result, made here when not given. ``detail="spans"`` has no chunks and
+    holds to `RECORD_BYTES`: ranges that touch are one, ids over 200 bytes stand as ``sha256:...``, query and
+    fallback are cut to 200 bytes, and of ranges too many the first are listed, ``spans_left_out`` the number of
+    the others. ``detail="none"`` is for the caller to put nothing, and gives ``{}``.
     """
-    chunks = chunks_of(result) if chunks is None else chunks
+    if detail == "none":
+        return {}
     spans = spans_by_passage(kept.covered)
     length = sum(len(given[i].text) for i in spans if i in given)
     before = given[kept.id].score if kept.id in given else None
-    return {
+    record: dict[str, Any] = {
         "v": VERSION,
         "origin": kept.id,
         "spans": spans,
@@ -52,17 +76,89 @@ def record_of(
         "coverage": round(sum(len(s) for s in kept.covered) / length, 4) if length else 1.0,
         "score": _number(kept.score),
         "score_before": _number(before),
+    }
+    if detail == "spans":
+        return _bounded(record, result)
+    chunks = chunks_of(result) if chunks is None else chunks
+    return {
+        **record,
         "kept": [_scored(k) for i in spans if i in chunks for k in chunks[i][0]],
         "dropped": [_dropped(d) for i in spans if i in chunks for d in chunks[i][1]],
         "query": result.query,
         "relevant": result.relevant,
         "note": result.note,
-        "fallback": result.fallback,
+        "fallback": fallback_of(spans, result),
     }
 
 
+def fallback_of(ids: Iterable[str], result: DenoiseResult) -> str | None:
+    """What went wrong with these input passages: their own failures, where the result lists failures by
+    passage.
+    """
+    if not result.failures:
+        return result.fallback
+    own = dict.fromkeys(result.failures[i] for i in ids if i in result.failures)
+    return "; ".join(own) or None
+
+
+def _bounded(record: dict[str, Any], result: DenoiseResult) -> dict[str, Any]:
+    fallback = fallback_of(record["spans"], result)
+    spans = {_short_id(i): _touching(ranges) for i, ranges in record["spans"].items()}
+    record = {
+        **record,
+        "origin": _short_id(record["origin"]),
+        "spans": spans,
+        "query": _cut(result.query),
+        "fallback": None if fallback is None else _cut(fallback),
+    }
+    if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):  # too few to weigh that much
+        return record
+    room = RECORD_BYTES - _weight({**record, "spans": {}, "spans_left_out": 10**9})
+    listed: dict[str, list[list[int]]] = {}
+    left_out = 0
+    for i, ranges in spans.items():
+        for place, one in enumerate(ranges):
+            cost = _weight(one) + 2 + (_weight(i) + 6 if i not in listed else 0)
+            if cost > room:
+                left_out += len(ranges) - place
+                break
+            room -= cost
+            listed.setdefault(i, []).append(one)
+    return {**record, "spans": listed, **({"spans_left_out": left_out} if left_out else {})}
+
+
+def _touching(ranges: list[list[int]]) -> list[list[int]]:
+    """Ranges that follow one another without a gap, as one."""
+    joined: list[list[int]] = []
+    for start, end in ranges:
+        if joined and joined[-1][1] == start:
+            joined[-1] = [joined[-1][0], end]
+        else:
+            joined.append([start, end])
+    return joined
+
+
+def _short_id(name: str) -> str:
+    if _weight(name) <= _LONGEST:
+        return name
+    return f"sha256:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _LONGEST // 6 or (len(text) <= _LONGEST and _weight(text) <= _LONGEST):
+        return text  # a character weighs six bytes at most
+    size = min(len(text), _LONGEST)
+    while _weight(text[:size]) > _LONGEST - 3:
+        size = size * 3 // 4
+    return f"{text[:size]}..."
+
+
+def _weight(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
 def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, Any]:
-    """The whole result as plain JSON, without any passage text: fit for a trace or a log."""
+    """The whole result as plain JSON, without any passage text: fit for a custom event or a log."""
     usage = result.trace.usage
     return {
         "v": VERSION,
@@ -76,6 +172,38 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
         "relevant": result.relevant,
         "note": result.note,
         "fallback": result.fallback,
+        "failures": dict(result.failures),
+        "calls": calls_of(result.trace),
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "tokens_estimated": usage.estimated,
+    }
+
+
+def bounded_summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, Any]:
+    """`summary_of` for a trace: lists of at most `SUMMARY_ROWS`, ``left_out`` says how many more there were.
+
+    Passages are listed without their spans, which their own records hold.
+    """
+    usage = result.trace.usage
+    given, kept, dropped = len(passages), len(result.kept), len(result.dropped)
+    left_out = {
+        name: n - SUMMARY_ROWS
+        for name, n in (("passages", len(result.passages)), ("kept", kept), ("dropped", dropped))
+        if n > SUMMARY_ROWS
+    }
+    return {
+        "v": VERSION,
+        "query": _cut(result.query),
+        "given": given,
+        "passages": [{"id": _short_id(p.id), "score": _number(p.score)} for p in result.passages[:SUMMARY_ROWS]],
+        "kept": [{"id": _short_id(k.span.passage_id), **_scored(k)} for k in result.kept[:SUMMARY_ROWS]],
+        "dropped": [
+            {"id": _short_id(d.span.passage_id), **_scored(d), "reason": _cut(d.reason)}
+            for d in result.dropped[:SUMMARY_ROWS]
+        ],
+        "left_out": left_out,
+        "fallback": None if result.fallback is None else _cut(result.fallback),
         "calls": calls_of(result.trace),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -86,7 +214,10 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
 def calls_of(trace: Trace) -> int:
     """LLM calls of a run, those of denoisers it asked included."""
     nested = (e.reply.trace for e in trace.events if isinstance(e.reply, DenoiseResult))
-    return sum(isinstance(e.effect, Complete) for e in trace.events) + sum(map(calls_of, nested))
+    asked = (
+        e.reply.calls if isinstance(e.reply, Reply) else 1 for e in trace.events if isinstance(e.effect, Complete)
+    )
+    return sum(asked) + sum(map(calls_of, nested))
 
 
 def spans_by_passage(spans: Sequence[Span]) -> dict[str, list[list[int]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.result import DenoiseResult
+from denoise_core.running.offload import offload
 from denoise_core.s2a.units import units
 from denoise_core.text.chunk import extract
 from denoise_core.types import Drop, Passage, Span
@@ -68,4 +68,4 @@ class SureByScore:
         return DenoiseResult(query, tuple(kept), tuple(dropped))
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return await asyncio.to_thread(self.denoise, query, passages)
+        return await offload(self.denoise, query, passages)

@@ -7,6 +7,11 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
+def listed(text: str) -> frozenset[str]:
+    """The words of a list that is written as one text."""
+    return frozenset(text.split())
+
+
 # English after contractions are opened (didn't -> did not), then German, French, Spanish, Portuguese, Italian,
 # Dutch, Russian, Polish, Swedish, Danish, Norwegian, Turkish, Arabic, Persian, Hebrew, Hindi, Vietnamese,
 # Indonesian; Chinese and Japanese, one character a token.

@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 
 def test_it_serves_a_folder_until_it_is_interrupted(folder):
     with subprocess.Popen(
-        [COMMAND, "serve", "--model", folder, "--port", "0", "--max-tokens", "3"],
+        [COMMAND, "serve", folder, "--port", "0", "--max-tokens", "3"],
         stderr=subprocess.PIPE,
         text=True,
         # Where the tests run as a shell's background job, interrupts are ignored, and children inherit that.
@@ -35,7 +35,9 @@ def test_it_serves_a_folder_until_it_is_interrupted(folder):
     ) as running:
         said = ""
         while not (found := re.search(r"serving 'tiny' at (http://127\.0\.0\.1:\d+/v1) ", said)):
-            said += running.stderr.readline()
+            line = running.stderr.readline()
+            assert line, said  # it has ended
+            said += line
         asked = {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}]}
         request = urllib.request.Request(
             f"{found[1]}/chat/completions", json.dumps(asked).encode(), {"Content-Type": "application/json"}
@@ -53,10 +55,10 @@ def test_it_serves_a_folder_until_it_is_interrupted(folder):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--model", "missing/folder"], "cannot load 'missing/folder'"),
-        (["--host", "no.such.host.invalid", "--model", "{folder}"], "cannot listen on no.such.host.invalid"),
-        (["--port", "70000"], "--port"),
-        (["--name", " ", "--model", "{folder}"], "name is empty"),
+        (["missing/folder"], "cannot load 'missing/folder'"),
+        (["--host", "no.such.host.invalid", "{folder}"], "cannot listen on no.such.host.invalid"),
+        (["--port", "70000", "{folder}"], "--port"),
+        (["--name", " ", "{folder}"], "name is empty"),
     ],
 )
 def test_what_cannot_be_served_is_said(folder, arguments, says):

@@ -150,5 +150,5 @@ def test_the_stated_risk_holds_on_new_questions_on_average():
 
 
 def test_too_few_questions_are_refused_by_name():
-    with pytest.raises(InputError, match="19 calibration questions of mine, here are 1"):
+    with pytest.raises(InputError, match="19 calibration questions, here are 1"):
         auto_scale({"mine": [(np.float32([1, 0]), [True, False])]})

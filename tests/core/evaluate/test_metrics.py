@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.end.selection import TopShare
+from denoise_core.end.selection import best, count_of_share
 from denoise_core.evaluate.metrics import bootstrap, recall_at, recall_table, top_one, wilson
 
 
@@ -21,7 +21,7 @@ def test_ties_count_as_the_mean_over_all_orders(rows, share):
     drawn = []
     for _ in range(400):
         order = rng.permutation(len(rows))
-        kept = TopShare(share).choose(scores[order], [""] * len(rows))
+        kept = best(scores[order], count_of_share(share, len(rows)))
         drawn.append(kept[gold[order]].mean())
     assert found[0] == pytest.approx(np.mean(drawn), abs=0.12)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from denoise_core.augmenter.knowledge.link import GazetteerLinker, Link, Linker
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
+from denoise_core.running.offload import offload
 from denoise_core.types import Drop, Keep, Passage, check_passages
 
 
@@ -50,7 +50,7 @@ class ChainRetriever:
         return tuple(_marked(passage, chain, ranks[id(chain)]) for passage, chain in found)
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return await asyncio.to_thread(self.retrieve, query)
+        return await offload(self.retrieve, query)
 
     def chains(self, query: str) -> tuple[Chain, ...]:
         """All chains over the candidates for ``query``, best first."""
@@ -118,7 +118,7 @@ class ChainDenoiser:
         )
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return await asyncio.to_thread(self.denoise, query, passages)
+        return await offload(self.denoise, query, passages)
 
 
 def _marked(passage: Passage, chain: Chain, rank: int) -> Passage:

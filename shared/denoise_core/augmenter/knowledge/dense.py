@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
+from denoise_core.running.offload import offload
 from denoise_core.types import Passage, check_passages
 
 Embed: TypeAlias = Callable[[list[str]], Any]
@@ -55,7 +55,7 @@ class DenseRetriever:
         )
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return await asyncio.to_thread(self.retrieve, query)
+        return await offload(self.retrieve, query)
 
     def _vectors(self, texts: list[str]) -> NDArray[np.float32]:
         if self._function is None:

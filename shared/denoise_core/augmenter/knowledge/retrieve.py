@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
+from denoise_core.running.offload import offload
 from denoise_core.text.words import STOPWORDS, words
 from denoise_core.types import Passage, check_passages
 
@@ -42,7 +42,7 @@ class BM25Retriever:
         return tuple(replace(self.passages[i], score=float(scores[i])) for i in order[: self.k])
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return await asyncio.to_thread(self.retrieve, query)
+        return await offload(self.retrieve, query)
 
     def scores(self, query: str) -> Sequence[float]:
         """One BM25 score for each passage, in their order; 0.0 where no word is shared."""

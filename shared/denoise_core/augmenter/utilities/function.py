@@ -6,7 +6,6 @@ time is limited, and async code does not wait for it.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import TypeAlias
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.running.effects import Flow, complete
+from denoise_core.running.offload import offload
 from denoise_core.types import Message, Reply, Usage
 
 Score: TypeAlias = Callable[[str, Sequence[str], str], float | None]
@@ -88,4 +88,4 @@ class _ScoreServer:
         return Reply(json.dumps(None if value is None else float(value)), Usage(0, 0))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return await asyncio.to_thread(self.complete, messages)
+        return await offload(self.complete, messages)

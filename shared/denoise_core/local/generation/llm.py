@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import re
 import threading
@@ -16,6 +15,7 @@ from denoise_core.errors import InputError
 from denoise_core.local.generation.pieces import Pieces
 from denoise_core.local.generation.stops import cut, held_back
 from denoise_core.local.layout import token_ids
+from denoise_core.running.offload import offload
 from denoise_core.types import Message, Reply, Usage
 
 
@@ -122,7 +122,7 @@ class LocalLLM:
         return replies
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return await asyncio.to_thread(self.complete, messages)
+        return await offload(self.complete, messages)
 
     def stream(
         self, messages: Sequence[Message], *, abandoned: Callable[[], bool] = lambda: False

@@ -1,0 +1,1 @@
+"""Agents, chat and workflows whose answers are checked."""

@@ -1,0 +1,1 @@
+"""Query engines: the loop, System 2 Attention, and what they share."""

@@ -1,0 +1,150 @@
+"""`S2AQueryEngine`: System 2 Attention as a query engine; the answering model never sees what was left out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.response.schema import RESPONSE_TYPE
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.callbacks.schema import CBEventType, EventPayload
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher
+
+from denoise_core import InputError, Passage
+from denoise_core.running.record import summary_of
+from denoise_core.s2a import S2A, S2AAnswer
+from llamaindex_denoise.engines.base import DenoiseEngine, postprocessor_modules, response_metadata
+from llamaindex_denoise.engines.prompts import prompts_of, to_template, with_prompt, with_prompts
+from llamaindex_denoise.events import denoise_event
+from llamaindex_denoise.models.retriever import retrieve_nodes
+from llamaindex_denoise.models.threads import Threads
+from llamaindex_denoise.nodes.convert import is_text, to_nodes, to_passages, weave
+
+dispatcher = get_dispatcher(__name__)
+
+NO_CONTEXT = "Empty Response"  # what LlamaIndex's own synthesizers say when there is nothing to answer from
+
+
+class S2AQueryEngine(DenoiseEngine):
+    """Retrieve, have the model clear the context of noise and opinion, answer from what is left.
+
+    ``S2AQueryEngine(S2A(LlamaLLM(llm)), retriever)``. ``node_postprocessors`` run between search and S2A.
+    ``source_nodes`` are the nodes as they were answered from, with the user's ids and the record of their
+    origin; ``response.metadata["denoise"]`` holds the question that was answered (S2A may have made it
+    neutral), what was kept and dropped, and the cost. Without any retrieved text no model is asked.
+    """
+
+    def __init__(
+        self,
+        s2a: S2A,
+        retriever: BaseRetriever,
+        *,
+        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
+        streaming: bool = False,
+        callback_manager: CallbackManager | None = None,
+    ) -> None:
+        if not isinstance(s2a, S2A):
+            raise InputError(f"expected a denoise_core S2A, got {type(s2a).__name__}; write S2A(LlamaLLM(llm))")
+        if not isinstance(retriever, BaseRetriever):
+            raise InputError(
+                f"expected a llama_index retriever, got {type(retriever).__name__}; index.as_retriever() gives one"
+            )
+        super().__init__(callback_manager)
+        self.s2a = s2a
+        self.streaming = streaming
+        self._retriever = retriever
+        self._postprocessors = list(node_postprocessors)
+        for postprocessor in self._postprocessors:
+            postprocessor.callback_manager = self.callback_manager
+        self._threads = Threads(10)
+
+    def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        nodes = self._retriever.retrieve(query_bundle)
+        for postprocessor in self._postprocessors:
+            nodes = postprocessor.postprocess_nodes(nodes, query_bundle=query_bundle)
+        return nodes
+
+    async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        nodes = await retrieve_nodes(self._retriever, query_bundle, self._threads)
+        for postprocessor in self._postprocessors:
+            nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query_bundle)
+        return nodes
+
+    def synthesize(
+        self,
+        query_bundle: QueryBundle,
+        nodes: list[NodeWithScore],
+        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+    ) -> RESPONSE_TYPE:
+        passages = to_passages(nodes)
+        answer = self.s2a.answer(query_bundle.query_str, passages) if _any_text(passages) else None
+        return self._finished(*self._told(answer, passages, nodes, additional_source_nodes))
+
+    async def asynthesize(
+        self,
+        query_bundle: QueryBundle,
+        nodes: list[NodeWithScore],
+        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+    ) -> RESPONSE_TYPE:
+        passages = to_passages(nodes)
+        answer = await self.s2a.aanswer(query_bundle.query_str, passages) if _any_text(passages) else None
+        return self._afinished(*self._told(answer, passages, nodes, additional_source_nodes))
+
+    def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
+        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
+            response = self.synthesize(query_bundle, self.retrieve(query_bundle))
+            event.on_end(payload={EventPayload.RESPONSE: response})
+        return response
+
+    async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
+        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
+            response = await self.asynthesize(query_bundle, await self.aretrieve(query_bundle))
+            event.on_end(payload={EventPayload.RESPONSE: response})
+        return response
+
+    def _told(
+        self,
+        answer: S2AAnswer | None,
+        passages: tuple[Passage, ...],
+        nodes: Sequence[NodeWithScore],
+        additional: Sequence[NodeWithScore] | None,
+    ) -> tuple[str, list[NodeWithScore], dict[str, Any]]:
+        """Text, sources and metadata of the response."""
+        untouched = [n for n in nodes if not is_text(n.node)]
+        if answer is None:
+            sources = [*untouched, *(additional or ())]
+            return NO_CONTEXT, sources, response_metadata(sources, {"outcome": "no_context", "calls": 0})
+        result = replace(answer.result, trace=answer.trace)
+        kept = to_nodes(passages, result, by=f"S2A.{self.s2a.denoiser.variant}")
+        dispatcher.event(denoise_event("S2A", passages, result, [n.node.node_id for n in untouched]))
+        sources = [*weave(nodes, kept), *(additional or ())]
+        note = {**summary_of(passages, result), "outcome": "answered", "question": answer.question}
+        return answer.text, sources, response_metadata(sources, note)
+
+    def _get_prompts(self) -> PromptDictType:
+        d = self.s2a.denoiser
+        return {**prompts_of(d), "s2a_answer": to_template(d.options.step_2(d.variant))}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        changed = copy.copy(self.s2a)
+        denoiser = with_prompts(self.s2a.denoiser, prompts)
+        if "s2a_answer" in prompts:
+            old = denoiser.options.step_2(denoiser.variant)
+            denoiser.options = with_prompt(denoiser.options, old, prompts["s2a_answer"])
+        changed.denoiser = denoiser
+        self.s2a = changed
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return postprocessor_modules(self._postprocessors)
+
+
+def _any_text(passages: Sequence[Passage]) -> bool:
+    return any(p.text.strip() for p in passages)

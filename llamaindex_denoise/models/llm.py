@@ -1,0 +1,184 @@
+"""A LlamaIndex LLM as the core's: `LlamaLLM`.
+
+Nothing here is resolved for the user: no `Settings`, no default model. A model or retriever whose async form
+would run on the event loop is moved to a bounded pool of threads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+
+from denoise_core import InputError, Message, Reply, Usage
+from llamaindex_denoise.models.structured import arguments_of, can_structure, reply_tool
+from llamaindex_denoise.models.threads import Threads, owner
+
+_INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
+_OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
+
+
+class LlamaLLM:
+    """Any LlamaIndex LLM as the core's `LLM`, with streams and, where the model can, replies by a schema.
+
+    Models built on ``CustomLLM`` (HuggingFaceLLM and most local ones) run their async form on the event
+    loop; here they run on at most ``max_threads`` threads, and so are synchronous calls bounded. Give
+    ``max_threads=1`` to a model that must not be called twice at once. Tokens are read from the response
+    where the model reports them.
+
+    ``structured``: whether a reply that has a JSON schema is asked for by a tool the model must call; None
+    does so when the model's metadata says that it calls functions (and its ``pydantic_program_mode`` does not
+    say otherwise). Without, and when the model writes text after all, that text is handed on to be parsed.
+
+    Raises `InputError` when ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that
+    has no tools.
+    """
+
+    def __init__(self, model: LLM, *, max_threads: int = 10, structured: bool | None = None) -> None:
+        if not isinstance(model, LLM):
+            raise InputError(
+                f"LlamaLLM: expected a llama_index LLM, got {type(model).__name__}; pass the model object itself, "
+                "no default is resolved"
+            )
+        if structured and not isinstance(model, FunctionCallingLLM):
+            raise InputError(f"structured=True: {type(model).__name__} is no FunctionCallingLLM, it has no tools")
+        self.model = model
+        self.structured = can_structure(model) if structured is None else structured
+        self._threads = Threads(max_threads)
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        with self._threads.slots:
+            return _reply(self.model.chat(_chat(messages)))
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        if owner(self.model, "achat") is not CustomLLM:
+            return _reply(await self.model.achat(_chat(messages)))
+        return await self._threads.run(lambda: self.complete(messages))
+
+    def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+        """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
+        if not self.structured:
+            return self.complete(messages)
+        model = cast(FunctionCallingLLM, self.model)
+        with self._threads.slots:
+            response = model.chat_with_tools(
+                [reply_tool(schema)], chat_history=_chat(messages), tool_required=True
+            )
+        return _json_reply(model, response)
+
+    async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+        """`complete_json` for async."""
+        if not self.structured:
+            return await self.acomplete(messages)
+        model = cast(FunctionCallingLLM, self.model)
+        tools = [reply_tool(schema)]
+        response = await model.achat_with_tools(tools, chat_history=_chat(messages), tool_required=True)
+        return _json_reply(model, response)
+
+    def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
+        """Pieces of the reply as they come, and at the end the tokens if the model reports them.
+
+        A model that has no stream gives its reply in one piece.
+        """
+        pieces = _Pieces()
+        try:
+            with self._threads.slots:
+                for response in self.model.stream_chat(_chat(messages)):
+                    if piece := pieces.next(response):
+                        yield piece
+        except NotImplementedError:
+            if pieces.text:
+                raise
+            yield from _whole(self.complete(messages))
+        else:
+            yield from pieces.usage
+
+    async def astream(self, messages: Sequence[Message]) -> AsyncGenerator[str | Usage, None]:
+        """`stream` for async; one thread of the pool reads a model that would block the event loop."""
+        if owner(self.model, "achat") is CustomLLM:
+            async with aclosing(self._threads.iterate(lambda: self.stream(messages))) as local:
+                async for piece in local:
+                    yield piece
+            return
+        pieces = _Pieces()
+        try:
+            async for response in await self.model.astream_chat(_chat(messages)):
+                if piece := pieces.next(response):
+                    yield piece
+        except NotImplementedError:
+            if pieces.text:
+                raise
+            for part in _whole(await self.acomplete(messages)):
+                yield part
+        else:
+            for used in pieces.usage:
+                yield used
+
+
+class _Pieces:
+    """What is new in each response of a stream, and the tokens the last of them reports."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.usage: tuple[Usage, ...] = ()
+
+    def next(self, response: ChatResponse) -> str:
+        piece = response.delta
+        if piece is None:  # an integration that gives the text so far, and no pieces
+            so_far = response.message.content or ""
+            piece = so_far[len(self.text) :] if so_far.startswith(self.text) else ""
+        self.text += piece
+        used = usage_of(response)
+        if used is not None:
+            self.usage = (used,)
+        return piece
+
+
+def _chat(messages: Sequence[Message]) -> list[ChatMessage]:
+    return [ChatMessage(role=m.role, content=m.content) for m in messages]
+
+
+def _reply(response: ChatResponse) -> Reply:
+    return Reply(response.message.content or "", usage_of(response))
+
+
+def _json_reply(model: FunctionCallingLLM, response: ChatResponse) -> Reply:
+    plain, fields = _reply(response), arguments_of(model, response)
+    return plain if fields is None else Reply(json.dumps(fields, ensure_ascii=False), plain.usage)
+
+
+def _whole(reply: Reply) -> tuple[str | Usage, ...]:
+    return (reply.text,) if reply.usage is None else (reply.text, reply.usage)
+
+
+def usage_of(response: ChatResponse) -> Usage | None:
+    """The tokens a response reports, in any of the shapes the integrations use; None if it reports none."""
+    raw = response.raw
+    kept = [
+        _get(raw, "usage"),
+        _get(raw, "usage_metadata"),
+        raw,
+        response.additional_kwargs,
+        response.message.additional_kwargs,
+    ]
+    for place in kept:
+        read, written = _first(place, _INPUT_TOKENS), _first(place, _OUTPUT_TOKENS)
+        if read is not None or written is not None:
+            return Usage(read or 0, written or 0)
+    return None
+
+
+def _first(place: Any, names: Sequence[str]) -> int | None:
+    found = (_get(place, name) for name in names)
+    return next((v for v in found if isinstance(v, int) and not isinstance(v, bool)), None)
+
+
+def _get(place: Any, name: str) -> Any:
+    if isinstance(place, Mapping):
+        return place.get(name)
+    return getattr(place, name, None)

@@ -1,0 +1,96 @@
+"""From a cited source back to the user's own node and characters, however often it was copied on the way.
+
+LlamaIndex's `CitationQueryEngine` cuts nodes into chunks with new ids, no offsets and a heading; only metadata
+crosses. `origins` finds the place again from the record there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from llama_index.core.base.response.schema import RESPONSE_TYPE
+from llama_index.core.schema import BaseNode, NodeWithScore
+
+from denoise_core.augmenter.engine import cited_numbers
+from llamaindex_denoise.nodes.convert import text_of
+from llamaindex_denoise.nodes.records import Ranges, document_ranges, record, text_behind, through
+
+_HEADING = re.compile(r"\ASource \d+:\n(.*?)\n?\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a text comes from.
+
+    ``ranges`` are half-open ``(start, end)`` pairs of characters of the node ``node_id``;
+    ``document_ranges`` the same counted in the node's document, empty when that is not known. With ``exact``
+    the text is those characters joined, white space at its ends aside; without, it stands for them as a whole.
+    With ``field`` the ranges count in the node's metadata entry of that name and not in its text: the window that
+    `MetadataReplacementPostProcessor` put in its place.
+    """
+
+    node_id: str
+    ranges: tuple[tuple[int, int], ...]
+    document_ranges: tuple[tuple[int, int], ...] = ()
+    exact: bool = False
+    field: str | None = None
+
+
+def origins(
+    node: NodeWithScore | BaseNode, originals: Iterable[NodeWithScore | BaseNode] = ()
+) -> tuple[Origin, ...]:
+    """The user's nodes and characters behind a source node; empty when no denoiser of ours touched it.
+
+    ``originals`` are the user's own nodes (those that were retrieved, or the index's). With them a chunk of a
+    node is found exactly; without, the answer is everything that was kept of that node. An original that was
+    changed since is not used, and a record that had to leave ranges out finds what lies in those it has.
+    """
+    plain = _plain(node)
+    note = record(plain)
+    if note is None:
+        return ()
+    if note["origin_id"] is None:
+        return tuple(Origin(i, _pairs(spans)) for i, spans in note["spans"].items())
+    kept: Ranges = note["origin_spans"]
+    original = next((n for n in map(_plain, originals) if n.node_id == note["origin_id"]), None)
+    whole = text_behind(note, original, text_of(original)) if original is not None else None
+    found = _find(text_of(plain), kept, whole) if whole is not None else None
+    ranges = kept if found is None else found
+    exact = bool(note["origin_extractive"]) and found is not None
+    in_document = _pairs(document_ranges(note, ranges))
+    return (Origin(note["origin_id"], _pairs(ranges), in_document, exact, note.get("origin_field")),)
+
+
+def cited(
+    response: RESPONSE_TYPE, originals: Iterable[NodeWithScore | BaseNode] = ()
+) -> Mapping[int, tuple[Origin, ...]]:
+    """For each ``[n]`` in the response's text, in order of first mention, the `origins` of its n-th source.
+
+    A number that names no source is left out. A stream must have been read first.
+    """
+    text = str(getattr(response, "response", None) or getattr(response, "response_txt", None) or "")
+    known = list(originals)
+    sources = response.source_nodes
+    return {n: origins(sources[n - 1], known) for n in cited_numbers(text) if 1 <= n <= len(sources)}
+
+
+def _find(text: str, kept: Ranges, original: str) -> Ranges | None:
+    """The ranges of ``original`` that hold ``text``, a part of what was kept of it."""
+    whole = "".join(original[a:b] for a, b in kept)
+    headed = _HEADING.match(text)
+    for wanted in (text, headed.group(1)) if headed else (text,):
+        wanted = wanted.strip()
+        at = whole.find(wanted)
+        if wanted and at >= 0:
+            return through([[at, at + len(wanted)]], kept)
+    return None
+
+
+def _plain(node: NodeWithScore | BaseNode) -> BaseNode:
+    return node.node if isinstance(node, NodeWithScore) else node
+
+
+def _pairs(ranges: Ranges) -> tuple[tuple[int, int], ...]:
+    return tuple((a, b) for a, b in ranges)

@@ -1,0 +1,205 @@
+"""LlamaIndex nodes to passages and back.
+
+Nodes are never changed: what comes back is a shallow copy with its own text, metadata and exclusion lists, and
+with the record of `records` in its relationship to its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from llama_index.core.schema import (
+    BaseNode,
+    ImageNode,
+    MetadataMode,
+    Node,
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
+
+from denoise_core import DenoiseResult, InputError, Passage, unique_ids
+from denoise_core.augmenter.traces.plain import plain
+from denoise_core.running.record import chunks_of, record_of
+from llamaindex_denoise.nodes.headers import NodeMetadata, header_of, source_of
+from llamaindex_denoise.nodes.records import Detail, attach, document_ranges, note_of, record, whole_way
+
+ScorePolicy: TypeAlias = Literal["keep", "replace"]
+
+_NO_ORIGIN: dict[str, Any] = {"origin_id": None, "origin_spans": [], "origin_extractive": False}
+
+
+def is_text(node: BaseNode) -> bool:
+    """Whether denoising applies: a text node, or a multimodal one that holds nothing but text."""
+    if isinstance(node, TextNode):
+        return not isinstance(node, ImageNode)
+    if isinstance(node, Node):
+        others = (node.image_resource, node.audio_resource, node.video_resource)
+        return node.text_resource is not None and not any(others)
+    return False
+
+
+def says_something(node: BaseNode) -> bool:
+    """Whether the node can be evidence: it has text, if only the caption of a picture."""
+    return is_text(node) or bool(isinstance(node, (TextNode, Node)) and text_of(node).strip())
+
+
+def to_passages(
+    nodes: Iterable[NodeWithScore], mode: MetadataMode = MetadataMode.LLM, *, captions: bool = False
+) -> tuple[Passage, ...]:
+    """The text nodes as passages, ids made different; nodes without text are left out.
+
+    ``mode`` says which metadata is their header (`headers.header_of`): ``EMBED`` for scorers, ``LLM`` for prompts
+    and judges. ``captions`` also takes what a picture or a sound is captioned with: evidence, not to be cut.
+    Raises `InputError` for something that is not a node, naming its position.
+    """
+    listed = [nodes] if isinstance(nodes, NodeWithScore) else list(nodes)
+    for position, n in enumerate(listed):
+        if not isinstance(n, NodeWithScore):
+            raise InputError(
+                f"nodes[{position}]: expected a NodeWithScore, got {type(n).__name__}; "
+                "wrap a plain node as NodeWithScore(node=...)"
+            )
+    taken = says_something if captions else is_text
+    texts = [n for n in listed if taken(n.node)]
+    ids = unique_ids([n.node.node_id for n in texts])
+    return tuple(
+        Passage(
+            text_of(n.node),
+            id=i,
+            score=_float(n.score),
+            metadata=NodeMetadata(n),
+            header=header_of(n.node, mode),
+        )
+        for n, i in zip(texts, ids)
+    )
+
+
+def text_of(node: BaseNode) -> str:
+    return node.get_content(metadata_mode=MetadataMode.NONE)
+
+
+def to_nodes(
+    passages: Sequence[Passage],
+    result: DenoiseResult,
+    *,
+    by: str,
+    scores: ScorePolicy = "keep",
+    detail: Detail = "spans",
+) -> list[NodeWithScore]:
+    """What a denoiser made of ``passages`` (from `to_passages`), as nodes, in the result's order.
+
+    ``by`` names the method. ``scores="replace"`` puts the method's own score of a node in the place of its
+    retrieval score, where it has one. Each node carries a record of that ``detail``, see `records.record`.
+    """
+    given = {p.id: p for p in passages}
+    chunks = chunks_of(result)
+    return [
+        _to_node(kept, given, record_of(kept, given, result, chunks), by, scores, detail)
+        for kept in result.passages
+    ]
+
+
+def weave(nodes: Sequence[NodeWithScore], kept: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+    """``kept`` with the nodes of ``nodes`` that hold no text put back where they stood."""
+    untouched = [(i, n) for i, n in enumerate(nodes) if not is_text(n.node)]
+    if not untouched:
+        return list(kept)
+    places: dict[str, int] = {}
+    for position, n in enumerate(nodes):
+        places.setdefault(n.node.node_id, position)
+    out: list[NodeWithScore] = []
+    for n in kept:
+        while untouched and untouched[0][0] < places.get(n.node.node_id, -1):
+            out.append(untouched.pop(0)[1])
+        out.append(n)
+    return out + [n for _, n in untouched]
+
+
+def _to_node(
+    kept: Passage,
+    given: Mapping[str, Passage],
+    about: Mapping[str, Any],
+    by: str,
+    scores: ScorePolicy,
+    detail: Detail,
+) -> NodeWithScore:
+    origin = _origin(kept, given)
+    source = source_of(origin) if origin else None
+    own = _own_score(kept, origin, about)
+    node: BaseNode
+    if origin is None or source is None:
+        way = {**_NO_ORIGIN, "spans": about["spans"]}
+        before = None
+        node, score = _joint(kept, given, about)
+    else:
+        way = whole_way(source.node, origin, about, by)
+        earlier = record(source.node)
+        score = _float(source.score)
+        before = earlier.get("score_before") if earlier else score
+        node = _copy(source.node, kept.text, way)
+    if detail != "none":
+        way["score_before"] = before
+        attach(node, note_of(about, by=by, way=way, score=own, detail=detail))
+    return NodeWithScore(node=node, score=own if scores == "replace" and own is not None else score)
+
+
+def _origin(kept: Passage, given: Mapping[str, Passage]) -> Passage | None:
+    """The one input passage a text belongs to: its namesake, or the only one it stands for."""
+    behind = {s.passage_id for s in kept.covered}
+    return given.get(kept.id) or (given.get(behind.pop()) if len(behind) == 1 else None)
+
+
+def _own_score(kept: Passage, origin: Passage | None, about: Mapping[str, Any]) -> float | None:
+    """The method's score of a passage: the one it set, or its best chunk's."""
+    if about["fallback"]:
+        return None
+    if kept.score is not None and (origin is None or kept.score != origin.score):
+        return float(kept.score)
+    return max((k["score"] for k in about["kept"] if origin and k["score"] is not None), default=None)
+
+
+def _copy(node: BaseNode, text: str, way: Mapping[str, Any]) -> BaseNode:
+    """A shallow copy with its own mutable fields and this text; its vector is dropped if the text differs."""
+    changed = text != text_of(node)
+    update: dict[str, Any] = {
+        "metadata": dict(node.metadata),
+        "relationships": dict(node.relationships),
+        "excluded_embed_metadata_keys": list(node.excluded_embed_metadata_keys),
+        "excluded_llm_metadata_keys": list(node.excluded_llm_metadata_keys),
+        **({"embedding": None} if changed else {}),
+    }
+    if changed and isinstance(node, TextNode):
+        ranges = document_ranges(way, way["origin_spans"]) if way["origin_extractive"] else []
+        start, end = ranges[0] if len(ranges) == 1 else (None, None)  # one stretch, or no true range
+        update.update(text=text, start_char_idx=start, end_char_idx=end)
+    elif changed and isinstance(node, Node) and node.text_resource is not None:
+        update["text_resource"] = node.text_resource.model_copy(update={"text": text, "embeddings": None})
+    return node.model_copy(update=update)
+
+
+def _joint(kept: Passage, given: Mapping[str, Passage], about: Mapping[str, Any]) -> tuple[TextNode, float | None]:
+    """A new node for text made of several passages: it has what its sources agree on, and the best score."""
+    sources = [s for i in about["spans"] if i in given and (s := source_of(given[i])) is not None]
+    nodes = [s.node for s in sources]
+    first = nodes[0] if nodes else TextNode(metadata=plain(kept.metadata))  # no node behind it: the passage's own
+    node = TextNode(
+        text=kept.text,
+        id_=kept.id,
+        metadata={k: v for k, v in first.metadata.items() if all(n.metadata.get(k) == v for n in nodes)},
+        excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
+        excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
+    )
+    documents = [n.relationships.get(NodeRelationship.SOURCE) for n in (first, *nodes)]
+    shared = documents[0]
+    ids = {d.node_id if isinstance(d, RelatedNodeInfo) else None for d in documents}
+    if len(ids) == 1 and isinstance(shared, RelatedNodeInfo):
+        node.relationships[NodeRelationship.SOURCE] = shared
+    scores = [_float(s.score) for s in sources if s.score is not None]
+    return node, max((s for s in scores if s is not None), default=_float(kept.score))
+
+
+def _float(score: Any) -> float | None:
+    return None if score is None else float(score)  # a numpy float would not survive model_dump_json

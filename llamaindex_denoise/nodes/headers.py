@@ -1,0 +1,95 @@
+"""What LlamaIndex shows of a node beside its text: metadata by template and exclusions, as a passage's header."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
+
+from denoise_core import Denoiser, DenoiseResult, Guard, Passage
+from denoise_core.end import ENDDenoiser
+from denoise_core.running.pipeline import Pipeline
+
+D = TypeVar("D", bound=Denoiser)
+
+_MARK = "\0content\0"  # stands where a template puts the text
+
+
+def header_of(node: BaseNode, mode: MetadataMode) -> str:
+    """What stands around the text of ``node`` in ``get_content(mode)``; "" where that is the text alone.
+
+    With a template that begins with the metadata, as LlamaIndex's own does, `Passage.headed` is
+    ``get_content(mode)``; what a template writes behind the text comes before it here.
+    """
+    shown = node.get_metadata_str(mode).strip() if mode != MetadataMode.NONE else ""
+    if not shown:
+        return ""
+    template = getattr(node, "text_template", "{metadata_str}\n\n{content}")
+    before, _, after = template.format(content=_MARK, metadata_str=shown).partition(_MARK)
+    parts = [before.lstrip().removesuffix("\n"), after.strip()]
+    return "\n".join(p for p in parts if p)
+
+
+def reading(denoiser: D) -> D:
+    """``denoiser`` with each step reading what it may: scorers what is embedded, all else what an LLM is shown.
+
+    A key in ``excluded_llm_metadata_keys`` so never stands in a prompt, and one that is kept from embeddings
+    changes no score. A step this adapter does not know may ask a model, and reads as one.
+    """
+    if isinstance(denoiser, Guard):
+        return _with(denoiser, "denoiser", reading(denoiser.denoiser))
+    if isinstance(denoiser, Pipeline):
+        return _with(denoiser, "denoisers", tuple(reading(d) for d in denoiser.denoisers))
+    mode = MetadataMode.EMBED if isinstance(denoiser, ENDDenoiser) else MetadataMode.LLM
+    return _Reading(denoiser, mode)  # type: ignore[return-value]
+
+
+def _with(denoiser: D, name: str, value: object) -> D:
+    changed = copy.copy(denoiser)
+    setattr(changed, name, value)
+    return changed
+
+
+class _Reading:
+    """A denoiser that is shown its passages under the headers of one mode."""
+
+    def __init__(self, denoiser: Denoiser, mode: MetadataMode) -> None:
+        self.denoiser = denoiser
+        self.mode = mode
+
+    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        return self.denoiser.denoise(query, self._shown(passages))
+
+    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        return await self.denoiser.adenoise(query, self._shown(passages))
+
+    def _shown(self, passages: Sequence[Passage]) -> list[Passage]:
+        return [under(p, self.mode) for p in passages]
+
+
+class NodeMetadata(dict[str, Any]):
+    """A passage's metadata (a copy of its node's) that remembers the node it came from."""
+
+    def __init__(self, source: NodeWithScore) -> None:
+        super().__init__(source.node.metadata)
+        self.source = source
+
+    def __reduce__(self) -> tuple[type[NodeMetadata], tuple[NodeWithScore]]:
+        return type(self), (self.source,)
+
+
+def source_of(passage: Passage) -> NodeWithScore | None:
+    """The node a passage was made of; None when it came from elsewhere."""
+    return passage.metadata.source if isinstance(passage.metadata, NodeMetadata) else None
+
+
+def under(passage: Passage, mode: MetadataMode) -> Passage:
+    """The passage with its node's header of ``mode``; one without a node is left as it is."""
+    source = source_of(passage)
+    if source is None:
+        return passage
+    header = header_of(source.node, mode)
+    return passage if header == passage.header else replace(passage, header=header)

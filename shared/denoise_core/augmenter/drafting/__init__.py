@@ -1,0 +1,20 @@
+"""Drafts from outside: a chain, an agent, an engine or a text that stands already, driven by the same loop.
+
+A framework's adapter supplies a `Drafter`; the loop judges, repairs and asks again. `drafter` is the interface::
+
+    loop = Augmenter(utility=..., limits=..., budget=..., when=...)  # neither model nor retriever of its own
+    answer = loop.answer(question, history, drafter=MyChain(...), evidence=passages_at_hand)
+    answer.best.draft  # which of the drafter's drafts was sent; answer.best.origin is what that draft carried
+    held_back(loop, question, history, drafter=...)  # and draft_first, aheld_back, adraft_first
+"""
+
+from denoise_core.augmenter.drafting.drafter import (
+    Drafted,
+    Drafter,
+    DraftRequest,
+    Found,
+    StreamingDrafter,
+    Written,
+)
+
+__all__ = ["DraftRequest", "Drafted", "Drafter", "Found", "StreamingDrafter", "Written"]

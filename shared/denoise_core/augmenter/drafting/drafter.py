@@ -1,0 +1,169 @@
+"""The interface between the loop and whoever writes the drafts: a chain, an agent, an engine.
+
+Drafting is one effect: it has a tag (``draft``), a place in the trace, a share of the budget, a time limit, and it
+is recorded and replayed. What it brings is a `Drafted`: the text, the evidence that was collected on the way, each
+passage with its provenance, and what it really cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from denoise_core.errors import InputError
+from denoise_core.types import Message, Passage, Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Passages that one search or one tool brought, and the words it was asked with (None: not known).
+
+    Each passage says its provenance; only ``"retrieved"`` and ``"tool"`` count as evidence. ``query`` is what the
+    loop holds against the rejected drafts: a search for a rejected draft's own words brings no evidence.
+    """
+
+    passages: tuple[Passage, ...]
+    query: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftRequest:
+    """What a drafter is asked for.
+
+    ``evidence`` is what the loop itself searched, best first (none where the drafter finds its own). ``rejected``
+    and ``feedback`` are the last draft that did not hold and what is wrong with it; both are empty on the first
+    draft and after one that could not be judged. They are for the model that writes and never for a search:
+    searches use ``question``. ``attempt`` counts the drafts before this one. ``anew`` asks a model that would say
+    the same again to sample (a temperature above zero, another seed).
+    """
+
+    question: str
+    history: tuple[Message, ...] = ()
+    evidence: tuple[Passage, ...] = ()
+    rejected: str = ""
+    feedback: str = ""
+    attempt: int = 0
+    anew: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted(Reply):
+    """A draft. ``usage`` is the sum over all ``calls`` of models behind it, as the models reported it.
+
+    ``found`` is the evidence collected while drafting. ``fields`` is set for structured output, which is judged
+    field by field; ``text`` is then its JSON, and made from it when left empty. ``judge=False`` hands the draft
+    back as it is: a tool call, a step in the middle. ``origin`` is whatever the adapter wants back with the
+    attempt that is sent (a message, a response); it is not recorded.
+    """
+
+    found: tuple[Found, ...] = ()
+    fields: Mapping[str, Any] | None = None
+    judge: bool = True
+    origin: Any = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.fields is not None and not self.text:
+            made = json.dumps(self.fields, ensure_ascii=False, default=str)
+            object.__setattr__(self, "text", made)
+
+    @property
+    def evidence(self) -> tuple[Passage, ...]:
+        """All passages of ``found``, whatever their provenance."""
+        return tuple(p for f in self.found for p in f.passages)
+
+
+@runtime_checkable
+class Drafter(Protocol):
+    """Writes drafts.
+
+    ``repeatable``: asking twice has no effect outside (a chain that only reads, the last model call of an agent
+    with the same tool results). One that is not is asked once: its draft is judged and repaired, and a new one is
+    written only with ``LoopLimits(rerun=True)``. Both forms raise what the outside raises.
+    """
+
+    @property
+    def repeatable(self) -> bool: ...
+
+    def draft(self, request: DraftRequest) -> Drafted: ...
+
+    async def adraft(self, request: DraftRequest) -> Drafted: ...
+
+
+@runtime_checkable
+class StreamingDrafter(Drafter, Protocol):
+    """A drafter that also gives its draft as it is written: pieces of text, each `Found` before the text that
+    rests on it, and as the last item the whole `Drafted`."""
+
+    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]: ...
+
+    def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]: ...
+
+
+class Written:
+    """A draft that stands already: judged, repaired where it can be, never asked for again.
+
+    ``evidence`` counts by each passage's own provenance.
+    """
+
+    repeatable = False
+
+    def __init__(
+        self, text: str = "", evidence: Sequence[Passage] = (), *, fields: Mapping[str, Any] | None = None
+    ) -> None:
+        if isinstance(evidence, (str, Passage)):
+            raise InputError(f"evidence: expected a list of Passages, got a {type(evidence).__name__}")
+        found = (Found(tuple(evidence)),) if evidence else ()
+        self.drafted = Drafted(text, calls=0, found=found, fields=fields)
+
+    def draft(self, request: DraftRequest) -> Drafted:
+        return self.drafted
+
+    async def adraft(self, request: DraftRequest) -> Drafted:
+        return self.drafted
+
+
+class DraftServer:
+    """A drafter with its request in the place of an LLM: so a draft is an effect like any other."""
+
+    def __init__(self, drafter: Drafter, request: DraftRequest) -> None:
+        self.drafter = drafter
+        self.request = request
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        return _checked(self.drafter.draft(self.request))
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        return _checked(await self.drafter.adraft(self.request))
+
+
+class Blocking:
+    """A synchronous function as a drafter; under async it runs in a thread."""
+
+    def __init__(self, write: Any, *, repeatable: bool = True) -> None:
+        self.write = write
+        self.repeatable = repeatable
+
+    def draft(self, request: DraftRequest) -> Drafted:
+        return _checked(self.write(request))
+
+    async def adraft(self, request: DraftRequest) -> Drafted:
+        return await asyncio.to_thread(self.draft, request)
+
+
+def request_messages(request: DraftRequest) -> tuple[Message, ...]:
+    """How a request stands in the trace: the conversation, the question, the rejected draft and what was wrong."""
+    messages = [*request.history, Message("user", request.question)]
+    if request.rejected:
+        messages += [Message("assistant", request.rejected), Message("user", request.feedback)]
+    return tuple(messages)
+
+
+def _checked(drafted: object) -> Drafted:
+    if isinstance(drafted, str):
+        return Drafted(drafted)
+    if not isinstance(drafted, Drafted):
+        raise TypeError(f"Drafter.draft must return a Drafted, got {type(drafted).__name__}")
+    return drafted

@@ -1,0 +1,148 @@
+"""Training: clozes first, then real questions among clozes; one softmax over a question's windows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from denoise_core.embedded.reader.features import batch, by_length, row
+from denoise_core.embedded.reader.fit.data import Draws, Example, Group, Parts
+from denoise_core.embedded.reader.fit.network import Network
+from denoise_core.embedded.reader.spans import Logits, best, characters
+from denoise_core.embedded.reader.windows import Tokens
+from denoise_core.text.words import content_words
+
+QUESTIONS = 16  # of a step
+RATE = 2e-3
+FIRST_SHARE, FIRST_CLOZES, LATER_CLOZES = 0.25, 0.9, 0.35  # of the run; of its questions; of later ones
+PRESENCE = 0.3  # weight of the loss of "this window holds an answer"
+PIECES = 2560  # of one forward pass, padding included
+LOOK_EVERY = 0.1  # of the run
+
+
+@dataclass(slots=True)
+class Course:
+    """How a run went: steps, seconds, and at each look the fraction done, the loss, and development figures."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    looks: list[dict[str, Any]] = field(default_factory=list)
+
+
+def fit(
+    network: Network,
+    parts: Parts,
+    tokens: Tokens,
+    *,
+    seconds: float,
+    steps: int | None = None,
+    seed: int = 0,
+    progress: Callable[[float, str], None] = lambda done, said: None,
+    keep: Callable[[Network, Course], None] = lambda network, course: None,
+) -> Course:
+    """Train ``network`` in place for ``seconds``, or for ``steps`` if given: then a seed gives the same run again.
+
+    ``keep`` is called at every look, so that a run that is stopped leaves something.
+    """
+    torch.manual_seed(seed)
+    draws = Draws(parts, tokens, seed)
+    trained = [p for p in network.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=0.01)
+    course, began, running, next_look = Course(), time.monotonic(), 0.0, LOOK_EVERY
+    while (done := course.steps / steps if steps else (time.monotonic() - began) / seconds) < 1:
+        clozes = FIRST_CLOZES if done < FIRST_SHARE else LATER_CLOZES
+        groups = [draws.cloze() if draws.rng.random() < clozes else draws.real() for _ in range(QUESTIONS)]
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * min(1.0, (course.steps + 1) / 50) * (1 - done)
+        loss = loss_of(network, groups)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        optimizer.step()
+        course.steps += 1
+        course.seconds = time.monotonic() - began
+        running = loss.item() if course.steps == 1 else 0.98 * running + 0.02 * loss.item()
+        progress(done, f"step {course.steps}, loss {running:.3f}")
+        if done >= next_look:
+            next_look += LOOK_EVERY
+            course.looks.append(
+                {"done": round(done, 3), "loss": round(running, 4), **look(network, parts, tokens)}
+            )
+            keep(network, course)
+    course.looks.append({"done": 1.0, "loss": round(running, 4), **look(network, parts, tokens)})
+    return course
+
+
+def loss_of(network: Network, groups: Sequence[Group]) -> Tensor:
+    """Cross-entropy of start and of end, each over all windows of a question, plus that of presence."""
+    rows = [r for g in groups for r in g.rows]
+    first = np.cumsum([0, *(len(g.rows) for g in groups)])
+    starts: list[Tensor] = [torch.empty(0)] * len(rows)
+    ends, holds = list(starts), list(starts)
+    for numbers in by_length(rows, PIECES):
+        start, end, presence = network(batch([rows[i] for i in numbers]))
+        for place, i in enumerate(numbers):
+            starts[i], ends[i], holds[i] = start[place], end[place], presence[place]
+    has = torch.zeros(len(rows))
+    loss = torch.zeros(())
+    for number, group in enumerate(groups):
+        if not group.places:
+            continue
+        has[first[number]] = 1.0
+        for logits, which in ((starts, 0), (ends, 1)):
+            joined = torch.cat([logits[i] for i in range(first[number], first[number + 1])])
+            right = logits[first[number]][[p[which] for p in group.places]]
+            loss = loss + (torch.logsumexp(joined, 0) - torch.logsumexp(right, 0)) / (2 * len(groups))
+    return loss + PRESENCE * F.binary_cross_entropy_with_logits(torch.stack(holds), has)
+
+
+def look(network: Network, parts: Parts, tokens: Tokens) -> dict[str, float]:
+    """On the development part: how often the best span is right, by set and in all, the answer's window read
+    with the four hardest others."""
+    right: dict[str, list[bool]] = {}
+    for e in parts.development:
+        text = answer(network, e, tokens)
+        right.setdefault(e.name, []).append(agrees(text, e.question.answers))
+    out = {name: round(float(np.mean(v)), 3) for name, v in right.items() if len(v) > 15}
+    return {"right": round(float(np.mean([x for v in right.values() for x in v])), 3), **out}
+
+
+def answer(network: Network, e: Example, tokens: Tokens) -> str:
+    """The best span's text for an example."""
+    chosen = [e.gold[0][0], *e.hard[:4]]
+    found = best(chosen, logits(network, [row(e.asked, w, tokens) for w in chosen]), tokens, 1)
+    if not found:
+        return ""
+    window = chosen[found[0].window]
+    text = {p.id: p.text for p in e.question.passages}[window.passage_id]
+    start, end = characters(window, found[0].first, found[0].last)
+    return text[start:end]
+
+
+def logits(network: Network, rows: Sequence[Any]) -> list[Logits]:
+    """What the network says of each row's window, read in one batch."""
+    with torch.no_grad():
+        start, end, holds = (t.float().numpy() for t in network(batch(rows)))
+    return [Logits(_part(start[i], r), _part(end[i], r), float(holds[i])) for i, r in enumerate(rows)]
+
+
+def _part(values: NDArray[np.float32], r: Any) -> NDArray[np.float32]:
+    return np.asarray(values[r.start : r.end])
+
+
+def agrees(text: str, answers: Sequence[str]) -> bool:
+    """Whether half of the content words of the text and of an answer together are the same (F1 of .5)."""
+    said = set(content_words(text))
+    for a in answers:
+        wanted = set(content_words(a))
+        if said and wanted and 2 * len(said & wanted) >= 0.5 * (len(said) + len(wanted)):
+            return True
+    return False

@@ -1,0 +1,33 @@
+"""The reader that ships, loaded once in a process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from importlib.resources import as_file, files
+
+from denoise_core.embedded.reader.forward import load
+from denoise_core.embedded.reader.span_reader import Found, SpanReader
+from denoise_core.embedded.reader.windows import tokens
+from denoise_core.embedded.weights import minilm
+from denoise_core.types import Passage
+
+_lock = threading.Lock()
+_loaded: list[SpanReader] = []
+
+
+def reader() -> SpanReader:
+    """The shared reader; threads that ask at the same time wait for one load.
+
+    Raises `MissingExtra` without the extra ``embedded``.
+    """
+    with _lock:
+        if not _loaded:
+            with as_file(files("denoise_core.embedded") / "data" / "reader" / "reader.safetensors") as path:
+                _loaded.append(SpanReader(load(minilm(), path), tokens()))
+        return _loaded[0]
+
+
+def answer(query: str, passages: Sequence[Passage]) -> Found | None:
+    """Where the passages answer the question, by the reader that ships; None when they seem not to."""
+    return reader().answer(query, passages)

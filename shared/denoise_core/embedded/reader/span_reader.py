@@ -1,0 +1,199 @@
+"""The reader of real text: finds where passages answer a question, and tells how well a given answer fits.
+
+Scores are natural logarithms of probabilities: of the span among all spans of the windows read together, times
+that of its window to hold an answer at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from denoise_core.embedded.reader.candidate import core, parts, places
+from denoise_core.embedded.reader.closest import overlap
+from denoise_core.embedded.reader.features import row
+from denoise_core.embedded.reader.forward import Network
+from denoise_core.embedded.reader.spans import Logits, Scored, best, characters, total
+from denoise_core.embedded.reader.windows import Tokens, Window, windows
+from denoise_core.types import Passage, check_passages
+
+READ = 32  # windows read for one question, at most
+JUDGED = 5  # windows that a candidate is judged in, besides those that hold it
+HOLDING = 2  # windows that hold the candidate, at most
+OF_EACH = 2  # windows of each passage, when each is asked for itself
+FLOOR = 0.5  # probability of holding an answer below which a window holds none
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer: ``text`` is characters ``[start, end)`` of the passage ``passage_id``.
+
+    ``score`` is the log-probability of the span among those of all windows read, ``holds`` the probability
+    that the window it stands in holds an answer.
+    """
+
+    text: str
+    passage_id: str
+    start: int
+    end: int
+    score: float
+    holds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How a candidate fits a question. All in natural logarithms, -inf where it stands nowhere.
+
+    ``own`` is the best score of a span that is the candidate, ``other`` that of the best span that shares no
+    word piece with such a span, ``holds`` the log-probability of the candidate's window to hold an answer.
+    """
+
+    own: float
+    other: float
+    holds: float
+
+    @property
+    def ahead(self) -> float:
+        """How far the candidate is ahead of the best other span."""
+        return self.own - self.other
+
+
+NOWHERE = Fit(-math.inf, -math.inf, -math.inf)
+
+
+class SpanReader:
+    """Reads passages for a question with the network that ships. Safe to share between threads."""
+
+    def __init__(self, network: Network, tokens: Tokens, *, read: int = READ) -> None:
+        self.network = network
+        self.tokens = tokens
+        self.read = read
+
+    def answer(self, query: str, passages: Sequence[Passage]) -> Found | None:
+        """The best span, or None when no window of the passages seems to hold an answer."""
+        found = self.answers(query, passages, 1)
+        return found[0] if found and found[0].holds >= FLOOR else None
+
+    def answers(self, query: str, passages: Sequence[Passage], k: int) -> list[Found]:
+        """The ``k`` best spans, best first, of which no two share characters or are the same words.
+
+        Raises `InputError` when two passages share an id, as all methods do.
+        """
+        texts = {p.id: p.text for p in passages}
+        asked, cut = self._cut(query, passages)
+        chosen = self._most(asked, cut, self.read)
+        logits = self._logits(asked, chosen)
+        out: list[Found] = []
+        for s in self._ranked(chosen, logits, 4 * k):
+            found = _found(s, chosen[s.window], logits[s.window], texts)
+            if len(out) < k and not any(_same(found, f) for f in out):
+                out.append(found)
+        return out
+
+    def per_passage(self, query: str, passages: Sequence[Passage]) -> list[Found | None]:
+        """The best answer of each passage, in their order; None for one that seems to hold none.
+
+        A score is among the windows of its own passage; so scores of two passages do not depend on each other.
+        """
+        texts = {p.id: p.text for p in passages}
+        asked = self.tokens.pieces(query).ids
+        groups = [self._most(asked, windows(p, self.tokens), OF_EACH) for p in check_passages(passages)]
+        logits = iter(self._logits(asked, [w for g in groups for w in g]))
+        out: list[Found | None] = []
+        for group in groups:
+            own = [next(logits) for _ in group]
+            ranked = self._ranked(group, own, 1)
+            found = _found(ranked[0], group[ranked[0].window], own[ranked[0].window], texts) if ranked else None
+            out.append(found if found and found.holds >= FLOOR else None)
+        return out
+
+    def score_of(self, query: str, candidate: str, passages: Sequence[Passage]) -> float:
+        """The log-probability of the candidate's own best span, -inf when it stands nowhere; see `fits`."""
+        return self.fits(query, [candidate], passages)[0].own
+
+    def fits(self, query: str, candidates: Sequence[str], passages: Sequence[Passage]) -> list[Fit]:
+        """How each candidate fits, read in the windows closest to the question and in some that hold a candidate.
+
+        A candidate that stands nowhere as it is, such as a sentence, is looked for in its parts that say
+        something beyond the question; the best part counts. A fit does not depend on the other candidates.
+        """
+        asked, cut = self._cut(query, passages)
+        order = self._most(asked, cut, len(cut))
+        looked = [self._looked_for(query, c, order) for c in candidates]
+        chosen = [self._judged(wanted, order) for wanted in looked]
+        read = sorted({n for numbers in chosen for n in numbers})
+        logits = dict(zip(read, self._logits(asked, [order[n] for n in read]), strict=True))
+        return [
+            self._fit(wanted, [order[n] for n in numbers], [logits[n] for n in numbers])
+            for wanted, numbers in zip(looked, chosen, strict=True)
+        ]
+
+    def _judged(self, wanted: Sequence[tuple[int, ...]], order: Sequence[Window]) -> list[int]:
+        """The windows that a candidate is judged in: the first ones, and the first that hold it if any do."""
+        holding = [n for n, w in enumerate(order) if any(places(w, x, self.tokens) for x in wanted)]
+        return sorted({*range(min(JUDGED, len(order))), *holding[:HOLDING]}) if holding else []
+
+    def _looked_for(self, query: str, candidate: str, among: Sequence[Window]) -> list[tuple[int, ...]]:
+        """Pieces of the candidate, or of its parts if it stands nowhere whole."""
+        whole = core(candidate, self.tokens)
+        if any(places(w, whole, self.tokens) for w in among):
+            return [whole]
+        return [p for part in parts(candidate, query) if (p := core(part, self.tokens))]
+
+    def _fit(self, wanted: Sequence[tuple[int, ...]], read: Sequence[Window], logits: Sequence[Logits]) -> Fit:
+        if not read:
+            return NOWHERE
+        within = total(logits)
+        own = [
+            Scored(float(given.start[a] + given.end[b]) - within, n, a, b)
+            for n, (w, given) in enumerate(zip(read, logits, strict=True))
+            for x in wanted
+            for a, b in places(w, x, self.tokens)
+        ]
+        top = max(own)
+        taken = {(read[s.window].passage_id, c) for s in own for c in _characters(read[s.window], s)}
+        other = -math.inf
+        for s in best(read, logits, self.tokens, 40, within):
+            if taken.isdisjoint((read[s.window].passage_id, c) for c in _characters(read[s.window], s)):
+                other = s.score
+                break
+        return Fit(top.score, other, _log_sigmoid(logits[top.window].holds))
+
+    def _cut(self, query: str, passages: Sequence[Passage]) -> tuple[tuple[int, ...], list[Window]]:
+        cut = [w for p in check_passages(passages) for w in windows(p, self.tokens)]
+        return self.tokens.pieces(query).ids, cut
+
+    def _most(self, asked: Sequence[int], given: Sequence[Window], count: int) -> list[Window]:
+        """The ``count`` windows that share most with the question; earlier ones first among equals."""
+        score = overlap(asked, given, self.tokens)
+        return [given[i] for i in sorted(range(len(given)), key=lambda i: -score[i])[:count]]
+
+    def _logits(self, asked: Sequence[int], chosen: Sequence[Window]) -> list[Logits]:
+        return self.network.logits([row(asked, w, self.tokens) for w in chosen])
+
+    def _ranked(self, chosen: Sequence[Window], logits: Sequence[Logits], k: int) -> list[Scored]:
+        """Best spans with their windows' probability of holding an answer put in."""
+        found = best(chosen, logits, self.tokens, k)
+        return sorted(
+            (s._replace(score=s.score + _log_sigmoid(logits[s.window].holds)) for s in found), reverse=True
+        )
+
+
+def _found(s: Scored, window: Window, logits: Logits, texts: dict[str, str]) -> Found:
+    start, end = characters(window, s.first, s.last)
+    text = texts[window.passage_id][start:end]
+    return Found(text, window.passage_id, start, end, s.score, math.exp(_log_sigmoid(logits.holds)))
+
+
+def _characters(window: Window, s: Scored) -> range:
+    return range(*characters(window, s.first, s.last))
+
+
+def _same(one: Found, two: Found) -> bool:
+    overlaps = one.passage_id == two.passage_id and one.start < two.end and two.start < one.end
+    return overlaps or one.text.casefold() == two.text.casefold()
+
+
+def _log_sigmoid(x: float) -> float:
+    return -math.log1p(math.exp(-x)) if x > -30 else x

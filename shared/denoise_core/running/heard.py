@@ -1,0 +1,50 @@
+"""A fallback that nobody hears of is a defect: it is logged, counted, and says no secrets.
+
+The logger is ``logging.getLogger("denoise")``. The first fallback of a kind is a WARNING; later ones are
+counted, and the 10th, the 100th, the 1000th ... is a WARNING again that says how many there were. Without any
+set-up Python writes warnings to the standard error; ``logging.getLogger("denoise").setLevel("ERROR")`` is silence.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from denoise_core.errors import said
+
+logger = logging.getLogger("denoise")
+
+_KINDS = 1000  # more kinds than these are counted together: a kind may hold a foreign class's name
+_counts: dict[tuple[str, str], int] = {}
+_lock = threading.Lock()
+
+
+def fell_back(where: str, error: BaseException | str, instead: str) -> str:
+    """Log and count that ``where`` could not do its work; returns what happened as `said` puts it.
+
+    ``where`` names the part (``"S2ADenoiser"``), ``instead`` what was done (``"the passage was kept as it
+    is"``). A kind is the part and the error's class, or the text where no error was raised.
+    """
+    happened = said(error)
+    kind = (where, type(error).__name__ if isinstance(error, BaseException) else happened[:80])
+    with _lock:
+        if kind not in _counts and len(_counts) >= _KINDS:
+            kind = ("other", "")
+        count = _counts[kind] = _counts.get(kind, 0) + 1
+    if count == 1:
+        logger.warning("%s: %s; %s. Further ones are counted.", where, instead, happened)
+    elif str(count).strip("0") == "1":
+        logger.warning("%s: %d times by now: %s; the last one: %s", where, count, instead, happened)
+    return happened
+
+
+def counts() -> dict[tuple[str, str], int]:
+    """How often each kind happened in this process, by part and error class."""
+    with _lock:
+        return dict(_counts)
+
+
+def forget() -> None:
+    """Start counting anew: the next fallback of every kind is the first one again."""
+    with _lock:
+        _counts.clear()

@@ -1,0 +1,58 @@
+"""What a text says that must not change: facts, each with the characters it stands in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "number", "date", "time", "name", "numeral", "negation", "modality", "direction", "quantity", "attribution",
+    "degree",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact in the characters ``[start, end)`` of its text.
+
+    ``norm`` is what two texts are compared by: a number's value in plain digits, a date as ``1962-07-04`` with
+    ``?`` for what is not said (``195?`` is the fifties, ``????-07`` a July), a time of day as ``15:00``, a
+    name's folded words, the sense of a word of direction or modality (``up``, ``must``).
+
+    Of a number, ``unit`` is its unit (``km``, ``%``, ``usd``; '' for none) and ``bound`` how it is meant:
+    ``>=`` at least, ``>`` more than, ``<=``, ``<``, ``~`` about, '' as it stands; ``values`` are the readings
+    that its writing allows (``1.200``). Of a negation, ``scope`` is the range that it denies; of a numeral, it is
+    the name that it belongs to. ``doubtful`` is a name that may be a word which only opens a sentence.
+    """
+
+    kind: Kind
+    norm: str
+    start: int
+    end: int
+    unit: str = ""
+    bound: str = ""
+    values: tuple[float, ...] = ()
+    scope: tuple[int, int] | None = None
+    doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A fact of a claim that the source does not bear out.
+
+    ``start`` and ``end`` are characters of the claim, ``source_start`` and ``source_end`` those of what the
+    source says instead (None when it says nothing of the kind); ``said`` and ``stands`` are the two in words.
+    """
+
+    kind: str
+    said: str
+    stands: str
+    start: int
+    end: int
+    source_start: int | None = None
+    source_end: int | None = None
+
+    def __str__(self) -> str:
+        if self.stands:
+            return f"{self.kind}: {self.said!r}, where the source has {self.stands!r}"
+        return f"{self.kind}: {self.said!r} stands nowhere in the source"

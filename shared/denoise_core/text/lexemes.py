@@ -1,0 +1,67 @@
+"""A text as words, numbers and marks with their places; what every reader of facts walks over."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Literal
+
+Shape = Literal["word", "number", "ideograph", "mark"]
+
+IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_APOSTROPHES = "'’ʼ‘`´"
+_HYPHENS = "-‐‑\u00ad"
+_LEXEME = re.compile(
+    r"(?P<number>\d+(?:[.,:/'’\u00a0\u202f]\d+)*)"
+    rf"|(?P<ideograph>[{IDEOGRAPHS}])"
+    rf"|(?P<word>[^\W\d_{IDEOGRAPHS}]+(?:(?:[{_APOSTROPHES}]|[{_HYPHENS}](?:\n[ \t]*)?|_)?[^\W_{IDEOGRAPHS}]+)*)"
+    r"|(?P<mark>[^\w\s]|_)"
+)
+_FOLDED = str.maketrans(dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_HYPHENS, "-"))
+_BROKEN = re.compile(rf"[{_HYPHENS}]\n[ \t]*|\u00ad")
+_SPACED = re.compile(r"\d{1,3}(?: \d{3})+(?![\d.,:/]*\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """``lower`` is the folded form: case, compatibility forms, one kind of apostrophe and hyphen, words that a
+    line break hyphenates in one piece. The characters are ``[start, end)``; ``line`` tells that a line begins."""
+
+    text: str
+    lower: str
+    shape: Shape
+    start: int
+    end: int
+    line: bool = False
+
+    @property
+    def capital(self) -> bool:
+        return self.text[0].isupper() or self.text[0].istitle()
+
+
+def lexemes(text: str) -> list[Lexeme]:
+    """In order; white space is left out. Linear in the length of the text."""
+    found: list[Lexeme] = []
+    at = 0
+    while match := _LEXEME.search(text, at):
+        shape: Shape = match.lastgroup  # type: ignore[assignment]
+        start, end = match.span()
+        if shape == "number" and end - start <= 3 and (spaced := _SPACED.match(text, start)):
+            end = spaced.end()
+        raw = text[start:end]
+        line = not found or "\n" in text[found[-1].end : start]
+        found.append(Lexeme(raw, fold(raw) if shape != "mark" else raw, shape, start, end, line))
+        at = end
+    return found
+
+
+def fold(raw: str) -> str:
+    """
+    >>> fold("O’Brien"), fold("luke-\\nwarm")
+    ("o'brien", 'lukewarm')
+    """
+    if raw.isascii() and "\n" not in raw:
+        return raw.lower().replace("`", "'")
+    joined = _BROKEN.sub("", raw)
+    return unicodedata.normalize("NFKC", joined).casefold().translate(_FOLDED)

@@ -1,0 +1,152 @@
+"""Mistakes and failures; error text that is short and holds no secret."""
+
+import pytest
+
+from denoise_core import BudgetExceeded, EmptyResult, InputError, MissingExtra, ProbeMismatch, UnparsableReply
+from denoise_core.errors import LONGEST, BrokenLaw, is_mistake, masked, said
+
+
+class Response:
+    def __init__(self, status_code):
+        self.status_code = status_code
+
+
+class APIStatusError(Exception):
+    def __init__(self, status_code=None, response=None):
+        super().__init__("refused")
+        self.status_code = status_code
+        self.response = response
+
+
+class AuthenticationError(Exception):
+    pass
+
+
+class PermissionDeniedError(Exception):
+    pass
+
+
+class RateLimitError(Exception):
+    status_code = 429
+
+
+class Grpc(Exception):
+    def __init__(self, name):
+        self.name = name
+
+    def code(self):
+        return self
+
+
+class Refusing(Exception):
+    @property
+    def status_code(self):
+        raise RuntimeError("no status")
+
+
+def caused(error, by):
+    error.__cause__ = by
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("x"),
+        MissingExtra("x"),
+        ProbeMismatch("x"),
+        TypeError("x"),
+        AttributeError("x"),
+        NameError("x"),
+        ImportError("x"),
+        NotImplementedError("x"),
+        PermissionError("x"),
+        APIStatusError(401),
+        APIStatusError(403),
+        APIStatusError(response=Response(401)),
+        APIStatusError(response={"status_code": 403}),
+        AuthenticationError("x"),
+        PermissionDeniedError("x"),
+        Grpc("UNAUTHENTICATED"),
+        caused(RuntimeError("the client gave up"), AuthenticationError("x")),
+        caused(RuntimeError("the client gave up"), MissingExtra("x")),
+        ExceptionGroup("several", [TimeoutError(), AuthenticationError("x")]),
+    ],
+)
+def test_mistakes(error):
+    assert is_mistake(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError("x"),
+        ConnectionError("x"),
+        RateLimitError("x"),
+        APIStatusError(500),
+        APIStatusError(429),
+        APIStatusError(True),
+        BudgetExceeded("calls", 1, 1),
+        UnparsableReply("x"),
+        EmptyResult("x"),
+        BrokenLaw("x"),
+        KeyError("x"),
+        ValueError("x"),
+        RuntimeError("x"),
+        Grpc("UNAVAILABLE"),
+        Refusing("x"),
+        caused(UnparsableReply("no JSON"), TypeError("x")),
+        caused(TimeoutError("late"), AuthenticationError("x")),
+        ExceptionGroup("several", [TimeoutError(), ValueError("x")]),
+    ],
+)
+def test_failures(error):
+    assert not is_mistake(error)
+
+
+def test_an_error_that_is_its_own_cause_ends():
+    error = RuntimeError("x")
+    other = caused(ValueError("y"), error)
+    assert not is_mistake(caused(error, other))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Incorrect API key provided: sk-proj-abc123DEF456. Find it", "sk-proj"),
+        ("Authorization: Bearer abcDEF123.456-xyz", "abcDEF"),
+        ("https://user:hunter2@host/path", "hunter2"),
+        ("GET /v1?api_key=s3cr3t&model=m", "s3cr3t"),
+        ('{"x-api-key": "s3cr3t-value"}', "s3cr3t"),
+        ("token=hf_abcdefghij", "hf_abc"),
+        ("key AKIAIOSFODNN7EXAMPLE used", "AKIAIOS"),
+        ("azure 0123456789abcdef0123456789abcdef end", "0123456789abcdef"),
+        ("jwt eyJhbGciOiJIUzI1NiJ9.eyJzdWIi", "eyJhbGci"),
+        ("password: correct-horse", "correct-horse"),
+    ],
+)
+def test_secrets_are_masked(text, left):
+    assert left not in masked(text)
+    assert "***" in said(ValueError(text))
+
+
+def test_plain_words_are_not_masked():
+    text = "InputError: passages 1 and 2 share the id 'passage-1'; hf-internal-testing/tiny, task-force, 429"
+    assert masked(text) == text
+
+
+def test_error_text_is_short_one_line_and_printable():
+    line = said(ValueError("a\nb" * 100_000 + "\ud800"))
+    assert len(line) <= LONGEST
+    assert "\n" not in line
+    line.encode()
+    assert said(ValueError("\ud800")).encode() == b"ValueError: ?"
+    assert said(ValueError()) == "ValueError"
+
+
+def test_an_error_that_cannot_be_shown_is_said_all_the_same():
+    class Broken(Exception):
+        def __str__(self):
+            raise RuntimeError("no")
+
+    assert said(Broken()) == "Broken: (its message cannot be read)"

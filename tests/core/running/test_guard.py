@@ -1,0 +1,151 @@
+"""The guard never loses context, and always says why."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import (
+    Denoiser,
+    DenoiseResult,
+    Drop,
+    EmptyResult,
+    Guard,
+    InputError,
+    Keep,
+    Message,
+    Passage,
+    Span,
+    arun,
+    run,
+    trace_of,
+)
+from denoise_core.running.effects import complete
+from denoise_core.testing import FunctionLLM, check_result
+
+DOCS = (Passage("one", "a"), Passage("two", "b"))
+
+
+class Answers:
+    """A denoiser that is a function of its input."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def denoise(self, query, passages):
+        return self.answer(query, tuple(passages))
+
+    async def adenoise(self, query, passages):
+        return self.denoise(query, passages)
+
+
+def fails(query, passages):
+    raise ConnectionError("no route")
+
+
+def nothing(query, passages):
+    return DenoiseResult(query, (), kept=(Keep(Span("a", 0, 3), 1.0),), fallback="model said no")
+
+
+def blank(query, passages):
+    return DenoiseResult(query, (Passage(" \n", "a", rewritten=True),))
+
+
+def guarded(guard, passages=DOCS):
+    results = [guard.denoise("q", passages), asyncio.run(guard.adenoise("q", passages))]
+    assert results[0] == results[1]
+    return results[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (fails, "ConnectionError: no route"),
+        (nothing, "model said no; nothing was kept"),
+        (blank, "nothing was kept"),
+    ],
+)
+def test_the_default_keeps_everything_and_says_why(answer, why):
+    result = guarded(Guard(Answers(answer)))
+    assert result.passages == DOCS
+    assert result.fallback == f"{why}; the input was kept as it is"
+    assert result.kept == result.dropped == ()
+    check_result(DOCS, result)
+
+
+@pytest.mark.parametrize("answer", [fails, nothing, blank])
+def test_drop_lists_every_character_as_dropped(answer):
+    result = guarded(Guard(Answers(answer), on_error="drop", on_empty="drop"))
+    assert result.passages == ()
+    assert result.fallback.endswith("everything was dropped")
+    check_result(DOCS, result)
+
+
+def test_raise_lets_the_error_through_and_names_emptiness():
+    with pytest.raises(ConnectionError):
+        Guard(Answers(fails), on_error="raise").denoise("q", DOCS)
+    with pytest.raises(EmptyResult, match="nothing was kept of 2 passages"):
+        Guard(Answers(nothing), on_empty="raise").denoise("q", DOCS)
+
+
+@given(st.sampled_from([fails, nothing, blank]), st.lists(st.text(max_size=20), min_size=1, max_size=5))
+def test_context_is_never_lost(answer, texts):
+    passages = tuple(Passage(t, str(i)) for i, t in enumerate(texts))
+    result = Guard(Answers(answer)).denoise("q", passages)
+    assert result.passages == passages or not any(t.strip() for t in texts)
+
+
+def test_no_passages_are_no_error():
+    assert guarded(Guard(Answers(nothing)), ()).passages == ()
+
+
+def test_a_good_result_is_handed_on_untouched():
+    good = DenoiseResult("q", DOCS[:1], tuple(Drop(Span(p.id, 0, len(p.text)), "noise") for p in DOCS[1:]))
+    assert guarded(Guard(Answers(lambda q, p: good))) is good
+    assert isinstance(Guard(Answers(nothing)), Denoiser)
+
+
+def test_the_trace_of_a_failed_run_is_kept():
+    def flow():
+        yield from complete((Message("user", "x"),), tag="s2a")
+        raise ValueError("bad")
+
+    class Flows:
+        def denoise(self, query, passages):
+            return run(flow(), llm=FunctionLLM(lambda m: "y"))
+
+        async def adenoise(self, query, passages):
+            return await arun(flow(), llm=FunctionLLM(lambda m: "y"))
+
+    result = Guard(Flows()).denoise("q", DOCS)
+    assert [e.tag for e in result.trace.events] == ["s2a"]
+    assert trace_of(KeyError()).events == ()
+
+
+def test_cancellation_goes_through():
+    class Cancelled:
+        def denoise(self, query, passages):
+            raise AssertionError("sync")
+
+        async def adenoise(self, query, passages):
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(Guard(Cancelled()).adenoise("q", DOCS))
+
+
+@pytest.mark.parametrize("name", ["on_error", "on_empty"])
+def test_an_unknown_policy_is_named(name):
+    with pytest.raises(InputError, match=f"{name}='ignore'"):
+        Guard(Answers(nothing), **{name: "ignore"})
+
+
+@pytest.mark.parametrize("policy", ["keep", "drop"])
+def test_spans_are_about_this_steps_input_also_after_an_earlier_step(policy):
+    earlier = (
+        Passage("def ghi", "a", spans=(Span("a", 3, 10),)),
+        Passage("new", "b", spans=(Span("b", 0, 9),), rewritten=True),
+    )
+    result = guarded(Guard(Answers(fails), on_error=policy), earlier)
+    check_result(earlier, result)

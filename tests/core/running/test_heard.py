@@ -1,0 +1,52 @@
+import logging
+
+import pytest
+
+from denoise_core import Guard, Passage
+from denoise_core.running import heard
+
+
+@pytest.fixture(autouse=True)
+def anew():
+    heard.forget()
+    yield
+    heard.forget()
+
+
+class Failing:
+    def __init__(self, error):
+        self.error = error
+
+    def denoise(self, query, passages):
+        raise self.error
+
+    async def adenoise(self, query, passages):
+        raise self.error
+
+
+def test_the_first_of_a_kind_and_powers_of_ten_are_warnings(caplog):
+    guard = Guard(Failing(TimeoutError("late, api_key=s3cr3t")))
+    with caplog.at_level(logging.WARNING, "denoise"):
+        for _ in range(100):
+            guard.denoise("q", [Passage("x", id="a")])
+    said = [r.getMessage() for r in caplog.records]
+    assert len(said) == 3
+    assert "Failing: the input was kept as it is; TimeoutError: late" in said[0]
+    assert "10 times" in said[1]
+    assert "100 times" in said[2]
+    assert not [line for line in said if "s3cr3t" in line]
+    assert heard.counts() == {("Failing", "TimeoutError"): 100}
+
+
+def test_another_kind_is_heard_again(caplog):
+    with caplog.at_level(logging.WARNING, "denoise"):
+        for error in (TimeoutError("x"), ConnectionError("x"), TimeoutError("y")):
+            Guard(Failing(error)).denoise("q", [Passage("x", id="a")])
+    assert len(caplog.records) == 2
+
+
+def test_kinds_are_bounded():
+    for n in range(3000):
+        heard.fell_back(f"part {n}", "x", "kept")
+    assert len(heard.counts()) <= 1001
+    assert sum(heard.counts().values()) == 3000

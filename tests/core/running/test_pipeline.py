@@ -1,0 +1,76 @@
+"""A pipeline keeps the laws of a denoiser, and tells everything in terms of the first input."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from denoise_core import DenoiseResult, Guard, InputError, Passage, Pipeline
+from denoise_core.end import ENDDenoiser
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.testing import FunctionLLM, FunctionScorer, check_denoiser
+from denoise_core.text.chunk import chunks, sentences
+
+TEXT = st.text(alphabet="ab. !\n😀א", max_size=60)
+
+
+def by_length(keep, chunker):
+    return ENDDenoiser(FunctionScorer(lambda q, t: len(t)), keep=keep, chunker=chunker)
+
+
+def by_letter(keep, chunker):
+    return ENDDenoiser(FunctionScorer(lambda q, t: t.count("a")), keep=keep, chunker=chunker)
+
+
+@given(st.lists(TEXT, max_size=4), st.sampled_from([0.3, 0.6, 0.99]), st.sampled_from([0.3, 0.6, 0.99]))
+@settings(max_examples=60)
+def test_a_pipeline_of_extractive_steps_is_extractive(texts, first, second):
+    passages = [Passage(t, str(i)) for i, t in enumerate(texts)]
+    result = check_denoiser(
+        lambda: Pipeline(by_length(first, sentences), by_letter(second, chunks(7)), by_length(0.9, chunks(3))),
+        "q",
+        passages,
+    )
+    assert len(result.trace.events) <= 3
+
+
+def test_one_step_is_that_step():
+    passages = [Passage("aaa. b.", "x"), Passage("b.", "y")]
+    alone = by_letter(0.4, sentences).denoise("q", passages)
+    piped = Pipeline(by_letter(0.4, sentences)).denoise("q", passages)
+    assert (piped.passages, piped.dropped, piped.kept) == (alone.passages, alone.dropped, alone.kept)
+
+
+def test_a_rewritten_text_keeps_its_sources_through_later_steps():
+    class Rewrites:
+        def denoise(self, query, passages):
+            kept = tuple(
+                Passage("new text. more.", p.id, spans=p.covered, rewritten=True, metadata=p.metadata)
+                for p in passages
+            )
+            return DenoiseResult("what?", kept)
+
+        async def adenoise(self, query, passages):
+            return self.denoise(query, passages)
+
+    passages = [Passage("An old and long text.", "x"), Passage("Another.", "y")]
+    result = check_denoiser(lambda: Pipeline(Rewrites(), by_length(1, sentences)), "q", passages)
+    (kept,) = result.passages
+    assert (kept.text, kept.rewritten, kept.covered) == ("new text. ", True, passages[0].covered)
+    assert [d.span.passage_id for d in result.dropped] == ["y"]
+    assert result.query == "what?"
+
+
+def test_end_then_s2a_select():
+    passages = [Passage("a a. bb. ccc.", "x"), Passage("nothing here", "y")]
+    llm = FunctionLLM(lambda m: "2")
+    result = check_denoiser(
+        lambda: Pipeline(by_letter(1, sentences), Guard(S2ADenoiser(llm, variant="select"))),
+        "q",
+        passages,
+    )
+    assert all(p.id == "x" for p in result.passages)
+
+
+def test_an_empty_pipeline_is_an_error():
+    with pytest.raises(InputError, match="at least one"):
+        Pipeline()

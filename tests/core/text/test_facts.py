@@ -1,0 +1,184 @@
+"""Facts of a text: how each is read, and that texts which say the same in another way have the same facts."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core.text.facts import differences, facts
+
+
+def norms(text, kind, language=""):
+    return [f.norm for f in facts(text, language=language) if f.kind == kind]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["4 July 1962", "July 4th, 1962", "July 4, 1962", "the fourth of July 1962", "1962-07-04", "4. Juli 1962",
+     "el 4 de julio de 1962",
+     "le 4 juillet 1962", "04.07.1962", "1962/07/04", "1962年7月4日", "Jul. 4, 1962"],
+)  # fmt: skip
+def test_one_date_in_many_forms(text):
+    assert norms(f"It was {text}." if text.isascii() else text, "date") == ["1962-07-04"]
+
+
+@pytest.mark.parametrize(
+    ("text", "norm"),
+    [("in the 1950s", "195?"), ("the fifties", "195?"), ("En los años cincuenta", "195?"),
+     ("16th century", "15??"),
+     ("el siglo XVI", "15??"), ("das 16. Jahrhundert", "15??"), ("Q3 2019", "2019-q3"),
+     ("44 BC", "-0044"),
+     ("the third quarter of 2019", "2019-q3"), ("May 2019", "2019-05"), ("since March", "????-03")],
+)  # fmt: skip
+def test_dates_that_leave_something_open(text, norm):
+    assert norms(text, "date") == [norm]
+
+
+@pytest.mark.parametrize("text", ["He may go.", "They march on.", "I sat, Mark won.", "Version 1.2.3 of 12 items"])
+def test_what_is_no_date(text):
+    assert norms(text, "date") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "time"),
+    [("3 pm", "15:00"), ("3 p.m.", "15:00"), ("15:00", "15:00"), ("um 5.12 Uhr", "05:12"), ("12 am", "00:00")],
+)
+def test_times(text, time):
+    assert norms(text, "time") == [time]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("twenty-one", 21), ("einundzwanzig", 21), ("veintiuno", 21), ("3,200,000", 3.2e6), ("3.2 million", 3.2e6),
+     ("two hundred and five", 205), ("zweihundertfünf", 205), ("quatre-vingt-dix", 90), ("treinta y dos", 32),
+     ("minus 18", -18), ("−18 °C", -18), ("5.6亿", 5.6e8), ("十五", 15), ("1 234 567", 1234567),
+     ("half an hour", 0.5),
+     ("two thirds", 66.66666666666667), ("2,4 Millionen", 2.4e6), ("$4.1 billion", 4.1e9)],
+)  # fmt: skip
+def test_one_number_in_many_forms(text, value):
+    language = {"einundzwanzig": "de", "zweihundertfünf": "de", "veintiuno": "es", "treinta y dos": "es"}.get(text)
+    language = language or ("fr" if "quatre" in text else "de" if "Millionen" in text else "")
+    (found,) = [f for f in facts(text, language=language) if f.kind == "number"]
+    assert value in [pytest.approx(v) for v in found.values]
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [("at least 5", ">="), ("more than 5", ">"), ("at most 5", "<="), ("up to 5", "<="), ("fewer than 5", "<"),
+     ("mindestens 5", ">="), ("como máximo 5", "<="), ("about 5", "~"), ("5 or more", ">="), ("5", "")],
+)  # fmt: skip
+def test_how_a_number_is_meant(text, bound):
+    (found,) = [f for f in facts(text) if f.kind == "number"]
+    assert found.bound == bound
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("It was O'Brien.", ["o'brien"]), ("He met Jean-Luc Picard.", ["jean-luc picard"]),
+     ("We ate at McDonald's.", ["mcdonald"]), ("J. R. R. Tolkien", ["j r r tolkien"]),
+     ("by Ludwig van Beethoven", ["ludwig van beethoven"]), ("the O’Brien Act", ["o'brien act"]),
+     ("He said nothing.", []), ("in der Stadt", [])],
+)  # fmt: skip
+def test_names(text, names):
+    assert norms(text, "name", "en" if names else "") == names
+
+
+@pytest.mark.parametrize(
+    ("text", "norm"),
+    [("World War II began.", "war 2"), ("under Charles I.", "charles 1"), ("Super Bowl 16", "bowl 16"),
+     ("von Papst Pius VI. geweiht", "pius 6"),
+     ("Pius der Sechste hat", "pius 6"), ("under Alfonso XI", "alfonso 11")],
+)  # fmt: skip
+def test_numerals_belong_to_their_name(text, norm):
+    assert norms(text, "numeral") == [norm]
+
+
+@pytest.mark.parametrize(
+    ("text", "denied"),
+    [("You must not, under any circumstances, take it home.", "take"), ("It does not cover damage.", "cover"),
+     ("The board didn't approve it.", "approve"), ("Not only the first.", ""), ("Yes, no, wait", "")],
+)  # fmt: skip
+def test_negations_have_a_scope(text, denied):
+    scopes = [text[f.scope[0] : f.scope[1]] for f in facts(text) if f.kind == "negation"]
+    assert (denied in scopes[0]) if denied else not scopes
+
+
+SAME = [
+    ("He is twenty-one.", "He is 21 years old."),
+    ("It cost 3,200,000 dollars.", "It cost $3.2 million."),
+    ("It opened on July 4th.", "It opened on 4 July 1976."),
+    ("It was founded in the 1950s.", "It was founded in 1954."),
+    ("Tolkien gave the lecture.", "John Ronald Reuel Tolkien gave the lecture."),
+    ("Siobhán O’Brien chaired it.", "Siobhán O'Brien chaired it until 2013."),
+    ("It takes 30 minutes.", "It takes half an hour."),
+    ("It weighs 2 kg.", "It weighs 2000 g."),
+    ("Clean it with lukewarm water.", "Clean it with luke-\nwarm water."),
+    ("It is over 20,000 km long.", "It is 21,196 km long."),
+    ("The shop is closed on Monday.", "The shop is not open on Monday."),
+]
+OTHER = [
+    ("It cost $3.2 billion.", "It cost $3.2 million.", "number"),
+    ("It was 5 degrees.", "It was -5 degrees.", "number"),
+    ("It is less than 20,000 km long.", "It is over 20,000 km long.", "number"),
+    ("It weighs 2 kg.", "It weighs 2 lb.", "number"),
+    ("It opened on 4 June.", "It opened on 4 July 1976.", "date"),
+    ("It was founded in 1954.", "It was founded in the 1950s.", "date"),
+    ("Sales decreased last year.", "Sales increased last year.", "direction"),
+    ("You must take it.", "You must not, under any circumstances, take it.", "negation"),
+    ("He was convicted.", "He was never, despite rumours, convicted.", "negation"),
+    ("It happened in World War I.", "It happened in World War II.", "numeral"),
+    ("Add salt before boiling.", "Add salt after boiling.", "direction"),
+    ("Users may log out.", "Users must log out.", None),
+    ("Users must log out.", "Users may log out.", "modality"),
+    ("All wells tested were clean.", "Some wells tested were clean.", "quantity"),
+    ("The tower leans to the east.", "It is a myth that the tower leans to the east.", "attribution"),
+    ("It earned $3.2 billion in 2020.", "It earned $3.2 billion in 2019 and $4.1 billion in 2020.", "crossed"),
+    ("Edith was born in Cairo.", "Edith was born in Nairobi. Frances was born in Cairo.", "crossed"),
+    ("Kestrel sued Nordwind over it.", "Nordwind sued Kestrel over it.", "roles"),
+    ("Lee succeeded Mr Lund.", "Lee was succeeded by Mr Lund.", "roles"),
+    ("It is the longest bridge here.", "It is a bridge here.", "degree"),
+    ("Luc Berger built it.", "Jean-Luc Berger built it.", "name"),
+]
+
+
+@pytest.mark.parametrize(("claim", "source"), SAME)
+def test_the_same_in_other_words(claim, source):
+    assert differences(claim, source) == ()
+
+
+@pytest.mark.parametrize(("claim", "source", "kind"), OTHER)
+def test_what_differs_is_named(claim, source, kind):
+    kinds = [d.kind for d in differences(claim, source)]
+    assert (kind in kinds) if kind else not kinds
+
+
+@pytest.mark.parametrize("text", [one for one, _ in SAME] + [two for _, two in SAME] + [o[1] for o in OTHER])
+def test_a_text_bears_itself_out(text):
+    assert differences(text, text) == ()
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_and_its_places_are_its_own(text):
+    for fact in facts(text):
+        assert 0 <= fact.start < fact.end <= len(text)
+    differences(text, text[::-1])
+
+
+@given(
+    st.lists(
+        st.sampled_from(["4", "July", "1962", "of", "the", ".", ",", "not", "$", "km", "O'Brien", "II"]),
+        max_size=40,
+    )
+)
+def test_any_row_of_words_is_read(words):
+    text = " ".join(words)
+    found = facts(text)
+    assert list(found) == sorted(found, key=lambda f: (f.start, f.end, f.kind))
+
+
+def test_time_grows_with_the_text():
+    """Counted, not timed: twice the text gives twice the facts, and each is read once."""
+    once = "In 2021 Ann Lee did not pay $3.2 million. "
+    assert len(facts(once * 200)) == 2 * len(facts(once * 100))
+    assert re.search(r"\d", once)

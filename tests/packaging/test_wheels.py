@@ -1,0 +1,61 @@
+"""Two distributions: the product without the laboratory's weights, and the laboratory beside it."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    out = tmp_path_factory.mktemp("dist")
+    found = {}
+    for name, folder in (("core", ROOT), ("lab", ROOT / "shared" / "lab")):
+        target = out / name
+        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        (found[name],) = target.glob("*.whl")
+    return found
+
+
+def test_the_product_is_small_and_holds_nothing_of_the_laboratory(wheels):
+    assert wheels["core"].stat().st_size < 2_000_000
+    names = zipfile.ZipFile(wheels["core"]).namelist()
+    assert {n.split("/")[0] for n in names if ".dist-info" not in n} == {
+        "denoise_core",
+        "langchain_denoise",
+        "llamaindex_denoise",
+    }
+    assert not [n for n in names if "denoise_lab" in n or n.endswith("model/model.safetensors")]
+    assert {"denoise_core/py.typed", "langchain_denoise/py.typed", "llamaindex_denoise/py.typed"} <= set(names)
+
+
+def test_the_laboratory_brings_its_weights_and_probes_and_nothing_of_the_product(wheels):
+    names = zipfile.ZipFile(wheels["lab"]).namelist()
+    assert {n.split("/")[0] for n in names if ".dist-info" not in n} == {"denoise_lab"}
+    assert "denoise_lab/data/model/model.safetensors" in names
+    assert "denoise_lab/data/probes/scq/probe.safetensors" in names
+
+
+@pytest.mark.parametrize("order", [("core", "lab"), ("lab", "core")])
+def test_either_may_be_installed_first(wheels, order, tmp_path):
+    for name in order:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"]
+        done = subprocess.run(
+            [*command, str(tmp_path), str(wheels[name])], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import denoise_core, denoise_lab, pathlib;"
+        "assert all(pathlib.Path(m.__file__).is_relative_to(sys.argv[1]) for m in (denoise_core, denoise_lab));"
+        "assert (denoise_lab.FOLDER / 'model.safetensors').is_file()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
