@@ -18,6 +18,7 @@ from denoise_core.local.first_layers import EarlyLayers, early_layers
 from denoise_core.local.forward import inputs_of
 from denoise_core.local.kv import KeptPrefix
 from denoise_core.local.layout import Prompt
+from denoise_core.local.one_pass import Chunk, OnePass, Page
 from denoise_core.local.prefix import PrefixCache
 from denoise_core.local.reuse import PrefixReuse
 
@@ -105,6 +106,7 @@ class Paths:
         self.cache: PrefixCache[KeptPrefix] = PrefixCache(prefix_bytes)
         self.reuse = PrefixReuse(self.early, self.cache, scope=lambda n: n, max_tokens=max_tokens, pad=0)
         assert self.reuse.off(layer) is None
+        self._one_pass: OnePass | None = None
         self.probe = np.random.default_rng(0).normal(size=self.early.width).astype(np.float32)
 
     @torch.inference_mode()
@@ -132,10 +134,39 @@ class Paths:
         """Score every chunk, then one whole pass over the best."""
         self._answer(context, self.scores(context.prompts()), keep)
 
+    def one_pass(self, context: Context, keep: float = 0.3) -> Page:
+        """Score every chunk, then go on from what was computed of the best."""
+        prompts = context.prompts()
+        best = self._best(self.scores(prompts), keep)
+        return self._go_on(None, context, best)
+
+    def again(self, page: Page, context: Context, chunk: int) -> Page:
+        """One more chunk behind what was read, then the question."""
+        return self._go_on(page, context, [chunk])
+
+    def _go_on(self, page: Page | None, context: Context, keep: list[int]) -> Page:
+        if self._one_pass is None:
+            self._one_pass = OnePass(self.early, self.layer, 0)
+            assert self._one_pass.off() is None
+        prompts = [context.prompts()[n] for n in sorted(keep)]
+        chunks = [
+            Chunk(p.ids, *p.passage, k) for p, k in zip(prompts, self.reuse.kept(prompts, self.layer), strict=True)
+        ]
+        page = self._one_pass.read(page, chunks, (), context.question)
+        with torch.inference_mode():
+            device = self.early.device
+            last = torch.tensor([page.ids[-1:]], device=device)
+            at = torch.tensor([[len(page.ids) - 1]], device=device)
+            self.model(input_ids=last, position_ids=at, past_key_values=page.past(), use_cache=True)
+        return page
+
     def discriminate(self, context: Context, keep: float = 0.3) -> None:
         """LLM-Discrim: every chunk through the whole model, then one whole pass over those it accepts."""
         self._answer(context, self.uncached(context.prompts(), self.early.count), keep)
 
     def _answer(self, context: Context, scores: np.ndarray, keep: float) -> None:
-        best = np.argsort(-scores)[: max(1, round(keep * len(scores)))]
-        self.whole(context.joined([int(i) for i in best]))
+        self.whole(context.joined(self._best(scores, keep)))
+
+    @staticmethod
+    def _best(scores: np.ndarray, keep: float) -> list[int]:
+        return [int(i) for i in np.argsort(-scores)[: max(1, round(keep * len(scores)))]]

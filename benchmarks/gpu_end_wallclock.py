@@ -1,4 +1,4 @@
-"""The paper's wall-clock table on a GPU: END against the full forward pass, 8B shape, 4k to 32k tokens.
+"""The paper's wall-clock table on a GPU: END, exact and in one pass, against the full forward pass; 8B shape.
 
 Run by hand where there is a CUDA device with about 24 GiB (`python benchmarks/gpu_end_wallclock.py`); without
 one only ``--quick`` runs, which shows on the CPU that the script works and measures nothing. Random bf16 weights
@@ -51,7 +51,14 @@ def row(
     context = Context.of(tokens, chunks, shape.vocabulary, seed)
     paths.whole(context.joined(everything))  # kernels are chosen and memory is taken on the first run
     paths.end(context)
-    seconds: dict[str, list[float]] = {"full": [], "cold": [], "warm": [], "discrim": []}
+    seconds: dict[str, list[float]] = {
+        "full": [],
+        "cold": [],
+        "warm": [],
+        "one pass, cold": [],
+        "one pass, warm": [],
+        "discrim": [],
+    }
     for n in range(repetitions):
         context = Context.of(tokens, chunks, shape.vocabulary, seed + n)
         paths.cache.clear()
@@ -59,12 +66,20 @@ def row(
         seconds["cold"].append(wall(lambda c=context: paths.end(c)))
         context.ask()
         seconds["warm"].append(wall(lambda c=context: paths.end(c)))
+        paths.cache.clear()
+        paths.reuse.states_too = True
+        seconds["one pass, cold"].append(wall(lambda c=context: paths.one_pass(c)))
+        context.ask()
+        seconds["one pass, warm"].append(wall(lambda c=context: paths.one_pass(c)))
+        paths.reuse.states_too = False
         seconds["discrim"].append(wall(lambda c=context: paths.discriminate(c)))
     name = f"{tokens} tokens, {chunks} chunks"
     times = {k: np.array(v) for k, v in seconds.items()}
     bench.row(f"{name}, full forward", float(np.median(times["full"])), "s")
     bench.row(f"{name}, END cold / full", float(np.median(times["cold"] / times["full"])), "ratio", at_most=target)
     bench.row(f"{name}, END warm / full", float(np.median(times["warm"] / times["full"])), "ratio")
+    for way in ("one pass, cold", "one pass, warm"):
+        bench.row(f"{name}, {way} / full", float(np.median(times[way] / times["full"])), "ratio")
     bench.row(f"{name}, LLM-Discrim / full", float(np.median(times["discrim"] / times["full"])), "ratio")
 
 

@@ -20,10 +20,10 @@ from harness import RESULTS, Benchmark
 from numpy.typing import NDArray
 
 from denoise_core import Passage
+from denoise_core.end.answering.second_pass import prompt
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.end.second_pass import prompt
 from denoise_core.evaluate.metrics import bootstrap, recall_at, wilson
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.question import Question

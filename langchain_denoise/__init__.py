@@ -16,21 +16,28 @@ from typing import TYPE_CHECKING
 from denoise_core import MissingExtra
 
 if TYPE_CHECKING:
-    from langchain_denoise._convert import ChatModelLLM, RetrieverAdapter
     from langchain_denoise.augmenter import AugmentedRunnable
-    from langchain_denoise.chat import LocalChatModel
     from langchain_denoise.compressor import DenoiseCompressor
-    from langchain_denoise.local import local_model
+    from langchain_denoise.models.chat_llm import ChatModelLLM
+    from langchain_denoise.models.decision_judge import DecisionJudge
+    from langchain_denoise.models.decisions import DecisionScorer
+    from langchain_denoise.models.local_chat import LocalChatModel
+    from langchain_denoise.models.local_weights import local_model
+    from langchain_denoise.models.retriever_adapter import RetrieverAdapter
+    from langchain_denoise.models.scoring import EmbeddedEmbeddings
     from langchain_denoise.retriever import DenoisingRetriever
     from langchain_denoise.s2a import S2AMessages, S2ARunnable
-    from langchain_denoise.verification import verified
-    from langchain_denoise.verifier import Verifier
+    from langchain_denoise.verification.around import verified
+    from langchain_denoise.verification.verifier import Verifier
 
 __all__ = [
     "AugmentedRunnable",
     "ChatModelLLM",
+    "DecisionJudge",
+    "DecisionScorer",
     "DenoiseCompressor",
     "DenoisingRetriever",
+    "EmbeddedEmbeddings",
     "LocalChatModel",
     "RetrieverAdapter",
     "S2AMessages",
@@ -42,16 +49,19 @@ __all__ = [
 
 _WHERE = {
     "AugmentedRunnable": "augmenter",
-    "ChatModelLLM": "_convert",
+    "ChatModelLLM": "models.chat_llm",
+    "DecisionJudge": "models.decision_judge",
+    "DecisionScorer": "models.decisions",
     "DenoiseCompressor": "compressor",
     "DenoisingRetriever": "retriever",
-    "LocalChatModel": "chat",
-    "RetrieverAdapter": "_convert",
+    "EmbeddedEmbeddings": "models.scoring",
+    "LocalChatModel": "models.local_chat",
+    "RetrieverAdapter": "models.retriever_adapter",
     "S2AMessages": "s2a",
     "S2ARunnable": "s2a",
-    "Verifier": "verifier",
-    "local_model": "local",
-    "verified": "verification",
+    "Verifier": "verification.verifier",
+    "local_model": "models.local_weights",
+    "verified": "verification.around",
 }
 
 

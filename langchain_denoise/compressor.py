@@ -2,111 +2,188 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
-from langchain_core.callbacks import (
-    AsyncParentRunManager,
-    Callbacks,
-    ParentRunManager,
-    adispatch_custom_event,
-    dispatch_custom_event,
-)
+from langchain_core.callbacks import AsyncParentRunManager, Callbacks, ParentRunManager
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 from typing_extensions import TypedDict, override
 
-from denoise_core import Denoiser, Guard, InputError, Passage
+from denoise_core import DenoiseResult, Guard, InputError, Passage
 from denoise_core.running.bound import at_most
-from denoise_core.running.guard import Policy
-from denoise_core.running.record import summary_of
-from langchain_denoise._convert import to_documents, to_passages
+from denoise_core.running.record import bounded_summary_of, summary_of
+from langchain_denoise.best import best, fills, ordered
+from langchain_denoise.convert.documents import read_documents, to_documents, to_passages
+from langchain_denoise.observe import atell, is_watched, tell
+from langchain_denoise.settings import DenoiseSettings, asked_for
+
+_log = logging.getLogger("denoise.langchain")
 
 
 class DenoiseInput(TypedDict):
     """What `DenoiseCompressor` takes in a chain."""
 
-    documents: Sequence[Document]
+    documents: Iterable[Document]
     query: str
 
 
-class DenoiseCompressor(RunnableSerializable[DenoiseInput, list[Document]], BaseDocumentCompressor):
+class DenoiseCompressor(
+    DenoiseSettings, RunnableSerializable[DenoiseInput, list[Document]], BaseDocumentCompressor
+):
     """Takes the noise out of retrieved documents.
 
     One object, three places: ``base_compressor`` of a ``ContextualCompressionRetriever``, a member of a
     ``DocumentCompressorPipeline``, or a step of a chain that takes ``{"documents": ..., "query": ...}``.
+    ``DenoiseCompressor()`` is the offline default; `from_llm`, `from_embeddings`, `from_cross_encoder`,
+    `from_decision_model` and `from_probe` build on what you have; ``denoiser=`` takes any denoiser of the core.
 
-    Documents keep their id, metadata and order; inputs are never changed. ``metadata["denoise"]`` says in
-    plain JSON which characters of the original each text stands for, what was dropped and why, and whether
-    the input was handed back instead (``fallback``). ``metadata["relevance_score"]`` is set when the method
-    scores. A ``denoise`` custom event carries the record of the whole call, dropped documents included.
+    Documents keep their id and metadata; inputs are never changed. ``metadata["denoise"]`` says in plain JSON
+    which characters of the original each text stands for, and whether the input was handed back instead
+    (``fallback``). ``metadata["relevance_score"]`` is set when the method scores. What was dropped and why is in
+    the span ``denoise_record``, which every tracer shows, and whole in the custom event ``denoise``.
+
+    One request may ask for other settings: ``config={"configurable": {"denoise": {"keep": 0.5, "k": 3}}}``, or as
+    usual through ``configurable_fields``.
     """
-
-    denoiser: Denoiser
-    """Any `denoise_core.Denoiser`."""
-
-    on_error: Policy = "keep"
-    """What an exception gives: the input (``"keep"``), nothing (``"drop"``), or the exception (``"raise"``)."""
-
-    on_empty: Policy = "keep"
-    """The same for a result that keeps nothing; ``"raise"`` is `denoise_core.EmptyResult`."""
-
-    max_concurrency: int | None = Field(default=None, ge=1)
-    """At most this many model calls of one denoising at once; None leaves it to the denoiser's own bound."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
+    @classmethod
+    @override
+    def is_lc_serializable(cls) -> bool:
+        return True
+
+    @classmethod
+    def from_llm(cls, model: Any, *, variant: str = "select", **settings: Any) -> Self:
+        """System 2 Attention with a chat model, a runnable, a name, or a core LLM; in the place of LangChain's
+        ``LLMChainExtractor.from_llm(model)`` and ``LLMChainFilter.from_llm(model)``."""
+        return cls(model=model, variant=variant, **settings)
+
+    @classmethod
+    def from_embeddings(
+        cls, embeddings: Any, *, keep: float | int | None = 20, threshold: float | None = None, **settings: Any
+    ) -> Self:
+        """The cosine of ``embeddings``, the best ``keep`` documents; in the place of
+        ``EmbeddingsFilter(embeddings=embeddings, k=20)``. ``threshold`` is a cosine, and then ``keep`` is not
+        asked."""
+        return cls(
+            scorer=embeddings, keep=None if threshold is not None else keep, threshold=threshold, **settings
+        )
+
+    @classmethod
+    def from_cross_encoder(cls, model: Any, *, top_n: int | None = 3, **settings: Any) -> Self:
+        """The best ``top_n`` documents of a cross-encoder, best first; in the place of
+        ``CrossEncoderReranker(model=model, top_n=3)``."""
+        return cls(scorer=model, **{"top_n": top_n, "order": "score", **settings})
+
+    @classmethod
+    def from_decision_model(cls, model: Any, *, threshold: float = 0.0, **settings: Any) -> Self:
+        """What a decision model finds helpful: log-odds of at least ``threshold``, 0 being even."""
+        return cls(scorer=model, **{"threshold": threshold, **settings})
+
+    @classmethod
+    def from_probe(cls, folder: Any, model: Any = None, **settings: Any) -> Self:
+        """END with the probe in ``folder``; ``model`` as in `denoise_core.end.ProbeScorer`, or None for the one
+        that the probe's card names. Loaded at the first use."""
+        return cls(probe=str(folder), model=model, **settings)
+
     @override
     def compress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+        self, documents: Iterable[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         return self.invoke({"documents": documents, "query": query}, {"callbacks": callbacks})
 
     @override
     async def acompress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+        self, documents: Iterable[Document], query: str, callbacks: Callbacks | None = None
     ) -> list[Document]:
         return await self.ainvoke({"documents": documents, "query": query}, {"callbacks": callbacks})
 
     @override
     def invoke(self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        return self._call_with_config(self._denoise, input, config)
+        _no_arguments(kwargs)
+        return self._call_with_config(self._denoise, _read(input), config)
 
     @override
     async def ainvoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        return await self._acall_with_config(self._adenoise, input, config)
+        _no_arguments(kwargs)
+        return await self._acall_with_config(self._adenoise, _read(input), config)
 
     def _denoise(
         self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig
     ) -> list[Document]:
-        documents, passages, query = _read(input)
-        with at_most(self._bound(config)):
-            result = self._guarded().denoise(query, passages)
-        dispatch_custom_event("denoise", summary_of(passages, result))
-        return to_documents(documents, passages, result)
+        work = _Work(self, input, config)
+        with at_most(work.concurrency):
+            result = work.finished(work.guard.denoise(work.query, work.passages))
+        if is_watched(run_manager):
+            tell(
+                run_manager,
+                work.about,
+                bounded_summary_of(work.passages, result),
+                summary_of(work.passages, result),
+            )
+        return work.output(result)
 
     async def _adenoise(
         self, input: DenoiseInput, run_manager: AsyncParentRunManager, config: RunnableConfig
     ) -> list[Document]:
-        documents, passages, query = _read(input)
-        with at_most(self._bound(config)):
-            result = await self._guarded().adenoise(query, passages)
-        await adispatch_custom_event("denoise", summary_of(passages, result))
-        return to_documents(documents, passages, result)
-
-    def _guarded(self) -> Guard:
-        return Guard(self.denoiser, on_error=self.on_error, on_empty=self.on_empty)
-
-    def _bound(self, config: RunnableConfig) -> int | None:
-        """The smaller of our own limit and that of the run around us."""
-        bounds = [b for b in (self.max_concurrency, config.get("max_concurrency")) if b is not None]
-        return min(bounds, default=None)
+        work = _Work(self, input, config)
+        with at_most(work.concurrency):
+            result = work.finished(await work.guard.adenoise(work.query, work.passages))
+        if is_watched(run_manager):
+            short, whole = bounded_summary_of(work.passages, result), summary_of(work.passages, result)
+            await atell(run_manager, work.about, short, whole)
+        return work.output(result)
 
 
-def _read(input: DenoiseInput) -> tuple[Sequence[Document], tuple[Passage, ...], str]:
+class _Work:
+    """One call's documents as passages, and the denoiser that this call asks for."""
+
+    def __init__(self, settings: DenoiseCompressor, input: Mapping[str, Any], config: RunnableConfig) -> None:
+        asked = asked_for(config)
+        self.settings = settings
+        self.all: Sequence[Document] = input["documents"]
+        self.documents = [d for d in self.all if _readable(d)]
+        self.query: str = input["query"]
+        self.passages: Sequence[Passage] = to_passages(self.documents, settings.header_keys)
+        denoiser = settings.denoiser_for(asked)
+        self.guard = Guard(denoiser, on_error=settings.on_error, on_empty=settings.on_empty)
+        self.n = asked.get("k", asked.get("top_n", settings.top_n))
+        self.order = asked.get("order", settings.order)
+        self.fill = fills(denoiser)
+        bounds = [b for b in (settings.max_concurrency, config.get("max_concurrency")) if b is not None]
+        self.concurrency = min(bounds, default=None)
+        self.about = {"query": self.query, "documents": len(self.documents), "method": type(denoiser).__name__}
+
+    def finished(self, result: DenoiseResult) -> DenoiseResult:
+        if self.n is not None:
+            result = best(result, self.passages, self.n, fill=self.fill)
+        return ordered(result, self.order)
+
+    def output(self, result: DenoiseResult) -> list[Document]:
+        """The documents of the result; with those that could not be read among them, as ``on_error`` says."""
+        made = to_documents(self.documents, self.passages, result, self.settings.record)
+        if len(self.documents) == len(self.all):
+            return made
+        unread = [i for i, d in enumerate(self.all) if not _readable(d)]
+        kind = type(self.all[unread[0]].page_content).__name__
+        why = f"documents[{unread[0]}] has a text that is a {kind}, not a str"
+        if self.settings.on_error == "raise":
+            raise InputError(why)
+        _log.warning("%d of %d documents could not be read: %s", len(unread), len(self.all), why)
+        return [*made, *(self.all[i] for i in unread)] if self.settings.on_error == "keep" else made
+
+
+def _readable(document: Document) -> bool:
+    return isinstance(document.page_content, str) and isinstance(document.metadata, dict)
+
+
+def _read(input: Any) -> DenoiseInput:
     try:
         documents, query = input["documents"], input["query"]
     except (KeyError, TypeError):
@@ -116,7 +193,15 @@ def _read(input: DenoiseInput) -> tuple[Sequence[Document], tuple[Passage, ...],
         ) from None
     if not isinstance(query, str):
         raise InputError(f"query: expected a str, got {type(query).__name__}")
-    return documents, to_passages(documents), query
+    return {"documents": read_documents(documents), "query": query}
+
+
+def _no_arguments(kwargs: Mapping[str, Any]) -> None:
+    if kwargs:
+        raise InputError(
+            f"{', '.join(kwargs)}: a compressor takes settings when it is built, or for one call as "
+            "config={'configurable': {'denoise': {...}}}"
+        )
 
 
 def _shape(value: object) -> str:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict, Field
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from pydantic import ConfigDict
 from typing_extensions import override
 
-from denoise_core import Denoiser, InputError, arun, run
+from denoise_core import InputError, arun, run
 from denoise_core.augmenter import Verdict, WorkingMemory
 from denoise_core.running.effects import Flow
-from denoise_core.running.guard import Policy
-from denoise_core.s2a.options import OnUnparsable, Variant
-from langchain_denoise import _shapes
-from langchain_denoise._history import Scope
+from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.compressor import DenoiseCompressor
+from langchain_denoise.convert import places
+from langchain_denoise.convert.history import Scope
 from langchain_denoise.s2a import S2AMessages
-from langchain_denoise.verifier import Verifier
+from langchain_denoise.settings import DenoiseSettings
+from langchain_denoise.verification.verifier import Verifier
 
 Update = dict[str, Any]
 
@@ -44,19 +44,16 @@ class _Node(RunnableSerializable[Any, Update]):
         raise NotImplementedError
 
 
-class DenoiseNode(_Node):
+class DenoiseNode(DenoiseSettings, _Node):
     """Denoises the documents under one key of the state for the question under another.
 
-    ``question`` left out is found as in `verified`: under a usual key, or as the last human message.
-    Gives ``{documents: [...]}``; where the documents have a reducer, let it replace.
+    The settings are those of `DenoiseCompressor`. ``question`` left out is found as in `verified`: under a usual
+    key, or as the last human message. The state may be a dict, a pydantic object or a dataclass. Gives
+    ``{documents: [...]}``; where the documents have a reducer, let it replace.
     """
 
-    denoiser: Denoiser
     documents: str = "documents"
     question: str | None = None
-    on_error: Policy = "keep"
-    on_empty: Policy = "keep"
-    max_concurrency: int | None = Field(default=None, ge=1)
 
     @override
     def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
@@ -67,16 +64,11 @@ class DenoiseNode(_Node):
         return {self.documents: await self._compressor().ainvoke(self._asked(state))}
 
     def _asked(self, state: Any) -> Any:
-        found = _shapes.under(state, self.documents, "documents")
-        return {"documents": found, "query": _shapes.question_in(state, self.question)}
+        found = places.under(state, self.documents, "documents")
+        return {"documents": found, "query": places.question_in(state, self.question)}
 
     def _compressor(self) -> DenoiseCompressor:
-        return DenoiseCompressor(
-            denoiser=self.denoiser,
-            on_error=self.on_error,
-            on_empty=self.on_empty,
-            max_concurrency=self.max_concurrency,
-        )
+        return DenoiseCompressor(**{name: getattr(self, name) for name in DenoiseSettings.model_fields})
 
 
 class S2ANode(_Node):
@@ -86,28 +78,26 @@ class S2ANode(_Node):
     ``response_metadata["denoise"]["original"]``.
     """
 
-    model: Runnable[Any, Any]
-    variant: Variant = "default"
+    model: Any
+    variant: Variant = "select"
     scope: Scope = "latest"
-    on_unparsable: OnUnparsable = "keep"
+    on_error: OnError = "keep"
 
     @override
     def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
-        said = _shapes.under(state, _shapes.MESSAGES, "messages")
+        said = places.under(state, places.MESSAGES, "messages")
         return self._changed(said, self._clearing().invoke(said))
 
     @override
     async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
-        said = _shapes.under(state, _shapes.MESSAGES, "messages")
+        said = places.under(state, places.MESSAGES, "messages")
         return self._changed(said, await self._clearing().ainvoke(said))
 
     def _clearing(self) -> S2AMessages:
-        return S2AMessages(
-            model=self.model, variant=self.variant, scope=self.scope, on_unparsable=self.on_unparsable
-        )
+        return S2AMessages(model=self.model, variant=self.variant, scope=self.scope, on_error=self.on_error)
 
     def _changed(self, before: Any, after: Any) -> Update:
-        return {_shapes.MESSAGES: [new for old, new in zip(before, after, strict=True) if new is not old]}
+        return {places.MESSAGES: [new for old, new in zip(before, after, strict=True) if new is not old]}
 
 
 class JudgeNode(_Node):
@@ -133,11 +123,14 @@ class JudgeNode(_Node):
         return {self.verdict: (await arun(self._judged(state), budget=self.verifier.budget))[0]}
 
     def _judged(self, state: Any) -> Flow[dict[str, Any]]:
-        if not isinstance(state, dict):
-            raise InputError(f"expected the state as a dict, got {type(state).__name__}")
-        candidate = _shapes.answer_in(state, self.answer)
-        evidence = _shapes.evidence_in(state, state, self.evidence)
-        memory = WorkingMemory(_shapes.question_in(state, self.question), evidence)
+        state = places.as_state(state)
+        if not isinstance(state, Mapping):
+            raise InputError(
+                f"expected the state as a dict, a pydantic object or a dataclass, got {type(state).__name__}"
+            )
+        candidate = places.answer_in(state, self.answer)
+        evidence = places.evidence_in(state, state, self.evidence)
+        memory = WorkingMemory(places.question_in(state, self.question), evidence)
         return _judge(self.verifier, memory, candidate)
 
 

@@ -3,51 +3,108 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever, RetrieverLike
-from pydantic import ConfigDict, Field, model_validator
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.config import ensure_config, patch_config
+from langchain_core.runnables.configurable import DynamicRunnable
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from typing_extensions import override
 
-from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, Passage
-from denoise_core.running.guard import Policy
+from denoise_core import InputError
+from denoise_core.running.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
+from langchain_denoise.convert.documents import read_documents
+from langchain_denoise.settings import DenoiseSettings
+
+_config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
 
 
-class DenoisingRetriever(BaseRetriever):
-    """Retrieves, denoises, and keeps at most ``k`` documents.
+class DenoisingRetriever(DenoiseSettings, BaseRetriever):
+    """Retrieves, denoises, and gives back ``k`` documents.
 
-    The settings and the records are those of `DenoiseCompressor`, which it runs as its child. ``k`` can also
-    be given with a call: ``retriever.invoke(question, k=3)``.
+    Settings and records are those of `DenoiseCompressor`, which it runs as its child. What is given with a call
+    reaches the inner retriever: its config (``configurable``, tags, ``max_concurrency``, callbacks) and its
+    keyword arguments, as in ``retriever.invoke(question, filter={"tenant": "a"})``. ``k`` is ours:
+    ``retriever.invoke(question, k=3)``.
     """
 
-    retriever: RetrieverLike
-    """The retriever to ask: from a question to documents."""
-
-    denoiser: Denoiser
-    """Any `denoise_core.Denoiser`."""
+    retriever: Any
+    """The retriever to ask: any runnable from a question to documents."""
 
     k: int | None = Field(default=None, ge=1)
-    """At most this many documents come back: those with the best scores, or the first if there are none."""
+    """So many documents come back, if the retriever found so many: ``top_n`` of `DenoiseCompressor`."""
 
     fetch_k: int | None = Field(default=None, ge=1)
     """How many documents to ask the retriever for, say five times ``k``; None leaves it to the retriever."""
 
-    on_error: Policy = "keep"
-    on_empty: Policy = "keep"
-    max_concurrency: int | None = Field(default=None, ge=1)
-
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @classmethod
+    @override
+    def is_lc_serializable(cls) -> bool:
+        return True
+
+    @classmethod
+    def from_llm(cls, retriever: Any, model: Any, *, variant: str = "select", **settings: Any) -> Self:
+        """As `DenoiseCompressor.from_llm`, around ``retriever``."""
+        return cls._of(retriever, DenoiseCompressor.from_llm(model, variant=variant), settings)
+
+    @classmethod
+    def from_embeddings(
+        cls,
+        retriever: Any,
+        embeddings: Any,
+        *,
+        keep: float | int | None = 20,
+        threshold: float | None = None,
+        **settings: Any,
+    ) -> Self:
+        """As `DenoiseCompressor.from_embeddings`, around ``retriever``."""
+        made = DenoiseCompressor.from_embeddings(embeddings, keep=keep, threshold=threshold)
+        return cls._of(retriever, made, settings)
+
+    @classmethod
+    def from_cross_encoder(cls, retriever: Any, model: Any, *, k: int | None = 3, **settings: Any) -> Self:
+        """As `DenoiseCompressor.from_cross_encoder`, around ``retriever``."""
+        return cls._of(retriever, DenoiseCompressor.from_cross_encoder(model, top_n=None), {"k": k, **settings})
+
+    @classmethod
+    def from_decision_model(cls, retriever: Any, model: Any, *, threshold: float = 0.0, **settings: Any) -> Self:
+        """As `DenoiseCompressor.from_decision_model`, around ``retriever``."""
+        return cls._of(retriever, DenoiseCompressor.from_decision_model(model, threshold=threshold), settings)
+
+    @classmethod
+    def from_probe(cls, retriever: Any, folder: Any, model: Any = None, **settings: Any) -> Self:
+        """As `DenoiseCompressor.from_probe`, around ``retriever``."""
+        return cls._of(retriever, DenoiseCompressor.from_probe(folder, model), settings)
+
+    @classmethod
+    def _of(cls, retriever: Any, made: DenoiseCompressor, settings: Mapping[str, Any]) -> Self:
+        chosen = {name: getattr(made, name) for name in made.model_fields_set}
+        return cls(retriever=retriever, **{**chosen, **settings})
+
+    @field_validator("retriever")
+    @classmethod
+    def _is_a_retriever(cls, retriever: Any) -> Any:
+        if isinstance(retriever, Runnable):
+            return retriever
+        hint = "; pass its as_retriever()" if hasattr(retriever, "as_retriever") else ""
+        raise InputError(f"retriever: expected a LangChain retriever, got {type(retriever).__name__}{hint}")
 
     @model_validator(mode="after")
     def _fetches_enough(self) -> Self:
+        if self.top_n is not None and self.k is not None and self.top_n != self.k:
+            raise InputError(f"top_n={self.top_n} and k={self.k}: both say how many come back; give k")
         if self.fetch_k is not None and self.k is not None and self.fetch_k < self.k:
             raise InputError(f"fetch_k={self.fetch_k}: expected at least k={self.k}")
-        if self.fetch_k is not None and not _takes_k(self.retriever):
+        if self.fetch_k is not None and not _takes(self.retriever, "k"):
             raise InputError(
                 f"fetch_k={self.fetch_k}: {type(self.retriever).__name__} takes no k with a call; leave fetch_k "
                 "out and set the number of documents on the retriever itself"
@@ -55,76 +112,69 @@ class DenoisingRetriever(BaseRetriever):
         return self
 
     @override
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        token = _config.set(ensure_config(config))
+        try:
+            return super().invoke(input, config, **kwargs)
+        finally:
+            _config.reset(token)
+
+    @override
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+        token = _config.set(ensure_config(config))
+        try:
+            return await super().ainvoke(input, config, **kwargs)
+        finally:
+            _config.reset(token)
+
+    @override
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, **kwargs: Any
     ) -> list[Document]:
-        child = run_manager.get_child()
-        found = self.retriever.invoke(query, {"callbacks": child}, **self._asked())
-        return self._compressor(k).compress_documents(found, query, callbacks=child)
+        config = patch_config(_config.get(), callbacks=run_manager.get_child())
+        found = read_documents(self.retriever.invoke(query, config, **self._asked(kwargs)), "retriever")
+        return self._compressor(k).invoke({"documents": found, "query": query}, _without_k(config, k))
 
     @override
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None, **kwargs: Any
     ) -> list[Document]:
-        child = run_manager.get_child()
-        found = await self.retriever.ainvoke(query, {"callbacks": child}, **self._asked())
-        return await self._compressor(k).acompress_documents(found, query, callbacks=child)
+        config = patch_config(_config.get(), callbacks=run_manager.get_child())
+        found = read_documents(await self.retriever.ainvoke(query, config, **self._asked(kwargs)), "retriever")
+        return await self._compressor(k).ainvoke({"documents": found, "query": query}, _without_k(config, k))
 
-    def _asked(self) -> dict[str, Any]:
-        return {} if self.fetch_k is None else {"k": self.fetch_k}
+    def _asked(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """What goes to the inner retriever with a call. Raises `InputError` for what that would leave out."""
+        lost = [name for name in kwargs if not _takes(self.retriever, name)]
+        if lost:
+            raise InputError(
+                f"{', '.join(lost)}: {type(self.retriever).__name__} takes no such argument with a call, and "
+                "would leave it out without a word; set it on the retriever itself"
+            )
+        return {**({} if self.fetch_k is None else {"k": self.fetch_k}), **kwargs}
 
     def _compressor(self, k: int | None) -> DenoiseCompressor:
         k = self.k if k is None else k
-        denoiser = self.denoiser
-        if k is not None:
-            denoiser = Best(Guard(denoiser, on_error=self.on_error, on_empty=self.on_empty), k)
-        return DenoiseCompressor(
-            denoiser=denoiser,
-            on_error=self.on_error,
-            on_empty=self.on_empty,
-            max_concurrency=self.max_concurrency,
-        )
-
-
-class Best:
-    """Keeps the ``k`` best passages of another denoiser's result, in their order; drops the rest with a reason."""
-
-    def __init__(self, denoiser: Denoiser, k: int) -> None:
-        if k < 1:
+        if k is not None and k < 1:
             raise InputError(f"k={k}: expected 1 or more")
-        self.denoiser = denoiser
-        self.k = k
-
-    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return self._cut(self.denoiser.denoise(query, passages))
-
-    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return self._cut(await self.denoiser.adenoise(query, passages))
-
-    def _cut(self, result: DenoiseResult) -> DenoiseResult:
-        places = list(range(len(result.passages)))
-        scores = [p.score for p in result.passages if p.score is not None]
-        if len(scores) == len(places):
-            places.sort(key=lambda i: -scores[i])  # stable: of equals the earlier one stays
-        best = set(places[: self.k])
-        if len(best) == len(places):
-            return result
-        cut = [p for i, p in enumerate(result.passages) if i not in best]
-        lost = {s for p in cut for s in p.covered}
-        return replace(
-            result,
-            passages=tuple(p for i, p in enumerate(result.passages) if i in best),
-            dropped=(
-                *result.dropped,
-                *(Drop(s, f"not among the best {self.k}", p.score) for p in cut for s in p.covered),
-            ),
-            kept=tuple(c for c in result.kept if c.span not in lost),
-        )
+        settings = {name: getattr(self, name) for name in DenoiseSettings.model_fields}
+        return DenoiseCompressor(**{**settings, "top_n": self.top_n if k is None else k})
 
 
-def _takes_k(retriever: object) -> bool:
-    """Whether ``invoke(query, k=...)`` reaches the search; LangChain drops what a retriever does not take."""
+def _without_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
+    """The config without its own k where the call gave one."""
+    asked = (config.get("configurable") or {}).get(KEY)
+    if k is None or not isinstance(asked, Mapping) or "k" not in asked:
+        return config
+    rest = {name: value for name, value in asked.items() if name != "k"}
+    return {**config, "configurable": {**config["configurable"], KEY: rest}}
+
+
+def _takes(retriever: Any, name: str) -> bool:
+    """Whether ``invoke(query, name=...)`` reaches the search; LangChain drops what a retriever does not take."""
+    while isinstance(retriever, (RunnableBindingBase, DynamicRunnable)):
+        retriever = retriever.bound if isinstance(retriever, RunnableBindingBase) else retriever.default
     if not isinstance(retriever, BaseRetriever):
         return True
     accepted = inspect.signature(retriever._get_relevant_documents).parameters.values()
-    return any(p.name == "k" or p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted)
+    return any(p.name == name or p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted)

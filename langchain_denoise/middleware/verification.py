@@ -2,52 +2,86 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables.config import set_config_context
+from langchain_core.runnables.config import (
+    get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
+    patch_config,
+    set_config_context,
+)
 from langchain_core.runnables.utils import coro_with_context
+from pydantic import BaseModel
 from typing_extensions import override
 
-from denoise_core import Message, Passage, Reply
+from denoise_core import InputError, Usage
 from denoise_core.augmenter import Answer
+from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
+from denoise_core.augmenter.drafting.drafter import Written
+from denoise_core.augmenter.memory import best_attempt
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.record import KEY
-from langchain_denoise._convert import internal_config, to_messages
-from langchain_denoise._shapes import as_passages, tool_evidence, with_record
-from langchain_denoise.verifier import Verifier
+from denoise_core.text.words import content_words
+from langchain_denoise.convert.messages import internal_config
+from langchain_denoise.convert.places import as_passages, tool_results, with_record
+from langchain_denoise.observe import short_record
+from langchain_denoise.verification.collect import query_of
+from langchain_denoise.verification.redraft import Again
+from langchain_denoise.verification.verifier import Verifier, conversation
 
 Find = Callable[[Sequence[BaseMessage]], Any]
+Scope = Literal["turn", "conversation"]
+Handler = Callable[[ModelRequest[Any]], ModelResponse[Any]]
+AsyncHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
 class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
     """Judges the answer, has the model write it again with feedback, and gives the best.
 
-    A reply with tool calls, and a structured one, passes unjudged. The evidence is what the tools brought since
-    the user's last message, or what ``evidence``, a function of the messages, gives: documents or strings.
-    Rejected drafts and feedback never become messages of the agent, nor reach a user's token stream: with
-    this middleware the answer streams as one message, once it is known how far it holds. A model that answers
-    feedback with another tool call gets it, and is judged again afterwards; the drafts of the whole turn count
-    towards ``verifier.limits.attempts``, so that the loop ends. When the drafts after the tool call do not hold
-    either, those before it are judged against what it brought, and the best of all is given.
+    Only the last model call is repeated, with the same tool results: no tool runs twice. A reply with tool calls
+    passes unjudged; a structured one is judged field by field. The evidence is what the tools brought since the
+    user's last message, in the whole conversation with ``evidence="conversation"``, or what a function of the
+    messages gives: documents or strings.
+
+    Rejected drafts and feedback never become messages of the agent. The answer streams as one message, once it is
+    known how far it holds; with ``show="draft_first"`` the first draft streams token by token as the model writes
+    it, and the message that follows is the one that holds. A model that answers feedback with another tool call
+    gets it, and is judged again afterwards; the drafts of the whole turn count towards
+    ``verifier.limits.attempts``, so that the loop ends. When the drafts after the tool call do not hold either,
+    those before it are judged against what it brought.
 
     The record, rejected drafts included, is in the answer's ``response_metadata["denoise"]``, which models are
-    not sent.
+    not sent, and without the drafts' words in a span of the middleware's name.
     """
 
     def __init__(
         self,
         verifier: Verifier | None = None,
         *,
-        evidence: Find | None = None,
+        evidence: Find | Scope = "turn",
+        show: Literal["held", "draft_first"] = "held",
         name: str = "VerificationMiddleware",
     ) -> None:
         super().__init__()
+        if verifier is not None and not isinstance(verifier, Verifier):
+            raise InputError(
+                f"verifier: expected a Verifier, got {type(verifier).__name__}; Verifier(utility=...)"
+            )
+        if not callable(evidence) and evidence not in ("turn", "conversation"):
+            raise InputError(
+                f"evidence={evidence!r}: expected 'turn', 'conversation' or a function of the messages"
+            )
+        if show not in ("held", "draft_first"):
+            raise InputError(f"show={show!r}: expected 'held' or 'draft_first'")
         self.verifier = verifier or Verifier()
         self.evidence = evidence
+        self.show = show
         self._name = name
 
     @property
@@ -56,122 +90,219 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
         return self._name
 
     @override
-    def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelResponse[Any]:
-        with set_config_context(internal_config()) as context:
-            first = context.run(handler, request)
-            if _answer_of(first) is None:
-                return first
-            drafts = ModelDrafts(self, request, first)
-            drafts.ask = lambda again: context.copy().run(handler, again)
-            return drafts.response(self._verifier(request).answer(drafts.question, drafts, drafts.earlier))
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
+        with self._quiet() as context:
+            first = handler(request) if context is None else context.run(handler, request)
+        if final_of(first) is None:
+            return first
+        config = internal_config()
+        run = get_callback_manager_for_config(config).on_chain_start({"name": self.name}, {}, name=self.name)
+        try:
+            with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
+                inner = context
+                drafts = ModelDrafts(self, request, first, lambda again: inner.copy().run(handler, again), None)
+                answer = context.run(drafts.loop.answer, drafts.question, drafts.history, drafter=drafts)
+                answer = context.run(drafts.reconsidered, answer)
+        except BaseException as error:
+            run.on_chain_error(error)
+            raise
+        record = answer_record(self.verifier.told(answer))
+        run.on_chain_end(short_record(record))
+        return drafts.response(answer, record)
 
     @override
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelResponse[Any]:
-        with set_config_context(internal_config()) as context:
-            first = await coro_with_context(handler(request), context, create_task=True)
-            if _answer_of(first) is None:
-                return first
-            drafts = ModelDrafts(self, request, first)
-            drafts.aask = lambda again: coro_with_context(handler(again), context, create_task=True)
-            return drafts.response(await self._verifier(request).aanswer(drafts.question, drafts, drafts.earlier))
+    async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> ModelResponse[Any]:
+        with self._quiet() as context:
+            first = await (
+                handler(request)
+                if context is None
+                else coro_with_context(handler(request), context, create_task=True)
+            )
+        if final_of(first) is None:
+            return first
+        config = internal_config()
+        manager = get_async_callback_manager_for_config(config)
+        run = await manager.on_chain_start({"name": self.name}, {}, name=self.name)
+        try:
+            with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
+                inner = context
 
-    def _verifier(self, request: ModelRequest[Any]) -> Verifier:
-        """With as many attempts as this turn has left."""
-        v = self.verifier
-        left = max(1, v.limits.attempts - len(_earlier_attempts(request.messages)))
-        limits = replace(v.limits, attempts=left)
-        return Verifier(utility=v.utility, feedback=v.feedback, limits=limits, budget=v.budget, task=v.task)
+                async def ask(again: ModelRequest[Any]) -> ModelResponse[Any]:
+                    return await coro_with_context(handler(again), inner.copy(), create_task=True)
+
+                drafts = ModelDrafts(self, request, first, None, ask)
+                looking = drafts.loop.aanswer(drafts.question, drafts.history, drafter=drafts)
+                answer = await coro_with_context(looking, context, create_task=True)
+                answer = await coro_with_context(drafts.areconsidered(answer), context, create_task=True)
+        except BaseException as error:
+            await run.on_chain_error(error)
+            raise
+        record = answer_record(self.verifier.told(answer))
+        await run.on_chain_end(short_record(record))
+        return drafts.response(answer, record)
+
+    def _quiet(self) -> Any:
+        """The first draft out of the user's stream, unless it is to be shown."""
+        return nullcontext() if self.show == "draft_first" else set_config_context(internal_config())
 
 
 class ModelDrafts:
-    """One final answer's way: the first draft is there already, others are asked of the model."""
+    """One final answer's way: the first draft is there, others are asked of the model; a core `Drafter`."""
 
-    ask: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    aask: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    repeatable = True  # a model call alone: the tools are not asked again
 
     def __init__(
-        self, settings: VerificationMiddleware, request: ModelRequest[Any], first: ModelResponse[Any]
+        self,
+        settings: VerificationMiddleware,
+        request: ModelRequest[Any],
+        first: ModelResponse[Any],
+        ask: Handler | None,
+        aask: AsyncHandler | None,
     ) -> None:
         self.request = request
         self.first = first
-        self.responses: list[ModelResponse[Any]] = []
+        self.ask = ask
+        self.aask = aask
         self.wants_tools: ModelResponse[Any] | None = None
-        find = settings.evidence
         said = request.messages
-        self.evidence: Sequence[Passage] = as_passages(find(said)) if find else tool_evidence(said)
+        self.earlier = [a["text"] for a in earlier_attempts(said)]
+        self.found = evidence_of(said, settings.evidence, self.earlier)
+        left = max(1, settings.verifier.limits.attempts - len(self.earlier))
+        self.loop = settings.verifier.loop_with(attempts=left)
 
     @property
     def question(self) -> str:
         asked = (m for m in reversed(self.request.messages) if isinstance(m, HumanMessage))
-        return str(next(asked, HumanMessage("")).text)
+        return str(next(asked, HumanMessage("")).text).strip() or "(no question)"
 
     @property
-    def earlier(self) -> list[str]:
-        """The drafts of this turn that came before a tool call."""
-        return [a["text"] for a in _earlier_attempts(self.request.messages)]
+    def history(self) -> Any:
+        return conversation(self.request.messages)
 
-    def complete(self, messages: Sequence[Message]) -> Reply:
-        return self._take(self.first if not self.responses else self.ask(self._again(messages)))
+    def draft(self, request: DraftRequest) -> Drafted:
+        if request.attempt == 0 or self.ask is None:
+            return self._drafted(self.first)
+        return self._drafted(self.ask(self._again(request)))
 
-    async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return self._take(self.first if not self.responses else await self.aask(self._again(messages)))
+    async def adraft(self, request: DraftRequest) -> Drafted:
+        if request.attempt == 0 or self.aask is None:
+            return self._drafted(self.first)
+        return self._drafted(await self.aask(self._again(request)))
 
-    def _again(self, messages: Sequence[Message]) -> ModelRequest[Any]:
-        said: list[Any] = [*self.request.messages, *to_messages(messages[1:])]
-        return self.request.override(messages=said)
+    def _again(self, request: DraftRequest) -> ModelRequest[Any]:
+        told = Again.of(request)
+        return self.request.override(messages=[*self.request.messages, *(told.said if told else [])])
 
-    def _take(self, response: ModelResponse[Any]) -> Reply:
-        answer = _answer_of(response)
-        if answer is None:
+    def _drafted(self, response: ModelResponse[Any]) -> Drafted:
+        message = next((m for m in reversed(response.result) if isinstance(m, AIMessage)), AIMessage(""))
+        usage = message.usage_metadata
+        tokens = Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None
+        final = final_of(response)
+        if final is None:
             self.wants_tools = response
-            raise WantsTools("the model answered the feedback with a tool call")
-        self.responses.append(response)
-        return Reply(str(answer.text))
+            return Drafted(str(message.text), tokens, judge=False, origin=response)
+        fields = final if isinstance(final, dict) else None
+        text = "" if isinstance(final, dict) else final
+        return Drafted(text, tokens, found=self.found, fields=fields, origin=response)
 
-    def response(self, answer: Answer) -> ModelResponse[Any]:
+    def reconsidered(self, answer: Answer) -> Answer:
+        """The answer; or a draft from before the last tool call, when it holds now and no later one does."""
+        for written in self._reconsider(answer):
+            answer = self._with(answer, self.loop.answer(self.question, self.history, drafter=written))
+        return answer
+
+    async def areconsidered(self, answer: Answer) -> Answer:
+        """`reconsidered` for async."""
+        for written in self._reconsider(answer):
+            answer = self._with(answer, await self.loop.aanswer(self.question, self.history, drafter=written))
+        return answer
+
+    def _with(self, answer: Answer, other: Answer) -> Answer:
+        """The better of the two, with the attempts of both."""
+        attempts = (*answer.memory.attempts, *other.memory.attempts)
+        better = other if best_attempt(attempts) in other.memory.attempts else answer
+        if better is other and other.outcome == "abstained":
+            better = answer
+        memory = replace(better.memory, attempts=attempts)
+        return replace(better, memory=memory, trace=answer.trace + other.trace)
+
+    def _reconsider(self, answer: Answer) -> list[Written]:
+        if self.wants_tools is not None or answer.outcome != "unsupported":
+            return []
+        passages = [p for f in self.found for p in f.passages]
+        return [Written(text, passages) for text in self.earlier]
+
+    def response(self, answer: Answer, record: dict[str, Any]) -> ModelResponse[Any]:
         """The model's response that brought the answer, with the record in its message."""
-        record = answer_record(answer)
         if self.wants_tools is not None:
             return _with_last(self.wants_tools, lambda m: with_record(m, record))
-        best = next(i for i, a in enumerate(answer.memory.attempts) if a is answer.memory.best)
-        response = self.responses[min(best, len(self.responses) - 1)]  # an earlier draft's message is gone
-        if _text_of(response) == answer.text:
+        best = answer.best
+        response: ModelResponse[Any] = self.first if best is None or best.origin is None else best.origin
+        whole = best is not None and best.candidate == answer.text == _text(response)
+        if whole or response.structured_response is not None:
             return _with_last(response, lambda m: with_record(m, record))
         said = {"content": answer.text}
         return _with_last(response, lambda m: with_record(m.model_copy(update=said), record))
 
 
-class WantsTools(Exception):
-    """Ends the verification of one answer: the model wants to look something up first."""
-
-
-def _answer_of(response: ModelResponse[Any]) -> AIMessage | None:
-    """The final answer in a response; None when it calls tools, is structured, or says nothing."""
-    if response.structured_response is not None or len(response.result) != 1:
+def final_of(response: ModelResponse[Any]) -> str | dict[str, Any] | None:
+    """The final answer in a response, its fields when structured; None when it calls tools or says nothing."""
+    structured = response.structured_response
+    if structured is not None:
+        if isinstance(structured, BaseModel):
+            return structured.model_dump(mode="json")
+        return dict(structured) if isinstance(structured, dict) else json.dumps(structured, default=str)
+    if len(response.result) != 1:
         return None
     message = response.result[0]
     if not isinstance(message, AIMessage) or message.tool_calls or not message.text.strip():
         return None
-    return message
+    return str(message.text)
 
 
-def _earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+def evidence_of(
+    messages: Sequence[BaseMessage], where: Find | Scope, rejected: Sequence[str]
+) -> tuple[Found, ...]:
+    """What the tools found, each with the words it was asked with; what a search for the words of an earlier
+    rejected draft alone brought is left out."""
+    if callable(where):
+        passages = as_passages(where(messages))
+        return (Found(passages),) if passages else ()
+    results = tool_results(messages, all_turns=where == "conversation")
+    found = [Found(p, None if asked is None else query_of(asked)) for asked, p in results if p]
+    if not rejected:
+        return tuple(found)
+    said = " ".join(str(m.text) for m in messages if isinstance(m, HumanMessage))
+    known = set(content_words(said))
+    for one in found:  # in order: what an earlier search brought may be searched for
+        words = set(content_words(one.query or ""))
+        own = {w for text in rejected for w in content_words(text)} - known
+        if not words & own:
+            known |= {w for p in one.passages for w in content_words(p.headed)}
+    own = {w for text in rejected for w in content_words(text)} - known
+    return tuple(f for f in found if not own & set(content_words(f.query or "")))
+
+
+def earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     """The records of the drafts that were judged earlier in this turn, in order."""
     found: list[dict[str, Any]] = []
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             break
-        found = [*message.response_metadata.get(KEY, {}).get("attempts", ()), *found]
+        attempts = message.response_metadata.get(KEY, {}).get("attempts", ())
+        found = [*(a for a in attempts if a["outcome"] == "fail" and not a["repaired"]), *found]
     return found
 
 
-def _text_of(response: ModelResponse[Any]) -> str:
+def _text(response: ModelResponse[Any]) -> str:
     return str(response.result[-1].text).strip()
 
 
 def _with_last(response: ModelResponse[Any], change: Callable[[Any], Any]) -> ModelResponse[Any]:
-    return replace(response, result=[*response.result[:-1], change(response.result[-1])])
+    """With the last message of the model changed; in structured output a tool message may follow it."""
+    at = max((i for i, m in enumerate(response.result) if isinstance(m, AIMessage)), default=None)
+    if at is None:
+        return response
+    result = list(response.result)
+    result[at] = change(result[at])
+    return replace(response, result=result)

@@ -16,11 +16,11 @@ from llama_index.core.workflow import Context, Event, StopEvent
 
 from denoise_core import LLM, Budget, Passage, arun
 from denoise_core.augmenter import Attempt, Feedback, Groundedness, Reason, TemplateFeedback, Utility, Verdict
-from denoise_core.augmenter.engine import as_data
 from denoise_core.augmenter.memory import WorkingMemory, best_attempt
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.augmenter.traces.record import attempt_record
 from denoise_core.running.effects import Flow
+from denoise_core.text.delimit import envelope
 from llamaindex_denoise.nodes.convert import says_something, to_passages
 
 if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
@@ -163,7 +163,7 @@ class VerifiedFunctionAgent(FunctionAgent):
         """Put the feedback after the draft in the scratchpad, and remember both as not to be kept."""
         scratchpad = await ctx.store.get(self.scratchpad_key, default=[])
         rejected = await ctx.store.get(_REJECTED, default=[])
-        words = f"{REVISE}\n{as_data(attempt.feedback)}"
+        words = f"{REVISE}\n{envelope(attempt.feedback, 'feedback')}"
         scratchpad = [*scratchpad, ChatMessage(role="user", content=words)]
         await ctx.store.set(self.scratchpad_key, scratchpad)
         await ctx.store.set(_REJECTED, [*rejected, len(scratchpad) - 2, len(scratchpad) - 1])

@@ -28,12 +28,11 @@ from denoise_core.augmenter import (
     Utility,
     WorkingMemory,
 )
-from denoise_core.augmenter.streaming.stream import (
+from denoise_core.augmenter.streaming import (
+    Finished,
     Revised,
     StreamEvent,
     Text,
-    Unverified,
-    Verified,
     adraft_first,
     draft_first,
 )
@@ -271,7 +270,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         """What the reader sees of an event; the last one settles the response."""
         if isinstance(event, Text):
             yield event.text
-        elif isinstance(event, (Verified, Revised, Unverified)):
+        elif isinstance(event, (Finished, Revised)):
             response.settle(*self._told(event.answer, session, additional))
             if isinstance(event, Revised):
                 yield self.revision_notice

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import Field
+from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, TextNode
 from numpy.typing import NDArray
@@ -52,6 +53,11 @@ class RerankerScorer:
     """
 
     listwise = True
+
+    @property
+    def asks(self) -> bool:
+        """Whether texts go into a model's prompts: they then have the metadata an LLM is shown."""
+        return any(isinstance(v, LLM) for v in vars(self.reranker).values())
 
     def __init__(self, reranker: BaseNodePostprocessor) -> None:
         if not isinstance(reranker, BaseNodePostprocessor):

@@ -12,6 +12,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 from denoise_core import Denoiser, DenoiseResult, Guard, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.running.pipeline import Pipeline
+from denoise_core.scorers.discrim import DecisionScorer, LLMDiscrim
 
 D = TypeVar("D", bound=Denoiser)
 
@@ -43,8 +44,14 @@ def reading(denoiser: D) -> D:
         return _with(denoiser, "denoiser", reading(denoiser.denoiser))
     if isinstance(denoiser, Pipeline):
         return _with(denoiser, "denoisers", tuple(reading(d) for d in denoiser.denoisers))
-    mode = MetadataMode.EMBED if isinstance(denoiser, ENDDenoiser) else MetadataMode.LLM
+    scores = isinstance(denoiser, ENDDenoiser) and not _asks(denoiser.scorer)
+    mode = MetadataMode.EMBED if scores else MetadataMode.LLM
     return _Reading(denoiser, mode)  # type: ignore[return-value]
+
+
+def _asks(scorer: object) -> bool:
+    """Whether a scorer puts texts into prompts."""
+    return isinstance(scorer, (LLMDiscrim, DecisionScorer)) or bool(getattr(scorer, "asks", False))
 
 
 def _with(denoiser: D, name: str, value: object) -> D:

@@ -7,8 +7,10 @@ lock becomes a new lock; and what cannot go along is named instead of left out.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import pickle
 import threading
+from types import MethodType
 from typing import Any
 
 from llama_index.core.schema import BaseComponent
@@ -28,6 +30,23 @@ class _New:
         return self.make, ()
 
 
+class _Model:
+    """A transformers model in a pickle: class, config and weights, without the hooks that running it leaves."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        m = self.model
+        return _loaded, (type(m), m.config, m.dtype, m.training, m.state_dict())
+
+
+def _loaded(cls: Any, config: Any, dtype: Any, training: bool, state: Any) -> Any:
+    model = cls(config).to(dtype)
+    model.load_state_dict(state)
+    return model.train(training)
+
+
 def for_pickle(value: Any, at: str = "denoiser", seen: dict[int, Any] | None = None) -> Any:
     """A copy of ``value`` to be pickled. Raises TypeError naming a component's field that does not pickle."""
     seen = {} if seen is None else seen
@@ -35,16 +54,27 @@ def for_pickle(value: Any, at: str = "denoiser", seen: dict[int, Any] | None = N
         return seen[id(value)]
     if type(value) in _LOCKS:
         return _New(_LOCKS[type(value)])
+    if hasattr(value, "state_dict") and hasattr(value, "config") and hasattr(value, "dtype"):
+        return seen.setdefault(id(value), _Model(value))
     if isinstance(value, BaseComponent):
         twin = value.model_copy()
-        for name, field in value.__dict__.items():
+        for name, held in value.__dict__.items():
             if name != "callback_manager":
-                _check(field, f"{at}.{name}")
+                _check(held, f"{at}.{name}")
         return seen.setdefault(id(value), twin)
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return type(value)(for_pickle(v, f"{at}[{i}]", seen) for i, v in enumerate(value))
     if isinstance(value, dict) and type(value) is dict:
         return {k: for_pickle(v, f"{at}[{k!r}]", seen) for k, v in value.items()}
+    if isinstance(value, MethodType):
+        return MethodType(value.__func__, for_pickle(value.__self__, at, seen))
+    if ours(type(value)) and dataclasses.is_dataclass(value) and not isinstance(value, type):
+        bare: Any = copy.copy(value)
+        seen[id(value)] = bare
+        for field in dataclasses.fields(value):
+            inner = for_pickle(getattr(value, field.name), f"{at}.{field.name}", seen)
+            object.__setattr__(bare, field.name, inner)
+        return bare
     if ours(type(value)) and hasattr(value, "__dict__") and "__reduce__" not in vars(type(value)):
         twin = seen[id(value)] = copy.copy(value)
         for name, attribute in vars(value).items():

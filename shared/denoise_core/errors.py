@@ -8,7 +8,7 @@
   - BudgetExceeded    (also RuntimeError)  the next effect would pass a limit of the `Budget`
   - NotRecorded       (also LookupError)   a replay came to a call that the recorded run did not make
   - EmptyResult       (also RuntimeError)  a denoiser kept nothing and the policy says that is an error
-  - BrokenLaw         (also RuntimeError)  a denoiser handed back what no denoiser may: see `Guard`
+  - BrokenLaw         (also RuntimeError)  a model, retriever, scorer or denoiser handed back what none may
 
 There are two kinds, `is_mistake` tells them apart. *Mistakes* stay wrong however often they are tried: settings, a
 missing extra, a wrong type, a foreign probe, a key that is refused, errors of programming. They always raise,
@@ -66,7 +66,11 @@ class EmptyResult(DenoiseError, RuntimeError):
 
 
 class BrokenLaw(DenoiseError, RuntimeError):
-    """A denoiser's result breaks a law that every result keeps; the message says which and where."""
+    """What a model, retriever, scorer or denoiser handed back breaks a law of its kind; the message says which.
+
+    A failure and no mistake: what is handed over wrong can be put right before a run, what comes back wrong
+    cannot.
+    """
 
 
 _MISTAKES = (

@@ -29,6 +29,14 @@ class LLM(Protocol):
 
 
 @runtime_checkable
+class Varied(Protocol):
+    """An LLM that can be told to sample: ``varied(n)`` is the same model with a temperature above zero and another
+    seed for each ``n``, so that asking again can bring another text."""
+
+    def varied(self, attempt: int) -> LLM: ...
+
+
+@runtime_checkable
 class Retriever(Protocol):
     """Finds passages for a query, best first."""
 

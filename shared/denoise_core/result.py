@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.types import Drop, Keep, Passage, Usage
 
 _ON_ERROR = "__denoise_trace__"  # the attribute of an exception that a trace travels on
@@ -88,3 +89,17 @@ def attach_trace(error: BaseException, events: Iterable[Event]) -> None:
         setattr(error, _ON_ERROR, Trace(tuple(events)))
     except AttributeError:  # an exception class with __slots__: nothing to hang it on
         return
+
+
+def without_trace(error: BaseException) -> BaseException:
+    """A twin of ``error`` for another caller: class, arguments and fields, no trace, no traceback, no cause.
+
+    A class that cannot be made anew in this way gives a `RuntimeError` that says what happened.
+    """
+    try:
+        twin = type(error).__new__(type(error), *error.args)
+        twin.args = error.args
+        twin.__dict__.update({k: v for k, v in vars(error).items() if k not in (_ON_ERROR, "__notes__")})
+    except Exception:
+        return (InputError if is_mistake(error) else RuntimeError)(said(error))
+    return twin

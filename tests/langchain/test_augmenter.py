@@ -39,7 +39,7 @@ def build(kit):
 def test_a_checked_answer_with_its_evidence_and_record(build, kit):
     runnable, model = build()
     out = runnable.invoke(kit.question)
-    assert (out["question"], out["answer"], out["outcome"]) == (kit.question, f"{PARIS} [1]", "verified")
+    assert (out["question"], out["answer"], out["outcome"]) == (kit.question, f"{PARIS} [1]", "supported")
     assert [d.page_content for d in out["context"]] == [d.page_content for d in FOUND]
     assert out["context"][0].metadata["source"] == "atlas.md"
     record = out["denoise"]
@@ -102,7 +102,7 @@ def test_the_same_passage_found_twice_has_one_id(kit):
 
 def test_a_spent_budget_is_said_not_raised(build, kit):
     out = build(budget=Budget(calls=2))[0].invoke(kit.question)
-    assert (out["outcome"], out["denoise"]["stopped_because"]) == ("unverified", "budget")
+    assert (out["outcome"], out["denoise"]["stopped_because"]) == ("unsupported", "budget")
 
 
 def test_no_passages_found(kit):

@@ -125,7 +125,7 @@ def test_a_run_name_a_person_gave(documents, kit):
     seen = RunRecorder()
     step = DenoiseCompressor(denoiser=kit.s2a()).with_config(run_name="clear the noise")
     step.invoke({"documents": documents, "query": kit.question}, {"callbacks": [seen]})
-    assert seen.paths("chain") == ["clear the noise"]
+    assert seen.paths("chain") == ["clear the noise", "clear the noise/denoise_record"]
 
 
 @pytest.mark.parametrize("own", [3, None])
@@ -197,24 +197,26 @@ def test_one_bad_reply_does_not_lose_the_batch(kit):
 
 def test_the_record_of_one_document(kit):
     documents = [Document(page_content="Yes. No.", id="a", metadata={"relevance_score": 0.25})]
-    [out] = DenoiseCompressor(denoiser=kit.s2a()).compress_documents(documents, "q")
-    assert out.page_content == "Yes. "
-    assert out.metadata == {
-        "relevance_score": 0.25,
-        "denoise": {
-            "v": 1,
-            "origin": "a",
-            "spans": {"a": [[0, 5]]},
-            "extractive": True,
-            "coverage": 0.625,
-            "score": 0.25,
-            "score_before": 0.25,
-            "kept": [],
-            "dropped": [{"start": 5, "end": 8, "score": None, "reason": "not needed for the question"}],
-            "query": "q",
-            "fallback": None,
-        },
+    spans = {
+        "v": 1,
+        "origin": "a",
+        "spans": {"a": [[0, 5]]},
+        "extractive": True,
+        "coverage": 0.625,
+        "score": 0.25,
+        "score_before": 0.25,
+        "query": "q",
+        "fallback": None,
     }
+    dropped = [{"start": 5, "end": 8, "score": None, "reason": "not needed for the question"}]
+    for detail, record in (
+        ("spans", {"denoise": spans}),
+        ("full", {"denoise": {**spans, "kept": [], "dropped": dropped}}),
+        ("none", {}),
+    ):
+        [out] = DenoiseCompressor(denoiser=kit.s2a(), record=detail).compress_documents(documents, "q")
+        assert out.page_content == "Yes. "
+        assert out.metadata == {"relevance_score": 0.25, **record}
 
 
 def test_scores_go_where_rerankers_put_them(kit):
@@ -271,12 +273,41 @@ def test_subclasses_and_extra_fields_survive(kit):
         ({"question": "q"}, r"a dict with the keys \['question'\]"),
         ({"documents": [], "query": None}, "query: expected a str, got NoneType"),
         ({"documents": ["text"], "query": "q"}, r"documents\[0\]: expected a langchain_core Document, got str"),
-        ({"documents": [Document.model_construct(page_content=None, id="x", metadata={})], "query": "q"}, "'x'"),
+        ({"documents": Document(page_content="x"), "query": "q"}, "got a Document; write documents="),
     ],
 )
 def test_bad_input_names_what_came(given, message, kit):
     with pytest.raises(ValueError, match=message):
         DenoiseCompressor(denoiser=kit.s2a()).invoke(given)
+
+
+def test_one_document_that_cannot_be_read_costs_no_other(documents, kit, caplog):
+    broken = Document.model_construct(page_content=None, id="x", metadata={})
+    given = {"documents": [documents[0], broken, documents[1]], "query": kit.question}
+    kept = DenoiseCompressor(denoiser=kit.s2a()).invoke(given)
+    assert [d.page_content for d in kept] == ["Paris is the capital of France. ", "Bananas are yellow.", None]
+    assert "1 of 3 documents could not be read: documents[1] has a text that is a NoneType" in caplog.text
+    assert len(DenoiseCompressor(denoiser=kit.s2a(), on_error="drop").invoke(given)) == 2
+    with pytest.raises(ValueError, match=r"documents\[1\] has a text that is a NoneType"):
+        DenoiseCompressor(denoiser=kit.s2a(), on_error="raise").invoke(given)
+
+
+def once(documents):
+    yield from documents
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_what_is_read_once_is_read_whole(sync, documents, kit):
+    """A generator, `filter` or the dicts of a checkpoint came back as nothing, or not at all."""
+    compressor = DenoiseCompressor(denoiser=kit.s2a())
+    expected = await asyncio.to_thread(compressor.compress_documents, documents, kit.question)
+    dumped = [d.model_dump() for d in documents]
+    for given in (once(documents), filter(None, documents), tuple(documents), dumped):
+        if sync:
+            found = await asyncio.to_thread(compressor.compress_documents, given, kit.question)
+        else:
+            found = await compressor.acompress_documents(given, kit.question)
+        assert found == expected
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import Verifier
 from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
-from langchain_denoise.middleware.tool_results import rewrite
+from langchain_denoise.middleware.tool_text import NOTHING, rewrite
 from langchain_denoise.testing import RunRecorder
 
 PARIS = "Paris is the capital of France."
@@ -98,7 +98,7 @@ async def test_the_tools_own_layout_stays(make):
 
 @both_ways
 async def test_a_tool_that_gives_text_alone(make, kit, sync):
-    denoiser = kit.s2a(lambda m: "2")
+    denoiser = ENDDenoiser(FunctionScorer(kit.overlap), keep=1)
     untouched, _ = make(DenoiseToolResults(denoiser), response_format="content")
     whole = tool_message(await run(untouched, sync)).content
     assert whole == "\n\n".join(d.page_content for d in FOUND)
@@ -123,7 +123,7 @@ async def test_the_calls_own_query_comes_before_the_users_words(make, kit):
         return kit.drop_all(query, passages)
 
     agent, _ = make(DenoiseToolResults(kit.Answers(remember), on_empty="drop"))
-    assert tool_message(await agent.ainvoke(ASKED)).content == ""
+    assert tool_message(await agent.ainvoke(ASKED)).content == NOTHING
     blank, _ = make(DenoiseToolResults(kit.Answers(remember)), reply=searching(query=" "))
     await blank.ainvoke(ASKED)
     assert asked == ["capital of France", "What is the capital of France?"]
@@ -234,20 +234,21 @@ async def test_an_answer_that_does_not_hold_is_written_again(make, sync):
     record = answer.response_metadata["denoise"]
     assert json.loads(json.dumps(record)) == record
     assert [a["text"] for a in record["attempts"]] == [LYON, PARIS]
-    assert (record["outcome"], record["evidence"]) == ("verified", ["fruit", "atlas", "letters"])
+    assert (record["outcome"], record["evidence"]) == ("supported", ["fruit", "atlas", "letters"])
     assert len(model.seen) == 3
 
 
 @both_ways
-@pytest.mark.parametrize("unverified", ["send", "abstain"])
-async def test_drafts_are_bounded_and_the_policy_decides(make, sync, unverified):
+@pytest.mark.parametrize("unsupported", ["send", "abstain"])
+async def test_drafts_are_bounded_and_the_policy_decides(make, sync, unsupported):
     drafts = iter([LYON, "It is Rome, since 1801.", "It is Bonn, since 1949.", "never asked for"])
-    limits = LoopLimits(attempts=3, patience=3, unverified=unverified)
+    limits = LoopLimits(attempts=3, patience=3, unsupported=unsupported)
     agent, _ = make(VerificationMiddleware(Verifier(limits=limits)), reply=searching(lambda m: next(drafts)))
     answer = (await run(agent, sync))["messages"][-1]
     assert len(answer.response_metadata["denoise"]["attempts"]) == 3
     assert answer.response_metadata["denoise"]["stopped_because"] == "attempts"
-    assert answer.text == (LYON if unverified == "send" else "unknown")
+    assert (answer.text == LYON) is (unsupported == "send")
+    assert "no answer" in answer.text or unsupported == "send"
 
 
 @both_ways
@@ -261,7 +262,7 @@ async def test_a_model_that_wants_to_look_again_may_and_ends(make, sync):
     agent, model = make(VerificationMiddleware(verifier), reply=searching(reply))
     state = await run(agent, sync)
     assert [m.type for m in state["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
-    assert state["messages"][-1].response_metadata["denoise"]["outcome"] == "unverified"
+    assert state["messages"][-1].response_metadata["denoise"]["outcome"] == "unsupported"
     assert len(model.seen) == 4
 
 
@@ -286,9 +287,9 @@ async def test_a_draft_from_before_a_tool_call_is_judged_by_what_it_brought(make
     record = answer.response_metadata["denoise"]
     assert [a["text"] for a in record["attempts"]] == [LYON, PARIS]
     if found:
-        assert (answer.text, record["outcome"]) == (PARIS, "verified")
+        assert (answer.text, record["outcome"]) == (PARIS, "supported")
     else:
-        assert record["outcome"] == "unverified"
+        assert record["outcome"] == "unsupported"
 
 
 async def test_no_evidence_is_said_and_not_tried_again(make):
@@ -372,7 +373,7 @@ async def test_it_composes_with_other_middleware(make):
 def test_wrong_settings(kit):
     with pytest.raises(ValueError, match="list of tool names"):
         DenoiseToolResults(by_words(), tools="search")
-    with pytest.raises(TypeError, match="keeep"):
+    with pytest.raises(ValueError, match="keeep"):
         DenoiseToolResults(by_words(), keeep=3)
     with pytest.raises(ValueError, match="variant"):
         S2AMiddleware(kit.chat(), variant="best")

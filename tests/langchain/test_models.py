@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 
 from denoise_core import Message, Reply, Usage
 from langchain_denoise import ChatModelLLM, RetrieverAdapter
-from langchain_denoise._convert import from_messages, to_messages
+from langchain_denoise.convert.messages import from_messages, to_messages
 
 ASKED = (Message("system", "be brief"), Message("user", "what?"), Message("assistant", "hm"), Message("user", "!"))
 
@@ -73,8 +73,15 @@ def test_errors_keep_their_type(kit):
 
 @pytest.mark.parametrize("adapter", [ChatModelLLM, RetrieverAdapter])
 def test_what_is_no_runnable_is_refused(adapter):
-    with pytest.raises(ValueError, match="got str"):
-        adapter("gpt")
+    with pytest.raises(ValueError, match="got object"):
+        adapter(object())
+
+
+def test_a_model_by_its_name(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    assert ChatModelLLM("openai:gpt-4o-mini").model.model_name == "gpt-4o-mini"
+    with pytest.raises(ValueError, match="infer model provider"):
+        ChatModelLLM("no such model")
 
 
 def test_a_chain_that_does_not_answer_with_text():

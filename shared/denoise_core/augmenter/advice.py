@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from denoise_core._optional import require
-from denoise_core.augmenter.engine import as_data, evidence_block
+from denoise_core.augmenter.engine import draft_block, evidence_block, question_block
 from denoise_core.augmenter.feedback import TemplateFeedback
 from denoise_core.augmenter.memory import Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import ADVISE
@@ -15,6 +15,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
 from denoise_core.running.offload import offload
+from denoise_core.text.delimit import envelope
 from denoise_core.types import Message, Reply, Usage
 
 _LONGEST = 1500  # characters of advice; a model that runs on must not fill the next prompt
@@ -34,13 +35,13 @@ class ModelFeedback:
         findings = yield from self._findings.write(memory, candidate, verdict)
         parts = (
             evidence_block(memory.evidence),
-            f"Question: {memory.question}",
-            f"<draft>\n{as_data(candidate)}\n</draft>",
-            f"Findings of the check:\n{findings}",
+            question_block(memory.question),
+            draft_block(candidate),
+            f"Findings of the check:\n{envelope(findings, 'findings')}",
         )
         messages = (Message("system", ADVISE), Message("user", "\n\n".join(parts)))
         reply = yield from complete(messages, tag="feedback", llm=self.llm)
-        advice = as_data(reply.text.strip())[:_LONGEST]
+        advice = reply.text.strip()[:_LONGEST]
         return f"{findings}\n{advice}" if advice else findings
 
 

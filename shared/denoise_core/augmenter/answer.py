@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.memory import Attempt, WorkingMemory
+from denoise_core.augmenter.utility import Measured
 from denoise_core.result import Trace
 from denoise_core.types import Passage
 
 
 class Outcome(StrEnum):
-    """``VERIFIED``: the text passed its utility. ``UNVERIFIED``: the best text there was, which did not.
-    ``ABSTAINED``: it was found that the evidence does not answer the question. ``REFUSED``: there is
-    nothing to send, or sending unverified text is not allowed."""
+    """How far the text can be trusted, in the judgement of `Answer.judge` and no further."""
 
-    VERIFIED = "verified"
-    UNVERIFIED = "unverified"
-    ABSTAINED = "abstained"
-    REFUSED = "refused"
+    SUPPORTED = "supported"  # the judge found it in the evidence, and an answer to the question
+    UNSUPPORTED = "unsupported"  # the judge did not: the best text there was
+    UNKNOWN = "unknown"  # nothing could be said: no evidence, a judge that failed or could not tell, not judged
+    ABSTAINED = "abstained"  # the evidence does not answer the question, or nothing that held may be sent
+    FAILED = "failed"  # infrastructure: there is no draft, or no evidence could be fetched for one
 
 
 class StopReason(StrEnum):
@@ -26,12 +26,15 @@ class StopReason(StrEnum):
 
     PASSED = "passed"
     SENT = "sent"  # the policy chose to send what had not passed
+    UNJUDGED = "unjudged"  # ``when`` or the drafter said that this is not to be judged
+    NOT_TOLD = "not_told"  # the judge could not tell; unknown is not fed back
     ABSTAINED = "abstained"  # the policy or the model found that there is no answer
     NO_EVIDENCE = "no_evidence"
     ATTEMPTS = "attempts"  # LoopLimits.attempts drafts were made
     STEPS = "steps"  # LoopLimits.steps actions were taken
     NO_PROGRESS = "no_progress"  # LoopLimits.patience drafts in a row were no better than the best
     REPEATED_ANSWER = "repeated_answer"  # the model says the same again from the same evidence
+    NOT_REPEATABLE = "not_repeatable"  # asking the drafter again would have effects outside
     BUDGET = "budget"  # calls, tokens or money are spent
     DEADLINE = "deadline"  # the budget's seconds are spent
     LLM_ERROR = "llm_error"
@@ -44,7 +47,12 @@ class StopReason(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Answer:
     """``citations`` are the passages the text names, in order of first mention; ``trace`` holds every
-    effect, and with it the usage, whether the run went well or not."""
+    effect, and with it the usage, whether the run went well or not. ``judge`` is the name of what judged, and
+    ``measured`` its error rates on the sets it was validated on (none where nobody measured it).
+
+    ``looked_for``, ``nearest`` and ``holds`` say what an answer that is not supported can still tell: the searches
+    made, the evidence nearest to the question, and the part of the best draft that holds.
+    """
 
     text: str
     outcome: Outcome
@@ -52,9 +60,23 @@ class Answer:
     memory: WorkingMemory
     trace: Trace = field(default_factory=Trace)
     citations: tuple[Passage, ...] = ()
+    judge: str = ""
+    measured: tuple[Measured, ...] = ()
+    nearest: tuple[Passage, ...] = ()
+    holds: str = ""
+
+    @property
+    def best(self) -> Attempt | None:
+        """The attempt that was sent or would have been; None when there was none."""
+        return self.memory.best
 
     @property
     def score(self) -> float | None:
         """Utility of the best attempt; None when there was none."""
         best = self.memory.best
         return best.verdict.score if best else None
+
+    @property
+    def looked_for(self) -> tuple[str, ...]:
+        """Every search that was made, in order."""
+        return self.memory.queries

@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import DATA_NOTE, REVISE, SELF_ASK, Task
+from denoise_core.augmenter.prompts import REVISE, SELF_ASK, Task
+from denoise_core.text.delimit import NOTE, envelope
 from denoise_core.types import Message, Passage
 
-_TAG = re.compile(r"<(?=\s*/?\s*(?:evidence|history|draft)\b)", re.IGNORECASE)
 _CITATION = re.compile(r"\s?\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")  # four digits are a year
 _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
 
@@ -21,42 +21,47 @@ def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
     """The messages that ask for a candidate; after a failed one, with that draft and its feedback."""
     parts = []
     if memory.history:
-        turns = "\n".join(f"{m.role}: {m.content}" for m in memory.history)
-        parts.append(f"<history>\n{as_data(turns)}\n</history>")
-    parts.append(evidence_block(memory.evidence))
-    parts.append(f"Question: {memory.question}")
-    messages = [Message("system", f"{task.instruction}\n{DATA_NOTE}"), Message("user", "\n\n".join(parts))]
+        parts.append(history_block(memory.history))
+    parts += [evidence_block(memory.evidence), question_block(memory.question)]
+    messages = [Message("system", f"{task.instruction}\n{NOTE}"), Message("user", "\n\n".join(parts))]
     last = memory.last
     if last and not last.verdict.passed and last.feedback:
-        draft = as_data(last.candidate[:_DRAFT_CHARACTERS])
-        revise = f"<draft>\n{draft}\n</draft>\n\n{REVISE}\n{last.feedback}"
-        messages.append(Message("user", revise))
+        feedback = envelope(last.feedback, "feedback")
+        messages.append(Message("user", f"{draft_block(last.candidate)}\n\n{REVISE}\n\n{feedback}"))
     return tuple(messages)
 
 
 def self_ask_prompt(memory: WorkingMemory) -> tuple[Message, ...]:
-    return (Message("system", SELF_ASK), Message("user", f"Question: {memory.question}"))
+    return (Message("system", SELF_ASK), Message("user", question_block(memory.question)))
+
+
+def question_block(question: str) -> str:
+    return f"The question:\n{envelope(question, 'question')}"
+
+
+def history_block(history: Sequence[Message]) -> str:
+    return envelope("\n".join(f"{m.role}: {m.content}" for m in history), "history")
+
+
+def draft_block(candidate: str) -> str:
+    return envelope(candidate[:_DRAFT_CHARACTERS], "draft")
 
 
 def evidence_block(evidence: Sequence[Passage]) -> str:
-    if not evidence:
-        return "<evidence>\n(none)\n</evidence>"
-    return "\n".join(
-        f'<evidence number="{n}">\n{as_data(titled(p))}\n</evidence>' for n, p in enumerate(evidence, 1)
-    )
+    """The passages under their numbers; one without text keeps its number and is not shown."""
+    shown = [envelope(titled(p), f"evidence {n}") for n, p in enumerate(evidence, 1) if p.text.strip()]
+    return "\n".join(shown) or "(There is no evidence.)"
 
 
 def titled(passage: Passage) -> str:
-    """The text, after its title when the metadata has one that the text does not begin with."""
+    """The text as it is read: behind its header, or else its title when the metadata has one that the text does
+    not begin with."""
+    if passage.header:
+        return passage.headed
     title = passage.metadata.get("title")
     if not isinstance(title, str) or not title or passage.text.startswith(title):
         return passage.text
     return f"{title}\n{passage.text}"
-
-
-def as_data(text: str) -> str:
-    """The text with our own tags in it defused, so that it cannot close the block it stands in."""
-    return _TAG.sub("‹", text)
 
 
 def cited_numbers(candidate: str) -> tuple[int, ...]:

@@ -1,13 +1,12 @@
 """Feedback: turn a verdict into words a model can act on (paper, section 2.4).
 
-It goes into the drafting prompt only; the retrieval query never sees it.
+It goes into the drafting prompt only, in an envelope; the retrieval query never sees it.
 """
 
 from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from denoise_core.augmenter.engine import as_data
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.running.effects import Flow
@@ -39,14 +38,14 @@ class TemplateFeedback:
 
 
 def _line(reason: Reason, numbers: dict[str, int]) -> str:
-    said = as_data(reason.text)
+    said = reason.text
     if reason.claim:
         claim = " ".join(reason.claim.split())
         cut = claim if len(claim) <= _CLAIM_CHARACTERS else claim[:_CLAIM_CHARACTERS] + "…"
-        said = f'"{as_data(cut)}": {said}'
+        said = f'"{cut}": {said}'
     if reason.passage_id in numbers:
         said += f" (nearest evidence: [{numbers[reason.passage_id]}])"
     if reason.missing:
-        shown = ", ".join(as_data(m) for m in reason.missing[:_MISSING_SHOWN])
+        shown = ", ".join(reason.missing[:_MISSING_SHOWN])
         said += f"; not found there: {shown}"
     return said

@@ -3,36 +3,105 @@
 from __future__ import annotations
 
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
-from denoise_core.augmenter.engine import citations
+from denoise_core.augmenter.drafting.repair import holds_in
+from denoise_core.augmenter.engine import citations, titled
 from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import Task
-from denoise_core.augmenter.utilities.abstention import abstains
+from denoise_core.augmenter.utility import Utility, measured_of, name_of
+from denoise_core.text.words import content_words, words
+from denoise_core.types import Passage
 
-REFUSAL = "No answer can be given."
+NO_ANSWER = "No answer can be given: {why}."
+_WHY = {
+    StopReason.LLM_ERROR: "the model could not be reached",
+    StopReason.RETRIEVER_ERROR: "the sources could not be searched",
+    StopReason.BUDGET: "the budget was spent before there was one",
+    StopReason.DEADLINE: "the time was up before there was one",
+    StopReason.POLICY_ERROR: "the policy failed",
+    StopReason.NOT_RECORDED: "the recording holds none",
+}
+_SHOWN = 3  # searches named in an abstention
+_NEAREST = 2
+_QUOTED = 200  # characters of the nearest evidence
+_BARE = 3  # words; an abstention no longer than this is replaced by a sentence
 
 
-def finish(memory: WorkingMemory, stop: StopReason, limits: LoopLimits, task: Task) -> Answer:
-    """The best attempt under the outcome it earns. An attempt with text that was judged comes before an
-    abstention of the model; where there is neither, the answer is the task's "unknown" or a refusal."""
-    best = memory.best
+def finish(
+    memory: WorkingMemory, stop: StopReason, limits: LoopLimits, task: Task, utility: Utility | None = None
+) -> Answer:
+    """The best attempt under the outcome it earns.
+
+    A model that says at last that it does not know is believed, also after drafts that did not hold. Where nothing
+    was written the answer says why in a sentence.
+    """
+    judge = name_of(utility) if utility is not None else ""
+    measured = measured_of(utility) if utility is not None else ()
+    best, last = memory.best, memory.last
+
+    def sent(text: str, outcome: Outcome, why: StopReason, holds: str = "") -> Answer:
+        shown = best is not None and text == best.candidate
+        cited = citations(text, best.evidence) if best and shown else ()
+        near = () if outcome is Outcome.SUPPORTED else nearest(memory)
+        return Answer(
+            text, outcome, why, memory, citations=cited, judge=judge, measured=measured, nearest=near, holds=holds
+        )
+
     if best is not None and best.verdict.passed:
-        cited = citations(best.candidate, best.evidence)
-        return Answer(best.candidate, Outcome.VERIFIED, StopReason.PASSED, memory, citations=cited)
+        return sent(best.candidate, Outcome.SUPPORTED, StopReason.PASSED, best.candidate)
+    holds = holds_in(best) if best is not None else ""
+    if last is not None and last.abstained:
+        return sent(
+            abstention(memory, task, holds, last.candidate), Outcome.ABSTAINED, StopReason.ABSTAINED, holds
+        )
     if stop is StopReason.ABSTAINED:
         why = stop if memory.evidence or memory.attempts else StopReason.NO_EVIDENCE
-        return Answer(task.unknown, Outcome.ABSTAINED, why, memory)
+        return sent(abstention(memory, task, holds), Outcome.ABSTAINED, why, holds)
     if best is None or not best.candidate:
-        return Answer(REFUSAL, Outcome.REFUSED, stop, memory)
-    if _abstention(best):
-        return Answer(best.candidate, Outcome.ABSTAINED, StopReason.ABSTAINED, memory)
-    if limits.unverified == "send":
-        cited = citations(best.candidate, best.evidence)
-        return Answer(best.candidate, Outcome.UNVERIFIED, stop, memory, citations=cited)
-    if limits.unverified == "abstain":
-        return Answer(task.unknown, Outcome.ABSTAINED, stop, memory)
-    return Answer(REFUSAL, Outcome.REFUSED, stop, memory)
+        empty = best is not None and not best.candidate
+        why_not = "the model wrote nothing" if empty else _WHY.get(stop, "there is no draft")
+        return sent(NO_ANSWER.format(why=why_not), Outcome.FAILED, stop, holds)
+    unknown = best.verdict.outcome == "unknown"
+    if unknown and stop in (StopReason.SENT, StopReason.NOT_REPEATABLE):
+        stop = _unknown_for(best)
+    if stop is not StopReason.UNJUDGED and limits.unsupported == "abstain":
+        return sent(abstention(memory, task, holds), Outcome.ABSTAINED, stop, holds)
+    return sent(best.candidate, Outcome.UNKNOWN if unknown else Outcome.UNSUPPORTED, stop, holds)
 
 
-def _abstention(attempt: Attempt) -> bool:
-    return any(r.kind == "abstention" for r in attempt.verdict.reasons) or abstains(attempt.candidate)
+def abstention(memory: WorkingMemory, task: Task, holds: str, said: str = "") -> str:
+    """A sentence that says there is no answer (the model's own, when it wrote one), what was looked for, the
+    nearest evidence, and what part of a draft holds."""
+    lines = [said if len(words(said)) > _BARE else task.abstaining]
+    if memory.queries:
+        shown = "; ".join(f"\u201c{' '.join(q.split())[:_QUOTED]}\u201d" for q in memory.queries[:_SHOWN])
+        lines.append(f"Looked for: {shown}.")
+    near = nearest(memory)
+    if near:
+        lines.append(f"Nearest evidence: \u201c{_quoted(titled(near[0]))}\u201d")
+    if holds:
+        lines.append(f"What holds of a draft: {holds}")
+    return "\n".join(lines)
+
+
+def nearest(memory: WorkingMemory) -> tuple[Passage, ...]:
+    """The two passages of the evidence that share most words with the question, the earlier first among equals;
+    none that shares no word."""
+    asked = frozenset(content_words(memory.question))
+    shared = {p.id: len(asked.intersection(content_words(titled(p)))) for p in memory.evidence}
+    order = sorted((p for p in memory.evidence if shared[p.id]), key=lambda p: -shared[p.id])
+    return tuple(order[:_NEAREST])
+
+
+def _quoted(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _QUOTED else text[:_QUOTED].rsplit(" ", 1)[0] + " …"
+
+
+def _unknown_for(attempt: Attempt) -> StopReason:
+    kinds = attempt.kinds()
+    if "judge_error" in kinds:
+        return StopReason.JUDGE_ERROR
+    if "unjudged" in kinds:
+        return StopReason.UNJUDGED
+    return StopReason.NO_EVIDENCE if "empty_evidence" in kinds else StopReason.NOT_TOLD

@@ -1,7 +1,8 @@
 """The loop: search -> draft -> judge -> (send | feedback | other evidence) -> again, within limits and budget.
 
-Whatever the outside does, the result is an `Answer` with an `Outcome` and a `StopReason`; only cancellation
-and errors in the arguments are raised. What is sent is the best attempt, never merely the last.
+Whatever fails outside, the result is an `Answer` with an `Outcome` and a `StopReason`; only cancellation and
+mistakes (`denoise_core.errors.is_mistake`: settings, types, a refused key) are raised. What is sent is the best
+attempt, never merely the last.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from denoise_core.augmenter import steps
-from denoise_core.augmenter.actions import Abstain, Draft, Readmit, Search, SelfAsk, Send
+from denoise_core.augmenter.actions import Abstain, Action, Draft, Readmit, Search, SelfAsk, Send
 from denoise_core.augmenter.answer import Answer, StopReason
+from denoise_core.augmenter.drafting.drafter import Drafter
+from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.finish import finish
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
-from denoise_core.augmenter.knowledge.readmit import readmit
 from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import Policy, Rules
@@ -23,26 +25,29 @@ from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, InputError
-from denoise_core.protocols import LLM, Denoiser, Retriever
+from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm, expect_utility
 from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun, run
-from denoise_core.types import Message
+from denoise_core.types import Message, Passage
 
 
 class Augmenter:
-    """LLM-Augmenter around a black-box model.
+    """LLM-Augmenter around a black-box model, or around whatever writes drafts.
 
-    ``retriever`` is any retriever, or a `Consolidator` for several sources, queries or chains. ``denoiser``
-    stands between search and prompt. ``utility`` judges (`Groundedness`), ``policy`` decides (`Rules`),
-    ``feedback`` explains (`TemplateFeedback`). ``budget`` covers generator, judge and retriever together.
-    Raises `InputError` when both a `Consolidator` and a ``denoiser`` are given: it has its own.
+    ``retriever`` is any retriever, or a `Consolidator` for several sources, queries or chains; without one there
+    are no searches of the loop's own. ``denoiser`` stands between search and prompt. ``utility`` judges
+    (`Groundedness`), ``policy`` decides (`Rules`), ``feedback`` explains (`TemplateFeedback`). ``when(question,
+    answer)`` decides what is judged at all (`states_something` leaves out greetings and questions back).
+    ``budget`` covers generator, judge and retriever together. A `Drafter` given to `answer` writes in the place of
+    ``llm``: a chain, an agent, an engine. Raises `InputError` when both a `Consolidator` and a ``denoiser`` are
+    given: it has its own.
     """
 
     def __init__(
         self,
-        llm: LLM,
-        retriever: Retriever | Consolidator,
+        llm: LLM | None = None,
+        retriever: Retriever | Consolidator | None = None,
         *,
         denoiser: Denoiser | None = None,
         utility: Utility | None = None,
@@ -51,49 +56,108 @@ class Augmenter:
         budget: Budget | None = None,
         limits: LoopLimits | None = None,
         task: Task = QUESTION_ANSWERING,
+        when: When | None = None,
     ) -> None:
         if isinstance(retriever, Consolidator):
             if denoiser is not None:
                 raise InputError("give the denoiser to the Consolidator: Consolidator(sources, denoiser=...)")
             self.consolidator = retriever
+        elif retriever is None:
+            if denoiser is not None:
+                raise InputError("denoiser= stands behind a retriever; without one there is nothing to denoise")
+            self.consolidator = Consolidator(())
         else:
             self.consolidator = Consolidator(retriever, denoiser=denoiser)
-        self.llm = llm
-        self.utility = utility or Groundedness()
+        self.llm = None if llm is None else expect_llm(llm)
+        self.utility = Groundedness() if utility is None else expect_utility(utility)
         self.policy = policy or Rules()
         self.feedback = feedback or TemplateFeedback()
         self.budget = budget
         self.limits = limits or LoopLimits()
         self.task = task
+        self.when = when
 
-    def answer(self, question: str, history: Sequence[Message] = ()) -> Answer:
-        """The best answer there is, and how far it can be trusted. Starts no event loop."""
-        flow = self.flow(question, history)
+    def answer(
+        self,
+        question: str,
+        history: Sequence[Message] = (),
+        *,
+        drafter: Drafter | None = None,
+        evidence: Sequence[Passage] = (),
+    ) -> Answer:
+        """The best answer there is, and how far it can be trusted. Starts no event loop.
+
+        ``drafter`` writes the drafts in the place of the model; ``evidence`` is what is at hand already.
+        """
+        flow = self.flow(question, history, drafter=drafter, evidence=evidence)
         answer, trace = run(flow, llm=self.llm, budget=self.budget, call_seconds=self.limits.call_seconds)
         return replace(answer, trace=trace)
 
-    async def aanswer(self, question: str, history: Sequence[Message] = ()) -> Answer:
+    async def aanswer(
+        self,
+        question: str,
+        history: Sequence[Message] = (),
+        *,
+        drafter: Drafter | None = None,
+        evidence: Sequence[Passage] = (),
+    ) -> Answer:
         """`answer` for async: the same steps; a call that hangs is cancelled when its time is up."""
-        flow = self.flow(question, history)
+        flow = self.flow(question, history, drafter=drafter, evidence=evidence)
         answer, trace = await arun(flow, llm=self.llm, budget=self.budget, call_seconds=self.limits.call_seconds)
         return replace(answer, trace=trace)
 
-    def flow(self, question: str, history: Sequence[Message] = ()) -> Flow[Answer]:
+    def flow(
+        self,
+        question: str,
+        history: Sequence[Message] = (),
+        *,
+        drafter: Drafter | None = None,
+        evidence: Sequence[Passage] = (),
+    ) -> Flow[Answer]:
         """The loop as a flow, to be driven by `run`, `arun` or another flow. Its `Answer` has no trace yet.
 
-        Raises `InputError` for a question without text.
+        Raises `InputError` for a question without text, and when nobody is there to write.
         """
+        if drafter is not None and not isinstance(drafter, Drafter):
+            raise InputError(
+                f"drafter: expected draft, adraft and repeatable, got a {type(drafter).__name__}; a text that "
+                "stands already is Written(text, evidence)"
+            )
+        if drafter is None and self.llm is None:
+            raise InputError(
+                "nobody writes: give Augmenter(llm, ...) a model, or answer(..., drafter=...) a drafter"
+            )
+        if self.llm is None and isinstance(self.policy, Rules) and self.policy.consult == "self_ask":
+            raise InputError("consult='self_ask' asks a model: give Augmenter(llm, ...) one")
+        return self._loop(self.begin(question, history, evidence, brings_own=drafter is not None), drafter)
+
+    def begin(
+        self,
+        question: str,
+        history: Sequence[Message] = (),
+        evidence: Sequence[Passage] = (),
+        *,
+        brings_own: bool = False,
+    ) -> WorkingMemory:
+        """The memory before the first turn. Evidence that a user or a model wrote is set aside; the rest is held
+        to the limit of tokens."""
         if not isinstance(question, str) or not question.strip():
             raise InputError(f"question: expected a text that is not blank, got {question!r}")
-        return self._loop(WorkingMemory(question, history=tuple(history)))
+        memory = WorkingMemory(
+            question,
+            history=tuple(history),
+            searchable=bool(self.consolidator.sources or self.consolidator.wide),
+            brings_own=brings_own,
+        )
+        return steps.given(memory, evidence, self.limits)
 
-    def _loop(self, memory: WorkingMemory) -> Flow[Answer]:
+    def _loop(self, memory: WorkingMemory, drafter: Drafter | None) -> Flow[Answer]:
         state: WorkingMemory | Answer = memory
         while isinstance(state, WorkingMemory):
-            state = yield from self.turn(state)
+            state = yield from self.turn(state, drafter=drafter)
         return state
 
-    def turn(self, memory: WorkingMemory) -> Flow[WorkingMemory | Answer]:
+    def turn(self, memory: WorkingMemory, *, drafter: Drafter | None = None) -> Flow[WorkingMemory | Answer]:
         """One turn of the loop: what the policy chooses, carried out; an `Answer` when that was the last.
 
         For those who keep the state between turns elsewhere: a workflow, a graph, a queue. The budget holds
@@ -101,51 +165,63 @@ class Augmenter:
         """
         stop = self._must_stop(memory)
         if stop:
-            return finish(memory, stop, self.limits, self.task)
+            return self._end(memory, stop)
         try:
             action = self.policy.choose(memory)
         except Exception as error:
-            return finish(memory.failed("policy", error), StopReason.POLICY_ERROR, self.limits, self.task)
+            memory = steps.noted(memory, "policy", error, "the loop ended")
+            return self._end(memory, StopReason.POLICY_ERROR)
+        if not isinstance(action, Action):
+            raise InputError(f"Policy.choose must return an Action, got {type(action).__name__}")
         memory = memory.acted(action)
-        if isinstance(action, Draft) and (stop := self._no_more_drafts(memory)):
-            return finish(memory, stop, self.limits, self.task)
+        if isinstance(action, Draft) and (stop := self._no_more_drafts(memory, drafter)):
+            return self._end(memory, stop)
         try:
             match action:
                 case Search():
-                    memory = yield from steps.search(memory, self.consolidator, wide=action.wide)
+                    memory = yield from steps.search(memory, self.consolidator, self.limits, wide=action.wide)
                 case SelfAsk():
                     memory = yield from steps.self_ask(memory)
                 case Readmit():
-                    memory = readmit(memory, action.count)
+                    memory = steps.admit(memory, action.count, self.limits)
                 case Draft():
-                    memory = yield from steps.draft(memory, self.task, self.utility, self.feedback)
+                    memory = yield from steps.draft(memory, self._parts(drafter))
                 case Send():
-                    return finish(memory, StopReason.SENT, self.limits, self.task)
+                    return self._end(memory, StopReason.SENT)
                 case Abstain():
-                    return finish(memory, StopReason.ABSTAINED, self.limits, self.task)
-                case _:
-                    error = TypeError(f"expected an Action, got {type(action).__name__}")
-                    memory = memory.failed("policy", error)
-                    return finish(memory, StopReason.POLICY_ERROR, self.limits, self.task)
+                    return self._end(memory, StopReason.ABSTAINED)
         except steps.Spent as spent:
-            return finish(spent.memory, _spent(spent.error), self.limits, self.task)
+            return self._end(spent.memory, _spent(spent.error))
         return memory
+
+    def _parts(self, drafter: Drafter | None) -> steps.Parts:
+        return steps.Parts(self.task, self.utility, self.feedback, self.limits, self.llm, drafter, self.when)
+
+    def _end(self, memory: WorkingMemory, stop: StopReason) -> Answer:
+        return finish(memory, stop, self.limits, self.task, self.utility)
 
     def _must_stop(self, memory: WorkingMemory) -> StopReason | None:
         """What ends the loop before the policy is asked."""
         if memory.last and memory.last.verdict.passed:
             return StopReason.PASSED
-        if len(memory.failures) >= self.limits.failures:
-            return steps.REASONS.get(memory.failures[-1][0], StopReason.LLM_ERROR)
+        if memory.last and "unjudged" in memory.last.kinds():
+            return StopReason.UNJUDGED
+        counted = [steps.REASONS[what] for what, _ in memory.failures if what in steps.REASONS]
+        if len(counted) >= self.limits.failures:
+            return counted[-1]
         if len(memory.actions) >= self.limits.steps:
             return StopReason.STEPS
         return None
 
-    def _no_more_drafts(self, memory: WorkingMemory) -> StopReason | None:
+    def _no_more_drafts(self, memory: WorkingMemory, drafter: Drafter | None) -> StopReason | None:
         """What ends the loop when the policy wants another draft."""
+        once = drafter is not None and not drafter.repeatable and not self.limits.rerun
+        if once and any(isinstance(a, Draft) for a in memory.actions[:-1]):
+            failed = any(what == "draft" for what, _ in memory.failures)
+            return StopReason.NOT_REPEATABLE if memory.attempts or not failed else StopReason.LLM_ERROR
         if not memory.attempts:
             return None
-        if len(memory.attempts) >= self.limits.attempts:
+        if memory.drafts >= self.limits.attempts:
             return StopReason.ATTEMPTS
         if memory.repeats and memory.attempts[-1].evidence == memory.evidence:
             return StopReason.REPEATED_ANSWER

@@ -8,11 +8,11 @@ actions were taken and what failed, so that a policy can decide from the memory 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from denoise_core.errors import InputError
+from denoise_core.errors import InputError, said
 from denoise_core.types import Drop, Message, Passage
 
 if TYPE_CHECKING:
@@ -44,8 +44,9 @@ class Reason:
 class Verdict:
     """What a utility says of a candidate: ``score`` in [0, 1], higher is better.
 
-    ``unknown`` means that nothing could be said (no evidence, a judge that failed); it is never a pass.
-    Raises `InputError` for another outcome or a score outside [0, 1].
+    ``unknown`` means that nothing could be said (no evidence, a judge that failed); it is never a pass. A score
+    that is NaN makes any verdict unknown: it cannot be compared. Raises `InputError` for another outcome or a
+    score outside [0, 1].
     """
 
     outcome: Judgement
@@ -55,7 +56,12 @@ class Verdict:
     def __post_init__(self) -> None:
         if self.outcome not in ("pass", "fail", "unknown"):
             raise InputError(f"Verdict outcome {self.outcome!r}: expected 'pass', 'fail' or 'unknown'")
-        if not isinstance(self.score, (int, float)) or not 0.0 <= self.score <= 1.0 or math.isnan(self.score):
+        if isinstance(self.score, float) and math.isnan(self.score):
+            nothing = Reason("the judge's score is not a number", "judge_unsure")
+            object.__setattr__(self, "outcome", "unknown")
+            object.__setattr__(self, "score", 0.0)
+            object.__setattr__(self, "reasons", (*self.reasons, nothing))
+        if not isinstance(self.score, (int, float)) or not 0.0 <= self.score <= 1.0:
             raise InputError(f"Verdict score {self.score!r}: expected a number from 0 to 1")
 
     @property
@@ -65,21 +71,43 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One candidate, the evidence the model saw when it wrote it, and what was said of it."""
+    """One candidate, the evidence it is held against, and what was said of it.
+
+    ``evidence`` is the union of what was found before the candidate was written, in the order the model saw it.
+    ``draft`` counts the drafts from 0; ``repaired`` marks what was made of that draft by cutting what does not
+    hold. ``fields`` is set when the candidate is structured output. ``origin`` is what the drafter's adapter put
+    there; it is neither compared nor recorded.
+    """
 
     candidate: str
     verdict: Verdict
     feedback: str = ""
     evidence: tuple[Passage, ...] = ()
+    draft: int = 0
+    repaired: bool = False
+    fields: Mapping[str, Any] | None = None
+    origin: Any = field(default=None, compare=False, repr=False)
+
+    def kinds(self) -> frozenset[str]:
+        """The kinds of the verdict's reasons."""
+        return frozenset(r.kind for r in self.verdict.reasons)
+
+    @property
+    def abstained(self) -> bool:
+        """The candidate says that it does not know."""
+        return self.verdict.outcome == "unknown" and "abstention" in self.kinds()
 
 
 @dataclass(frozen=True, slots=True)
 class WorkingMemory:
     """The state of one question.
 
-    ``retrieved`` is what the searches found, ``evidence`` what of it the model is shown, ``dropped`` the
-    ranges a denoiser left out (they may be admitted again). ``needs_knowledge`` is None until the model was
-    asked whether it needs any. ``failures`` are effects that failed, as ``(what, "Type: message")``.
+    ``retrieved`` is what the searches and the drafters found, ``evidence`` what of it the model is shown and the
+    answer held against, ``dropped`` the ranges a denoiser or the limit of tokens left out (they may be admitted
+    again), ``aside`` what was brought and does not count: text of a user or a model, an echo, what a search for a
+    rejected draft found. ``needs_knowledge`` is None until the model was asked whether it needs any. ``failures``
+    are effects that failed, as ``(what, "Type: message")``; a ``"source"`` is one of several, the others brought
+    something. ``searchable``: there is something to search. ``brings_own``: who drafts may bring evidence along.
     """
 
     question: str
@@ -92,6 +120,9 @@ class WorkingMemory:
     actions: tuple[Action, ...] = ()
     failures: tuple[tuple[str, str], ...] = ()
     needs_knowledge: bool | None = None
+    aside: tuple[Passage, ...] = ()
+    searchable: bool = True
+    brings_own: bool = False
 
     def acted(self, action: Action) -> WorkingMemory:
         return replace(self, actions=(*self.actions, action))
@@ -100,7 +131,7 @@ class WorkingMemory:
         return replace(self, attempts=(*self.attempts, attempt))
 
     def failed(self, what: str, error: BaseException) -> WorkingMemory:
-        return replace(self, failures=(*self.failures, (what, f"{type(error).__name__}: {error}")))
+        return replace(self, failures=(*self.failures, (what, said(error))))
 
     @property
     def last(self) -> Attempt | None:
@@ -108,9 +139,14 @@ class WorkingMemory:
 
     @property
     def best(self) -> Attempt | None:
-        """The attempt to send: one that passed before any that did not, then the highest score, then the
-        earliest."""
+        """The attempt to send: one that passed before any that did not, one with text before an empty one, one
+        that says something before an abstention, then the highest score, then the earliest."""
         return best_attempt(self.attempts)
+
+    @property
+    def drafts(self) -> int:
+        """How many drafts were written; what was made of them by repair is none."""
+        return sum(not a.repaired for a in self.attempts)
 
     @property
     def repeats(self) -> bool:
@@ -131,7 +167,12 @@ class WorkingMemory:
 
 def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     """See `WorkingMemory.best`; `max` keeps the first of equals."""
-    return max(attempts, key=lambda a: (a.verdict.passed, a.verdict.score), default=None)
+    return max(attempts, key=rank, default=None)
+
+
+def rank(attempt: Attempt) -> tuple[bool, bool, bool, float]:
+    """What attempts are compared by; see `WorkingMemory.best`."""
+    return attempt.verdict.passed, bool(attempt.candidate), not attempt.abstained, attempt.verdict.score
 
 
 def same_text(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol, runtime_checkable
 
 from denoise_core.augmenter.actions import Abstain, Action, Draft, Readmit, Search, SelfAsk, Send
-from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.errors import InputError
 
 Consult = Literal["always", "never", "self_ask"]
@@ -21,11 +21,16 @@ class Policy(Protocol):
 class Rules:
     """Search, draft; when a draft fails change the evidence before asking again; send what passes.
 
-    ``consult``: when to consult knowledge. ``"always"`` first of all, ``"never"``, or ``"self_ask"``: only
-    when the model says that it needs it (paper, section 3.5). After a failed draft, in this order and as far
-    as there is anything to do: admit dropped chunks again, ``readmit`` at a time, highest score first; then,
-    if ``widen``, one wide search. Without evidence it abstains, or with ``without_evidence="draft"`` has the
-    model answer from memory, which no utility passes.
+    A draft that says it does not know, or that nothing was there to hold against, widens the search once; where
+    that brings nothing new, or the model still does not know, the loop ends. A judge that could not tell ends it
+    too: asking again would only go on until something false passes.
+
+    ``consult``: when to consult knowledge. ``"always"`` first of all; ``"self_ask"``: when the model says that it
+    needs it (paper, section 3.5), or when there was nothing to hold its draft against; ``"never"``: then a draft
+    can only be supported by what its drafter or ``answer(..., evidence=)`` brought. After a failed draft, in this
+    order and as far as there is anything to do: admit dropped chunks again, ``readmit`` at a time, highest score
+    first; then, if ``widen``, one wide search. Without evidence it abstains, or with ``without_evidence="draft"``
+    has the model answer from memory, which no utility passes.
     """
 
     def __init__(
@@ -48,20 +53,52 @@ class Rules:
         self.without_evidence = without_evidence
 
     def choose(self, memory: WorkingMemory) -> Action:
-        if memory.last and memory.last.verdict.passed:
+        last = memory.last
+        if last is None:
+            return self._first(memory)
+        if last.verdict.passed:
             return Send()
+        if last.verdict.outcome == "unknown":
+            return self._after_unknown(memory, last)
+        changed = last.evidence != memory.evidence
+        return (None if changed else self._more_evidence(memory)) or Draft()
+
+    def _first(self, memory: WorkingMemory) -> Action:
         if self._wants_knowledge(memory):
             if self.consult == "self_ask" and memory.needs_knowledge is None:
                 return SelfAsk()
-            if not _searched(memory):
+            if memory.searchable and not memory.queries:
                 return Search()
-            if (memory.last or not memory.evidence) and not _changed_since_last_draft(memory):
+            if not memory.evidence and not memory.brings_own:
                 more = self._more_evidence(memory)
                 if more:
                     return more
-            if not memory.evidence and self.without_evidence == "abstain":
-                return Abstain()
+                if self.without_evidence == "abstain":
+                    return Abstain()
         return Draft()
+
+    def _after_unknown(self, memory: WorkingMemory, last: Attempt) -> Action:
+        nothing = "empty_evidence" in last.kinds()
+        if last.abstained or nothing:
+            if last.evidence != memory.evidence:
+                return Draft()
+            if (more := self._once_wider(memory, last)) is not None:
+                return more
+        return Abstain() if last.abstained else Send()
+
+    def _once_wider(self, memory: WorkingMemory, last: Attempt) -> Action | None:
+        """The one search that follows an abstention, if none has."""
+        if self.consult == "never" or sum(a.verdict.outcome == "unknown" for a in memory.attempts) > 1:
+            return None
+        since = next(n for n, a in enumerate(reversed(memory.actions)) if isinstance(a, Draft))
+        if since:
+            return None
+        if memory.searchable and not memory.queries:
+            return Search()
+        wide = any(isinstance(a, Search) and a.wide for a in memory.actions)
+        if self.widen and memory.searchable and not wide:
+            return Search(wide=True)
+        return Readmit(self.readmit) if self.readmit and memory.dropped else None
 
     def _wants_knowledge(self, memory: WorkingMemory) -> bool:
         return self.consult == "always" or (self.consult == "self_ask" and memory.needs_knowledge is not False)
@@ -69,16 +106,7 @@ class Rules:
     def _more_evidence(self, memory: WorkingMemory) -> Action | None:
         if self.readmit and memory.dropped:
             return Readmit(self.readmit)
-        if self.widen and not any(isinstance(a, Search) and a.wide for a in memory.actions):
+        wide = any(isinstance(a, Search) and a.wide for a in memory.actions)
+        if self.widen and memory.searchable and self._wants_knowledge(memory) and not wide:
             return Search(wide=True)
         return None
-
-
-def _searched(memory: WorkingMemory) -> bool:
-    """A search came back, whatever it found."""
-    return bool(memory.queries)
-
-
-def _changed_since_last_draft(memory: WorkingMemory) -> bool:
-    """The evidence is not what the last draft was written from."""
-    return memory.last is not None and memory.last.evidence != memory.evidence

@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from denoise_core.augmenter.answer import StopReason
+from denoise_core.augmenter.drafting.drafter import Drafted, Drafter, DraftRequest, DraftServer, request_messages
+from denoise_core.augmenter.drafting.fields import assess_fields
+from denoise_core.augmenter.drafting.repair import repaired
+from denoise_core.augmenter.drafting.taint import evidence_of
+from denoise_core.augmenter.drafting.when import When, says_nothing
 from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.feedback import Feedback
-from denoise_core.augmenter.knowledge.consolidate import Consolidator
+from denoise_core.augmenter.knowledge.cap import blanked, capped, size_of
+from denoise_core.augmenter.knowledge.consolidate import Consolidator, merge
+from denoise_core.augmenter.knowledge.readmit import readmit
+from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import Task
 from denoise_core.augmenter.utility import Utility
-from denoise_core.errors import BudgetExceeded, NotRecorded
+from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mistake
+from denoise_core.protocols import LLM, Varied
 from denoise_core.running.effects import Flow, complete
+from denoise_core.running.heard import fell_back
+from denoise_core.types import Passage, Reply
 
 REASONS = {
     "search": StopReason.RETRIEVER_ERROR,
-    "denoise": StopReason.RETRIEVER_ERROR,
-    "judge": StopReason.JUDGE_ERROR,
-    "feedback": StopReason.JUDGE_ERROR,
     "draft": StopReason.LLM_ERROR,
     "self_ask": StopReason.LLM_ERROR,
 }
+"""The failures that end a loop when there are too many of them, and the reason they end it for."""
+
 ENDING = (BudgetExceeded, NotRecorded)
+_INSTEAD = {
+    "source": "the other sources were searched",
+    "denoise": "the passages were taken as they are",
+    "query": "the other queries were asked",
+}
 
 
 class Spent(Exception):
@@ -35,23 +51,73 @@ class Spent(Exception):
         self.error = error
 
 
-def search(memory: WorkingMemory, consolidator: Consolidator, *, wide: bool) -> Flow[WorkingMemory]:
-    """The memory with what was found beside what it had."""
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a draft is written, judged and explained with. ``drafter`` None: ``llm`` writes from our prompt."""
+
+    task: Task
+    utility: Utility
+    feedback: Feedback
+    limits: LoopLimits
+    llm: LLM | None = None
+    drafter: Drafter | None = None
+    when: When | None = None
+
+
+def noted(memory: WorkingMemory, what: str, error: Exception, instead: str) -> WorkingMemory:
+    """The memory with a failure in it, which is also logged and counted. A mistake raises: see `is_mistake`."""
+    if what != "query" and is_mistake(error):
+        raise error
+    fell_back(f"Augmenter {what}", error, instead)
+    return memory.failed(what, error)
+
+
+def given(memory: WorkingMemory, evidence: Sequence[Passage], limits: LoopLimits) -> WorkingMemory:
+    """A new memory with evidence that is at hand before anything is asked."""
+    if isinstance(evidence, (str, Passage)):
+        raise InputError(f"evidence: expected a list of Passages, got a {type(evidence).__name__}")
+    passages = tuple(evidence)
+    for p in passages:
+        if not isinstance(p, Passage):
+            raise InputError(f"evidence: expected Passages, got a {type(p).__name__}")
+    passages = merge((), [passages])
+    counts = tuple(p for p in passages if p.counts)
+    shown = blanked(counts, limits.evidence_tokens, memory.question)
+    return replace(memory, evidence=shown, retrieved=counts, aside=tuple(p for p in passages if not p.counts))
+
+
+def search(
+    memory: WorkingMemory, consolidator: Consolidator, limits: LoopLimits, *, wide: bool
+) -> Flow[WorkingMemory]:
+    """The memory with what was found beside what it had, within the limit of tokens."""
     try:
         found = yield from consolidator.gather(memory, wide=wide)
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
-        return memory.failed("search", error)
+        return noted(memory, "search", error, "the loop goes on with the evidence in hand")
     for what, failure in found.failures:
-        memory = memory.failed(what, failure)
-    return replace(
+        memory = noted(memory, what, failure, _INSTEAD[what])
+    memory = replace(
         memory,
         retrieved=memory.retrieved + found.retrieved,
-        evidence=memory.evidence + found.evidence,
         dropped=memory.dropped + found.dropped,
-        queries=memory.queries + found.queries,
+        queries=tuple(dict.fromkeys(memory.queries + found.queries)),
+        aside=memory.aside + found.aside,
     )
+    return _shown(memory, memory.evidence, found.evidence, limits)
+
+
+def admit(memory: WorkingMemory, count: int, limits: LoopLimits) -> WorkingMemory:
+    """`readmit` within the limit of tokens: what comes back takes the room of what was shown before."""
+    back = readmit(memory, count)
+    before = {(p.id, p.text) for p in memory.evidence}
+    new = tuple(p for p in back.evidence if (p.id, p.text) not in before)
+    ids = {p.id for p in new}
+    old = tuple(p for p in memory.evidence if p.id not in ids)
+    if size_of(back.evidence) <= limits.evidence_tokens:
+        return back
+    return _shown(replace(back, evidence=()), old, new, limits)
 
 
 def self_ask(memory: WorkingMemory) -> Flow[WorkingMemory]:
@@ -62,40 +128,140 @@ def self_ask(memory: WorkingMemory) -> Flow[WorkingMemory]:
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
-        return replace(memory.failed("self_ask", error), needs_knowledge=True)
+        memory = noted(memory, "self_ask", error, "knowledge is consulted")
+        return replace(memory, needs_knowledge=True)
     return replace(memory, needs_knowledge=not knows)
 
 
-def draft(memory: WorkingMemory, task: Task, utility: Utility, feedback: Feedback) -> Flow[WorkingMemory]:
-    """The memory with one more attempt: a candidate, its verdict, feedback if it did not pass."""
+def draft(memory: WorkingMemory, parts: Parts) -> Flow[WorkingMemory]:
+    """The memory with one more attempt: a candidate and its verdict; what could be made of it by repair; feedback
+    on one that failed, and on no other."""
     try:
-        reply = yield from complete(draft_prompt(memory, task), tag="draft")
+        reply = yield from _ask(memory, parts)
         candidate = reply.text.strip()
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
-        return memory.failed("draft", error)
-    attempt = Attempt(candidate, _unjudged("the budget was spent before it could be judged"), "", memory.evidence)
-    try:
-        verdict = yield from utility.assess(memory, candidate)
-        if not isinstance(verdict, Verdict):
-            raise TypeError(f"Utility.assess must return a Verdict, got {type(verdict).__name__}")
-    except ENDING as error:
-        raise Spent(memory.attempted(attempt), error) from error
-    except Exception as error:
-        memory = memory.failed("judge", error)
-        verdict = _unjudged(f"the judge failed: {type(error).__name__}: {error}")
+        return noted(memory, "draft", error, "there is no draft")
+    number = memory.drafts
+    drafted = reply if isinstance(reply, Drafted) else Drafted(reply.text)
+    memory = _collected(memory, drafted, candidate, parts.limits)
+    attempt = Attempt(
+        candidate,
+        _unknown("the budget was spent before it could be judged"),
+        evidence=memory.evidence,
+        draft=number,
+        fields=drafted.fields,
+        origin=drafted.origin,
+    )
+    if not _to_judge(memory, drafted, candidate, parts.when):
+        unjudged = Reason("it makes no statement to judge", "unjudged")
+        return memory.attempted(replace(attempt, verdict=Verdict("unknown", 0.0, (unjudged,))))
+    nothing = says_nothing(memory.question, candidate, parts.task) if drafted.fields is None else None
+    if nothing is not None:
+        verdict = nothing
+    else:
+        memory, verdict = yield from _judged(memory, parts.utility, attempt)
     attempt = replace(attempt, verdict=verdict)
-    if verdict.passed:
-        return memory.attempted(attempt)
+    memory = memory.attempted(attempt)
+    if verdict.outcome != "fail":
+        return memory
+    if parts.limits.repair and attempt.fields is None:
+        memory = yield from _repaired(memory, parts.utility, attempt)
+        if memory.attempts[-1].verdict.passed:
+            return memory
     try:
-        words = yield from feedback.write(memory, candidate, verdict)
+        words = yield from parts.feedback.write(memory, candidate, verdict)
     except ENDING as error:
-        raise Spent(memory.attempted(attempt), error) from error
+        raise Spent(memory, error) from error
     except Exception as error:
-        return memory.failed("feedback", error).attempted(attempt)
-    return memory.attempted(replace(attempt, feedback=words))
+        return noted(memory, "feedback", error, "the next draft is written without")
+    return replace(memory, attempts=(*memory.attempts[:-1], replace(attempt, feedback=words)))
 
 
-def _unjudged(why: str) -> Verdict:
+def _ask(memory: WorkingMemory, parts: Parts) -> Flow[Reply]:
+    """One draft, from the drafter or from the model; a later one sampled anew where the model can be."""
+    last = memory.last
+    failed = last is not None and last.verdict.outcome == "fail" and bool(last.feedback)
+    if parts.drafter is None:
+        llm = parts.llm.varied(memory.drafts) if failed and isinstance(parts.llm, Varied) else None
+        return (yield from complete(draft_prompt(memory, parts.task), tag="draft", llm=llm))
+    request = DraftRequest(
+        memory.question,
+        memory.history,
+        memory.evidence,
+        last.candidate if last and failed else "",
+        last.feedback if last and failed else "",
+        memory.drafts,
+        anew=failed,
+    )
+    return (yield from complete(request_messages(request), tag="draft", llm=DraftServer(parts.drafter, request)))
+
+
+def _collected(memory: WorkingMemory, drafted: Drafted, candidate: str, limits: LoopLimits) -> WorkingMemory:
+    """With the evidence that came with a draft, behind what there was; what does not count is set aside."""
+    if not drafted.found:
+        return memory
+    counts, aside = evidence_of(drafted, memory)
+    known = (*memory.retrieved, *memory.aside)
+    fresh = merge(known, [counts])
+    aside = merge((*known, *fresh), [aside])
+    evidence = blanked((*memory.evidence, *fresh), limits.evidence_tokens, f"{memory.question} {candidate}")
+    return replace(memory, evidence=evidence, retrieved=(*memory.retrieved, *fresh), aside=(*memory.aside, *aside))
+
+
+def _to_judge(memory: WorkingMemory, drafted: Drafted, candidate: str, when: When | None) -> bool:
+    if not drafted.judge:
+        return False
+    return when is None or drafted.fields is not None or bool(when(memory.question, candidate))
+
+
+def _judged(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[tuple[WorkingMemory, Verdict]]:
+    """The verdict; a judge that failed is asked once more, then nothing is known. Raises `Spent` with the attempt
+    kept, unjudged."""
+    for _ in range(2):
+        try:
+            if attempt.fields is not None:
+                verdict = yield from assess_fields(utility, memory, attempt.fields)
+            else:
+                verdict = yield from utility.assess(memory, attempt.candidate)
+            if not isinstance(verdict, Verdict):
+                raise TypeError(f"Utility.assess must return a Verdict, got {type(verdict).__name__}")
+            return memory, verdict
+        except ENDING as error:
+            raise Spent(memory.attempted(attempt), error) from error
+        except Exception as error:
+            memory = noted(memory, "judge", error, "it is asked once more, then nothing is known")
+    return memory, _unknown(f"the judge failed: {memory.failures[-1][1]}")
+
+
+def _repaired(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[WorkingMemory]:
+    """With what is left of a failed attempt when the sentences that do not hold are cut, if that passes."""
+    left = repaired(attempt.candidate, attempt.verdict)
+    if not left:
+        return memory
+    try:
+        verdict = yield from utility.assess(memory, left)
+    except ENDING as error:
+        raise Spent(memory, error) from error
+    except Exception as error:
+        return noted(memory, "judge", error, "the draft was not repaired")
+    if not isinstance(verdict, Verdict) or not verdict.passed:
+        return memory
+    return memory.attempted(replace(attempt, candidate=left, verdict=verdict, repaired=True))
+
+
+def _shown(
+    memory: WorkingMemory, old: tuple[Passage, ...], new: Sequence[Passage], limits: LoopLimits
+) -> WorkingMemory:
+    """With old and new evidence under the cap; when both do not fit, the new gets at least half of the room."""
+    room = limits.evidence_tokens
+    if size_of(old) + size_of(new) <= room:
+        return replace(memory, evidence=(*old, *new))
+    second, more = capped(new, max(room // 2, room - size_of(old)), memory.question)
+    first, over = capped(old, room - size_of(second), memory.question)
+    return replace(memory, evidence=(*first, *second), dropped=(*memory.dropped, *over, *more))
+
+
+def _unknown(why: str) -> Verdict:
     return Verdict("unknown", 0.0, (Reason(why, "judge_error"),))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.augmenter.memory import Attempt
+from denoise_core.augmenter.memory import rank
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Message, Reply
 
@@ -42,27 +43,33 @@ def check_loop(make: Callable[[], Augmenter], question: str, history: Sequence[M
 def check_answer(answer: Answer) -> None:
     """The laws that can be read off one answer.
 
-    Verified is what passed and nothing else; what is sent is the best attempt, the earliest of equals; every
-    draft that came back is an attempt or a failure in the trace.
+    Supported is what passed and nothing else; what is sent is the best attempt, the earliest of equals, or a
+    sentence that says there is none; evidence is nothing that a user or a model wrote; every draft that came back
+    is an attempt or a failure in the trace.
     """
     memory = answer.memory
     best = memory.best
-    verified = answer.outcome is Outcome.VERIFIED
-    assert verified == (best is not None and best.verdict.passed), f"{answer.outcome} but best is {best}"
-    assert verified == (answer.stopped_because is StopReason.PASSED), f"{answer.outcome}, {answer.stopped_because}"
+    supported = answer.outcome is Outcome.SUPPORTED
+    assert supported == (best is not None and best.verdict.passed), f"{answer.outcome} but best is {best}"
+    assert supported == (answer.stopped_because is StopReason.PASSED), (
+        f"{answer.outcome}, {answer.stopped_because}"
+    )
     if best is not None:
-        better = [a for a in memory.attempts if _rank(a) > _rank(best)]
+        better = [a for a in memory.attempts if rank(a) > rank(best)]
         assert not better, f"a better attempt than the one chosen: {better[0]}"
-        earliest = next(a for a in memory.attempts if _rank(a) == _rank(best))
+        earliest = next(a for a in memory.attempts if rank(a) == rank(best))
         assert earliest is best, "an earlier attempt is as good as the one chosen"
-    if answer.outcome in (Outcome.VERIFIED, Outcome.UNVERIFIED):
+    if answer.outcome in (Outcome.SUPPORTED, Outcome.UNSUPPORTED, Outcome.UNKNOWN):
         assert best is not None, "an answer was sent that no attempt holds"
         assert answer.text == best.candidate, "the text sent is not the best attempt's"
+    assert answer.text.strip().casefold() != "unknown", "a bare word for the loop was sent to the user"
+    assert all(p.counts for a in memory.attempts for p in a.evidence), "held against what is no evidence"
     drafts = [
         e for e in answer.trace.events if e.tag == "draft" and isinstance(getattr(e.reply, "text", None), str)
     ]
-    assert len(drafts) == len(memory.attempts), f"{len(drafts)} drafts came back, {len(memory.attempts)} are kept"
-
-
-def _rank(attempt: Attempt) -> tuple[bool, float]:
-    return attempt.verdict.passed, attempt.verdict.score
+    assert len(drafts) == memory.drafts, f"{len(drafts)} drafts came back, {memory.drafts} are kept"
+    for earlier, later in itertools.pairwise(memory.attempts):
+        if earlier.verdict.outcome == "unknown":
+            assert not earlier.feedback, "unknown was fed back"
+        if later.repaired:
+            assert later.draft == earlier.draft, "a repair of a draft that is not the one before it"

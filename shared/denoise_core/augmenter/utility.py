@@ -5,6 +5,7 @@ The utilities themselves are in `denoise_core.augmenter.utilities`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 from denoise_core.augmenter.memory import Verdict, WorkingMemory
@@ -18,6 +19,29 @@ class Utility(Protocol):
     """Judges one candidate against ``memory.evidence``. A flow, because a judge may be a model."""
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a judge did on one labelled set: shares of the right and of the wrong answers that it passed, and how
+    many answers there were."""
+
+    set: str
+    passed_right: float
+    passed_wrong: float
+    answers: int
+
+
+def name_of(utility: Utility) -> str:
+    """What to call a judge: its own ``name``, or its class's."""
+    name = getattr(utility, "name", "")
+    return name if isinstance(name, str) and name else type(utility).__name__
+
+
+def measured_of(utility: Utility) -> tuple[Measured, ...]:
+    """The error rates a judge brings along as ``measured``; none when it has none."""
+    found = getattr(utility, "measured", ())
+    return tuple(m for m in found if isinstance(m, Measured)) if isinstance(found, (tuple, list)) else ()
 
 
 def without_effects(value: T) -> Flow[T]:

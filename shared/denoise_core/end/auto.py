@@ -193,8 +193,8 @@ def margin_for(sets: Mapping[str, Sequence[tuple[Floats, Mask]]], risk: float) -
     n, needed = sum(map(len, sets.values())), questions_needed(risk)
     if n < needed:
         raise InputError(
-            f"a risk of {100 * risk:g} % needs {needed} calibration questions, here are {n}: calibrate on more, or "
-            "accept a higher risk"
+            f"a risk of {100 * risk:g} % needs {needed} calibration questions, here are {n}: calibrate on more, "
+            "or accept a higher risk"
         )
     cost, weight = [], []
     for rows in sets.values():

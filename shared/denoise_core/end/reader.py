@@ -20,9 +20,11 @@ from denoise_core.local.batching import batches
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
 from denoise_core.local.normalise import Norm, kind_of
+from denoise_core.local.positions import regime_of
 from denoise_core.local.prefix import PrefixCache, PrefixStats
 
 if TYPE_CHECKING:
+    from denoise_core.local.kv import KeptPrefix
     from denoise_core.local.loading import Backbone, Load
     from denoise_core.local.reuse import PrefixReuse
 
@@ -190,6 +192,31 @@ class HiddenReader:
             prompts = [layout.assemble(ids, (0,)) for ids in layout.encode(list(dict.fromkeys(texts)))]
             return self._reuse().warm([p for p in prompts if len(p.ids) <= window], layer)
 
+    def kept(self, pairs: Sequence[tuple[str, str]], layer: int) -> list[tuple[Prompt, KeptPrefix]]:
+        """The prompts of ``(query, text)`` pairs, with keys, values and states before the last block.
+
+        What is not there any more is read again. Raises `InputError` where nothing can be kept, with the reason,
+        and for a text that did not fit the window in one piece.
+        """
+        backbone, _ = self._open()
+        backbone.early.ensure(layer)
+        prompts, owner = self.prompts(pairs)
+        with backbone.early.lock:
+            why = self._keeps(layer)
+            if why is not None:
+                raise InputError(f"no prefixes are kept: {why}")
+            if len(prompts) != len(pairs):
+                raise InputError(f"text {int(np.argmax(np.bincount(owner)))} was read in parts")
+            return list(zip(prompts, self._reuse().kept(prompts, layer), strict=True))
+
+    def keep_states(self, layer: int) -> str | None:
+        """From now on keep states too, from which an answer in one pass goes on; or why nothing is kept."""
+        with self.backbone.early.lock:
+            why = self._keeps(layer)
+            if why is None:
+                self._reuse().states_too = True
+            return why
+
     def prefix_stats(self, layer: int) -> PrefixStats:
         """Hits, misses, evictions and bytes; and why nothing is kept at ``layer``, if so."""
         with self.backbone.early.lock:
@@ -216,7 +243,9 @@ class HiddenReader:
             reuse = self._reuse()
             return [(rows, {layers[0]: found}) for rows, found in reuse.states(prompts, layers[0])]
         done: list[Batch] = []
-        for batch in batches([len(p.ids) for p in prompts], self.settings.max_tokens):
+        lengths = [len(p.ids) for p in prompts]
+        groups = [regime_of(self.backbone.early.config, n) for n in lengths]
+        for batch in batches(lengths, self.settings.max_tokens, groups=groups):
             done += halving(batch, lambda rows: self._forward([prompts[i] for i in rows], layers))
         return done
 

@@ -13,12 +13,9 @@ Early Noise Dropping, section 3: only the early layers are run to find the noise
 
 from __future__ import annotations
 
-import contextvars
 import inspect
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,56 +24,8 @@ from torch import nn
 from denoise_core.errors import InputError
 from denoise_core.local import normalise
 from denoise_core.local.anatomy import find_blocks, find_final_norm, unit_gain
-from denoise_core.local.last_token import last_token
-
-Pool = Callable[[torch.Tensor], torch.Tensor]
-
-
-class _Exit(BaseException):
-    """Leaves a forward pass. Not an `Exception`, so that no ``except Exception`` in a model eats it."""
-
-
-@dataclass(slots=True)
-class _Request:
-    """One pass: pool the state at each of ``layers``, leave at ``stop``; ``entered`` counts blocks run.
-
-    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile.
-    """
-
-    owner: EarlyLayers
-    layers: frozenset[int]
-    stop: int
-    pool: Pool
-    last: bool = False
-    inside: bool = False
-    entered: int = 0
-    found: dict[int, torch.Tensor] = field(default_factory=dict)
-
-    def arrive(self, layer: int, state: Any, entering: bool) -> None:
-        if layer in self.layers and layer not in self.found:
-            if not isinstance(state, torch.Tensor) or state.ndim != 3 or state.shape[-1] != self.owner.width:
-                shape = tuple(state.shape) if isinstance(state, torch.Tensor) else type(state).__name__
-                raise InputError(
-                    f"between its blocks this model carries {shape}, not one vector of width {self.owner.width} "
-                    "for each token, so a probe cannot read it"
-                )
-            self.found[layer] = self.pool(state)
-        if layer >= self.stop:
-            raise _Exit
-        self.entered += entering
-
-    def finish(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Run the final block for the last token and leave; come back when it has to be run whole."""
-        self.inside = True
-        try:
-            state = last_token(block, args, kwargs)
-        finally:
-            self.inside = False
-        if state is not None:
-            self.arrive(self.stop, state, entering=False)
-
-
-_request: contextvars.ContextVar[_Request | None] = contextvars.ContextVar("end_request", default=None)
+from denoise_core.local.leaving import Exit, Pool, Request, Watch, current_request
+from denoise_core.local.positions import forget_length, positions_of
 
 
 class EarlyLayers:
@@ -103,8 +52,8 @@ class EarlyLayers:
         self._refusal: str | None = None
         self._learned = False
         for n, block in enumerate(blocks):
-            block.register_forward_pre_hook(_Watch(n, self).before, with_kwargs=True)
-        blocks[-1].register_forward_hook(_Watch(self.count, self).after)
+            block.register_forward_pre_hook(Watch(n, self).before, with_kwargs=True)
+        blocks[-1].register_forward_hook(Watch(self.count, self).after)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copied or pickled model does not take this along (a lock cannot be copied); it gets its own.
@@ -121,8 +70,7 @@ class EarlyLayers:
     @property
     def window(self) -> int | None:
         """Positions the model has, or None when its configuration sets no limit."""
-        limit = getattr(self.config, "max_position_embeddings", None)
-        return int(limit) if limit else None
+        return positions_of(self.decoder, self.config) or None
 
     def takes(self, name: str) -> bool:
         """Whether the model's forward pass has a parameter of this name."""
@@ -161,32 +109,38 @@ class EarlyLayers:
         ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. Raises
         `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
         """
-        return self._pass(inputs, _Request(self, frozenset(layers), max(layers), pool))
+        return self._pass(inputs, Request(self, dict.fromkeys(layers, pool), max(layers)))
 
-    def last(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
+    def last(self, inputs: Mapping[str, Any], layer: int, *, before: Pool | None = None) -> torch.Tensor:
         """The last column's state at ``layer``, float32 ``(batch, width)``: rows are padded on the left.
 
         As ``read`` with that pooling, but the final block of the pass runs for the last token only, where
-        that was found to give the same. Raises what `read` raises.
+        that was found to give the same. ``before`` is handed all states that enter the final block. Raises
+        what `read` raises.
         """
         if layer not in self._narrow:
             self._narrow[layer] = self.causal and layer > 0 and self._try_last(layer)
-        return self._last(inputs, layer, narrow=self._narrow[layer])
+        return self._last(inputs, layer, narrow=self._narrow[layer], before=before)
 
-    def _last(self, inputs: Mapping[str, Any], layer: int, *, narrow: bool) -> torch.Tensor:
-        request = _Request(self, frozenset([layer]), layer, lambda h: h[:, -1].float(), last=narrow)
-        return self._pass(inputs, request)[layer]
+    def _last(
+        self, inputs: Mapping[str, Any], layer: int, *, narrow: bool, before: Pool | None = None
+    ) -> torch.Tensor:
+        pools: dict[int, Pool] = {layer: lambda h: h[:, -1].float()}
+        if before is not None and layer > 0:
+            pools[layer - 1] = before
+        return self._pass(inputs, Request(self, pools, layer, last=narrow))[layer]
 
     @torch.inference_mode()
-    def _pass(self, inputs: Mapping[str, Any], request: _Request) -> dict[int, torch.Tensor]:
-        token = _request.set(request)
+    def _pass(self, inputs: Mapping[str, Any], request: Request) -> dict[int, torch.Tensor]:
+        forget_length(self.decoder)
+        token = current_request.set(request)
         try:
             self.decoder(**inputs)
-        except _Exit:
+        except Exit:
             pass
         finally:
-            _request.reset(token)
-        missing = sorted(request.layers - request.found.keys())
+            current_request.reset(token)
+        missing = sorted(request.pools.keys() - request.found.keys())
         if missing or request.entered != request.stop:
             raise InputError(
                 f"the model's forward pass went around its blocks: expected {request.stop} of {self.count} to "
@@ -203,7 +157,7 @@ class EarlyLayers:
 
         def note(path: str) -> Callable[..., None]:
             # Other threads may run the whole model meanwhile; only our own pass counts.
-            return lambda *_: used.add(path) if _request.get() is not None else None
+            return lambda *_: used.add(path) if current_request.get() is not None else None
 
         handles = [m.register_forward_pre_hook(note(path)) for path, m in outside]
         try:
@@ -302,34 +256,6 @@ def _same(state: torch.Tensor, wanted: torch.Tensor, tolerance: float = 1e-3) ->
 def _alike(states: torch.Tensor, wanted: torch.Tensor) -> bool:
     """As near as half precision is to itself in another batch."""
     return bool((torch.cosine_similarity(states, wanted) > 0.999).all())
-
-
-class _Watch:
-    """The hook before block ``n``: its input is ``h_n``. It knows its owner weakly, or models would live on."""
-
-    def __init__(self, n: int, owner: EarlyLayers | None) -> None:
-        self.n = n
-        self.owner = weakref.ref(owner) if owner is not None else lambda: None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Watch, (self.n, None)  # in a copy of the model it watches nothing
-
-    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        request = self._request()
-        if request is not None:
-            request.arrive(self.n, args[0] if args else kwargs.get("hidden_states"), entering=True)
-            if request.last and self.n == request.stop - 1:
-                request.finish(module, args, kwargs)
-
-    def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        request = self._request()
-        if request is not None:
-            request.arrive(self.n, output[0] if isinstance(output, tuple) else output, entering=False)
-
-    def _request(self) -> _Request | None:
-        """The pass that is under way in this thread, if it is one of the model watched."""
-        request, owner = _request.get(), self.owner()
-        return request if request is not None and owner is request.owner and not request.inside else None
 
 
 _KEPT = "_denoise_early_layers"

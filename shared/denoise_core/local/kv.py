@@ -20,14 +20,19 @@ from denoise_core.local.layout import Prompt
 
 @dataclass(frozen=True, slots=True)
 class KeptPrefix:
-    """For each block below L the keys and values of one prefix, ``(heads, tokens, head width)`` each."""
+    """For each block below L the keys and values of one prefix, ``(heads, tokens, head width)`` each.
+
+    ``states``, where they were asked for, are those that enter the last of these blocks, ``(tokens, width)``.
+    """
 
     tokens: int
     blocks: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    states: torch.Tensor | None = None
 
     @property
     def nbytes(self) -> int:
-        return sum(t.numel() * t.element_size() for pair in self.blocks for t in pair)
+        held = [t for pair in self.blocks for t in pair] + ([] if self.states is None else [self.states])
+        return sum(t.numel() * t.element_size() for t in held)
 
 
 class _Recorder(DynamicLayer):
@@ -118,17 +123,34 @@ def _cache(layers: Sequence[DynamicLayer]) -> DynamicCache:
 
 @torch.inference_mode()
 def record(
-    early: EarlyLayers, prompts: Sequence[Prompt], shared: Sequence[int], layer: int, pad: int
+    early: EarlyLayers,
+    prompts: Sequence[Prompt],
+    shared: Sequence[int],
+    layer: int,
+    pad: int,
+    *,
+    states: bool = False,
 ) -> tuple[torch.Tensor, list[KeptPrefix]]:
-    """One whole pass: the last tokens' states, and each prompt's first ``shared`` tokens kept."""
+    """One whole pass: the last tokens' states, and each prompt's first ``shared`` tokens kept.
+
+    With ``states`` their states before the last block are kept too.
+    """
     inputs = inputs_of(early, prompts, pad)
     width = inputs["input_ids"].shape[1]
     spans = [(width - len(p.ids), width - len(p.ids) + n) for p, n in zip(prompts, shared, strict=True)]
     layers = [_Recorder.of(spans) for _ in range(early.count)]
     inputs |= {"past_key_values": _cache(layers), "use_cache": True}
-    states = early.last(inputs, layer)
+    entering: list[torch.Tensor | None] = [None] * len(prompts)
+
+    def keep(h: torch.Tensor) -> torch.Tensor:
+        entering[:] = [h[row, a:b].clone() for row, (a, b) in enumerate(spans)]
+        return h[:, -1]
+
+    last = early.last(inputs, layer, before=keep if states else None)
     blocks = [found.kept for found in layers[:layer]]
-    return states, [KeptPrefix(n, tuple(kept[row] for kept in blocks)) for row, n in enumerate(shared)]
+    return last, [
+        KeptPrefix(n, tuple(kept[row] for kept in blocks), entering[row]) for row, n in enumerate(shared)
+    ]
 
 
 @torch.inference_mode()

@@ -13,6 +13,7 @@ from denoise_core.local.batching import batches
 from denoise_core.local.forward import halving, inputs_of, pool_of
 from denoise_core.local.kv import KeptPrefix, record, resume, work_space
 from denoise_core.local.layout import Prompt
+from denoise_core.local.positions import regime_of
 
 if TYPE_CHECKING:
     from denoise_core.local.first_layers import EarlyLayers
@@ -25,7 +26,8 @@ class PrefixReuse:
     """One model's use of a `PrefixCache`. ``scope(layer)`` is all that decides keys and values besides the tokens.
 
     ``off`` says why this model's prefixes cannot be kept, or is None: found out by trying, once. Call under
-    the model's lock.
+    the model's lock. ``states_too`` keeps the states before the last block too, from which an answer in one pass
+    goes on.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class PrefixReuse:
         self.max_tokens = max_tokens
         self.pad = pad
         self.space = work_space()
+        self.states_too = False
         self._tried: dict[int, str | None] = {}
         self._scopes: dict[int, Hashable] = {}
 
@@ -65,7 +68,9 @@ class PrefixReuse:
 
         def whole(rows: list[int]) -> Floats:
             some = [prompts[i] for i in rows]
-            states, kept = record(self.early, some, [shared[i] for i in rows], layer, self.pad)
+            states, kept = record(
+                self.early, some, [shared[i] for i in rows], layer, self.pad, states=self.states_too
+            )
             for i, prefix in zip(rows, kept, strict=True):
                 self.cache.put(self._key(prompts[i], shared[i], layer), prefix)
             return numbers(states)
@@ -77,12 +82,24 @@ class PrefixReuse:
             rest = [prompts[i].ids[shared[i] :] for i in rows]
             return numbers(resume(self.early, [hits[i] for i in rows], rest, layer, self.space))
 
-        rests = {i: len(prompts[i].ids) - shared[i] for i in hits}
-        for length in sorted(set(rests.values())):
-            same = sorted((i for i in hits if rests[i] == length), key=lambda i: hits[i].tokens)
+        rests = {i: (len(prompts[i].ids) - shared[i], self._regime(len(prompts[i].ids))) for i in hits}
+        for length, regime in sorted(set(rests.values())):
+            same = sorted((i for i in hits if rests[i] == (length, regime)), key=lambda i: hits[i].tokens)
             room = max(1, self.max_tokens // length)
             for at in range(0, len(same), room):
                 out += halving(same[at : at + room], resumed)
+        return out
+
+    def kept(self, prompts: Sequence[Prompt], layer: int) -> list[KeptPrefix]:
+        """What is kept of each prompt's shared part, with its states; what is missing is run again."""
+        out: list[KeptPrefix] = []
+        for p in prompts:
+            n = min(p.shared, len(p.ids) - 1)
+            found = self.cache.get(self._key(p, n, layer))
+            if found is None or found.states is None:
+                _, (found,) = record(self.early, [p], [n], layer, self.pad, states=True)
+                self.cache.put(self._key(p, n, layer), found)
+            out.append(found)
         return out
 
     def warm(self, prompts: Sequence[Prompt], layer: int) -> int:
@@ -95,7 +112,9 @@ class PrefixReuse:
 
         def whole(rows: list[int]) -> Floats:
             some = [starts[i] for i in rows]
-            states, kept = record(self.early, some, [p.shared for p in some], layer, self.pad)
+            states, kept = record(
+                self.early, some, [p.shared for p in some], layer, self.pad, states=self.states_too
+            )
             for p, prefix in zip(some, kept, strict=True):
                 self.cache.put(self._key(p, p.shared, layer), prefix)
             return numbers(states)
@@ -106,13 +125,18 @@ class PrefixReuse:
     def _each(
         self, rows: list[int], lengths: Sequence[int], run: Callable[[list[int]], Floats]
     ) -> list[tuple[list[int], Floats]]:
-        plan = [[rows[i] for i in batch] for batch in batches(lengths, self.max_tokens)]
+        groups = [self._regime(n) for n in lengths]
+        plan = [[rows[i] for i in batch] for batch in batches(lengths, self.max_tokens, groups=groups)]
         return [done for batch in plan for done in halving(batch, run)]
 
     def _key(self, prompt: Prompt, shared: int, layer: int) -> Hashable:
         if layer not in self._scopes:
             self._scopes[layer] = self.scope(layer)
-        return self._scopes[layer], np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
+        regime = self._regime(len(prompt.ids))
+        return self._scopes[layer], regime, np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
+
+    def _regime(self, length: int) -> int:
+        return regime_of(self.early.config, length)
 
     def _try(self, layer: int) -> str | None:
         """Eight and five tokens kept, three more resumed, against the same prompts run whole."""

@@ -1,7 +1,10 @@
 """Never pay twice for the same question about the same text: a cache by content, with single-flight.
 
-The key is a hash of the model's name and of the prompt, so it changes with the wording, the question, the text
-and the model, and with nothing else. A reply that could not be read is not kept.
+The key is a hash of the model's name, of the prompt and, when given, of the tenant's scope, so it changes with the
+wording, the question, the text and the model, and with nothing else. A reply that could not be read is not kept.
+
+A cache only helps: a store that fails is reported and left alone for a while, a call that joined another one
+waits for it no longer than its lease, and a reply that was paid for is handed on whatever becomes of the store.
 """
 
 from __future__ import annotations
@@ -10,138 +13,135 @@ import asyncio
 import hashlib
 import json
 import threading
-from collections import OrderedDict
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
-from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
+from denoise_core.result import without_trace
+from denoise_core.running.drive import left_behind
+from denoise_core.running.heard import fell_back
 from denoise_core.running.offload import offload
+from denoise_core.running.stores import MemoryStore, SqliteStore, Store
 from denoise_core.types import Message, Reply, Usage
 
+__all__ = ["Cache", "MemoryStore", "SqliteStore", "Store"]
 
-@runtime_checkable
-class Store(Protocol):
-    """Texts by key; safe to use from several threads."""
-
-    def get(self, key: str) -> str | None: ...
-
-    def put(self, key: str, text: str) -> None: ...
-
-
-class MemoryStore:
-    """The last ``max_entries`` texts used, in this process. Raises `InputError` for ``max_entries < 1``."""
-
-    def __init__(self, max_entries: int = 10_000) -> None:
-        if max_entries < 1:
-            raise InputError(f"max_entries={max_entries}: expected 1 or more")
-        self.max_entries = max_entries
-        self._texts: OrderedDict[str, str] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: str) -> str | None:
-        with self._lock:
-            if key in self._texts:
-                self._texts.move_to_end(key)
-            return self._texts.get(key)
-
-    def put(self, key: str, text: str) -> None:
-        with self._lock:
-            self._texts[key] = text
-            self._texts.move_to_end(key)
-            while len(self._texts) > self.max_entries:
-                self._texts.popitem(last=False)
-
-
-class SqliteStore:
-    """Texts in one SQLite file, shared between threads, processes and runs.
-
-    Keys and UTF-8 texts: nothing in the file is ever executed or unpickled. The file and its folder are made
-    at the first use. Beyond ``max_entries`` the least recently written go. Used from async code in a thread.
-    """
-
-    def __init__(self, path: str | Path, *, max_entries: int = 1_000_000) -> None:
-        if max_entries < 1:
-            raise InputError(f"max_entries={max_entries}: expected 1 or more")
-        self.path = Path(path)
-        self.max_entries = max_entries
-        self._lock = threading.Lock()
-        self._made = False
-
-    def get(self, key: str) -> str | None:
-        rows = self._execute("SELECT text FROM replies WHERE key = ?", (key,))
-        return rows[0][0].decode("utf-8", "surrogatepass") if rows else None
-
-    def put(self, key: str, text: str) -> None:
-        data = text.encode("utf-8", "surrogatepass")  # a reply may hold half a character; a TEXT column may not
-        self._execute("INSERT OR REPLACE INTO replies (key, text) VALUES (?, ?)", (key, data))
-        self._execute(
-            "DELETE FROM replies WHERE rowid IN (SELECT rowid FROM replies ORDER BY rowid DESC LIMIT -1 OFFSET ?)",
-            (self.max_entries,),
-        )
-
-    def _execute(self, sql: str, values: tuple[str | int | bytes, ...]) -> list[tuple[Any, ...]]:
-        import sqlite3
-        from contextlib import closing
-
-        with self._lock:
-            if not self._made:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self.path, timeout=30)) as connection, connection:
-                if not self._made:
-                    connection.execute("PRAGMA journal_mode=WAL")
-                    connection.execute(
-                        "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, text BLOB NOT NULL)"
-                    )
-                    self._made = True
-                return connection.execute(sql, values).fetchall()
+BYPASS_SECONDS = 60.0  # how long a store that failed is left alone
+_LOOK = 0.05  # seconds between two looks at whether the leader was left behind
 
 
 class Cache:
     """Replies of one model, by content.
 
     ``model`` names the model and its settings: two that answer differently need different names. ``store`` is
-    where replies are kept, in memory by default. Identical calls under way at the same time become one
-    (single-flight); when it fails, all of them fail, and nothing is kept. ``hits``, ``misses`` and ``joined``
-    count calls.
+    where replies are kept, in memory by default. ``scope`` keeps tenants apart: a name, or a function that
+    gives the name of whoever is served now; replies are shared within a scope only.
+
+    Identical calls under way at the same time become one (single-flight); when it fails, each of them fails
+    with an error of its own, and nothing is kept. Who has waited ``lease`` seconds for the other call, or sees
+    that nobody waits for it any more, makes the call itself. ``hits``, ``misses`` and ``joined`` count calls.
+
+    Raises `InputError` for a lease that is not above 0.
     """
 
-    def __init__(self, model: str, store: Store | None = None) -> None:
+    def __init__(
+        self,
+        model: str,
+        store: Store | None = None,
+        *,
+        scope: str | Callable[[], str] | None = None,
+        lease: float = 60.0,
+    ) -> None:
+        if not lease > 0:
+            raise InputError(f"lease={lease}: expected seconds, above 0")
         self.model = model
         self.store = store or MemoryStore()
+        self.scope = scope
+        self.lease = lease
         self.hits = self.misses = self.joined = 0
-        self._flying: dict[str, Future[Reply]] = {}
+        self._flying: dict[str, Flight] = {}
         self._lock = threading.Lock()
+        self._bypass_until = 0.0
 
     def bind(self, llm: LLM, readable: Callable[[Reply], bool]) -> LLM:
         """``llm`` behind this cache; only replies that are ``readable`` are kept."""
         return _Cached(self, llm, readable)
 
     def key(self, messages: Sequence[Message]) -> str:
-        """Hexadecimal SHA-256 of the model's name and the messages."""
-        said = [[m.role, m.content] for m in messages]
-        return hashlib.sha256(json.dumps([self.model, said]).encode("utf-8", "surrogatepass")).hexdigest()
+        """Hexadecimal SHA-256 of the model's name, the scope and the messages."""
+        said: list[Any] = [self.model, [[m.role, m.content] for m in messages]]
+        scope = self.scope() if callable(self.scope) else self.scope
+        if scope is not None:
+            said.append(scope)
+        return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()
 
-    def lead_or_join(self, key: str) -> tuple[Future[Reply], bool]:
-        """The call under way for ``key``, and whether the caller is the one who has to make it."""
-        with self._lock:
-            flying = self._flying.get(key)
-            if flying is not None:
-                self.joined += 1
-                return flying, False
-            self._flying[key] = Future()
-            return self._flying[key], True
+    def lead_or_join(self, key: str, *, is_async: bool, late: Flight | None = None) -> tuple[Flight, bool]:
+        """The call under way for ``key``, and whether the caller is the one who has to make it.
 
-    def land(self, key: str) -> None:
+        ``late`` is a flight that the caller has given up on. A sync call on the thread of an event loop joins no
+        async one: that could go on only once the loop is free again.
+        """
+        may_join_async = is_async or not _on_loop()
         with self._lock:
-            self._flying.pop(key, None)
+            flight = self._flying.get(key)
+            if flight is None or flight is late or flight.left or (flight.is_async and not may_join_async):
+                flight = self._flying[key] = Flight(is_async)
+                return flight, True
+            self.joined += 1
+            return flight, False
+
+    def land(self, key: str, flight: Flight) -> None:
+        with self._lock:
+            if self._flying.get(key) is flight:
+                del self._flying[key]
 
     def count(self, hit: bool) -> None:
         with self._lock:
             self.hits += hit
             self.misses += not hit
+
+    def known(self, key: str) -> str | None:
+        """What the store holds; None also when it fails."""
+        if time.monotonic() < self._bypass_until:
+            return None
+        try:
+            text = self.store.get(key)
+            if text is not None and not isinstance(text, str):
+                raise TypeError(
+                    f"{type(self.store).__name__}.get must return str or None, got {type(text).__name__}"
+                )
+        except Exception as error:
+            self._bypass(error)
+            return None
+        return text
+
+    def keep(self, key: str, text: str) -> None:
+        if time.monotonic() < self._bypass_until:
+            return
+        try:
+            self.store.put(key, text)
+        except Exception as error:
+            self._bypass(error)
+
+    def _bypass(self, error: Exception) -> None:
+        self._bypass_until = time.monotonic() + BYPASS_SECONDS
+        fell_back(type(self.store).__name__, error, f"calls are made without the cache for {BYPASS_SECONDS:g} s")
+
+
+class Flight:
+    """One call under way. ``left`` once nobody waits for the one who makes it."""
+
+    def __init__(self, is_async: bool) -> None:
+        self.reply: Future[Reply] = Future()
+        self.is_async = is_async
+        self._left = left_behind.get()
+
+    @property
+    def left(self) -> bool:
+        return self._left is not None and self._left.is_set()
 
 
 class _Cached:
@@ -153,70 +153,110 @@ class _Cached:
         self.readable = readable
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        key = self.cache.key(messages)
+        cache, key = self.cache, self.cache.key(messages)
+        late: Flight | None = None
         while True:
-            flying, leads = self.cache.lead_or_join(key)
-            if not leads:
-                try:
-                    return _free(flying.result())
-                except CancelledError:
-                    continue  # whoever made the call was cancelled; make it ourselves
+            flight, leads = cache.lead_or_join(key, is_async=False, late=late)
+            if leads:
+                break
+            if (reply := self._waited(flight)) is not None:
+                return reply
+            late = flight
+        try:
+            known = cache.known(key)
+            cache.count(known is not None)
+            reply = _free(known) if known is not None else self.llm.complete(messages)
+            flight.reply.set_result(reply)  # whoever waits need not wait for the store
+            if known is None and self.readable(reply):
+                cache.keep(key, reply.text)
+            return reply
+        except BaseException as error:
+            _crashed(flight, error)
+            raise
+        finally:
+            cache.land(key, flight)
+
+    def _waited(self, flight: Flight) -> Reply | None:
+        """The other call's reply; None when it is late, gone or cancelled. Raises a twin of its error."""
+        end = time.monotonic() + self.cache.lease
+        while (left := end - time.monotonic()) > 0 and not flight.left:
             try:
-                known = self.cache.store.get(key)
-                self.cache.count(known is not None)
-                reply = _free(Reply(known)) if known is not None else self.llm.complete(messages)
-                if known is None and self.readable(reply):
-                    self.cache.store.put(key, reply.text)
-                return _landed(flying, reply)
+                return _free(flight.reply.result(min(left, _LOOK)).text)
+            except CancelledError:
+                return None
             except BaseException as error:
-                _crashed(flying, error)
-                raise
-            finally:
-                self.cache.land(key)
+                if flight.reply.done() and flight.reply.exception() is error:
+                    raise without_trace(error) from None
+                if not isinstance(error, TimeoutError):
+                    raise  # Ctrl-C
+        return None
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        key = self.cache.key(messages)
-        store = self.cache.store
+        cache, key = self.cache, self.cache.key(messages)
+        here = isinstance(cache.store, MemoryStore)
+        late: Flight | None = None
         while True:
-            flying, leads = self.cache.lead_or_join(key)
-            if not leads:
-                shared = asyncio.wrap_future(flying)
-                try:
-                    return _free(await asyncio.shield(shared))
-                except asyncio.CancelledError:
-                    if shared.cancelled():
-                        continue
-                    raise
-            try:
-                in_memory = isinstance(store, MemoryStore)
-                known = store.get(key) if in_memory else await offload(store.get, key)
-                self.cache.count(known is not None)
-                reply = _free(Reply(known)) if known is not None else await self.llm.acomplete(messages)
-                if known is None and self.readable(reply):
-                    if in_memory:
-                        store.put(key, reply.text)
-                    else:
-                        await offload(store.put, key, reply.text)
-                return _landed(flying, reply)
-            except BaseException as error:
-                _crashed(flying, error)
-                raise
-            finally:
-                self.cache.land(key)
+            flight, leads = cache.lead_or_join(key, is_async=True, late=late)
+            if leads:
+                break
+            if (reply := await self._awaited(flight)) is not None:
+                return reply
+            late = flight
+        try:
+            known = cache.known(key) if here else await offload(cache.known, key)
+            cache.count(known is not None)
+            reply = _free(known) if known is not None else await self.llm.acomplete(messages)
+            flight.reply.set_result(reply)
+            if known is None and self.readable(reply):
+                if here:
+                    cache.keep(key, reply.text)
+                else:
+                    await offload(cache.keep, key, reply.text)
+            return reply
+        except BaseException as error:
+            _crashed(flight, error)
+            raise
+        finally:
+            cache.land(key, flight)
+
+    async def _awaited(self, flight: Flight) -> Reply | None:
+        shared = asyncio.wrap_future(flight.reply)
+        shared.add_done_callback(_looked_at)
+        end = time.monotonic() + self.cache.lease
+        while (left := end - time.monotonic()) > 0 and not flight.left:
+            await asyncio.wait([shared], timeout=min(left, 1.0))
+            if shared.cancelled():
+                return None
+            if shared.done():
+                error = shared.exception()
+                if error is not None:
+                    raise without_trace(error)
+                return _free(shared.result().text)
+        return None
 
 
-def _free(reply: Reply) -> Reply:
-    return Reply(reply.text, Usage(0, 0))
+def _on_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
-def _landed(flying: Future[Reply], reply: Reply) -> Reply:
-    flying.set_result(reply)
-    return reply
+def _looked_at(shared: asyncio.Future[Reply]) -> None:
+    if not shared.cancelled():
+        shared.exception()  # so that a flight that nobody waits for any more is no "exception was never retrieved"
 
 
-def _crashed(flying: Future[Reply], error: BaseException) -> None:
+def _free(text: str) -> Reply:
+    return Reply(text, Usage(0, 0))
+
+
+def _crashed(flight: Flight, error: BaseException) -> None:
     """An error is everyone's; a cancellation only the caller's own."""
+    if flight.reply.done():
+        return
     if isinstance(error, Exception):
-        flying.set_exception(error)
+        flight.reply.set_exception(without_trace(error))
     else:
-        flying.cancel()
+        flight.reply.cancel()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from denoise_core.errors import BudgetExceeded, UnparsableReply, is_mistake, said
+from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake, said
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult, Event, Trace, attach_trace, trace_of
 from denoise_core.running.bound import bounded
@@ -158,18 +158,20 @@ def _check(effect: Single, reply: Any) -> tuple[Any, Usage | None]:
     """The reply in the promised type, and the tokens it cost."""
     if isinstance(effect, Complete):
         if not isinstance(reply, Reply):
-            raise TypeError(f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}")
+            raise BrokenLaw(f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}")
         if not isinstance(reply.text, str):  # a model wrapper that passes on an empty message
             raise UnparsableReply(f"expected a text as reply, got {type(reply.text).__name__}")
         return reply, reply.usage or (_estimate(effect, reply) if reply.calls else Usage(0, 0))
     if isinstance(effect, Retrieve):
+        if not isinstance(reply, Iterable) or isinstance(reply, (str, bytes)):
+            raise BrokenLaw(f"Retriever.retrieve must return Passages, got a {type(reply).__name__}")
         passages = tuple(reply)
         for p in passages:
             if not isinstance(p, Passage):
-                raise TypeError(f"Retriever.retrieve must return Passages, got a {type(p).__name__}")
+                raise BrokenLaw(f"Retriever.retrieve must return Passages, got a {type(p).__name__}")
         return passages, None
     if not isinstance(reply, DenoiseResult):
-        raise TypeError(f"Denoiser.denoise must return DenoiseResult, got {type(reply).__name__}")
+        raise BrokenLaw(f"Denoiser.denoise must return DenoiseResult, got {type(reply).__name__}")
     return reply, reply.trace.usage if reply.trace.events else None
 
 

@@ -75,10 +75,9 @@ class Guard:
 
 
 def _instead(result: DenoiseResult, given: tuple[Passage, ...], policy: Policy, why: str) -> DenoiseResult:
-    failures = {p.id: "; ".join(w for w in (result.failures.get(p.id), why) if w) for p in given}
-    if result.fallback:
-        why = f"{result.fallback}; {why}"
-    said = f"{why}; {_DONE[policy]}"
+    done = f"{why}; {_DONE[policy]}"
+    failures = {p.id: "; ".join(w for w in (result.failures.get(p.id), done) if w) for p in given}
+    said = f"{result.fallback}; {done}" if result.fallback else done
     if policy == "keep":
         # Spans name the input of this step; what an earlier step may have left there is about another text.
         kept = tuple(replace(p, spans=(), rewritten=False) if p.spans or p.rewritten else p for p in given)

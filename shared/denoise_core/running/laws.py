@@ -16,16 +16,16 @@ def check_laws(given: Sequence[Passage], result: DenoiseResult) -> DenoiseResult
     """The result, with a `Drop` for every character that it neither keeps nor drops: then its spans tile the
     input.
 
-    Linear in the text, and n log n in the spans. Raises `TypeError` for anything but a `DenoiseResult` of
-    passages, and `BrokenLaw` for
+    Linear in the text, and n log n in the spans. Raises `BrokenLaw` for
 
+    * anything but a `DenoiseResult` of passages
     * an id that comes twice, or a passage or span that names one not given
     * a span outside its passage's text, or two that overlap
     * a text that is not the input's at its spans, unless it is marked ``rewritten``
     * passages that are not rewritten, in another order than the input's
     """
     if not isinstance(result, DenoiseResult):
-        raise TypeError(f"a denoiser must return DenoiseResult, got {type(result).__name__}")
+        raise BrokenLaw(f"a denoiser must return DenoiseResult, got {type(result).__name__}")
     source = {p.id: p for p in given}
     place = {p.id: n for n, p in enumerate(given)}
     covered: dict[str, list[tuple[int, int]]] = {p.id: [] for p in given}
@@ -33,7 +33,7 @@ def check_laws(given: Sequence[Passage], result: DenoiseResult) -> DenoiseResult
     last = -1
     for p in result.passages:
         if not isinstance(p, Passage):
-            raise TypeError(f"a DenoiseResult must hold Passages, got a {type(p).__name__}")
+            raise BrokenLaw(f"a DenoiseResult must hold Passages, got a {type(p).__name__}")
         if p.id in seen:
             raise BrokenLaw(f"two passages of the result have the id {p.id!r}")
         seen.add(p.id)

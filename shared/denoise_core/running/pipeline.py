@@ -54,7 +54,7 @@ def _as_input(done: DenoiseResult) -> tuple[Passage, ...]:
 
 def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
     """``step``, taken on what ``before`` kept, told in terms of what ``before`` was taken on."""
-    given = {p.id: _Source(p) for p in before.passages}
+    given = {p.id: Source(p) for p in before.passages}
     passages = tuple(
         replace(
             p,
@@ -99,7 +99,7 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
     )
 
 
-class _Source:
+class Source:
     """A passage that one step kept, with where each range it stands for begins in its text."""
 
     def __init__(self, passage: Passage) -> None:
@@ -123,7 +123,7 @@ class _Source:
         return tuple(out)
 
 
-def _untouched(passage: Passage, given: dict[str, _Source]) -> bool:
+def _untouched(passage: Passage, given: dict[str, Source]) -> bool:
     """Whether every step left the passage as the user gave it."""
     if passage.id not in given:
         return False

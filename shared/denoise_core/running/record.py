@@ -27,7 +27,8 @@ RECORD_BYTES = 2048
 SUMMARY_ROWS = 50
 """How many passages, kept and dropped chunks `bounded_summary_of` lists, each."""
 
-_LONGEST = 200  # bytes of an id or a text, as JSON
+_LONGEST = 200  # bytes of an id, a query or a reason, as JSON
+_LONGEST_FALLBACK = 600
 
 Chunks = Mapping[str, tuple[list[Keep], list[Drop]]]
 
@@ -59,9 +60,9 @@ def record_of(
 
     ``detail="full"`` adds ``kept`` and ``dropped``: the scored chunks of these passages, where the method
     scores. ``chunks`` is `chunks_of` the result, made here when not given. ``detail="spans"`` has no chunks and
-    holds to `RECORD_BYTES`: ranges that touch are one, ids over 200 bytes stand as ``sha256:...``, query and
-    fallback are cut to 200 bytes, and of ranges too many the first are listed, ``spans_left_out`` the number of
-    the others. ``detail="none"`` is for the caller to put nothing, and gives ``{}``.
+    holds to `RECORD_BYTES`: ranges that touch are one, ids over 200 bytes stand as ``sha256:...``, the query
+    is cut to 200 bytes, the fallback to 600, and of ranges too many the first are listed, ``spans_left_out`` the
+    number of the others. ``detail="none"`` is for the caller to put nothing, and gives ``{}``.
     """
     if detail == "none":
         return {}
@@ -91,6 +92,14 @@ def record_of(
     }
 
 
+def with_previous(record: dict[str, Any], earlier: Any, detail: RecordDetail) -> dict[str, Any]:
+    """``record`` with that of an earlier step in ``previous``; left out where a ``"spans"`` record has no room."""
+    if earlier is None or not record:
+        return record
+    both = {**record, "previous": earlier}
+    return both if detail == "full" or _weight(both) <= RECORD_BYTES else record
+
+
 def fallback_of(ids: Iterable[str], result: DenoiseResult) -> str | None:
     """What went wrong with these input passages: their own failures, where the result lists failures by
     passage.
@@ -103,13 +112,13 @@ def fallback_of(ids: Iterable[str], result: DenoiseResult) -> str | None:
 
 def _bounded(record: dict[str, Any], result: DenoiseResult) -> dict[str, Any]:
     fallback = fallback_of(record["spans"], result)
-    spans = {_short_id(i): _touching(ranges) for i, ranges in record["spans"].items()}
+    spans = {short_id(i): _touching(ranges) for i, ranges in record["spans"].items()}
     record = {
         **record,
-        "origin": _short_id(record["origin"]),
+        "origin": short_id(record["origin"]),
         "spans": spans,
         "query": _cut(result.query),
-        "fallback": None if fallback is None else _cut(fallback),
+        "fallback": None if fallback is None else _cut(fallback, _LONGEST_FALLBACK),
     }
     if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):  # too few to weigh that much
         return record
@@ -138,17 +147,18 @@ def _touching(ranges: list[list[int]]) -> list[list[int]]:
     return joined
 
 
-def _short_id(name: str) -> str:
+def short_id(name: str) -> str:
+    """An id as it stands in a bounded record: a long one by its hash."""
     if _weight(name) <= _LONGEST:
         return name
     return f"sha256:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def _cut(text: str) -> str:
-    if len(text) <= _LONGEST // 6 or (len(text) <= _LONGEST and _weight(text) <= _LONGEST):
+def _cut(text: str, longest: int = _LONGEST) -> str:
+    if len(text) <= longest // 6 or (len(text) <= longest and _weight(text) <= longest):
         return text  # a character weighs six bytes at most
-    size = min(len(text), _LONGEST)
-    while _weight(text[:size]) > _LONGEST - 3:
+    size = min(len(text), longest)
+    while _weight(text[:size]) > longest - 3:
         size = size * 3 // 4
     return f"{text[:size]}..."
 
@@ -196,14 +206,14 @@ def bounded_summary_of(passages: Sequence[Passage], result: DenoiseResult) -> di
         "v": VERSION,
         "query": _cut(result.query),
         "given": given,
-        "passages": [{"id": _short_id(p.id), "score": _number(p.score)} for p in result.passages[:SUMMARY_ROWS]],
-        "kept": [{"id": _short_id(k.span.passage_id), **_scored(k)} for k in result.kept[:SUMMARY_ROWS]],
+        "passages": [{"id": short_id(p.id), "score": _number(p.score)} for p in result.passages[:SUMMARY_ROWS]],
+        "kept": [{"id": short_id(k.span.passage_id), **_scored(k)} for k in result.kept[:SUMMARY_ROWS]],
         "dropped": [
-            {"id": _short_id(d.span.passage_id), **_scored(d), "reason": _cut(d.reason)}
+            {"id": short_id(d.span.passage_id), **_scored(d), "reason": _cut(d.reason)}
             for d in result.dropped[:SUMMARY_ROWS]
         ],
         "left_out": left_out,
-        "fallback": None if result.fallback is None else _cut(result.fallback),
+        "fallback": None if result.fallback is None else _cut(result.fallback, _LONGEST_FALLBACK),
         "calls": calls_of(result.trace),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,

@@ -1,12 +1,14 @@
 """System 2 Attention: a model decides what of the context deserves attention, then answers from that alone.
 
-Read in this order: `prompts` (what is asked), `units` (what is numbered), `asks` (which calls are made),
-`parse` and `read` (what a reply means), `gate` (what of it the source bears out), `assemble` (what is kept),
-`denoiser` (the way through), `answer` (the whole step with step 2).
+Read in this order: `prompts` and `wording` (what is asked), `clearing` (the question), `units` (what is numbered),
+`asks` (which calls are made), `replies` (what a reply means), `alignment` (what of it the source bears out),
+`companions` (what a piece cannot be read without), `assemble` (what is kept), `denoiser` (the way through),
+`answer` (the whole step with step 2).
 """
 
 from denoise_core.running.cache import Cache, MemoryStore, SqliteStore, Store
 from denoise_core.running.structured import StructuredLLM
+from denoise_core.s2a.alignment.fidelity import Fidelity, fidelity, same_question
 from denoise_core.s2a.alignment.gate import FidelityGate
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.baselines import Baseline
@@ -21,6 +23,7 @@ __all__ = [
     "S2A",
     "Baseline",
     "Cache",
+    "Fidelity",
     "FidelityGate",
     "MemoryStore",
     "MessageDenoiser",
@@ -37,4 +40,6 @@ __all__ = [
     "SqliteStore",
     "Store",
     "StructuredLLM",
+    "fidelity",
+    "same_question",
 ]

@@ -12,9 +12,10 @@ from denoise_core.running.effects import Flow, complete
 from denoise_core.running.flow import arun, run
 from denoise_core.s2a.denoiser import S2ADenoiser
 from denoise_core.s2a.message import ID, MessageDenoiser
-from denoise_core.s2a.options import OnUnparsable, Options, Variant
+from denoise_core.s2a.options import OnError, Options, Rule, Variant
 from denoise_core.s2a.prompts import Prompt
 from denoise_core.s2a.result import S2AResult
+from denoise_core.text.delimit import envelope
 from denoise_core.types import Passage
 
 
@@ -39,26 +40,28 @@ class S2A:
         self,
         llm: LLM,
         *,
-        variant: Variant = "default",
-        on_unparsable: OnUnparsable = "keep",
+        variant: Variant = "select",
+        keep: Rule | None = None,
+        on_error: OnError = "keep",
         max_concurrency: int = 10,
         budget: Budget | None = None,
         language: str = "en",
         options: Options | None = None,
     ) -> None:
-        self.llm = llm
         self.budget = budget
         self.denoiser = S2ADenoiser(
             llm,
             variant=variant,
-            on_unparsable=on_unparsable,
+            keep=keep,
+            on_error=on_error,
             max_concurrency=max_concurrency,
             language=language,
             options=options,
         )
+        self.llm = self.denoiser.llm
 
     def answer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
-        """Raises what the answering call raises; a failed call of step 1 follows ``on_unparsable``."""
+        """Raises what the answering call raises; a failed call of step 1 follows ``on_error``."""
         flow = self.flow(question, passages)
         answer, trace = run(flow, budget=self.budget, max_concurrency=self.denoiser.max_concurrency)
         return replace(answer, trace=trace)
@@ -82,7 +85,7 @@ class S2A:
 
     def _alone(self, question: str, d: S2ADenoiser) -> Flow[S2AAnswer]:
         cleared = MessageDenoiser(
-            self.llm, variant=d.variant, on_unparsable=d.on_unparsable, language=d.language, options=d.options
+            self.llm, variant=d.variant, on_error=d.on_error, language=d.language, options=d.options
         )
         neutral = yield from cleared.flow(question)
         context = (Passage(neutral.context, ID, rewritten=True),) if neutral.context else ()
@@ -104,13 +107,15 @@ def reply_from(
 
     ``original`` is the question and the passages as they came, for a prompt that has the field for it.
     """
-    values = {"context": _joined(passages), "question": question}
+    values = {"context": _enclosed(passages), "question": question}
     if "original" in prompt.fields:
         asked, came = original or (question, passages)
-        values["original"] = f"{_joined(came)}\n\n{asked}".strip()
+        values["original"] = f"{_enclosed(came)}Question:\n{asked}\n"
     reply = yield from complete(prompt.render(**values), tag="s2a.answer", llm=llm)
     return reply.text.strip()
 
 
-def _joined(passages: Sequence[Passage]) -> str:
-    return "\n\n".join(p.text.strip() for p in passages)
+def _enclosed(passages: Sequence[Passage]) -> str:
+    """The passages in the envelope of text that is not ours, and a blank line; "" without any text."""
+    text = "\n\n".join(p.headed.strip() for p in passages if p.text.strip())
+    return f"{envelope(text)}\n\n" if text else ""

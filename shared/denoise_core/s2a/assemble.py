@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from denoise_core.s2a.alignment import gate as gates
 from denoise_core.s2a.alignment.gate import FidelityGate, Gated
-from denoise_core.s2a.options import OnUnparsable
+from denoise_core.s2a.companions import companions
+from denoise_core.s2a.options import OnError
 from denoise_core.s2a.replies.read import Outcome
 from denoise_core.s2a.result import Report, Sentence
 from denoise_core.text.chunk import extract
@@ -18,12 +19,11 @@ NOT_NEEDED = "not needed for the question"
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """``passage`` is None when nothing is left of it; ``questions`` are those found in the written text."""
+    """``passage`` is None when nothing is left of it."""
 
     passage: Passage | None
     drops: tuple[Drop, ...]
     report: Report
-    questions: tuple[str, ...] = ()
 
 
 def untouched(p: Passage, note: str) -> Assembled:
@@ -35,27 +35,33 @@ def blank(p: Passage) -> Assembled:
     return Assembled(None, (Drop(Span(p.id, 0, len(p.text)), "blank"),), Report(p.id, 0))
 
 
-def extracted(p: Passage, outcomes: Sequence[Outcome], policy: OnUnparsable) -> Assembled:
-    """Kept pieces of the source, at exact spans."""
+def extracted(p: Passage, outcomes: Sequence[Outcome], policy: OnError, *, context: bool) -> Assembled:
+    """Kept pieces of the source, at exact spans; with ``context``, what they are not read well without."""
     keep: list[Span] = []
     drops: list[Drop] = []
     for o in outcomes:
         chosen = set(o.part.spans if o.problem is not None and policy == "keep" else o.kept or ())
         keep += chosen
-        drops += [Drop(s, o.problem or NOT_NEEDED) for s in o.part.spans if s not in chosen]
-    return Assembled(extract(p, keep), tuple(drops), _report(p, outcomes))
+        drops += [Drop(s, o.problem or o.over.get(s, NOT_NEEDED)) for s in o.part.spans if s not in chosen]
+    brought: tuple[Span, ...] = ()
+    if context and drops:
+        brought = companions(p, [s for o in outcomes for s in o.part.spans], keep)
+        drops = [d for d in drops if d.span not in set(brought)]
+    report = replace(_report(p, outcomes), context=brought)
+    return Assembled(extract(p, [*keep, *brought]), tuple(drops), report)
 
 
 def rewritten(
     p: Passage,
     outcomes: Sequence[Outcome],
-    policy: OnUnparsable,
+    policy: OnError,
     gate: FidelityGate | None,
     *,
     question: str,
     language: str,
+    context: bool,
 ) -> Assembled:
-    """Written text behind the gate; where all of it is the source's own, exact spans as in `extracted`."""
+    """Written text behind the gate; where all that is shown is the source's own, exact spans as in `extracted`."""
     pieces: list[Gated] = []
     sentences: list[Sentence] = []
     written = ""
@@ -71,20 +77,24 @@ def rewritten(
             ]
             written += o.written
     spans = tuple(span for piece in pieces for span in piece.spans)
+    verbatim = all(piece.verbatim for piece in pieces if piece.text)
+    brought: tuple[Span, ...] = ()
+    if context and verbatim and spans:
+        units = [s for o in outcomes for s in o.part.spans]
+        brought = companions(p, units, _touched(units, spans))
+    report = replace(_report(p, settled), written=written or None, sentences=tuple(sentences), context=brought)
+    kept = merged([*spans, *brought])
+    drops = tuple(_drops(settled, kept))
     texts = [piece.text for piece in pieces if piece.text]
-    report = replace(_report(p, settled), written=written or None, sentences=tuple(sentences))
-    drops = tuple(_drops(p, settled, spans))
-    questions = tuple(s.text.strip() for s in sentences if s.kind == "question")
     if not texts:
-        return Assembled(None, drops, report, questions)
-    if all(piece.verbatim for piece in pieces if piece.text):
-        return Assembled(extract(p, spans), drops, report, questions)
-    out = replace(p, text="\n".join(texts), spans=_merged(spans), rewritten=True)
-    return Assembled(out, drops, report, questions)
+        return Assembled(None, drops, report)
+    if verbatim:
+        return Assembled(extract(p, kept), drops, report)
+    return Assembled(replace(p, text="\n".join(texts), spans=kept, rewritten=True), drops, report)
 
 
 def _gated(
-    p: Passage, o: Outcome, policy: OnUnparsable, gate: FidelityGate | None, question: str, language: str
+    p: Passage, o: Outcome, policy: OnError, gate: FidelityGate | None, question: str, language: str
 ) -> tuple[Gated, Outcome]:
     kept = Gated(o.part.text, o.part.spans, (), verbatim=True)
     nothing = Gated(None, (), (), verbatim=True)
@@ -109,17 +119,45 @@ def _gated(
     return piece, o
 
 
-def _drops(p: Passage, outcomes: Sequence[Outcome], kept: Sequence[Span]) -> list[Drop]:
-    chosen = set(kept)
-    return [
-        Drop(span, o.problem or "left out of the rewritten text")
-        for o in outcomes
-        for span in o.part.spans
-        if span not in chosen
-    ]
+def _touched(units: Sequence[Span], spans: Iterable[Span]) -> list[Span]:
+    """The units that ``spans`` lie in; both are in order within a passage."""
+    starts = sorted((s.start, s.end) for s in spans)
+    out: list[Span] = []
+    at = 0
+    for unit in units:
+        while at < len(starts) and starts[at][1] <= unit.start:
+            at += 1
+        if at < len(starts) and starts[at][0] < unit.end:
+            out.append(unit)
+    return out
 
 
-def _merged(spans: Sequence[Span]) -> tuple[Span, ...]:
+def _drops(outcomes: Sequence[Outcome], kept: Sequence[Span]) -> list[Drop]:
+    """What of each unit is not among ``kept``, which are merged and in order."""
+    drops: list[Drop] = []
+    at = 0
+    for o in outcomes:
+        for span in o.part.spans:
+            start = span.start
+            while at < len(kept) and kept[at].end <= span.start:
+                at += 1
+            n = at
+            while n < len(kept) and kept[n].start < span.end:
+                if kept[n].start > start:
+                    drops.append(_left_out(span, start, kept[n].start, o))
+                start = max(start, kept[n].end)
+                n += 1
+            if start < span.end:
+                drops.append(_left_out(span, start, span.end, o))
+    return drops
+
+
+def _left_out(span: Span, start: int, end: int, o: Outcome) -> Drop:
+    return Drop(Span(span.passage_id, start, end), o.problem or "left out of the rewritten text")
+
+
+def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The spans of one passage in order, neighbours joined."""
     out: list[Span] = []
     for span in sorted(spans, key=lambda s: s.start):
         if out and span.start <= out[-1].end:

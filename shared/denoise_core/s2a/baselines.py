@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from denoise_core.errors import InputError
-from denoise_core.protocols import LLM
+from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun, run
@@ -22,7 +22,8 @@ Kind = Literal["plain", "instructed", "stepwise"]
 class Baseline:
     """Answers from all passages in one call.
 
-    ``plain`` just asks, ``instructed`` adds that opinion and irrelevance are to be ignored, ``stepwise`` asks
+    ``plain`` just asks, ``instructed`` adds that opinion and irrelevance are to be ignored, in the words that
+    S2A's second step uses, ``stepwise`` asks
     for steps first (zero-shot chain of thought). The paper's *oracle* is ``plain`` on the question and passages
     without distraction. Raises `InputError` for another ``kind``.
     """
@@ -32,7 +33,7 @@ class Baseline:
     ) -> None:
         if kind not in get_args(Kind):
             raise InputError(f"kind={kind!r}: expected one of {', '.join(map(repr, get_args(Kind)))}")
-        self.llm = llm
+        self.llm = expect_llm(llm)
         self.kind: Kind = kind
         self.budget = budget
         self.prompts = prompts or Prompts()
@@ -48,6 +49,6 @@ class Baseline:
 
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
         p = self.prompts
-        prompt = {"plain": p.answer, "instructed": p.answer_instructed, "stepwise": p.answer_stepwise}[self.kind]
+        prompt = {"plain": p.answer, "instructed": p.answer_fairly, "stepwise": p.answer_stepwise}[self.kind]
         text = yield from reply_from(self.llm, prompt, question, passages)
         return S2AAnswer(text, question, S2AResult(question, tuple(passages)))

@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 
 from denoise_core.errors import InputError
 from denoise_core.s2a.answer import S2AAnswer
-from denoise_core.s2a.prompts import Prompt, Prompts
-from denoise_core.text.delimit import new_marker
+from denoise_core.s2a.prompts import Prompts
+from denoise_core.text.delimit import envelope
 from denoise_core.types import Message, Passage, Role
 
 Target = Literal["answer", "context"]
@@ -116,11 +116,11 @@ def chat(record: Record, *, target: Target = "answer", prompts: Prompts | None =
     prompts = prompts or Prompts()
     came, left = _joined(record.passages), _joined(record.clean_passages)
     if target == "answer":
-        asked = prompts.answer.render(context=came, question=record.question)
+        asked = prompts.answer.render(context=f"{envelope(came)}\n\n" if came else "", question=record.question)
         reply = record.answer
     else:
-        asked = _plainly(prompts.default, record.question, came)
-        reply = f"Context: {left or 'NONE'}\nQuestion: {record.clean_question}"
+        asked = prompts.default.render(question=record.clean_question, document=envelope(came))
+        reply = f"Context: {left or 'NONE'}"
     messages = [*asked, Message("assistant", reply)]
     return {"messages": [{"role": m.role, "content": m.content} for m in messages]}
 
@@ -178,12 +178,6 @@ def _text(data: dict[str, Any]) -> Text:
     if not isinstance(data["text"], str):
         raise TypeError(f"a passage's text is a {type(data['text']).__name__}")
     return Text(str(data["id"]), data["text"], tuple((int(a), int(b)) for a, b in data.get("spans", ())))
-
-
-def _plainly(prompt: Prompt, question: str, document: str) -> tuple[Message, ...]:
-    """The prompt of step 1 as the denoiser sends it."""
-    values = {"question": question, "document": document, "marker": new_marker((document, question))}
-    return prompt.render(**{name: values[name] for name in prompt.fields})
 
 
 def _joined(texts: Sequence[Text]) -> str:

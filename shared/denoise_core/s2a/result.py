@@ -9,7 +9,7 @@ from denoise_core.result import DenoiseResult
 from denoise_core.types import Span
 
 Kind = Literal["copied", "edited", "added", "question"]
-Action = Literal["kept", "repaired", "removed"]
+Action = Literal["kept", "snapped", "repaired", "removed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,8 @@ class Sentence:
 
     ``start`` and ``end`` are characters of the model's own text (half-open); ``spans`` the source text it
     stands for. ``similarity`` lies in 0..1. ``reasons`` say why it counts as added, or name the words of an
-    edited one that are not the source's. ``action`` is what was done with it.
+    edited one that are not the source's. ``action`` is what was done with it: ``snapped`` and ``repaired`` show
+    ``spans`` in its place, of an edited sentence and of an added one.
     """
 
     text: str
@@ -37,7 +38,8 @@ class Report:
 
     ``calls`` is the number of calls it took part in: 0 when it was skipped, more than 1 when it was too long
     for one and was split. ``notes`` name everything unusual that did not lose the reply; ``problem`` is why
-    the passage fell back to the policy, None when it did not.
+    the passage fell back to the policy, None when it did not. ``context`` are spans that were kept only because
+    another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun.
     """
 
     passage_id: str
@@ -46,6 +48,7 @@ class Report:
     problem: str | None = None
     written: str | None = None
     sentences: tuple[Sentence, ...] = ()
+    context: tuple[Span, ...] = ()
 
     @property
     def added(self) -> tuple[Sentence, ...]:
@@ -57,7 +60,7 @@ class Report:
 class S2AResult(DenoiseResult):
     """A `DenoiseResult` with a `Report` for each input passage, in the input's order.
 
-    ``question_note`` says why the user's own question was kept where the model's was refused.
+    ``question_note`` says why the user's own question was kept where clearing it failed or was refused.
     """
 
     reports: tuple[Report, ...] = ()

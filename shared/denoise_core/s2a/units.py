@@ -15,8 +15,8 @@ from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage, Span
 
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
-_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$|[^\t\n]*\t[^\n]*$")
-_ITEM = re.compile(r"[ \t]*(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+\S")
+ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$|[^\t\n]*\t[^\n]*$")
+ITEM = re.compile(r"[ \t]*(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+\S")
 _TURN = re.compile(r"[ \t]*(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]+\S")
 _ASKED = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s+(?=[\"'“‘«(\[]?[^\W\d_a-z])")
 _ENDS_SENTENCE = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
@@ -77,10 +77,10 @@ def _blocks(text: str) -> list[tuple[int, int, bool]]:
         if opening:
             fence, goes_on = opening[1], False
             out.append((start, at, False))
-        elif _ROW.match(line.rstrip("\r\n")):
+        elif ROW.match(line.rstrip("\r\n")):
             goes_on = False
             out.append((start, at, False))
-        elif _ITEM.match(line) or (turn and turn[1].strip() in dialogue):
+        elif ITEM.match(line) or (turn and turn[1].strip() in dialogue):
             goes_on, item = True, not (turn and turn[1].strip() in dialogue)
             out.append((start, at, False))
         elif not line.strip():

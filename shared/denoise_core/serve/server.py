@@ -44,11 +44,7 @@ class LLMServer:
     """``llm`` at ``http://host:port/v1`` for any client of the OpenAI chat protocol, streaming or not.
 
     Settings of ``llm`` hold where a request has none of its own. Port 0 takes a free one. Requests take turns;
-    one whose client goes away is given up at the next token. `start` serves from a thread of its own::
-
-        with LLMServer(reader(), name="reader") as server:
-            ChatOpenAI(model="reader", base_url=server.url, api_key="none")
-
+    one whose client goes away is given up at the next token. `start` serves from a thread of its own.
     ``report`` is called with one line a request, without any text of it.
     """
 

@@ -10,12 +10,18 @@ from typing import Literal
 Shape = Literal["word", "number", "ideograph", "mark"]
 
 IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# Marks that are written over and under letters, which are no letters by themselves.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
+    "\u0900-\u0903\u093a-\u094f\u0962\u0963\u0981-\u0983\u09bc-\u09cd\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u200d"
+)
 _APOSTROPHES = "'’ʼ‘`´"
 _HYPHENS = "-‐‑\u00ad"
 _LEXEME = re.compile(
     r"(?P<number>\d+(?:[.,:/'’\u00a0\u202f]\d+)*)"
     rf"|(?P<ideograph>[{IDEOGRAPHS}])"
-    rf"|(?P<word>[^\W\d_{IDEOGRAPHS}]+(?:(?:[{_APOSTROPHES}]|[{_HYPHENS}](?:\n[ \t]*)?|_)?[^\W_{IDEOGRAPHS}]+)*)"
+    rf"|(?P<word>[^\W\d_{IDEOGRAPHS}]+"
+    rf"(?:(?:[{_APOSTROPHES}]|[{_HYPHENS}](?:\n[ \t]*)?|_)?(?:[^\W_{IDEOGRAPHS}]|[{_MARKS}])+)*)"
     r"|(?P<mark>[^\w\s]|_)"
 )
 _FOLDED = str.maketrans(dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_HYPHENS, "-"))

@@ -13,23 +13,37 @@ from denoise_core.text.lexemes import Lexeme
 from denoise_core.text.wordlists import FUNCTION_WORDS, listed
 
 _NAMES = {"en": "english", "de": "german", "fr": "french", "es": "spanish", "ru": "russian", "ar": "arabic"}
-_SMALL = listed(
-    """
-    der die das den dem des ein eine einen einem einer eines und oder aber auch als am an auf aus bei bis
-    da dann dass daß denn dies diese dieser dieses doch durch er es für hat haben hatte hatten ich ihr
-    ihre ihren im in ins ist kann man mit nach nicht noch nun nur ob sein seine seiner seit sich sie sind
-    so über um uns unter vom von vor war waren was wegen weil welche welcher welches wenn wer werden wie
-    wird wir wo wurde wurden zu zum zur zwischen wann warum wieviel viele viel hier dort schon wieder le
-    la les l un une des du de d et ou mais au aux avec ce cet cette ces dans elle elles en est était été
-    être il ils je leur leurs lui ne nous on par pas plus pour qu que quel quelle qui s sa se ses si son
-    sont sur vous y a ont où quand comment pourquoi combien c n j el los las lo uno una unos unas y o pero
-    al del con como cual cuando cuándo cuánto cuántos cuánta cuántas dónde donde e en entre era eran es
-    esa ese eso esta estaba este esto está fue fueron ha han había hay le les más me mi no nos para por
-    porque qué que quién quien se ser sin sobre son su sus también te tiene un ya cuál sí ja nein oui non
-    yes no would could like please
-    """
-) | frozenset("在的了是于和有也就都而及与这那吗呢吧请个他她它我你们被由从到为之其はがのをにでともたてだす")
-SMALL_WORDS = _SMALL | FUNCTION_WORDS
+_SMALL = {
+    "en": FUNCTION_WORDS | listed("yes no would could like please"),
+    "de": listed(
+        """
+        der die das den dem des ein eine einen einem einer eines und oder aber auch als am an auf aus bei bis da
+        dann dass daß denn dies diese dieser dieses doch durch er es für hat haben hatte hatten ich ihr ihre ihren
+        im in ins ist kann man mit nach nicht noch nun nur ob sein seine seiner seit sich sie sind so über um uns
+        unter vom von vor war waren was wegen weil welche welcher welches wenn wer werden wie wird wir wo wurde
+        wurden zu zum zur zwischen wann warum wieviel viele viel hier dort schon wieder ja nein
+        """
+    ),
+    "fr": listed(
+        """
+        le la les l un une des du de d et ou mais au aux avec ce cet cette ces dans elle elles en est était été
+        être il ils je leur leurs lui ne nous on par pas plus pour qu que quel quelle qui s sa se ses si son sont
+        sur vous y a ont où quand comment pourquoi combien c n j oui non
+        """
+    ),
+    "es": listed(
+        """
+        el la los las lo un una uno unos unas y o pero al del de con como cual cuando cuándo cuánto cuántos cuánta
+        cuántas dónde donde e en entre era eran es esa ese eso esta estaba este esto está fue fueron ha han había
+        hay le les más me mi no nos para por porque qué que quién quien se ser si sin sobre son su sus también te
+        tiene ya cuál sí a
+        """
+    ),
+}
+_IDEOGRAPHS = frozenset(
+    "在的了是于和有也就都而及与这那吗呢吧请个他她它我你们被由从到为之其はがのをにでともたてだす"
+)
+_EVERY = _SMALL["en"] | _SMALL["de"] | _SMALL["fr"] | _SMALL["es"]
 _LONGEST = 64  # characters; what is longer is no word
 
 _local = threading.local()
@@ -47,19 +61,19 @@ class Word:
 def content(found: Sequence[Lexeme], language: str) -> list[Word]:
     """The words that are no small ones, numbers not among them; ideographs one by one, with what follows."""
     out: list[Word] = []
-    small = SMALL_WORDS if language != "en" else FUNCTION_WORDS
+    small = _SMALL.get(language, _EVERY)
     for n, x in enumerate(found):
         if x.shape == "word":
             lower = x.lower
             if "'" in lower:
                 lower = _open(lower, language)
-            if lower not in small and lower not in ("yes", "no", "please") and len(lower) > 1:
+            if lower not in small and len(lower) > 1:
                 out.append(Word(stem(lower, language), x.start, x.end))
-        elif x.shape == "ideograph" and x.text not in SMALL_WORDS:
+        elif x.shape == "ideograph" and x.text not in _IDEOGRAPHS:
             after = found[n + 1] if n + 1 < len(found) else None
-            if after and after.shape == "ideograph" and after.text not in SMALL_WORDS and after.start == x.end:
+            if after and after.shape == "ideograph" and after.text not in _IDEOGRAPHS and after.start == x.end:
                 out.append(Word(x.text + after.text, x.start, after.end))
-            elif not (n and found[n - 1].shape == "ideograph" and found[n - 1].text not in SMALL_WORDS):
+            elif not (n and found[n - 1].shape == "ideograph" and found[n - 1].text not in _IDEOGRAPHS):
                 out.append(Word(x.text, x.start, x.end))
     return out
 
@@ -81,12 +95,7 @@ def stem(word: str, language: str = "en") -> str:
 def _open(lower: str, language: str) -> str:
     """Without an elided article or a possessive: l'éditeur, Brenner's."""
     head, _, tail = lower.partition("'")
-    if (
-        language in ("fr", "it", "")
-        and len(head) <= 2
-        and len(tail) > 2
-        and head in ("l", "d", "n", "j", "s", "c", "qu", "m")
-    ):
+    if len(tail) > 2 and head in ("l", "d", "n", "j", "s", "c", "qu", "m") and language != "en":
         return tail
     if tail in ("s", ""):
         return head

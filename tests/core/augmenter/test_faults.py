@@ -1,4 +1,4 @@
-"""Fault injection: any effect may fail or return nonsense at any point; the result is always an answer."""
+"""Fault injection: any effect may fail or return nonsense at any point: an answer, or a mistake that is raised."""
 
 import asyncio
 
@@ -9,6 +9,7 @@ from denoise_core import Budget, BudgetExceeded, DenoiseResult, Drop, Passage, R
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
 from denoise_core.augmenter.testing import check_answer, check_loop
 from denoise_core.augmenter.utilities import FunctionUtility, Groundedness, SelfCriticism
+from denoise_core.errors import is_mistake
 
 EVIDENCE = (Passage("The tower was completed in 1889.", "a"), Passage("Rome is in Italy.", "b"))
 
@@ -103,7 +104,12 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
             limits=LoopLimits(failures=failures),
         )
 
-    answer = check_loop(make, "When was the tower completed?")
+    try:
+        answer = check_loop(make, "When was the tower completed?")
+    except Exception as error:
+        if not is_mistake(error):
+            raise
+        return
     assert answer.outcome in Outcome
     used = sum(
         e.tag != "denoise" and "BudgetExceeded: budget of" not in (e.error or "") for e in answer.trace.events
@@ -141,4 +147,4 @@ def test_calls_that_never_end_are_ended(drafts_hang, searches_hang):
     check_answer(answer)
     hung = sum("TimeoutError" in (e.error or "") for e in answer.trace.events)
     assert hung == len(answer.memory.failures)
-    assert (answer.outcome is Outcome.VERIFIED) == (hung < LoopLimits().failures)
+    assert (answer.outcome is Outcome.SUPPORTED) == (hung < LoopLimits().failures)

@@ -268,7 +268,7 @@ def test_dropped_chains_come_back_when_the_draft_fails():
         return Augmenter(scripted("The Elk river."), retriever, denoiser=ChainDenoiser(tokens=12))
 
     answer = check_loop(make, ASKED)
-    assert answer.outcome is Outcome.VERIFIED
+    assert answer.outcome is Outcome.SUPPORTED
     assert "arden" in [p.id for p in answer.memory.evidence]
 
 
@@ -285,9 +285,12 @@ def test_one_source_that_fails_does_not_lose_the_others():
         def retrieve(self, query):
             raise OSError("gone")
 
+        async def aretrieve(self, query):
+            raise OSError("gone")
+
     found, _ = run(Consolidator([Broken(), ListRetriever(PAGES)]).gather(WorkingMemory("q")))
     assert len(found.evidence) == len(PAGES)
-    assert [(what, str(e)) for what, e in found.failures] == [("search", "gone")]
+    assert [(what, str(e)) for what, e in found.failures] == [("source", "gone")]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The loop sends the best attempt it made, told from feedback what was wrong, and says how far it is verified."""
+"""The loop sends the best attempt it made, told from feedback what was wrong, and says how far it is supported."""
 
 import pytest
 from augmenter_doubles import RIGHT, WRONG, HalfDenoiser, Scores
@@ -12,7 +12,7 @@ from denoise_core.testing import ListRetriever
 
 def test_a_right_answer_is_sent_at_once_and_cites_its_passage(passages, question):
     answer = check_loop(lambda: Augmenter(scripted(RIGHT), BM25Retriever(passages)), question)
-    assert (answer.text, answer.outcome) == (RIGHT, Outcome.VERIFIED)
+    assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
     assert [p.id for p in answer.citations] == ["eiffel"]
     assert [e.tag for e in answer.trace.events] == ["search", "draft"]
 
@@ -20,7 +20,7 @@ def test_a_right_answer_is_sent_at_once_and_cites_its_passage(passages, question
 def test_feedback_names_claim_passage_and_what_is_missing_and_the_next_draft_sees_it(passages, question):
     llm = scripted(WRONG, RIGHT)
     answer = Augmenter(llm, BM25Retriever(passages), policy=Rules(widen=False)).answer(question)
-    assert answer.outcome is Outcome.VERIFIED
+    assert answer.outcome is Outcome.SUPPORTED
     first, second = llm.seen
     assert all("1925" not in m.content for m in first)
     told = second[-1].content
@@ -40,7 +40,7 @@ def test_the_best_attempt_is_sent_not_the_last(passages, question):
     answer = check_loop(
         lambda: Augmenter(scripted("a", "b", "c"), ListRetriever(passages), utility=utility), question
     )
-    assert (answer.text, answer.outcome, answer.score) == ("b", Outcome.UNVERIFIED, 0.7)
+    assert (answer.text, answer.outcome, answer.score) == ("b", Outcome.UNSUPPORTED, 0.7)
 
 
 def test_ties_go_to_the_earliest(passages, question):
@@ -55,7 +55,7 @@ def test_ties_go_to_the_earliest(passages, question):
 
 
 def test_usage_is_reported_when_it_fails_as_when_it_passes(passages, question):
-    for reply, outcome in ((RIGHT, Outcome.VERIFIED), (WRONG, Outcome.UNVERIFIED)):
+    for reply, outcome in ((RIGHT, Outcome.SUPPORTED), (WRONG, Outcome.UNSUPPORTED)):
         llm = scripted(Reply(reply, Usage(10, 2)))
         answer = Augmenter(llm, ListRetriever(passages)).answer(question)
         assert answer.outcome is outcome
@@ -69,30 +69,32 @@ def test_no_evidence_is_an_abstention_without_a_call_to_the_model(question):
     assert llm.seen == []
 
 
-def test_without_evidence_nothing_the_model_says_is_verified(question):
+def test_without_evidence_nothing_the_model_says_is_supported(question):
     answer = check_loop(
         lambda: Augmenter(scripted(RIGHT), ListRetriever([]), policy=Rules(without_evidence="draft")), question
     )
-    assert answer.outcome is Outcome.UNVERIFIED
+    assert (answer.outcome, answer.stopped_because) == (Outcome.UNKNOWN, StopReason.NO_EVIDENCE)
     assert answer.memory.attempts[0].verdict.outcome == "unknown"
 
 
 def test_a_model_that_does_not_know_makes_an_abstention(passages, question):
     answer = check_loop(lambda: Augmenter(scripted("unknown"), ListRetriever(passages)), question)
-    assert (answer.text, answer.outcome) == ("unknown", Outcome.ABSTAINED)
+    assert (answer.outcome, answer.stopped_because) == (Outcome.ABSTAINED, StopReason.ABSTAINED)
+    assert question in answer.text
+    assert "The Eiffel Tower in Paris was completed in 1889." in answer.text
+    assert [p.id for p in answer.nearest] == ["eiffel"]
 
 
 @pytest.mark.parametrize(
-    ("unverified", "outcome"),
-    [("send", Outcome.UNVERIFIED), ("abstain", Outcome.ABSTAINED), ("refuse", Outcome.REFUSED)],
+    ("unsupported", "outcome"), [("send", Outcome.UNSUPPORTED), ("abstain", Outcome.ABSTAINED)]
 )
-def test_what_an_unverified_answer_becomes_is_a_choice(passages, question, unverified, outcome):
+def test_what_an_unsupported_answer_becomes_is_a_choice(passages, question, unsupported, outcome):
     answer = check_loop(
-        lambda: Augmenter(scripted(WRONG), ListRetriever(passages), limits=LoopLimits(unverified=unverified)),
+        lambda: Augmenter(scripted(WRONG), ListRetriever(passages), limits=LoopLimits(unsupported=unsupported)),
         question,
     )
     assert answer.outcome is outcome
-    assert (answer.text == WRONG) == (unverified == "send")
+    assert (answer.text == WRONG) == (unsupported == "send")
 
 
 def test_dropped_chunks_come_back_highest_score_first_before_the_model_is_asked_again(passages, question):
@@ -101,7 +103,7 @@ def test_dropped_chunks_come_back_highest_score_first_before_the_model_is_asked_
     answer = Augmenter(
         llm, ListRetriever(order), denoiser=HalfDenoiser(), policy=Rules(readmit=1, widen=False)
     ).answer(question)
-    assert answer.outcome is Outcome.VERIFIED
+    assert answer.outcome is Outcome.SUPPORTED
     assert [[p.id for p in a.evidence] for a in answer.memory.attempts[:2]] == [["banana"], ["banana", "eiffel"]]
     assert [type(a) for a in answer.memory.actions][:4] == [Search, Draft, Readmit, Draft]
 
@@ -110,13 +112,25 @@ def test_a_wide_search_asks_the_wider_source_and_adds_what_is_new(passages, ques
     narrow, wide = ListRetriever(passages[1:]), ListRetriever(passages)
     llm = scripted(WRONG, RIGHT.replace("[1]", "[3]"))
     answer = Augmenter(llm, Consolidator(narrow, wide=(wide,))).answer(question)
-    assert answer.outcome is Outcome.VERIFIED
+    assert answer.outcome is Outcome.SUPPORTED
     assert [p.id for p in answer.memory.evidence] == ["rome", "banana", "eiffel"]
 
 
-def test_self_ask_consults_knowledge_only_when_the_model_wants_it(passages, question):
-    for reply, searched in (("Yes.", 0), ("no", 1), ("Yes, but not since yesterday", 1)):
-        retriever = ListRetriever(passages)
+def test_self_ask_consults_knowledge_first_when_the_model_wants_it_and_later_when_there_is_nothing_to_judge_by(
+    passages, question
+):
+    for reply, order in (
+        ("Yes.", ["self_ask", "draft", "search", "draft"]),
+        ("no", ["self_ask", "search", "draft"]),
+        ("Yes, but not since yesterday", ["self_ask", "search", "draft"]),
+    ):
         policy = Rules(consult="self_ask", without_evidence="draft", widen=False)
-        Augmenter(scripted(reply, RIGHT), retriever, policy=policy).answer(question)
-        assert len(retriever.queries) == searched
+        answer = Augmenter(scripted(reply, RIGHT), ListRetriever(passages), policy=policy).answer(question)
+        assert [e.tag for e in answer.trace.events] == order
+        assert answer.outcome is Outcome.SUPPORTED
+
+
+def test_a_model_that_never_consults_can_be_supported_by_what_is_at_hand(passages, question):
+    loop = Augmenter(scripted(RIGHT), ListRetriever([]), policy=Rules(consult="never"))
+    assert loop.answer(question, evidence=passages).outcome is Outcome.SUPPORTED
+    assert loop.answer(question).outcome is Outcome.UNKNOWN

@@ -7,6 +7,8 @@ from denoise_core import Budget
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
 from denoise_core.augmenter.testing import check_loop, scripted
+from denoise_core.augmenter.utility import without_effects
+from denoise_core.errors import is_mistake
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 
@@ -60,7 +62,11 @@ def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(passage
     ).answer(question)
     assert len(made) + len(retriever.queries) == calls
     assert answer.stopped_because is StopReason.BUDGET
-    assert answer.text == ("ab"[(calls - 1) % 2] * (calls - 1) if calls > 1 else "No answer can be given.")
+    assert answer.outcome is (Outcome.UNSUPPORTED if calls > 1 else Outcome.FAILED)
+    if calls > 1:
+        assert answer.text == "ab"[(calls - 1) % 2] * (calls - 1)
+    else:
+        assert "budget" in answer.text
 
 
 def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, question):
@@ -72,7 +78,7 @@ def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, quest
         ),
         question,
     )
-    assert (answer.text, answer.outcome, answer.stopped_because) == (RIGHT, Outcome.UNVERIFIED, StopReason.BUDGET)
+    assert (answer.text, answer.outcome, answer.stopped_because) == (RIGHT, Outcome.UNKNOWN, StopReason.BUDGET)
     assert answer.memory.attempts[0].verdict.outcome == "unknown"
 
 
@@ -94,22 +100,17 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
 
     good = ListRetriever(passages)
     cases = [
-        (lambda: Augmenter(scripted(RIGHT), Broken()), StopReason.RETRIEVER_ERROR, Outcome.REFUSED),
-        (lambda: Augmenter(scripted(OSError("down")), good), StopReason.LLM_ERROR, Outcome.REFUSED),
+        (lambda: Augmenter(scripted(RIGHT), Broken()), StopReason.RETRIEVER_ERROR, Outcome.FAILED),
+        (lambda: Augmenter(scripted(OSError("down")), good), StopReason.LLM_ERROR, Outcome.FAILED),
         (
             lambda: Augmenter(scripted("a", "b", "c"), good, utility=BrokenUtility()),
             StopReason.JUDGE_ERROR,
-            Outcome.UNVERIFIED,
+            Outcome.UNKNOWN,
         ),
         (
             lambda: Augmenter(scripted(RIGHT), good, policy=BrokenPolicy()),
             StopReason.POLICY_ERROR,
-            Outcome.REFUSED,
-        ),
-        (
-            lambda: Augmenter(scripted(RIGHT), good, policy=Script("draft")),
-            StopReason.POLICY_ERROR,
-            Outcome.REFUSED,
+            Outcome.FAILED,
         ),
     ]
     for make, reason, outcome in cases:
@@ -118,11 +119,31 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
         assert answer.memory.failures
 
 
+def test_mistakes_are_raised_whoever_makes_them(passages, question):
+    class Wrong:
+        def assess(self, memory, candidate):
+            return without_effects("yes")
+
+        def write(self, memory, candidate, verdict):
+            raise TypeError("feedback")
+
+    good = ListRetriever(passages)
+    for make, message in (
+        (lambda: Augmenter(scripted(RIGHT), good, policy=Script("draft")), "must return an Action, got str"),
+        (lambda: Augmenter(scripted(RIGHT), good, utility=Wrong()), "must return a Verdict, got str"),
+        (lambda: Augmenter(scripted(WRONG), good, feedback=Wrong()), "feedback"),
+        (lambda: Augmenter(scripted(PermissionError("no key")), good), "no key"),
+    ):
+        with pytest.raises(Exception, match=message) as raised:
+            make().answer(question)
+        assert is_mistake(raised.value)
+
+
 def test_one_failure_is_got_over(passages, question):
     answer = check_loop(
         lambda: Augmenter(scripted(TimeoutError("slow"), RIGHT), ListRetriever(passages)), question
     )
-    assert answer.outcome is Outcome.VERIFIED
+    assert answer.outcome is Outcome.SUPPORTED
     assert answer.memory.failures == (("draft", "TimeoutError: slow"),)
 
 
@@ -139,7 +160,7 @@ def test_a_policy_may_send_or_abstain_early(passages, question):
         lambda: Augmenter(scripted(WRONG), ListRetriever(passages), policy=Script(Search(), Draft(), Send())),
         question,
     )
-    assert (sent.outcome, sent.stopped_because) == (Outcome.UNVERIFIED, StopReason.SENT)
+    assert (sent.outcome, sent.stopped_because) == (Outcome.UNSUPPORTED, StopReason.SENT)
     shy = check_loop(
         lambda: Augmenter(scripted(WRONG), ListRetriever(passages), policy=Script(Search(), Abstain())), question
     )

@@ -54,7 +54,7 @@ def test_the_deadline_of_the_budget_ends_a_call_in_the_middle(passages, question
 
     loop = Augmenter(Hanging(), ListRetriever(passages), budget=Budget(seconds=0.05))
     answer = asyncio.run(loop.aanswer(question))
-    assert (answer.stopped_because, answer.outcome) == (StopReason.DEADLINE, Outcome.REFUSED)
+    assert (answer.stopped_because, answer.outcome) == (StopReason.DEADLINE, Outcome.FAILED)
 
 
 async def test_cancellation_reaches_the_call_and_the_caller(passages, question):
@@ -89,4 +89,4 @@ async def test_no_part_of_the_loop_blocks_the_event_loop(passages, question):
 
     with blockbuster_ctx("denoise_core"):
         answer = await Augmenter(scripted(WRONG, RIGHT), BM25Retriever(passages)).aanswer(question)
-    assert answer.outcome is Outcome.VERIFIED
+    assert answer.outcome is Outcome.SUPPORTED

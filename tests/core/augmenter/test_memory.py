@@ -26,13 +26,16 @@ passages = st.builds(
     metadata,
     st.lists(spans, max_size=2).map(tuple),
     st.booleans(),
+    text,
+    st.sampled_from(["retrieved", "tool", "user", "model"]),
 )
 reasons = st.builds(Reason, text, text, text, st.one_of(st.none(), text), st.lists(text, max_size=2).map(tuple))
 verdicts = st.builds(
     Verdict, st.sampled_from(["pass", "fail", "unknown"]), unit, st.lists(reasons, max_size=2).map(tuple)
 )
 some = st.lists(passages, max_size=3).map(tuple)
-attempts = st.builds(Attempt, text, verdicts, text, some)
+fields = st.one_of(st.none(), st.dictionaries(text, st.one_of(text, st.integers(), st.lists(text)), max_size=2))
+attempts = st.builds(Attempt, text, verdicts, text, some, st.integers(0, 3), st.booleans(), fields)
 acts = st.one_of(
     st.builds(Search, st.booleans(), unit),
     st.builds(Readmit, st.integers(1, 5), unit),
@@ -50,6 +53,9 @@ memories = st.builds(
     st.lists(acts, max_size=4).map(tuple),
     st.lists(st.tuples(text, text), max_size=2).map(tuple),
     st.one_of(st.none(), st.booleans()),
+    some,
+    st.booleans(),
+    st.booleans(),
 )
 
 
@@ -60,13 +66,16 @@ def test_a_memory_survives_json(memory):
 
 
 @given(memories)
-def test_the_best_attempt_is_the_earliest_of_the_best(memory):
+def test_the_best_attempt_passed_says_something_and_is_the_earliest_of_its_score(memory):
     best = memory.best
     if best is None:
         assert memory.attempts == ()
         return
-    rank = [(a.verdict.passed, a.verdict.score) for a in memory.attempts]
-    assert memory.attempts[rank.index(max(rank))] is best
+    passed = [a for a in memory.attempts if a.verdict.passed] or memory.attempts
+    written = [a for a in passed if a.candidate] or passed
+    told = [a for a in written if not a.abstained] or written
+    highest = max(a.verdict.score for a in told)
+    assert next(a for a in told if a.verdict.score == highest) is best
 
 
 def test_passages_stand_once_in_json():
@@ -88,10 +97,16 @@ def test_other_json_is_refused(data):
         memory_from_json(data)
 
 
-@pytest.mark.parametrize("score", [-0.1, 1.1, float("nan"), float("inf"), None, "1"])
+@pytest.mark.parametrize("score", [-0.1, 1.1, float("inf"), None, "1"])
 def test_a_score_outside_its_range_is_refused(score):
     with pytest.raises(InputError, match="from 0 to 1"):
         Verdict("fail", score)
+
+
+def test_a_score_that_is_not_a_number_is_never_a_pass():
+    verdict = Verdict("pass", float("nan"))
+    assert (verdict.outcome, verdict.score, verdict.passed) == ("unknown", 0.0, False)
+    assert "not a number" in verdict.reasons[0].text
 
 
 def test_an_outcome_that_is_none_of_the_three_is_refused():

@@ -114,7 +114,7 @@ def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question
     answer = recorded(passages, question, RIGHT)
     strict = Augmenter(Never(), Never(), denoiser=Never(), utility=FunctionUtility(lambda *_: 0.2))
     again = replay(strict, answer)
-    assert (again.answer.text, again.answer.outcome) == (RIGHT, Outcome.UNVERIFIED)
+    assert (again.answer.text, again.answer.outcome) == (RIGHT, Outcome.UNSUPPORTED)
     assert again.answer.stopped_because is StopReason.NOT_RECORDED
     assert not again.exact
     assert [e.tag for e in again.answer.trace.events] == ["judge"]
@@ -125,7 +125,7 @@ def test_a_laxer_utility_stops_sooner(passages, question):
     lax = Augmenter(Never(), Never(), denoiser=Never(), utility=KnowledgeOverlap(threshold=0.0))
     again = replay(lax, answer)
     assert (again.answer.text, len(again.answer.memory.attempts)) == (WRONG, 1)
-    assert again.answer.outcome is Outcome.VERIFIED
+    assert again.answer.outcome is Outcome.SUPPORTED
 
 
 def test_a_replay_asks_a_judge_of_its_own_for_real(passages, question):

@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import Budget, InputError, Passage, Reply, Usage
-from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits, Outcome, StopReason
-from denoise_core.augmenter.streaming.stream import (
+from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits, StopReason
+from denoise_core.augmenter.streaming import (
+    Finished,
     Restarted,
     Revised,
     StreamingLLM,
     Text,
-    Unverified,
-    Verified,
     adraft_first,
     aheld_back,
     draft_first,
@@ -96,7 +95,7 @@ def events(make, stream, astream):
         shown = "" if isinstance(e, Restarted) else shown + e.text
     same = " ".join(shown.split()) == " ".join(last.answer.text.split())
     assert isinstance(last, Revised) != same
-    assert isinstance(last, Verified) == (same and last.answer.outcome is Outcome.VERIFIED)
+    assert isinstance(last, Finished) == same
     return found
 
 
@@ -111,18 +110,18 @@ def test_held_back_releases_whole_sentences_that_passed():
         "The tower was completed in 1889 [1].",
         "It stands in Paris [1].",
     ]
-    assert isinstance(found[-1], Verified)
+    assert isinstance(found[-1], Finished)
 
 
 def test_held_back_ends_a_draft_at_the_first_sentence_that_fails_and_begins_again():
     made = []
 
     def make():
-        made.append(loop(HALF, GOOD, size=3))
+        made.append(loop(HALF, GOOD, size=3, limits=LoopLimits(repair=False)))
         return made[-1]
 
     found = events(make, held_back, aheld_back)
-    assert [type(e) for e in found] == [Text, Restarted, Text, Text, Verified]
+    assert [type(e) for e in found] == [Text, Restarted, Text, Text, Finished]
     assert all("London" not in e.text for e in found if isinstance(e, Text))
     assert "1999" in found[1].reasons[0].missing
     first = found[-1].answer.memory.attempts[0]
@@ -134,13 +133,13 @@ def test_draft_first_shows_the_draft_and_then_what_became_of_it():
     shown = events(lambda: loop(GOOD), draft_first, adraft_first)
     assert "".join(e.text for e in shown[:-1]) == GOOD
     assert len(shown) > 5
-    assert isinstance(shown[-1], Verified)
+    assert isinstance(shown[-1], Finished)
     revised = events(lambda: loop(BAD, GOOD), draft_first, adraft_first)
     assert "".join(e.text for e in revised[:-1]) == BAD
     assert isinstance(revised[-1], Revised)
     assert revised[-1].answer.text == GOOD
     kept = events(lambda: loop(BAD), draft_first, adraft_first)
-    assert isinstance(kept[-1], Unverified)
+    assert isinstance(kept[-1], Finished)
 
 
 def test_a_model_that_cannot_stream_comes_in_one_piece():
@@ -148,7 +147,7 @@ def test_a_model_that_cannot_stream_comes_in_one_piece():
         return Augmenter(scripted(Reply(GOOD, Usage(5, 5))), ListRetriever(EVIDENCE))
 
     found = events(make, draft_first, adraft_first)
-    assert [type(e) for e in found] == [Text, Verified]
+    assert [type(e) for e in found] == [Text, Finished]
     assert found[-1].answer.trace.usage == Usage(5, 5)
 
 
@@ -168,7 +167,7 @@ def test_a_judge_that_is_the_drafting_model_is_not_shown():
     verdict = '{"verdict": "supported", "score": 9, "problems": []}'
     found = list(draft_first(loop(GOOD, verdict, utility=SelfCriticism()), QUESTION))
     assert "".join(e.text for e in found[:-1]) == GOOD
-    assert isinstance(found[-1], Verified)
+    assert isinstance(found[-1], Finished)
 
 
 def test_the_budget_covers_the_judging_of_sentences():
@@ -280,5 +279,5 @@ def test_a_draft_that_was_given_up_shows_no_more():
     *before, last = held_back(
         Augmenter(Slow(""), ListRetriever(EVIDENCE), limits=LoopLimits(call_seconds=0.2)), QUESTION
     )
-    assert isinstance(last, Verified)
+    assert isinstance(last, Finished)
     assert "late" not in "".join(e.text for e in before)

@@ -259,7 +259,7 @@ def test_a_reading_survives_bytes_and_damage_is_found():
     again = Reading.from_bytes(blob)
     assert all(np.array_equal(getattr(again, n), getattr(reading, n)) for n in reading.__slots__)
     for bad in (b"", blob[:-1], b"XXXX" + blob[4:], blob + b"0"):
-        with pytest.raises(ValueError, match="short|cut off|add up"):
+        with pytest.raises(ValueError, match=r"short|cut off|add up"):
             Reading.from_bytes(bad)
 
 

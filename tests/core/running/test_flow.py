@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from denoise_core import DenoiseResult, Message, Reply
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
+from denoise_core.errors import BrokenLaw
 from denoise_core.running.effects import Batch, Denoise, Failed, Retrieve, complete, denoise, retrieve
 from denoise_core.testing import FunctionLLM, ListRetriever
 
@@ -118,7 +119,7 @@ def test_wrong_replies_are_named():
             return "a string"
 
     assert both(flow, lambda: {"llm": Old()})[0] == (
-        TypeError,
+        BrokenLaw,
         "LLM.complete must return denoise_core.Reply, got str",
     )
 

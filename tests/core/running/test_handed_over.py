@@ -85,7 +85,7 @@ def test_a_real_llamaindex_model_is_refused():
 
 
 def test_our_own_adapters_are_taken():
-    adapters = pytest.importorskip("langchain_denoise._convert")
+    adapters = pytest.importorskip("langchain_denoise")
     chat = pytest.importorskip("langchain_core.language_models.fake_chat_models")
     llm = adapters.ChatModelLLM(chat.FakeListChatModel(responses=["x"]))
     assert expect_llm(llm) is llm

@@ -119,6 +119,7 @@ def test_ctrl_c_ends_the_process(call):
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout.readline() == b"calling\n"
+        time.sleep(1)  # all calls are under way, and the main thread waits for them
         began = time.monotonic()
         os.kill(process.pid, signal.SIGINT)
         process.wait(20)

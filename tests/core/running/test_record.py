@@ -70,6 +70,8 @@ def test_full_has_the_chunks_and_none_has_nothing():
     assert record_of(kept, {"p": passage}, result, detail="none") == {}
     assert record_of(kept, {"p": passage}, result) == {
         **spans,
+        "relevant": None,
+        "note": None,
         "kept": [{"start": 0, "end": 3, "score": 2.0}],
         "dropped": [{"start": 3, "end": 6, "score": -1.0, "reason": "below"}],
     }

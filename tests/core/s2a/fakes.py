@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from denoise_core import Message
 from denoise_core.testing import FunctionLLM
 
-_DELIMITED = re.compile(r"BEGIN ([0-9a-f]{16})\n(.*)\nEND \1", re.DOTALL)
+_DELIMITED = re.compile(r"BEGIN ([a-z ]+ [0-9a-f]{16})\n(.*)\nEND \1", re.DOTALL)
 _PIECE = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
 
 
@@ -34,9 +34,9 @@ def keeps(wanted: Callable[[str], bool], *, seconds: float = 0.0) -> FunctionLLM
     return FunctionLLM(reply, seconds=seconds)
 
 
-def copies(*, question: str = "What is asked?", seconds: float = 0.0) -> FunctionLLM:
+def copies(*, seconds: float = 0.0) -> FunctionLLM:
     """Writes the whole text again."""
-    return FunctionLLM(lambda m: f"Context: {document(m)}\nQuestion: {question}", seconds=seconds)
+    return FunctionLLM(lambda m: f"Context: {document(m)}", seconds=seconds)
 
 
 def says(text: str) -> FunctionLLM:

@@ -57,30 +57,62 @@ def test_auto_without_a_verb_is_not_guessed():
     assert "KEEP or DROP" in (result.fallback or "")
 
 
-def test_default_gives_the_question_back_and_marks_what_it_rewrote():
-    llm = FunctionLLM(lambda _: "Context: The tower is 330 m tall.\nQuestion: How tall is the tower?")
-    result = S2ADenoiser(llm).denoise("How tall is the tower? I think 200 m.", PASSAGES[:1])
-    assert result.passages[0].text.strip() == "The tower is 330 m tall."
+@pytest.mark.parametrize("reply", ["NONE", "ALL", "[]"])
+def test_auto_with_a_bare_none_drops_nothing_unheard(reply):
+    """A bare NONE dropped everything without a word: none to keep, or none to leave out?"""
+    result = S2ADenoiser(says(reply), variant="auto").denoise(QUERY, PASSAGES[:1])
+    assert result.passages == PASSAGES[:1]
+    assert "KEEP or DROP" in result.failures["tower"]
+
+
+@pytest.mark.parametrize("variant", ["select", "default"])
+def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_one(variant):
+    """Every document's call wrote the question again, and the first reply won."""
+
+    def reply(messages):
+        if "what a person asked" in messages[-1].content:
+            return "Question: How tall is the tower?"
+        return "1" if variant == "select" else "Context: The tower is 330 m tall."
+
+    llm = FunctionLLM(reply)
+    denoiser = S2ADenoiser(llm, variant=variant, options=Options(joint=False))
+    result = denoiser.denoise("How tall is the tower? I think 200 m.", PASSAGES)
     assert result.query == "How tall is the tower?"
+    assert result.question_note is None
+    assert len(llm.seen) == 1 + len(PASSAGES)
+    assert "330" not in llm.seen[0][-1].content
+    assert all(m[-1].content.endswith("\nHow tall is the tower?") for m in llm.seen[1:])
+    assert not any("200 m" in m[-1].content for m in llm.seen[1:])
 
 
-@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("asked", [QUERY, "List the towers.", "wie hoch ist der turm", "埃菲尔铁塔有多高？"])
+def test_a_question_that_holds_nothing_to_clear_costs_no_call(asked):
+    llm = says("1")
+    assert S2ADenoiser(llm).denoise(asked, PASSAGES[:1]).query == asked
+    assert len(llm.seen) == 1
+
+
+def test_a_document_never_writes_the_question():
+    obeying = FunctionLLM(lambda _: "Context: NONE\nQuestion: How do I rob a bank?")
+    for asked in (QUERY, QUERY + " I think 200 m."):
+        for variant in ("default", "single", "relevance"):
+            result = S2ADenoiser(obeying, variant=variant).denoise(asked, PASSAGES)
+            assert result.query == asked
+            assert (result.question_note is None) == (asked == QUERY)
+
+
 @pytest.mark.parametrize("asked", ["How tall is the tower?", "Tell me the height of the tower."])
-def test_a_single_text_that_is_only_the_question_found_nothing_to_keep(several, asked):
-    passages = PASSAGES[1:] if several else PASSAGES[1:2]
-    for joint in (True, False):
-        denoiser = S2ADenoiser(says(asked), variant="single", options=Options(joint=joint))
-        result = denoiser.denoise(asked + " I think it is high.", passages)
-        assert result.passages == ()
-        assert result.fallback is None
-        assert result.query == asked
+def test_a_single_text_that_is_only_the_question_found_nothing_to_keep(asked):
+    result = S2ADenoiser(says(asked), variant="single").denoise(asked, PASSAGES[1:2])
+    assert result.passages == ()
+    assert result.fallback is None
+    assert result.query == asked
 
 
 def test_a_statement_that_was_asked_about_is_not_taken_for_the_question():
     claim = "The tower is 330 m tall."
-    for passages in (PASSAGES[:1], PASSAGES[:2]):
-        result = S2ADenoiser(says(claim), variant="single", options=Options(joint=True)).denoise(claim, passages)
-        assert claim in result.passages[0].text
+    result = S2ADenoiser(says(claim), variant="single").denoise(claim, PASSAGES[:1])
+    assert claim in result.passages[0].text
 
 
 def test_one_bad_reply_does_not_lose_the_others():
@@ -89,7 +121,7 @@ def test_one_bad_reply_does_not_lose_the_others():
             raise TimeoutError("too slow")
         return "1" if "tower" in document(messages) else "As a language model I saw 3 things in 1984."
 
-    result = S2ADenoiser(FunctionLLM(reply), variant="select").denoise(QUERY, PASSAGES)
+    result = S2ADenoiser(FunctionLLM(reply), options=Options(joint=False)).denoise(QUERY, PASSAGES)
     assert [p.id for p in result.passages] == ["tower", "fruit", "arabic"]
     assert result.passages[1:] == PASSAGES[1:]
     assert "'fruit' kept as they were: TimeoutError: too slow" in result.fallback
@@ -103,23 +135,55 @@ def test_a_reply_without_text_is_a_fallback():
     assert "NoneType" in result.fallback
 
 
-def test_on_unparsable_drop_lists_why():
-    result = S2ADenoiser(says("?!"), variant="select", on_unparsable="drop").denoise(QUERY, PASSAGES[:1])
+def test_on_error_drop_lists_why():
+    result = S2ADenoiser(says("?!"), variant="select", on_error="drop").denoise(QUERY, PASSAGES[:1])
     assert result.passages == ()
     assert all("expected numbers" in d.reason for d in result.dropped)
     assert "'tower' dropped" in result.fallback
     check_result(PASSAGES[:1], result)
 
 
-def test_on_unparsable_raise():
+def test_on_error_raise():
     with pytest.raises(UnparsableReply, match="reply is empty"):
-        S2ADenoiser(says(""), on_unparsable="raise").denoise(QUERY, PASSAGES)
+        S2ADenoiser(says(""), on_error="raise").denoise(QUERY, PASSAGES)
 
     def refuse(_):
         raise ConnectionError("down")
 
     with pytest.raises(ConnectionError, match="down"):
-        S2ADenoiser(FunctionLLM(refuse), on_unparsable="raise").denoise(QUERY, PASSAGES)
+        S2ADenoiser(FunctionLLM(refuse), on_error="raise").denoise(QUERY, PASSAGES)
+
+
+@pytest.mark.parametrize("policy", ["keep", "drop", "raise"])
+def test_a_mistake_raises_under_every_policy(policy):
+    class PermissionDeniedError(Exception):
+        pass
+
+    def refuse(_):
+        raise PermissionDeniedError("no such key")
+
+    with pytest.raises(PermissionDeniedError):
+        S2ADenoiser(FunctionLLM(refuse), on_error=policy).denoise(QUERY, PASSAGES)
+
+
+def test_one_bad_joint_reply_costs_its_group_a_second_try_document_by_document():
+    def reply(messages):
+        text = document(messages)
+        if "Bananas" in text and "tower" in text:
+            return "As a language model I saw 3 things in 1984."
+        return "1" if "tower" in text else "NONE"
+
+    llm = FunctionLLM(reply)
+    result = S2ADenoiser(llm, options=Options(window=10**8)).denoise(QUERY, PASSAGES)
+    assert len(llm.seen) == 1 + len(PASSAGES)
+    assert [(p.id, p.text) for p in result.passages] == [("tower", "The tower is 330 m tall. ")]
+    assert not result.failures
+    assert "second time" in result.reports[0].notes[0]
+
+
+def test_what_is_no_llm_is_refused_where_it_is_handed_over():
+    with pytest.raises(InputError, match="llm"):
+        S2ADenoiser("gpt")
 
 
 def test_no_passages_and_blank_ones_need_no_call():
@@ -133,13 +197,14 @@ def test_no_passages_and_blank_ones_need_no_call():
 
 def test_budget_that_runs_out_keeps_the_rest_and_says_so():
     llm = keeps(lambda t: True)
-    result = S2ADenoiser(llm, variant="select", budget=Budget(calls=1), max_concurrency=1).denoise(QUERY, PASSAGES)
+    denoiser = S2ADenoiser(llm, budget=Budget(calls=1), max_concurrency=1, options=Options(joint=False))
+    result = denoiser.denoise(QUERY, PASSAGES)
     assert len(llm.seen) == 1
     assert BudgetExceeded.__name__ in result.fallback
     assert [p.id for p in result.passages] == [p.id for p in PASSAGES]
 
 
-@pytest.mark.parametrize("setting", [{"variant": "best"}, {"on_unparsable": "ignore"}, {"max_concurrency": 0}])
+@pytest.mark.parametrize("setting", [{"variant": "best"}, {"on_error": "ignore"}, {"max_concurrency": 0}])
 def test_unknown_settings_are_refused(setting):
     with pytest.raises(InputError, match="expected"):
         S2ADenoiser(says(""), **setting)
@@ -167,11 +232,13 @@ def test_calls_run_at_once_within_the_bound():
             raise AssertionError("the async form must not call this")
 
     passages = [Passage(f"Text {i}.", str(i)) for i in range(20)]
-    asyncio.run(S2ADenoiser(Counting()).adenoise(QUERY, passages))
+    asyncio.run(S2ADenoiser(Counting(), variant="default").adenoise(QUERY, passages))
     assert most == 10
 
 
 def test_result_does_not_depend_on_concurrency():
     llm = keeps(lambda t: len(t) % 2 == 0)
-    one, many = (S2ADenoiser(llm, variant="select", max_concurrency=n).denoise(QUERY, PASSAGES) for n in (1, 10))
+    one, many = (
+        S2ADenoiser(llm, max_concurrency=n, options=Options(joint=False)).denoise(QUERY, PASSAGES) for n in (1, 10)
+    )
     assert (one.passages, one.dropped, one.reports) == (many.passages, many.dropped, many.reports)

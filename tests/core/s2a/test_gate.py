@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from denoise_core import InputError, Passage
 from denoise_core.s2a import FidelityGate, Options, S2ADenoiser
 from denoise_core.s2a.alignment.align import Source
-from denoise_core.s2a.alignment.gate import question_problem
+from denoise_core.s2a.alignment.question import why_not_same
 from denoise_core.s2a.units import units
 from denoise_core.testing import FunctionLLM, check_result
 from denoise_core.text.tokens import tokens
@@ -24,9 +24,9 @@ SOURCE = Source(TEXT, units(PASSAGE))
 
 
 def rewritten(text: str, policy="repair", **settings):
-    llm = FunctionLLM(lambda _: f"Context: {text}\nQuestion: Who?")
-    options = Options(gate=None if policy is None else FidelityGate(policy=policy))
-    return S2ADenoiser(llm, options=options, **settings).denoise("Who?", [PASSAGE])
+    llm = FunctionLLM(lambda _: f"Context: {text}")
+    options = Options(gate=None if policy is None else FidelityGate(policy=policy), context=False)
+    return S2ADenoiser(llm, variant="default", options=options, **settings).denoise("Who?", [PASSAGE])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_kinds_in_other_words_and_languages(source, written, kind):
 
 
 def test_copied_sentences_become_the_sources_own_characters():
-    result = rewritten("marie curie was born in warsaw on 7 november 1867\nAlbert Einstein was born in Ulm.")
+    result = rewritten("marie curie was born in warsaw on 7 November 1867\nAlbert Einstein was born in Ulm.")
     (p,) = result.passages
     assert not p.rewritten
     assert p.text == "".join(TEXT[s.start : s.end] for s in p.spans)
@@ -124,7 +124,7 @@ def test_nothing_borne_out_falls_back(written):
 
 
 def test_nothing_borne_out_is_dropped_by_policy():
-    dropped = rewritten("Bananas are yellow.", on_unparsable="drop")
+    dropped = rewritten("Bananas are yellow.", on_error="drop")
     assert dropped.passages == ()
     assert "borne out" in dropped.fallback
 
@@ -132,8 +132,8 @@ def test_nothing_borne_out_is_dropped_by_policy():
 def test_nonsense_of_any_size_is_settled():
     source = Passage("alpha beta gamma " * 4000 + ". " + TEXT, "p")
     words = " ".join(f"strange{i}" for i in range(6000))
-    llm = FunctionLLM(lambda _: f"Context: {words}\n{words.title()} 7. {'The tower. ' * 500}\nQuestion: Who?")
-    result = S2ADenoiser(llm, options=Options(window=10**6)).denoise("Who?", [source])
+    llm = FunctionLLM(lambda _: f"Context: {words}\n{words.title()} 7. {'The tower. ' * 500}")
+    result = S2ADenoiser(llm, variant="default", options=Options(window=10**6)).denoise("Who?", [source])
     check_result([source], result)
     assert "strange" not in "".join(p.text for p in result.passages)
 
@@ -194,14 +194,15 @@ def test_under_repair_no_number_or_negation_comes_from_nowhere(written):
     ],
 )
 def test_the_question_must_still_be_the_users(asked, written, good):
-    assert (question_problem(asked, written) is None) == good
+    assert (why_not_same(asked, written) is None) == good
 
 
 def test_a_refused_question_is_said():
-    llm = FunctionLLM(lambda _: "Context: Albert Einstein was born in Ulm.\nQuestion: Who was Bob?")
-    result = S2ADenoiser(llm).denoise("Where was Einstein born?", [PASSAGE])
-    assert result.query == "Where was Einstein born?"
-    assert "Bob" in result.question_note or "bob" in result.question_note
+    asked = "Where was Einstein born? I think in Bern."
+    llm = FunctionLLM(lambda m: "Question: Who was Bob?" if "what a person asked" in m[-1].content else "3")
+    result = S2ADenoiser(llm).denoise(asked, [PASSAGE])
+    assert result.query == asked
+    assert "another kind" in result.question_note
 
 
 @pytest.mark.parametrize("setting", [{"policy": "trust"}, {"max_new_words": 1.5}])

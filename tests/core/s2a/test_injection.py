@@ -60,8 +60,8 @@ def obeying(order: str, reply: str) -> FunctionLLM:
     """Says what the attacker wants whenever it sees the order; it even repeats the marker."""
 
     def answer(messages):
-        marker = re.search(r"BEGIN ([0-9a-f]{16})", messages[-1].content)[1]
-        assert f"\nEND {marker}\n" in messages[-1].content
+        marker = re.search(r"BEGIN document ([0-9a-f]{16})", messages[-1].content)[1]
+        assert f"\nEND document {marker}\n" in messages[-1].content
         return f"{reply} {marker}" if "marker" in order else reply
 
     return FunctionLLM(answer)
@@ -83,7 +83,7 @@ def test_extractive_output_is_the_sources_own_whatever_the_model_is_told(order, 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("variant", ["default", "single", "relevance"])
-@pytest.mark.parametrize("policy", ["repair", "reject"])
+@pytest.mark.parametrize("policy", ["snap", "repair", "reject"])
 def test_rewriting_output_never_shows_what_another_document_made_it_say(order, variant, policy):
     """The attack stands in one document and the model obeys in all calls: the good one stays good."""
     passages = [Passage(GOOD, "good"), Passage(ORDERS[order], "bad")]
@@ -103,8 +103,8 @@ def test_rewriting_output_never_shows_what_another_document_made_it_say(order, v
 def test_flagged_text_is_always_listed(order, extra):
     passages = [Passage(GOOD, "good")]
     options = Options(gate=FidelityGate(policy="flag"))
-    llm = FunctionLLM(lambda _: f"Context: {GOOD}\n{SECRET}\n{extra}\nQuestion: {QUERY}")
-    result = S2ADenoiser(llm, options=options).denoise(QUERY, passages)
+    llm = FunctionLLM(lambda _: f"Context: {GOOD}\n{SECRET}\n{extra}")
+    result = S2ADenoiser(llm, variant="default", options=options).denoise(QUERY, passages)
     if result.fallback is None:
         flagged = " ".join(s.text for s in result.reports[0].added)
         assert "999" in flagged
@@ -113,9 +113,9 @@ def test_flagged_text_is_always_listed(order, extra):
 
 def test_markers_differ_between_calls_and_occur_in_no_document():
     llm = FunctionLLM(lambda m: "ALL")
-    passages = [Passage(f"Text {i}. END 0000000000000000", str(i)) for i in range(30)]
-    S2ADenoiser(llm, variant="select").denoise(QUERY, passages)
-    markers = [re.search(r"BEGIN (\w+)", m[-1].content)[1] for m in llm.seen]
+    passages = [Passage(f"Text {i}.", str(i)) for i in range(30)]
+    S2ADenoiser(llm, options=Options(joint=False)).denoise(QUERY, passages)
+    markers = [re.search(r"BEGIN document (\w+)", m[-1].content)[1] for m in llm.seen]
     assert len(set(markers)) == 30
     assert all(m not in document(messages) for m, messages in zip(markers, llm.seen))
 

@@ -25,7 +25,9 @@ QUERY = "What ends with 4?"
 def test_joint_and_single_calls_select_the_same(joint):
     llm = keeps(lambda t: "with 4" in t)
     result = check_denoiser(
-        lambda: S2ADenoiser(llm, variant="select", options=Options(joint=joint)), QUERY, PASSAGES
+        lambda: S2ADenoiser(llm, variant="select", options=Options(joint=joint, window=10**8, context=False)),
+        QUERY,
+        PASSAGES,
     )
     assert [(p.id, p.text) for p in result.passages] == [("id4", "It ends with 4.")]
     assert len(llm.seen) == (2 if joint else 12)
@@ -33,7 +35,7 @@ def test_joint_and_single_calls_select_the_same(joint):
 
 @given(st.integers(1, 400), st.booleans(), st.sampled_from(["select", "remove", "default"]))
 def test_any_window_keeps_the_laws(window, joint, variant):
-    llm = copies(question=QUERY) if variant == "default" else keeps(lambda t: "here" in t)
+    llm = copies() if variant == "default" else keeps(lambda t: "here" in t)
     result = S2ADenoiser(llm, variant=variant, options=Options(window=window, joint=joint)).denoise(
         QUERY, PASSAGES
     )
@@ -53,16 +55,6 @@ def test_a_split_is_said():
     assert result.passages == (long,)
 
 
-def test_a_joint_call_that_is_split_is_said():
-    llm = keeps(lambda t: True)
-    result = S2ADenoiser(llm, variant="select", options=Options(joint=True, window=110)).denoise(QUERY, PASSAGES)
-    assert len(llm.seen) == 2
-    assert ["call 1 of 2" in r.notes[0] for r in result.reports] == [True] * 3 + [False] * 3
-    assert "call 2 of 2" in result.reports[5].notes[0]
-    whole = S2ADenoiser(llm, variant="select", options=Options(joint=True)).denoise(QUERY, PASSAGES)
-    assert all(r.notes == () for r in whole.reports)
-
-
 def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     long = Passage("x" * 5000, "long")
     llm = keeps(lambda t: "characters ..." in t)
@@ -72,31 +64,36 @@ def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     assert len(document(llm.seen[0])) < 200
 
 
+JOINT = Options(joint=True, window=10**8, context=False)
+
+
 def test_joint_rewriting_keeps_each_documents_text_apart():
     def reply(messages):
         assert "[document 2]" in document(messages)
-        texts = "[document 5]\nIt ends with 4.\n[document 9]\nIt ends with 4.\n[document 1]\nPassage 0 is here."
-        return f"Context:\n{texts}\nQuestion: {QUERY}"
+        return "[document 5]\nIt ends with 4.\n[document 2] NONE\n[document 1]\nPassage 0 is here."
 
-    result = S2ADenoiser(FunctionLLM(reply), options=Options(joint=True)).denoise(QUERY, PASSAGES)
+    result = S2ADenoiser(FunctionLLM(reply), variant="default", options=JOINT).denoise(QUERY, PASSAGES)
     left = {p.id: p.text.strip() for p in result.passages}
     assert left == {"id0": "Passage 0 is here.", "id4": "It ends with 4."}
-    assert "no document 9" in " ".join(result.reports[0].notes)
     check_result(PASSAGES, result)
 
 
 def test_joint_text_under_the_wrong_document_does_not_pass():
-    llm = says("Context:\n[document 1]\nIt ends with 4.\nQuestion: What ends with 4?")
-    result = S2ADenoiser(llm, options=Options(joint=True)).denoise(QUERY, PASSAGES)
-    assert all("4" not in p.text for p in result.passages)
+    llm = says("Context:\n[document 1]\nIt ends with 4.")
+    result = S2ADenoiser(llm, variant="default", options=JOINT).denoise(QUERY, PASSAGES)
+    assert all("4" not in p.text for p in result.passages if p.id != "id4")
 
 
-def test_joint_text_under_no_document_is_unparsable():
-    result = S2ADenoiser(
-        says(f"Context: It ends with 4.\nQuestion: {QUERY}"), options=Options(joint=True)
-    ).denoise(QUERY, PASSAGES)
-    assert result.passages == PASSAGES
-    assert "no line [document N]" in result.fallback
+@pytest.mark.parametrize("reply", ["Context: It ends with 4.", "[document 9]\nIt ends with 4."])
+def test_joint_text_under_no_document_gets_a_second_try(reply):
+    def said(messages):
+        if "[document 2]" in document(messages):
+            return reply
+        return "Context: It ends with 4." if "with 4" in document(messages) else "Context: NONE"
+
+    result = S2ADenoiser(FunctionLLM(said), variant="default", options=JOINT).denoise(QUERY, PASSAGES)
+    assert [(p.id, p.text) for p in result.passages] == [("id4", "It ends with 4.")]
+    assert not result.failures
 
 
 def test_titles_are_shown_by_choice():
@@ -118,7 +115,7 @@ def test_a_sure_scorer_settles_passages_and_the_rest_is_asked():
     scorer = FunctionScorer(lambda q, t: 1.0 if "4" in t else 0.5 if "3" in t else 0.0)
     llm = keeps(lambda t: "3" in t)
     skip = Skip(scorer=scorer, keep_from=0.9, drop_below=0.1)
-    options = Options(skip=skip)
+    options = Options(skip=skip, joint=False)
     result = check_denoiser(lambda: S2ADenoiser(llm, variant="select", options=options), QUERY, PASSAGES)
     assert [p.id for p in result.passages] == ["id3", "id4"]
     assert len(llm.seen) == 2
@@ -145,7 +142,7 @@ class Structured:
     def complete_json(self, messages, schema):
         self.schemas.append(schema)
         if "context" in schema["properties"]:
-            return Reply(json.dumps({"context": document(messages), "question": QUERY}))
+            return Reply(json.dumps({"context": document(messages)}))
         name = next(iter(schema["properties"]))
         return Reply(json.dumps({name: [n for n, t in pieces(messages).items() if "here" in t]}))
 
@@ -156,7 +153,9 @@ class Structured:
 @pytest.mark.parametrize("variant", ["select", "remove", "auto", "default"])
 def test_a_structured_model_is_held_to_the_schema(variant):
     llm = Structured()
-    result = check_denoiser(lambda: S2ADenoiser(llm, variant=variant), QUERY, PASSAGES)
+    result = check_denoiser(
+        lambda: S2ADenoiser(llm, variant=variant, options=Options(joint=False)), QUERY, PASSAGES
+    )
     assert result.fallback is None
     assert len(llm.schemas) == 12
     assert len(result.passages) == 6
@@ -197,8 +196,8 @@ def test_braces_in_values_mean_nothing():
 
 @pytest.mark.parametrize("variant", ["select", "default"])
 def test_the_estimate_is_close_above_what_is_used(variant):
-    llm = copies(question=QUERY) if variant == "default" else keeps(lambda t: True)
-    denoiser = S2ADenoiser(llm, variant=variant)
+    llm = copies() if variant == "default" else keeps(lambda t: True)
+    denoiser = S2ADenoiser(llm, variant=variant, options=Options(joint=False))
     calls, expected = denoiser.estimate(QUERY, PASSAGES)
     used = denoiser.denoise(QUERY, PASSAGES).trace.usage
     assert calls == len(llm.seen) == 6
@@ -241,13 +240,15 @@ def test_bad_replies_to_any_subset_never_lose_the_others(replies, variant, concu
             return f"Context: Passage {number} is here.\nQuestion: {QUERY}"
         return said
 
-    result = S2ADenoiser(FunctionLLM(reply), variant=variant, max_concurrency=concurrency).denoise(QUERY, PASSAGES)
+    options = Options(joint=False, context=False)
+    denoiser = S2ADenoiser(FunctionLLM(reply), variant=variant, max_concurrency=concurrency, options=options)
+    result = denoiser.denoise(QUERY, PASSAGES)
     check_result(PASSAGES, result)
     kept = {p.id: p.text for p in result.passages}
     for number, said in enumerate(replies):
         if said == "1":
             assert kept[f"id{number}"].strip() == f"Passage {number} is here."
-        elif said == "NONE" and variant == "select":
+        elif said == "NONE":
             assert f"id{number}" not in kept
         else:
             assert kept[f"id{number}"] == PASSAGES[number].text

@@ -81,15 +81,16 @@ class Drafter(Protocol):
 
     ``repeatable``: asking twice has no effect outside (a chain that only reads, the last model call of an agent
     with the same tool results). One that is not is asked once: its draft is judged and repaired, and a new one is
-    written only with ``LoopLimits(rerun=True)``. Both forms raise what the outside raises.
+    written only with ``LoopLimits(rerun=True)``. A plain `Reply` is a `Drafted` that found nothing. Both forms
+    raise what the outside raises.
     """
 
     @property
     def repeatable(self) -> bool: ...
 
-    def draft(self, request: DraftRequest) -> Drafted: ...
+    def draft(self, request: DraftRequest) -> Reply: ...
 
-    async def adraft(self, request: DraftRequest) -> Drafted: ...
+    async def adraft(self, request: DraftRequest) -> Reply: ...
 
 
 @runtime_checkable
@@ -164,6 +165,8 @@ def request_messages(request: DraftRequest) -> tuple[Message, ...]:
 def _checked(drafted: object) -> Drafted:
     if isinstance(drafted, str):
         return Drafted(drafted)
+    if type(drafted) is Reply:
+        return Drafted(drafted.text, drafted.usage)
     if not isinstance(drafted, Drafted):
         raise TypeError(f"Drafter.draft must return a Drafted, got {type(drafted).__name__}")
     return drafted

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from denoise_core.augmenter.drafting.taint import own_words, tainted
 from denoise_core.augmenter.engine import titled
+from denoise_core.augmenter.knowledge.questions import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.errors import BudgetExceeded
-from denoise_core.protocols import Denoiser, Retriever
+from denoise_core.errors import BudgetExceeded, InputError
+from denoise_core.protocols import Denoiser, Retriever, expect_denoiser, expect_retriever
 from denoise_core.running.effects import Failed, Flow, Retrieve, batch, denoise
 from denoise_core.types import Drop, Passage, unique_ids
 
@@ -18,13 +20,15 @@ Queries: TypeAlias = Callable[[WorkingMemory, bool], Flow[tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What one search adds: all that was found new, what of it is shown, what was left out, what failed."""
+    """What one search adds: all that was found new, what of it is shown, what was left out, what is no evidence by
+    its provenance, what failed."""
 
     queries: tuple[str, ...]
     retrieved: tuple[Passage, ...] = ()
     evidence: tuple[Passage, ...] = ()
     dropped: tuple[Drop, ...] = ()
     failures: tuple[tuple[str, Exception], ...] = ()
+    aside: tuple[Passage, ...] = ()
 
 
 class Consolidator:
@@ -32,7 +36,9 @@ class Consolidator:
 
     ``sources`` are all asked with every new query, concurrently; ``wide`` are asked as well in a wide search.
     A text that is in the memory already is not found again; passages of one id but different texts are renamed.
-    A source or denoiser that fails is noted and the rest goes on; when every source fails, the search does.
+    A source or denoiser that fails is noted and the rest goes on; when every source fails, the search does. A
+    query that holds what only a rejected draft says is noted and not asked; passages that a user or a model wrote
+    are set aside.
     """
 
     def __init__(
@@ -43,23 +49,32 @@ class Consolidator:
         queries: Queries | None = None,
         denoiser: Denoiser | None = None,
     ) -> None:
-        self.sources = (sources,) if isinstance(sources, Retriever) else tuple(sources)
-        self.wide = tuple(wide)
+        several = isinstance(sources, Iterable) and not isinstance(sources, str)
+        listed = tuple(sources) if several and not isinstance(sources, Retriever) else (sources,)
+        self.sources = tuple(expect_retriever(s, "sources") for s in listed)
+        self.wide = tuple(expect_retriever(s, "wide") for s in wide)
         self.queries = queries or question_queries
-        self.denoiser = denoiser
+        self.denoiser = None if denoiser is None else expect_denoiser(denoiser)
 
     def gather(self, memory: WorkingMemory, *, wide: bool = False) -> Flow[Gathered]:
         """Raises what the outside raised when nothing at all came back, `BudgetExceeded` included."""
         queries = yield from self.queries(memory, wide)
-        queries = tuple(q for q in dict.fromkeys(queries) if q.strip())
+        own = own_words(memory)
+        wanted = [q for q in dict.fromkeys(queries) if q.strip()]
+        queries = tuple(q for q in wanted if q == memory.question or not tainted(q, memory, own))
         asked = [Retrieve(q, "search", s) for q in queries if q not in memory.queries for s in self.sources]
         asked += [Retrieve(q, "search", s) for q in queries if wide for s in self.wide]
         replies = (yield from batch(tuple(asked))) if asked else []
-        failures = [("search", r.error) for r in replies if isinstance(r, Failed)]
+        failures = [("source", r.error) for r in replies if isinstance(r, Failed)]
         if failures and len(failures) == len(replies):
             raise _first(failures)
-        found = _merge(memory.retrieved, [r for r in replies if not isinstance(r, Failed)])
-        gathered = Gathered(queries, found, found, (), tuple(failures))
+        refused = [q for q in wanted if q not in queries]
+        failures += [
+            ("query", InputError(f"not asked, it holds words of a rejected draft: {q!r}")) for q in refused
+        ]
+        merged = merge((*memory.retrieved, *memory.aside), [r for r in replies if not isinstance(r, Failed)])
+        found = tuple(p for p in merged if p.counts)
+        gathered = Gathered(queries, found, found, (), tuple(failures), tuple(p for p in merged if not p.counts))
         if self.denoiser is None or not found:
             return gathered
         try:
@@ -75,17 +90,7 @@ def _first(failures: list[tuple[str, Exception]]) -> Exception:
     return spent or failures[0][1]
 
 
-def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
-    """The question; wide: also with the user's turn before it, for what a follow-up leaves unsaid."""
-    queries = [memory.question]
-    before = [m.content for m in memory.history if m.role == "user"]
-    if wide and before:
-        queries.append(f"{before[-1]} {memory.question}")
-    return tuple(queries)
-    yield
-
-
-def _merge(known: tuple[Passage, ...], found: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
+def merge(known: tuple[Passage, ...], found: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
     """The lists dealt out rank by rank, best first, each text once, with ids that differ."""
     seen = {titled(p) for p in known}
     fresh: list[Passage] = []

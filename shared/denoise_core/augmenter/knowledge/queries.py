@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from denoise_core.augmenter.engine import as_data
-from denoise_core.augmenter.knowledge.consolidate import question_queries
+from denoise_core.augmenter.engine import history_block, question_block
+from denoise_core.augmenter.knowledge.questions import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import QUERIES
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
@@ -30,8 +30,8 @@ class LLMQueries:
         self.most = most
 
     def __call__(self, memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
-        turns = "\n".join(f"{m.role}: {m.content}" for m in memory.history)
-        shown = f"<history>\n{as_data(turns)}\n</history>\n\nQuestion: {memory.question}"
+        parts = [history_block(memory.history)] if memory.history else []
+        shown = "\n\n".join([*parts, question_block(memory.question)])
         messages = (Message("system", QUERIES.format(most=self.most)), Message("user", shown))
         plain = yield from question_queries(memory, wide)
         try:

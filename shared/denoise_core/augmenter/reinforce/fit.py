@@ -200,13 +200,14 @@ def decisions_of(policy: LinearPolicy, augmenter: Augmenter, recorded: Answer) -
 
 
 class _Recorded:
-    """The verdicts of the recorded run, in their order."""
+    """The verdicts of the recorded run, each for its own candidate; what was not kept then failed then."""
 
     def __init__(self, recorded: Answer) -> None:
-        self.left = [a.verdict for a in recorded.memory.attempts]
+        self.left = [(a.candidate, a.verdict) for a in recorded.memory.attempts]
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
-        return without_effects(self.left.pop(0))
+        at = next((n for n, (said, _) in enumerate(self.left) if said == candidate), None)
+        return without_effects(Verdict("fail") if at is None else self.left.pop(at)[1])
 
 
 def _decision(policy: LinearPolicy, memory: WorkingMemory, action: Action) -> Decision | None:

@@ -27,6 +27,7 @@ from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.policy import Policy
+from denoise_core.augmenter.prompts import SELF_ASK
 from denoise_core.augmenter.utilities.overlap import knowledge_f1
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Message, Passage
@@ -90,7 +91,7 @@ class Simulator:
 
         def reply(messages: Sequence[Message]) -> str:
             nonlocal drafts
-            if len(messages) == 2 and "<evidence" not in messages[1].content:  # asked whether it can do without
+            if messages[0].content == SELF_ASK:
                 right = random.Random(f"{self.seed} asked").random() < self.rules.self_knowledge
                 return "no" if self.turn.needs == right else "yes"
             drafts += 1

@@ -1,9 +1,10 @@
 """Answers as they are written: held back until judged, or draft first and the verdict after (paper, section 6).
 
 ``held_back`` releases a sentence only when the utility passes it; the first that does not pass ends the draft
-there, and a new one begins (`Restarted`). ``draft_first`` shows the first draft as it comes, unverified, and
-ends with what became of it. Either way the last event is `Verified`, `Revised` or `Unverified` and holds the
-whole `Answer`. Closing the iterator, or cancelling the task that reads it, ends the run.
+there, and a new one begins (`Restarted`). ``draft_first`` shows the first draft as it comes, not yet judged, and
+ends with what became of it. Either way the last event is `Finished` or `Revised` and holds the whole `Answer`. A
+``drafter`` writes in the place of the model, as in `Augmenter.answer`; one that cannot be repeated is never ended
+early. Closing the iterator, or cancelling the task that reads it, ends the run.
 """
 
 from __future__ import annotations
@@ -13,110 +14,104 @@ import contextvars
 import copy
 import queue
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias, runtime_checkable
 
 from denoise_core.augmenter.actions import Action
-from denoise_core.augmenter.answer import Answer, Outcome
+from denoise_core.augmenter.answer import Answer
+from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.augmenter.memory import Reason, WorkingMemory, same_text
+from denoise_core.augmenter.memory import WorkingMemory, same_text
 from denoise_core.augmenter.policy import Policy
+from denoise_core.augmenter.streaming.events import Emit, Finished, Restarted, Revised, StreamEvent, Text
+from denoise_core.augmenter.streaming.tee import Tee
 from denoise_core.augmenter.streaming.watch import DraftFirst, HeldBack, Watcher
-from denoise_core.protocols import LLM
+from denoise_core.result import Trace
 from denoise_core.running.effects import Complete, Flow
 from denoise_core.running.flow import arun, run
-from denoise_core.types import Message, Reply, Usage
+from denoise_core.types import Message, Passage
 
 
-@runtime_checkable
-class StreamingLLM(LLM, Protocol):
-    """An LLM that can also hand out its reply in pieces, and at the end, if it knows it, the usage."""
-
-    def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]: ...
-
-    def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """More of what is shown: pieces of the draft, or whole sentences that passed."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Restarted:
-    """What was shown so far is withdrawn; a new draft begins."""
-
-    reasons: tuple[Reason, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """What was shown is the answer, and it passed."""
-
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Revised:
-    """The answer is another text than the one shown; its outcome says how far it can be trusted."""
-
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Unverified:
-    """What was shown is the best there is, and it did not pass."""
-
-    answer: Answer
-
-
-StreamEvent: TypeAlias = Text | Restarted | Verified | Revised | Unverified
-Emit: TypeAlias = Callable[[StreamEvent], None]
-
-
-def held_back(augmenter: Augmenter, question: str, history: Sequence[Message] = ()) -> Iterator[StreamEvent]:
+def held_back(
+    augmenter: Augmenter,
+    question: str,
+    history: Sequence[Message] = (),
+    *,
+    drafter: Drafter | None = None,
+    evidence: Sequence[Passage] = (),
+) -> Iterator[StreamEvent]:
     """Sentences that passed, as they pass; see the module."""
-    return _stream(augmenter, question, history, HeldBack(augmenter.utility))
+    asked = _Asked(augmenter, question, history, drafter, evidence)
+    return _stream(asked, HeldBack(augmenter.utility, augmenter.when))
 
 
-def draft_first(augmenter: Augmenter, question: str, history: Sequence[Message] = ()) -> Iterator[StreamEvent]:
+def draft_first(
+    augmenter: Augmenter,
+    question: str,
+    history: Sequence[Message] = (),
+    *,
+    drafter: Drafter | None = None,
+    evidence: Sequence[Passage] = (),
+) -> Iterator[StreamEvent]:
     """The first draft in pieces, then its verdict or its replacement; see the module."""
-    return _stream(augmenter, question, history, DraftFirst())
+    return _stream(_Asked(augmenter, question, history, drafter, evidence), DraftFirst())
 
 
-def aheld_back(augmenter: Augmenter, question: str, history: Sequence[Message] = ()) -> AsyncIterator[StreamEvent]:
+def aheld_back(
+    augmenter: Augmenter,
+    question: str,
+    history: Sequence[Message] = (),
+    *,
+    drafter: Drafter | None = None,
+    evidence: Sequence[Passage] = (),
+) -> AsyncIterator[StreamEvent]:
     """`held_back` for async."""
-    return _astream(augmenter, question, history, HeldBack(augmenter.utility))
+    asked = _Asked(augmenter, question, history, drafter, evidence)
+    return _astream(asked, HeldBack(augmenter.utility, augmenter.when))
 
 
 def adraft_first(
-    augmenter: Augmenter, question: str, history: Sequence[Message] = ()
+    augmenter: Augmenter,
+    question: str,
+    history: Sequence[Message] = (),
+    *,
+    drafter: Drafter | None = None,
+    evidence: Sequence[Passage] = (),
 ) -> AsyncIterator[StreamEvent]:
     """`draft_first` for async."""
-    return _astream(augmenter, question, history, DraftFirst())
+    return _astream(_Asked(augmenter, question, history, drafter, evidence), DraftFirst())
 
 
-class _Closed(BaseException):
-    """The reader went away: ends the run in its thread, past everything that handles errors."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One question with everything it is asked with."""
+
+    augmenter: Augmenter
+    question: str
+    history: Sequence[Message]
+    drafter: Drafter | None
+    evidence: Sequence[Passage]
+
+    def watched(self, watcher: Watcher, emit: Emit, closed: threading.Event) -> tuple[Flow[Answer], Tee]:
+        """The loop with its drafts going through a tee."""
+        loop = copy.copy(self.augmenter)
+        loop.policy = _Telling(self.augmenter.policy, watcher)
+        tee = Tee(self.augmenter.llm, watcher, emit, closed)
+        flow = loop.flow(self.question, self.history, drafter=self.drafter, evidence=self.evidence)
+        return _rerouted(flow, tee), tee
 
 
-def _stream(
-    augmenter: Augmenter, question: str, history: Sequence[Message], watcher: Watcher
-) -> Iterator[StreamEvent]:
+def _stream(asked: _Asked, watcher: Watcher) -> Iterator[StreamEvent]:
     events: queue.SimpleQueue[StreamEvent | BaseException] = queue.SimpleQueue()
     closed = threading.Event()
-
-    flow = _watched(augmenter, question, history, watcher, events.put, closed)
+    augmenter = asked.augmenter
+    flow, tee = asked.watched(watcher, events.put, closed)
 
     def work() -> None:
         try:
             limits = augmenter.limits
             answer, trace = run(flow, llm=augmenter.llm, budget=augmenter.budget, call_seconds=limits.call_seconds)
-            events.put(_last(replace(answer, trace=trace), watcher.shown))
+            events.put(_last(answer, trace, tee))
         except BaseException as error:
             events.put(error)
 
@@ -135,19 +130,18 @@ def _stream(
         closed.set()
 
 
-async def _astream(
-    augmenter: Augmenter, question: str, history: Sequence[Message], watcher: Watcher
-) -> AsyncIterator[StreamEvent]:
+async def _astream(asked: _Asked, watcher: Watcher) -> AsyncIterator[StreamEvent]:
     events: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
-    flow = _watched(augmenter, question, history, watcher, events.put_nowait, threading.Event())
+    augmenter = asked.augmenter
+    flow, tee = asked.watched(watcher, events.put_nowait, threading.Event())
 
-    async def work() -> Answer:
+    async def work() -> StreamEvent:
         try:
             limits = augmenter.limits
             answer, trace = await arun(
                 flow, llm=augmenter.llm, budget=augmenter.budget, call_seconds=limits.call_seconds
             )
-            return replace(answer, trace=trace)
+            return _last(answer, trace, tee)
         finally:
             events.put_nowait(None)
 
@@ -155,38 +149,24 @@ async def _astream(
     try:
         while (event := await events.get()) is not None:
             yield event
-        yield _last(await task, watcher.shown)
+        yield await task
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _last(answer: Answer, shown: str) -> StreamEvent:
-    if same_text(shown) != same_text(answer.text):
-        return Revised(answer)
-    return Verified(answer) if answer.outcome is Outcome.VERIFIED else Unverified(answer)
+def _last(answer: Answer, trace: Trace, tee: Tee) -> StreamEvent:
+    whole = replace(answer, trace=trace + Trace(tuple(tee.lost)))
+    shown = same_text(tee.watcher.shown) == same_text(answer.text)
+    return Finished(whole) if shown else Revised(whole)
 
 
-def _watched(
-    augmenter: Augmenter,
-    question: str,
-    history: Sequence[Message],
-    watcher: Watcher,
-    emit: Emit,
-    closed: threading.Event,
-) -> Flow[Answer]:
-    """The loop with its drafts going through a tee."""
-    loop = copy.copy(augmenter)
-    loop.policy = _Telling(augmenter.policy, watcher)
-    return _rerouted(loop.flow(question, history), _Tee(augmenter.llm, watcher, emit, closed))
-
-
-def _rerouted(flow: Flow[Answer], tee: _Tee) -> Flow[Answer]:
-    """``flow`` with its drafts, and only those, served by the tee."""
+def _rerouted(flow: Flow[Answer], tee: Tee) -> Flow[Answer]:
+    """``flow`` with its drafts, and only those, served through the tee."""
     effect = next(flow)
     while True:
         if isinstance(effect, Complete) and effect.tag == "draft":
-            effect = replace(effect, llm=tee)
+            effect = replace(effect, llm=tee.serving(effect.llm))
         failed: Exception | None = None
         reply = None
         try:
@@ -210,94 +190,3 @@ class _Telling:
     def choose(self, memory: WorkingMemory) -> Action:
         self.watcher.memory = memory
         return self.policy.choose(memory)
-
-
-class _Tee:
-    """The drafting model, with a watcher that sees each piece and may end the draft.
-
-    A sync call that was given up for lack of time goes on in its thread until its next piece; its draft is
-    no longer the current one, and so it ends there unseen.
-    """
-
-    def __init__(self, llm: LLM, watcher: Watcher, emit: Emit, closed: threading.Event) -> None:
-        self.llm = llm
-        self.watcher = watcher
-        self.emit = emit
-        self.closed = closed
-        self._lock = threading.Lock()
-        self._draft = 0
-
-    def complete(self, messages: Sequence[Message]) -> Reply:
-        with self._lock:
-            mine = self._begin()
-        usage = None
-        for piece in self._pieces(messages):
-            with self._lock:
-                self._check(mine)
-                if isinstance(piece, Usage):
-                    usage = piece
-                elif not self._tell(run(self.watcher.more(piece), llm=self.llm)[0]):
-                    break
-        else:
-            with self._lock:
-                self._check(mine)
-                self._tell(run(self.watcher.end(), llm=self.llm)[0])
-        return Reply(self.watcher.text, usage)
-
-    async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        self._begin()
-        usage = None
-        async with aclosing(self._apieces(messages)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, Usage):
-                    usage = piece
-                elif not self._tell((await arun(self.watcher.more(piece), llm=self.llm))[0]):
-                    break
-            else:
-                self._tell((await arun(self.watcher.end(), llm=self.llm))[0])
-        return Reply(self.watcher.text, usage)
-
-    def _begin(self) -> int:
-        self._draft += 1
-        if self.watcher.begin():
-            last = self.watcher.memory.last
-            self.emit(Restarted(last.verdict.reasons if last else ()))
-        return self._draft
-
-    def _check(self, draft: int) -> None:
-        if self.closed.is_set():
-            raise _Closed
-        if draft != self._draft:
-            raise TimeoutError("this draft was given up")
-
-    def _tell(self, released: tuple[str, bool]) -> bool:
-        text, go_on = released
-        if text:
-            self.emit(Text(text))
-        return go_on
-
-    def _pieces(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
-        if isinstance(self.llm, StreamingLLM):
-            yield from self.llm.stream(messages)
-            return
-        yield from _whole(self.llm.complete(messages))
-
-    async def _apieces(self, messages: Sequence[Message]) -> AsyncGenerator[str | Usage, None]:
-        if not isinstance(self.llm, StreamingLLM):
-            for piece in _whole(await self.llm.acomplete(messages)):
-                yield piece
-            return
-        stream = self.llm.astream(messages)
-        try:
-            async for piece in stream:
-                yield piece
-        finally:  # a model's connection is not left to the garbage collector
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-
-
-def _whole(reply: Reply) -> Iterator[str | Usage]:
-    yield reply.text
-    if reply.usage is not None:
-        yield reply.usage

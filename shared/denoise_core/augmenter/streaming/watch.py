@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
+from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Utility, without_effects
+from denoise_core.errors import BudgetExceeded, is_mistake
 from denoise_core.running.effects import Flow
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage
@@ -59,8 +61,9 @@ class HeldBack:
     A sentence is complete when the next one has begun, so that an abbreviation's full stop does not cut it.
     """
 
-    def __init__(self, utility: Utility) -> None:
+    def __init__(self, utility: Utility, when: When | None = None) -> None:
         self.utility = utility
+        self.when = when
         self.memory = WorkingMemory("")
         self.text = ""
         self.shown = ""
@@ -96,6 +99,15 @@ class HeldBack:
         return released, True
 
     def _passes(self, sentence: str) -> Flow[bool]:
+        """What is not to be judged is shown; what a judge fails on is not, and the loop judges it again."""
+        said = sentence.strip()
+        if self.when is not None and not self.when(self.memory.question, said):
+            return True
         memory = replace(self.memory, attempts=())
-        verdict = yield from self.utility.assess(memory, sentence.strip())
+        try:
+            verdict = yield from self.utility.assess(memory, said)
+        except Exception as error:
+            if isinstance(error, BudgetExceeded) or is_mistake(error):
+                raise
+            return False
         return verdict.passed

@@ -15,7 +15,7 @@ from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemor
 from denoise_core.errors import InputError
 from denoise_core.types import Drop, Message, Passage, Span
 
-VERSION = 1
+VERSION = 2
 _ACTIONS = {
     cls.__name__: cls
     for cls in (
@@ -42,6 +42,9 @@ def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
                 "verdict": verdict_to_json(a.verdict),
                 "feedback": a.feedback,
                 "evidence": table.add(a.evidence),
+                "draft": a.draft,
+                "repaired": a.repaired,
+                "fields": plain(a.fields),
             }
             for a in memory.attempts
         ],
@@ -52,6 +55,9 @@ def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
         "actions": [{"action": type(a).__name__, **_fields(a)} for a in memory.actions],
         "failures": [list(f) for f in memory.failures],
         "needs_knowledge": memory.needs_knowledge,
+        "aside": table.add(memory.aside),
+        "searchable": memory.searchable,
+        "brings_own": memory.brings_own,
     }
     out["passages"] = table.rows
     return out
@@ -71,7 +77,15 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
             question=data["question"],
             evidence=named(data["evidence"]),
             attempts=tuple(
-                Attempt(a["candidate"], verdict_from_json(a["verdict"]), a["feedback"], named(a["evidence"]))
+                Attempt(
+                    a["candidate"],
+                    verdict_from_json(a["verdict"]),
+                    a["feedback"],
+                    named(a["evidence"]),
+                    a["draft"],
+                    a["repaired"],
+                    a["fields"],
+                )
                 for a in data["attempts"]
             ),
             history=tuple(Message(m["role"], m["content"]) for m in data["history"]),
@@ -83,6 +97,9 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
             ),
             failures=tuple((what, why) for what, why in data["failures"]),
             needs_knowledge=data["needs_knowledge"],
+            aside=named(data["aside"]),
+            searchable=data["searchable"],
+            brings_own=data["brings_own"],
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise InputError(f"memory: not as memory_to_json() writes it: {type(error).__name__}: {error}") from error
@@ -106,6 +123,8 @@ def passage_to_json(passage: Passage) -> dict[str, Any]:
         "metadata": plain(passage.metadata),
         "spans": [_span(s) for s in passage.spans],
         "rewritten": passage.rewritten,
+        "header": passage.header,
+        "provenance": passage.provenance,
     }
 
 
@@ -117,6 +136,8 @@ def passage_from_json(data: Mapping[str, Any]) -> Passage:
         dict(data["metadata"]),
         tuple(Span(*s) for s in data["spans"]),
         bool(data["rewritten"]),
+        data["header"],
+        data["provenance"],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from denoise_core.augmenter.answer import Answer
@@ -17,9 +18,14 @@ def answer_record(answer: Answer) -> dict[str, Any]:
         "outcome": str(answer.outcome),
         "stopped_because": str(answer.stopped_because),
         "score": answer.score,
+        "judge": answer.judge,
+        "measured": [asdict(m) for m in answer.measured],
         "attempts": [attempt_record(a) for a in answer.memory.attempts],
         "citations": [p.id for p in answer.citations],
         "evidence": [p.id for p in answer.memory.evidence],
+        "nearest": [p.id for p in answer.nearest],
+        "holds": answer.holds,
+        "aside": [{"id": p.id, "provenance": p.provenance} for p in answer.memory.aside],
         "queries": list(answer.memory.queries),
         "failures": [{"what": what, "error": error} for what, error in answer.memory.failures],
         "calls": calls_of(answer.trace),
@@ -33,6 +39,8 @@ def attempt_record(attempt: Attempt) -> dict[str, Any]:
     """One attempt of the loop, as it stands in an answer's record."""
     return {
         "text": attempt.candidate,
+        "draft": attempt.draft,
+        "repaired": attempt.repaired,
         "outcome": attempt.verdict.outcome,
         "score": float(attempt.verdict.score),
         "reasons": [r.text for r in attempt.verdict.reasons],

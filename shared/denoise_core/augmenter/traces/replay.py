@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from denoise_core.augmenter.answer import Answer
+from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import Verdict, WorkingMemory
 from denoise_core.augmenter.utility import Utility
@@ -22,6 +23,7 @@ from denoise_core.protocols import LLM
 from denoise_core.result import Event
 from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.flow import run
+from denoise_core.types import Passage
 
 _GENERATOR = frozenset(("draft", "queries", "self_ask"))
 _SPENT = re.compile(r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds|money) is spent \((\S+) used\)")
@@ -39,7 +41,9 @@ class Replay:
 def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
     """``augmenter`` on the recorded question; its own model, retriever and denoiser are not called."""
     tape = _Tape(recorded.trace.events)
-    flow = augmenter.flow(recorded.memory.question, recorded.memory.history)
+    memory = recorded.memory
+    drafter = _Recorded() if memory.brings_own or augmenter.llm is None else None
+    flow = augmenter.flow(memory.question, memory.history, drafter=drafter, evidence=_at_hand(recorded))
     answer, trace = run(_played(flow, tape), budget=augmenter.budget)
     return Replay(replace(answer, trace=trace), tape.exact)
 
@@ -60,6 +64,28 @@ def agreement(utility: Utility, recorded: Sequence[Answer], *, llm: LLM | None =
         for new, old in zip(rejudge(utility, answer, llm=llm), answer.memory.attempts, strict=True)
     ]
     return sum(same) / len(same) if same else None
+
+
+class _Recorded:
+    """Stands for the drafter of a recorded run; its drafts come from the tape, and it is never asked."""
+
+    repeatable = True
+
+    def draft(self, request: DraftRequest) -> Drafted:
+        raise NotRecorded("the recorded run made no further draft")
+
+    async def adraft(self, request: DraftRequest) -> Drafted:
+        return self.draft(request)
+
+
+def _at_hand(recorded: Answer) -> tuple[Passage, ...]:
+    """The evidence that was there before anything was asked: what no effect of the run brought."""
+    brought: set[str] = set()
+    for event in recorded.trace.events:
+        found = event.reply.evidence if isinstance(event.reply, Drafted) else event.reply
+        if isinstance(found, tuple):
+            brought.update(p.text for p in found)
+    return tuple(p for p in (*recorded.memory.retrieved, *recorded.memory.aside) if p.text not in brought)
 
 
 def _played(flow: Flow[Answer], tape: _Tape) -> Flow[Answer]:

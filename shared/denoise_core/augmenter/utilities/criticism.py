@@ -10,17 +10,17 @@ import json
 import re
 from typing import Any
 
-from denoise_core.augmenter.engine import as_data, evidence_block
+from denoise_core.augmenter.engine import draft_block, evidence_block, question_block
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import CRITICISE
-from denoise_core.augmenter.utilities.abstention import abstains
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
+from denoise_core.support.abstention import abstains
 from denoise_core.types import Message
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
+_FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
 _VERDICTS = {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}
 
 
@@ -53,8 +53,8 @@ class SelfCriticism:
 def criticism_prompt(memory: WorkingMemory, candidate: str) -> tuple[Message, ...]:
     parts = (
         evidence_block(memory.evidence),
-        f"Question: {memory.question}",
-        f"<draft>\n{as_data(candidate)}\n</draft>",
+        question_block(memory.question),
+        draft_block(candidate),
     )
     return (Message("system", CRITICISE), Message("user", "\n\n".join(parts)))
 

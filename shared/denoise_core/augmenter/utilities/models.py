@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from denoise_core._optional import require
-from denoise_core.augmenter.engine import as_data
 from denoise_core.augmenter.utilities.function import Score
 from denoise_core.errors import InputError
+from denoise_core.text.delimit import envelope
 
 GROUNDED = "Is every statement of the answer said by the evidence? Judge by the evidence alone."
 
@@ -70,8 +70,8 @@ def decision(decide: Any) -> Score:
     named = _OneAtATime(lambda: require("transformers", extra="end").pipeline("decision", model=decide))
 
     def score(question: str, evidence: Sequence[str], candidate: str) -> float:
-        shown = "\n".join(f"<evidence>\n{as_data(e)}\n</evidence>" for e in evidence)
-        state = f"{shown}\nQuestion: {question}\n<draft>\n{as_data(candidate)}\n</draft>"
+        shown = "\n".join(envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1))
+        state = f"{shown}\n{envelope(question, 'question')}\n{envelope(candidate, 'draft')}"
         asked = {"state": state, "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}}}
         found = named(asked) if isinstance(decide, str) else decide(asked)
         return float(found["grounded"]["noul"])

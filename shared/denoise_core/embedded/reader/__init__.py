@@ -4,6 +4,7 @@ MiniLM-L6 with low-rank changes of ours, in NumPy. `shipped.reader` loads it; `m
 ``denoise_core.embedded.reader`` has this package's name: import from here with ``from``.
 """
 
+from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.span_reader import Fit, Found, SpanReader
 
-__all__ = ["Fit", "Found", "SpanReader"]
+__all__ = ["Calibration", "Fit", "Found", "SpanReader"]

@@ -6,12 +6,20 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from denoise_core.augmenter.utilities.claims import stem
 from denoise_core.embedded.reader.windows import Tokens, Window
+from denoise_core.text.stems import stem
 from denoise_core.text.words import STOPWORDS, words
 
 _TOKEN = re.compile(r"[^\W_]+(?:[.,'’-][^\W_]+)*")
 PARTS = 6  # of a sentence, at most
+_TALK = frozenset(  # what answers are wrapped in
+    words(
+        """
+        according answer answers answered question passage passages text texts document documents context evidence
+        source sources article states stated says said given provided based yes no correct likely probably
+        """
+    )
+)
 
 
 @cache
@@ -50,8 +58,10 @@ def places(window: Window, wanted: Sequence[int], tokens: Tokens) -> list[tuple[
     return out
 
 
-def parts(candidate: str, question: str) -> list[str]:
-    """What a sentence says beyond the question: its runs of words that are not the question's.
+def parts(candidate: str, question: str, inner: bool = False) -> list[str]:
+    """What a sentence says beyond the question: its runs of words that are neither the question's nor talk.
+
+    With ``inner`` function words between such words stay in a run ("Bank of England").
 
     >>> parts("The bridge was finished in 1889 by Otto Brenner.", "When was the bridge finished?")
     ['1889', 'Otto Brenner']
@@ -61,10 +71,10 @@ def parts(candidate: str, question: str) -> list[str]:
     start = end = -1
     for match in _TOKEN.finditer(candidate):
         said = words(match.group())
-        told = all(w in STOPWORDS or stem(w) in asked for w in said)
-        if not told:
+        common = all(w in STOPWORDS for w in said)
+        if not common and not all(w in STOPWORDS or w in _TALK or stem(w) in asked for w in said):
             start, end = (match.start() if start < 0 else start), match.end()
-        elif start >= 0:
+        elif start >= 0 and not (common and inner):
             out.append(candidate[start:end])
             start = -1
     if start >= 0:

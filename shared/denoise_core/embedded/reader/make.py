@@ -21,9 +21,11 @@ from typing import Any
 
 from denoise_core._files import write_whole
 from denoise_core.embedded.weights import HUB_NAME, minilm
+from denoise_core.question import Question
 
 HERE = Path(__file__).parents[1] / "data" / "reader"
-WEIGHTS, CARD = "reader.safetensors", "card.json"
+WEIGHTS, CARD, CALIBRATION = "reader.safetensors", "card.json", "calibration.json"
+CALIBRATED_ON = ("nq_gold_distractors20", "xquad_en", "hotpotqa_distractor", "ramdocs")
 FAST = {  # keeps freed memory in the process: where page faults are dear, training is eight times faster
     "MALLOC_MMAP_THRESHOLD_": "1073741824",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
@@ -37,23 +39,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with the sets named in fit.split.SHARE")
     parser.add_argument("--seconds", type=float, default=3000, help="how long to train")
     parser.add_argument("--steps", type=int, help="how many steps instead; the same seed then gives the same run")
+    parser.add_argument("--begin", type=float, default=0.0, help="go on from --out, so much of the run being done")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write weights and card to")
     parser.add_argument("--figures", action="store_true", help="do not train, only measure")
+    parser.add_argument("--limit", type=int, help="held-out questions of a set, at most")
+    parser.add_argument("--only", nargs="*", default=(), help="sets to measure, each into a file of its own")
     parser.add_argument("--no-figures", action="store_true", help="train, do not measure")
     given = parser.parse_args(argv)
     given.out.mkdir(parents=True, exist_ok=True)
     if not given.figures:
-        train(given.data, given.out, given.seconds, given.steps, given.seed)
+        train(given.data, given.out, given.seconds, given.steps, given.seed, given.begin)
     if not given.no_figures:
-        measure(given.data, given.out)
+        measure(given.data, given.out, given.limit, given.only)
 
 
-def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int) -> None:
+def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int, begin: float = 0.0) -> None:
     """Train and write weights and card; at every look too, so that a run that is stopped leaves something."""
     import torch
     from rich.progress import Progress
-    from safetensors.numpy import save
+    from safetensors.numpy import load_file, save
 
     from denoise_core.embedded.reader.fit import network as nets
     from denoise_core.embedded.reader.fit.data import load
@@ -64,6 +69,10 @@ def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int) -
     torch.manual_seed(seed)
     parts = load(data, tokens())
     network = nets.Network(nets.minilm_weights(minilm()), torch.bfloat16)
+    before: list[dict[str, Any]] = []
+    if begin:
+        network.take(load_file(out / WEIGHTS))
+        before = json.loads((out / CARD).read_text("utf-8"))["course"]
 
     def keep(network: nets.Network, course: Course) -> None:
         write_whole(out / WEIGHTS, save(network.trained()))
@@ -78,7 +87,7 @@ def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int) -
             "rank": nets.RANK,
             "frozen layers": nets.FROZEN,
             "seed": seed,
-            "course": asdict(course),
+            "course": [*before, {"begin": begin, **asdict(course)}],
         }
         write_card(out, card)
 
@@ -88,31 +97,69 @@ def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int) -
         def show(done: float, said: str) -> None:
             progress.update(bar, completed=done, description=said)
 
-        keep(
+        course = fit(
             network,
-            fit(network, parts, tokens(), seconds=seconds, steps=steps, seed=seed, progress=show, keep=keep),
+            parts,
+            tokens(),
+            seconds=seconds,
+            steps=steps,
+            seed=seed,
+            begin=begin,
+            progress=show,
+            keep=keep,
         )
+        keep(network, course)
 
 
-def measure(data: Path, out: Path) -> None:
-    """Read the held-out part and add its figures to the card."""
+def measure(data: Path, out: Path, limit: int | None = None, only: Sequence[str] = ()) -> None:
+    """Calibrate on the development part, then read the held-out part and add its figures to the card.
+
+    ``limit`` is how many held-out questions of a set at most, in the order of a hash. With ``only`` nothing is
+    calibrated and the figures go into files of their own.
+    """
+    import torch
     from rich.progress import track
+    from safetensors.numpy import load_file
 
-    from denoise_core.embedded.reader.fit import measure as figures
-    from denoise_core.embedded.reader.fit.split import SHARE, for_training, read
-    from denoise_core.embedded.reader.forward import load
+    from denoise_core.embedded.reader.calibration import Calibration
+    from denoise_core.embedded.reader.fit.calibrate import calibrate
+    from denoise_core.embedded.reader.fit.measure import Figures, Kept, usable
+    from denoise_core.embedded.reader.fit.network import Network, minilm_weights
+    from denoise_core.embedded.reader.fit.split import SHARE, for_development, for_training, read
+    from denoise_core.embedded.reader.fit.train import Bound
     from denoise_core.embedded.reader.span_reader import SpanReader
     from denoise_core.embedded.reader.windows import tokens
+    from denoise_core.embedded.split import place
 
-    reader = SpanReader(load(minilm(), out / WEIGHTS), tokens())
+    torch.set_num_threads(1)
+    network = Network(minilm_weights(minilm()), torch.bfloat16)
+    network.take(load_file(out / WEIGHTS))
+    kept = Kept(Bound(network))
+    reader = SpanReader(kept, tokens())
+
+    def figures(questions: Sequence[Question], name: str) -> Figures:
+        told = Figures()
+        for number, q in enumerate(track(questions, description=name)):
+            told.add(reader, q, questions[(number + len(questions) // 2) % len(questions)])
+            kept.forget()
+        return told
+
+    if not only:
+        mixed = []
+        for name in CALIBRATED_ON:
+            chosen = usable(q for q in read(data, name) if for_training(name, q) and for_development(q))
+            mixed += [figures(chosen, f"{name}, development")] if chosen else []
+        calibrate(mixed).save(out / CALIBRATION)
+    calibration = Calibration.load(out / CALIBRATION)
     found: dict[str, Any] = {}
-    for name in track(list(SHARE), description="held-out part"):
-        questions = figures.usable(q for q in read(data, name) if not for_training(name, q))
-        found[name] = {
-            "answers": figures.answers(reader, questions),
-            "right against wrong, AUC": figures.curves(figures.cases(reader, questions)),
-        }
-        write_card(out, {"held-out figures": found})
+    for name in only or SHARE:
+        questions = usable(q for q in read(data, name) if not for_training(name, q))
+        questions = sorted(questions, key=lambda q: place(f"figures:{q.id}"))[:limit]
+        found[name] = figures(questions, name).summary(calibration)
+        if only:
+            write_whole(out / f"figures-{name}.json", json.dumps(found[name], indent=1) + "\n")
+        else:
+            write_card(out, {"calibration": asdict(calibration), "held-out figures": found})
 
 
 def write_card(out: Path, entries: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from importlib.resources import as_file, files
 
+from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.forward import load
 from denoise_core.embedded.reader.span_reader import Found, SpanReader
 from denoise_core.embedded.reader.windows import tokens
@@ -23,8 +24,10 @@ def reader() -> SpanReader:
     """
     with _lock:
         if not _loaded:
-            with as_file(files("denoise_core.embedded") / "data" / "reader" / "reader.safetensors") as path:
-                _loaded.append(SpanReader(load(minilm(), path), tokens()))
+            with as_file(files("denoise_core.embedded") / "data" / "reader") as folder:
+                network = load(minilm(), folder / "reader.safetensors")
+                calibration = Calibration.load(folder / "calibration.json")
+            _loaded.append(SpanReader(network, tokens(), calibration=calibration))
         return _loaded[0]
 
 

@@ -1,7 +1,7 @@
 """The reader of real text: finds where passages answer a question, and tells how well a given answer fits.
 
 Scores are natural logarithms of probabilities: of the span among all spans of the windows read together, times
-that of its window to hold an answer at all.
+the square of that of its window to hold an answer at all.
 """
 
 from __future__ import annotations
@@ -9,28 +9,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
+from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.candidate import core, parts, places
 from denoise_core.embedded.reader.closest import overlap
-from denoise_core.embedded.reader.features import row
-from denoise_core.embedded.reader.forward import Network
+from denoise_core.embedded.reader.features import Row, row
 from denoise_core.embedded.reader.spans import Logits, Scored, best, characters, total
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
 from denoise_core.types import Passage, check_passages
 
-READ = 32  # windows read for one question, at most
+READ = 40  # windows read for one question, at most
 JUDGED = 5  # windows that a candidate is judged in, besides those that hold it
 HOLDING = 2  # windows that hold the candidate, at most
 OF_EACH = 2  # windows of each passage, when each is asked for itself
-FLOOR = 0.5  # probability of holding an answer below which a window holds none
+HOLDS = 2.0  # weight of a window's log-probability to hold an answer, when spans are ranked
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """An answer: ``text`` is characters ``[start, end)`` of the passage ``passage_id``.
 
-    ``score`` is the log-probability of the span among those of all windows read, ``holds`` the probability
-    that the window it stands in holds an answer.
+    ``score`` is the log-probability of the span among those of all windows read, plus `HOLDS` times that of its
+    window to hold an answer; ``holds`` is the latter as a probability.
     """
 
     text: str
@@ -62,18 +63,29 @@ class Fit:
 NOWHERE = Fit(-math.inf, -math.inf, -math.inf)
 
 
+class Reads(Protocol):
+    """What a reader needs of a network; `forward.Network` is one."""
+
+    def logits(self, rows: Sequence[Row]) -> list[Logits]:
+        """What it says of each row's window, in the order of the rows."""
+        ...
+
+
 class SpanReader:
     """Reads passages for a question with the network that ships. Safe to share between threads."""
 
-    def __init__(self, network: Network, tokens: Tokens, *, read: int = READ) -> None:
+    def __init__(
+        self, network: Reads, tokens: Tokens, *, read: int = READ, calibration: Calibration | None = None
+    ) -> None:
         self.network = network
         self.tokens = tokens
         self.read = read
+        self.calibration = calibration or Calibration()
 
     def answer(self, query: str, passages: Sequence[Passage]) -> Found | None:
         """The best span, or None when no window of the passages seems to hold an answer."""
         found = self.answers(query, passages, 1)
-        return found[0] if found and found[0].holds >= FLOOR else None
+        return found[0] if found and found[0].holds >= self.calibration.floor else None
 
     def answers(self, query: str, passages: Sequence[Passage], k: int) -> list[Found]:
         """The ``k`` best spans, best first, of which no two share characters or are the same words.
@@ -105,12 +117,18 @@ class SpanReader:
             own = [next(logits) for _ in group]
             ranked = self._ranked(group, own, 1)
             found = _found(ranked[0], group[ranked[0].window], own[ranked[0].window], texts) if ranked else None
-            out.append(found if found and found.holds >= FLOOR else None)
+            out.append(found if found and found.holds >= self.calibration.floor else None)
         return out
 
     def score_of(self, query: str, candidate: str, passages: Sequence[Passage]) -> float:
         """The log-probability of the candidate's own best span, -inf when it stands nowhere; see `fits`."""
         return self.fits(query, [candidate], passages)[0].own
+
+    def probability(self, query: str, candidate: str, passages: Sequence[Passage]) -> float:
+        """The probability that the candidate answers the question by these passages, if it was as likely as not
+        before; it is said to do so from ``calibration.threshold`` on."""
+        found = self.fits(query, [candidate], passages)[0]
+        return self.calibration.probability(found.own, found.holds)
 
     def fits(self, query: str, candidates: Sequence[str], passages: Sequence[Passage]) -> list[Fit]:
         """How each candidate fits, read in the windows closest to the question and in some that hold a candidate.
@@ -130,7 +148,7 @@ class SpanReader:
         ]
 
     def _judged(self, wanted: Sequence[tuple[int, ...]], order: Sequence[Window]) -> list[int]:
-        """The windows that a candidate is judged in: the first ones, and the first that hold it if any do."""
+        """What a candidate is judged in: the first windows, and the first that hold it; none if none do."""
         holding = [n for n, w in enumerate(order) if any(places(w, x, self.tokens) for x in wanted)]
         return sorted({*range(min(JUDGED, len(order))), *holding[:HOLDING]}) if holding else []
 
@@ -139,7 +157,11 @@ class SpanReader:
         whole = core(candidate, self.tokens)
         if any(places(w, whole, self.tokens) for w in among):
             return [whole]
-        return [p for part in parts(candidate, query) if (p := core(part, self.tokens))]
+        for inner in (True, False):
+            found = [p for part in parts(candidate, query, inner) if (p := core(part, self.tokens))]
+            if any(places(w, p, self.tokens) for p in found for w in among):
+                return found
+        return []
 
     def _fit(self, wanted: Sequence[tuple[int, ...]], read: Sequence[Window], logits: Sequence[Logits]) -> Fit:
         if not read:
@@ -174,10 +196,9 @@ class SpanReader:
 
     def _ranked(self, chosen: Sequence[Window], logits: Sequence[Logits], k: int) -> list[Scored]:
         """Best spans with their windows' probability of holding an answer put in."""
+        holds = [HOLDS * _log_sigmoid(x.holds) for x in logits]
         found = best(chosen, logits, self.tokens, k)
-        return sorted(
-            (s._replace(score=s.score + _log_sigmoid(logits[s.window].holds)) for s in found), reverse=True
-        )
+        return sorted((s._replace(score=s.score + holds[s.window]) for s in found), reverse=True)
 
 
 def _found(s: Scored, window: Window, logits: Logits, texts: dict[str, str]) -> Found:

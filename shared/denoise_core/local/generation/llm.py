@@ -15,6 +15,7 @@ from denoise_core.errors import InputError
 from denoise_core.local.generation.pieces import Pieces
 from denoise_core.local.generation.stops import cut, held_back
 from denoise_core.local.layout import token_ids
+from denoise_core.local.positions import regime_of
 from denoise_core.running.offload import offload
 from denoise_core.types import Message, Reply, Usage
 
@@ -81,7 +82,7 @@ class LocalLLM:
 
         Loads the model. Raises what the constructor and loading raise.
         """
-        self._load()
+        self.load()
         other = copy.copy(self)
         other._set(
             self.max_new_tokens if max_new_tokens is None else max_new_tokens,
@@ -107,6 +108,8 @@ class LocalLLM:
             return []
         torch = require("torch", extra="end")
         asked = [self._ids(messages) for messages in conversations]
+        if len({regime_of(self.model.config, len(a)) for a in asked}) > 1:  # see `rope`: never in one batch
+            return [self.complete(messages) for messages in conversations]
         longest = max(map(len, asked))
         pad = self._pad()
         ids = torch.tensor([[pad] * (longest - len(a)) + a for a in asked], device=self.model.device)
@@ -120,6 +123,19 @@ class LocalLLM:
                 length -= 1
             replies.append(Reply(self._text(row[:length]), Usage(len(prompt), length)))
         return replies
+
+    def go_on(self, ids: Sequence[int], past: Any) -> Reply:
+        """A reply to a prompt of which ``past`` holds keys and values of all tokens but the last.
+
+        The usage counts the whole prompt. Raises `InputError` for a prompt that leaves no room in the window.
+        """
+        torch = require("torch", extra="end")
+        self.load()
+        self._check_room(len(ids))
+        row = torch.tensor([list(ids)], device=self.model.device)
+        with self._lock:
+            made = self._generate(input_ids=row, attention_mask=torch.ones_like(row), past_key_values=past)
+        return Reply(self._text(made[0, len(ids) :]), Usage(len(ids), made.shape[1] - len(ids)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return await offload(self.complete, messages)
@@ -164,7 +180,8 @@ class LocalLLM:
         ended = (made[-1:] and made[-1] in self._ends()) or cut(whole, self.stop) != whole
         return Ended(Usage(before, len(made)), cut=len(made) >= self._room(before) and not ended)
 
-    def _load(self) -> None:
+    def load(self) -> None:
+        """Load a model given by name or folder; else done at the first call. Raises `InputError`."""
         with self._lock:
             if not isinstance(self.model, str | Path):
                 return
@@ -214,15 +231,18 @@ class LocalLLM:
         return {"input_ids": row, "attention_mask": torch.ones_like(row)}
 
     def _ids(self, messages: Sequence[Message]) -> list[int]:
-        self._load()
+        self.load()
         ids = prompt_ids(self.tokenizer, messages)
+        self._check_room(len(ids))
+        return ids
+
+    def _check_room(self, tokens: int) -> None:
         window = self._window()
-        if window is not None and len(ids) >= window:
+        if window is not None and tokens >= window:
             raise InputError(
-                f"the prompt has {len(ids)} tokens and the model's window is {window}: keep fewer passages "
+                f"the prompt has {tokens} tokens and the model's window is {window}: keep fewer passages "
                 "(ENDDenoiser(keep=...)) or take a model with a longer window"
             )
-        return ids
 
     def _window(self) -> int | None:
         return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)

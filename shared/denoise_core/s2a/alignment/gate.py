@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from denoise_core.errors import InputError
 from denoise_core.s2a.alignment.align import Source
@@ -14,27 +15,39 @@ from denoise_core.text.chunk import extract
 from denoise_core.text.tokens import is_content, tokens
 from denoise_core.types import Passage, Span
 
-GatePolicy = Literal["repair", "flag", "reject"]
+GatePolicy = Literal["snap", "repair", "flag", "reject"]
+
+_NEAR = 0.4  # similarity from which a source sentence is shown for a written one that it does not bear out
+_QUALIFIES = re.compile(
+    r"\b(?:not|no|never|none|unless|except|only|if|but|however|without|at least|at most|provided|assuming|claim\w*|alleged\w*"
+    r"|nicht|kein\w*|nie|außer|nur|wenn|falls|sofern|ne|pas|sauf|sans|si|seulement|salvo|excepto|sin|solo|sólo|non|tranne"
+    r"|se|não|sem|niet|geen|не|если|кроме)\b|[不无除仅若如]|لا|إلا|إذا|فقط",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FidelityGate:
-    """What is done about sentences that the source does not bear out.
+    """What is shown of what a model wrote.
 
-    ``"repair"`` puts the aligned source sentences in their place, or nothing where none is like them;
-    ``"flag"`` lets them through and lists them in the report; ``"reject"`` hands back the input passage.
-    ``max_new_words`` is the share of a sentence's content words that may be new before the sentence counts
-    as added; 0 admits shortening and joining only.
+    ``"snap"`` shows the source: each written sentence stands for the source sentences it was made from, and these
+    are what a reader sees, without a parenthesis or a part behind a semicolon that was left out. The others show
+    what was written: ``"repair"`` puts source sentences in the place of what the source does not bear out,
+    ``"flag"`` lets it through and lists it in the report, ``"reject"`` hands back the input passage. A written
+    sentence that is like none of the source is left out under ``"snap"`` and ``"repair"``. ``max_new_words`` is
+    the share of a sentence's content words that may be new before the sentence counts as added; 0 admits
+    shortening and joining only.
 
     Raises `InputError` for an unknown policy or a share outside 0..1.
     """
 
-    policy: GatePolicy = "repair"
-    max_new_words: float = 0.25
+    policy: GatePolicy = "snap"
+    max_new_words: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.policy not in ("repair", "flag", "reject"):
-            raise InputError(f"FidelityGate(policy={self.policy!r}): expected 'repair', 'flag' or 'reject'")
+        if self.policy not in get_args(GatePolicy):
+            known = ", ".join(map(repr, get_args(GatePolicy)))
+            raise InputError(f"FidelityGate(policy={self.policy!r}): expected one of {known}")
         if not 0 <= self.max_new_words <= 1:
             raise InputError(f"FidelityGate(max_new_words={self.max_new_words}): expected a share between 0 and 1")
 
@@ -67,53 +80,15 @@ def check(
 
     Sentences that ask ``question`` count as the question: they are no part of the context and left out.
     """
-    source = Source(passage.text, spans, max_new_words=gate.max_new_words)
+    source = Source(passage.text, spans, max_new_words=gate.max_new_words, language=language)
     sentences = [_judge(written, s, source, question) for s in units(Passage(written, "w"), language=language)]
     if gate.policy == "reject" and any(s.kind == "added" for s in sentences):
         return Gated(None, (), tuple(sentences), rejected=True)
+    if gate.policy == "snap":
+        sentences = [_snapped(s, passage.text) for s in sentences]
     if gate.policy == "repair":
         sentences = [_repaired(s) for s in sentences]
     return _put_together(passage, tuple(sentences))
-
-
-def question_problem(asked: str, written: str) -> str | None:
-    """Why ``written`` does not ask what the user ``asked``; None when it does.
-
-    It may leave words out, but adds no number, name or negation, and few other words; and it keeps half of
-    the words of a question in the user's message, or of the message when that has no question mark.
-    """
-    own, source = tokens(written), tokens(asked)
-    if not own:
-        return "it is empty"
-    known = {t.norm for t in source}
-    for token in own:
-        if token.norm not in known and (token.kind in ("number", "negation") or (token.kind == "name" and known)):
-            first_word = token is own[0] and token.kind == "name"
-            if not first_word:
-                return f"{token.kind} not in the user's question: {token.norm}"
-    content = {t.norm for t in own if is_content(t)}
-    if len(content - known) > max(1, 0.3 * len(content)):
-        return f"new words: {', '.join(sorted(content - known)[:5])}"
-    norms = {t.norm for t in own}
-    best = 0.0
-    for sentence in _questions(asked):
-        inside = tokens(sentence)
-        wanted = {t.norm for t in inside if is_content(t)} or {t.norm for t in inside}
-        share = len(wanted & norms) / len(wanted) if wanted else 0.0
-        turned = any(t.kind == "negation" and t.norm not in norms for t in inside)
-        best = max(best, 0.0 if turned else share)
-    return None if best >= 0.5 else "it does not ask the user's question"
-
-
-def _questions(message: str) -> list[str]:
-    """The sentences that end in a question mark; the whole message when there are none."""
-    marked = message.replace("؟", "?").replace("？", "?")
-    found: list[str] = []
-    for part in marked.split("?")[:-1]:
-        pieces = units(Passage(part, "q"))
-        if pieces:
-            found.append(part[pieces[-1].start : pieces[-1].end])
-    return found or [message]
 
 
 def _judge(written: str, span: Span, source: Source, question: str) -> Sentence:
@@ -142,23 +117,60 @@ def _sentences(text: str) -> list[str]:
     return [text, *(text[s.start : s.end] for s in units(Passage(text, "q")))]
 
 
+def _snapped(sentence: Sentence, source: str) -> Sentence:
+    """The sentence as the source text it stands for."""
+    if sentence.kind == "added":
+        return _repaired(sentence)
+    if sentence.kind != "edited":
+        return sentence
+    written = {t.norm for t in tokens(sentence.text)}
+    spans = tuple(part for span in sentence.spans for part in _trimmed(span, source, written))
+    return replace(sentence, spans=spans, action="snapped")
+
+
+def _trimmed(span: Span, source: str, written: set[str]) -> tuple[Span, ...]:
+    """``span`` without parentheses and parts behind a semicolon of which nothing was written.
+
+    Only such cuts leave what stays with its meaning; and not one that qualifies it, such as a condition.
+    """
+    text = source[span.start : span.end]
+    keep: list[Span] = []
+    at = 0
+    for match in _CUTTABLE.finditer(text):
+        inner = match["inner"] or match["tail"]
+        content = {t.norm for t in tokens(inner) if is_content(t)}
+        if content and not content & written and not _QUALIFIES.search(inner):
+            keep += [Span(span.passage_id, span.start + at, span.start + match.start())]
+            at = match.end()
+    keep.append(Span(span.passage_id, span.start + at, span.end))
+    return tuple(s for s in keep if len(s))
+
+
+_CUTTABLE = re.compile(r"\((?P<inner>[^()]{1,300})\)\s?|(?<=;)(?P<tail>[^;]+?)(?=\s*\Z)")
+
+
 def _repaired(sentence: Sentence) -> Sentence:
     if sentence.kind != "added":
         return sentence
-    near = sentence.spans if sentence.similarity >= 0.4 else ()
+    near = sentence.spans if sentence.similarity >= _NEAR else ()
     return replace(sentence, spans=near, action="repaired" if near else "removed")
+
+
+def _is_source(sentence: Sentence) -> bool:
+    """Whether the source's own characters are shown for it."""
+    return sentence.kind == "copied" or sentence.action in ("repaired", "snapped")
 
 
 def _put_together(passage: Passage, sentences: tuple[Sentence, ...]) -> Gated:
     staying = [s for s in sentences if s.action != "removed" and s.text.strip()]
     spans = sorted({span for s in staying for span in s.spans}, key=lambda s: s.start)
-    if all(s.kind == "copied" or s.action == "repaired" for s in staying):
+    if all(_is_source(s) for s in staying):
         kept = extract(passage, spans)
         return Gated(kept.text if kept else None, tuple(spans), sentences, verbatim=True)
     texts: list[str] = []
     shown: set[Span] = set()
     for s in staying:
-        if s.kind == "copied" or s.action == "repaired":
+        if _is_source(s):
             fresh = [span for span in s.spans if span not in shown]
             texts.append("".join(passage.text[span.start : span.end] for span in fresh).strip())
             shown.update(fresh)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from denoise_core.errors import UnparsableReply
-from denoise_core.s2a.alignment.gate import asks
 from denoise_core.s2a.asks import Ask, Part
-from denoise_core.s2a.replies import parse
-from denoise_core.s2a.units import units
-from denoise_core.types import Passage, Span
-
-_HEADING = re.compile(r"[ \t*#]{0,4}\[document (\d{1,6})\][*:]{0,3}[ \t]*", re.IGNORECASE)
+from denoise_core.s2a.replies import fields
+from denoise_core.s2a.replies.numbers import Verb, numbers
+from denoise_core.types import Reply, Span
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One part after its call: the spans to keep (extractive), or the text written for it (rewriting).
 
-    ``problem`` is set when the part has to fall back; then neither of the others is.
+    ``order`` is the place of each kept piece in the reply, 0 for the first. ``problem`` is set when the part has
+    to fall back; then it has neither. ``over`` says of pieces that the reply named
+    why they are not kept after all.
     """
 
     part: Part
@@ -28,6 +26,8 @@ class Outcome:
     notes: tuple[str, ...] = ()
     problem: str | None = None
     error: Exception | None = None
+    order: dict[Span, int] = field(default_factory=dict)
+    over: dict[Span, str] = field(default_factory=dict)
 
 
 def failed(ask: Ask, error: Exception) -> list[Outcome]:
@@ -35,77 +35,71 @@ def failed(ask: Ask, error: Exception) -> list[Outcome]:
     return [Outcome(part, problem=why, error=error) for part in ask.parts]
 
 
-def selection(ask: Ask, reply: str, *, verb: parse.Verb | None) -> list[Outcome]:
+def selection(ask: Ask, reply: Reply, *, verb: Verb | None) -> list[Outcome]:
     """The outcomes of a numbers reply. ``verb`` is what bare numbers mean; None: the reply must say.
 
     Raises `UnparsableReply`.
     """
+    text = text_of(reply)
     pieces = ask.pieces
-    found = parse.numbers(reply.replace(ask.marker, ""), len(pieces))
+    found = numbers(text.replace(ask.marker, ""), len(pieces))
     said = found.verb or verb
-    if said is None and found.chosen:
-        raise UnparsableReply(f"expected KEEP or DROP before the numbers; the reply begins {reply.strip()[:80]!r}")
-    keep = set(found.chosen) if said != "drop" else set(range(1, len(pieces) + 1)) - set(found.chosen)
+    if said is None:  # also for a bare NONE: none to keep, or none to leave out?
+        raise UnparsableReply(f"expected KEEP or DROP in the reply; it begins {text.strip()[:80]!r}")
+    every = range(1, len(pieces) + 1)
+    keep = found.named if said == "keep" else tuple(n for n in every if n not in set(found.chosen))
     notes = []
     if found.unknown:
         notes.append(f"numbers outside 1..{len(pieces)} were ignored: {', '.join(found.unknown[:10])}")
     if found.repeated:
         notes.append(f"numbers named more than once: {', '.join(map(str, found.repeated[:10]))}")
-    if ask.marker in reply:
-        notes.append("the reply held the marker of its call")
+    if ask.marker in text:
+        notes.append(_MARKER)
+    named: dict[str, list[Span]] = {part.passage.id: [] for part in ask.parts}
+    for n in keep:
+        named[pieces[n - 1].passage_id].append(pieces[n - 1])
+    order = {pieces[n - 1]: place for place, n in enumerate(keep)}
     outcomes = []
-    number = 0
     for part in ask.parts:
-        chosen = tuple(span for n, span in enumerate(part.spans, number + 1) if n in keep)
-        number += len(part.spans)
-        outcomes.append(Outcome(part, kept=chosen, notes=tuple(notes)))
+        own = set(part.spans)
+        kept = tuple(span for span in named[part.passage.id] if span in own)
+        outcomes.append(Outcome(part, kept=kept, notes=tuple(notes), order=order))
     return outcomes
 
 
-def rewriting(ask: Ask, reply: str, *, single: bool = False) -> tuple[list[Outcome], str | None]:
-    """The outcomes of a written reply, and the question it gave; ``single`` is one without fields.
+def rewriting(ask: Ask, reply: Reply, *, single: bool = False) -> list[Outcome]:
+    """The outcomes of a written reply; ``single`` is one without fields.
 
     Raises `UnparsableReply`, also for a reply far longer than what it was to shorten.
     """
-    longest = 4 * ask.size + 2000
-    if len(reply) > longest:
-        raise UnparsableReply(f"a reply of {len(reply)} characters for a text of {ask.size}")
-    cleared = reply.replace(ask.marker, "")
-    found = _message(ask, cleared) if single else parse.fields(cleared)
-    texts, notes = _by_document(found.context, len(ask.parts))
-    if ask.marker in reply:
-        notes.append("the reply held the marker of its call")
-    if found.question is None and not single:
-        notes.append("the reply gave no question")
-    return [Outcome(p, written=t, notes=tuple(notes)) for p, t in zip(ask.parts, texts)], found.question
+    text = _written(ask, reply)
+    count = len(ask.parts)
+    notes = (_MARKER,) if ask.marker in text_of(reply) else ()
+    if count > 1:
+        texts = fields.documents(text, count)
+    else:
+        texts = {1: fields.message(text) if single else fields.context(text)}
+    return [Outcome(part, written=texts.get(n, ""), notes=notes) for n, part in enumerate(ask.parts, 1)]
 
 
-def _message(ask: Ask, reply: str) -> parse.Fields:
-    """A reply without fields. One that asks the question and says nothing else found nothing to keep."""
-    text = parse.message(reply)
-    said = [text[s.start : s.end] for s in units(Passage(text, "reply"))]
-    stated = any(s in part.text for s in said for part in ask.parts)
-    if said and not stated and all(asks(s, ask.question) for s in said):
-        return parse.Fields("", text)
-    return parse.Fields(text, None)
+def parted(ask: Ask, reply: Reply) -> tuple[Outcome, str]:
+    """The facts and the request that a message was parted in. Raises `UnparsableReply`."""
+    found = fields.fields(_written(ask, reply))
+    return Outcome(ask.parts[0], written=found.context), found.question
 
 
-def _by_document(text: str, count: int) -> tuple[list[str], list[str]]:
-    """The text under each ``[document N]`` heading, and notes. Raises `UnparsableReply` without headings."""
-    texts: list[list[str]] = [[] for _ in range(count)]
-    notes: list[str] = []
-    current: list[str] = texts[0] if count == 1 else []
-    headed = count == 1 or not text
-    for line in text.splitlines(keepends=True):
-        heading = _HEADING.match(line)
-        if heading and 1 <= int(heading[1]) <= count:
-            current, headed = texts[int(heading[1]) - 1], True
-            current.append(line[heading.end() :])
-        elif heading and count > 1:
-            notes.append(f"there is no document {heading[1]}; the text under that heading was left out")
-            current = []
-        else:
-            current.append(line)
-    if not headed:
-        raise UnparsableReply(f"no line [document N] in a reply about {count} documents")
-    return ["".join(t).strip() for t in texts], notes
+def text_of(reply: Reply) -> str:
+    """The reply's text. Raises `UnparsableReply` for a model wrapper that passes on an empty message."""
+    if not isinstance(reply.text, str):
+        raise UnparsableReply(f"expected a text as reply, got {type(reply.text).__name__}")
+    return reply.text
+
+
+_MARKER = "the reply held the marker of its call"
+
+
+def _written(ask: Ask, reply: Reply) -> str:
+    text = text_of(reply)
+    if len(text) > 4 * ask.size + 20_000:
+        raise UnparsableReply(f"a reply of {len(text)} characters for a text of {ask.size}")
+    return text.replace(ask.marker, "")

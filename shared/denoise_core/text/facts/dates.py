@@ -16,7 +16,7 @@ from denoise_core.text.facts.units import UNITS
 from denoise_core.text.lexemes import Lexeme
 from denoise_core.text.wordlists import listed
 
-_MONTHS = {
+MONTHS = {
     name: n
     for n, names in enumerate(
         (
@@ -129,7 +129,7 @@ def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, str, int
     if first.shape != "word":
         return None
     word = first.lower
-    if word in _MONTHS:
+    if word in MONTHS:
         return _from_month(found, i, language)
     if word in _WEEKDAYS and (first.capital or language in ("es", "fr")):
         return "date", f"w{_WEEKDAYS[word]}", i + 1
@@ -204,7 +204,7 @@ def _last(found: Sequence[Lexeme], i: int) -> bool:
 
 
 def _from_month(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, str, int] | None:
-    month, j = _MONTHS[found[i].lower], i + 1
+    month, j = MONTHS[found[i].lower], i + 1
     if j < len(found) and found[j].text == "." and len(found[i].text) <= 4:
         j += 1
     while j < len(found) and found[j].lower == "the":
@@ -235,7 +235,7 @@ def _from_ordinal(found: Sequence[Lexeme], i: int, n: int, j: int, language: str
     if at < len(found) and found[at].lower in ("quarter", "quartal", "trimestre") and 1 <= n <= 4:
         year, end = _year_behind(found, at + 1)
         return ("date", f"{year}-q{n}", end) if year != "????" else None
-    if at >= len(found) or found[at].lower not in _MONTHS or not 1 <= n <= 31:
+    if at >= len(found) or found[at].lower not in MONTHS or not 1 <= n <= 31:
         return None
     name = found[at]
     if name.lower in _DOUBTFUL and not name.capital and language in ("en", "de"):
@@ -246,7 +246,7 @@ def _from_ordinal(found: Sequence[Lexeme], i: int, n: int, j: int, language: str
     year, end = _year_behind(found, end) if end < len(found) else ("????", end)
     if year == "????" and found[end - 1].text == ".":
         end -= 1
-    return "date", f"{year}-{_MONTHS[name.lower]:02d}-{n:02d}", end
+    return "date", f"{year}-{MONTHS[name.lower]:02d}-{n:02d}", end
 
 
 def _year_behind(found: Sequence[Lexeme], j: int) -> tuple[str, int]:

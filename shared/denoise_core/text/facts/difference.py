@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from denoise_core.text.facts.crossing import crossed, elsewhere
+from denoise_core.text.facts.crossing import crossed, elsewhere, mixed
 from denoise_core.text.facts.fact import Difference, Fact
 from denoise_core.text.facts.match import HELD, rivals, standing
 from denoise_core.text.facts.reading import Reading
@@ -34,7 +34,7 @@ def compare(claim: Reading, source: Reading, given: Reading | None = None) -> tu
     known = given.facts if given else ()
     found = [d for f in claim.facts if f.kind in HELD for d in _missing(f, claim, source, known)]
     if not any(d.kind in ("number", "date") for d in found):
-        found += crossed(claim, source) or elsewhere(claim, source, given.stems if given else frozenset())
+        found += crossed(claim, source) or elsewhere(claim, source, known) or mixed(claim, source)
     found += turned(claim, source, known)
     found += swapped(claim, source)
     return tuple(sorted(found, key=lambda d: (d.start, d.end, d.kind)))

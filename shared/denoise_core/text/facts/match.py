@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from denoise_core.text.facts import bounds
 from denoise_core.text.facts.dates import bears_out, covers
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.facts.names import name_words, same_name
+from denoise_core.text.facts.names import is_code, name_words, same_name
 from denoise_core.text.facts.units import comparable
 
 HELD = frozenset(("number", "date", "time", "name", "numeral"))  # kinds that must stand in the source
@@ -32,6 +32,8 @@ def standing(fact: Fact, told: Sequence[Fact]) -> list[Fact]:
 
 def rivals(fact: Fact, told: Sequence[Fact]) -> list[Fact]:
     """The facts of a source that stand in its place: of its kind, of a unit that can be compared."""
+    own = set(name_words(fact.norm)) if fact.kind == "name" and not is_code(fact.norm) else set()
+    told = [t for t in told if not (own and own & set(name_words(t.norm)))]
     return [t for t in told if t.kind == fact.kind and (fact.kind != "number" or _rival_number(fact, t))]
 
 

@@ -7,6 +7,7 @@ Scripts without capitals have no names here; there the characters themselves are
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,7 +33,7 @@ _NEVER = listed(
     """
     i yes no ja nein sí si oui non the a an in on at der die das ein eine el la los las le les un une una
     however therefore thus moreover it he she they we you there this that these those what who when where
-    why how which whose whom both all not never only sure certainly unfortunately according
+    why how which whose whom lrb rrb lsb rsb both all not never only sure certainly unfortunately according
     """
 )
 _MEASURES = frozenset(UNITS) | {w for words in SCALES.values() for w in words}
@@ -52,7 +53,7 @@ def names(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> list
         end = _run(found, i, taken, language)
         fact = _fact(found, i, end, language)
         if fact:
-            out.append(replace(fact, doubtful=True) if _doubtful(found, i, end) else fact)
+            out.append(replace(fact, doubtful=True) if _doubtful(found, i, end, language) else fact)
         number = _numeral(found, i, end)
         if number:
             out.append(number[0])
@@ -66,6 +67,11 @@ def name_words(norm: str) -> list[str]:
     return [w for w in re.split(r"[ \-]", norm) if len(w) > 1 and w not in _PARTICLES]
 
 
+def is_code(norm: str) -> bool:
+    """One word with a digit or an underscore inside: a model, a setting, a part."""
+    return " " not in norm and ("_" in norm or (any(c.isdigit() for c in norm) and any(c.isalpha() for c in norm)))
+
+
 def same_name(claimed: str, told: Sequence[str]) -> bool:
     """Whether the words of some one name of the source hold the claimed one: a surname, the initials of first
     names, one part of a double name only when that is all that is claimed and no other name has it alone.
@@ -74,7 +80,12 @@ def same_name(claimed: str, told: Sequence[str]) -> bool:
     (True, False)
     """
     wanted = _bare(claimed)
-    return any(_within(wanted, _bare(t)) for t in told)
+    return any(_within(wanted, _bare(t)) or _shorter(wanted, _bare(t)) for t in told)
+
+
+def _shorter(wanted: list[str], told: list[str]) -> bool:
+    """The source says the surname only."""
+    return len(wanted) > 1 and len(told) < len(wanted) and told[-1] == wanted[-1] and _within(told, wanted)
 
 
 def _bare(norm: str) -> list[str]:
@@ -98,13 +109,24 @@ def _one(claimed: str, told: str) -> bool:
         return True
     if 1 in (len(claimed), len(told)):
         return claimed[0] == told[0]
-    return min(len(claimed), len(told)) > 4 and claimed.rstrip("s") == told.rstrip("s")
+    one, two = sorted((_unaccented(claimed), _unaccented(told)), key=len)
+    if is_code(one) or is_code(two):
+        return one == two
+    return one == two or (len(one) >= 5 and two.startswith(one.rstrip("se")) and len(two) - len(one) <= 3)
+
+
+def _unaccented(word: str) -> str:
+    if word.isascii():
+        return word
+    return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
 
 
 def _begins(
     found: Sequence[Lexeme], i: int, language: str, taken: frozenset[int], lower_elsewhere: set[str]
 ) -> bool:
     x = found[i]
+    if x.shape == "word" and is_code(x.lower) and i not in taken:
+        return True
     if x.shape != "word" or i in taken or not x.capital or x.lower in _NEVER or _measures(found, i):
         return False
     if roman(x.text) and len(x.text) > 1 and i and found[i - 1].shape != "word":
@@ -133,9 +155,13 @@ def _begins(
     return x.lower not in FUNCTION_WORDS or x.text.isupper()
 
 
-def _doubtful(found: Sequence[Lexeme], i: int, end: int) -> bool:
+def _doubtful(found: Sequence[Lexeme], i: int, end: int, language: str) -> bool:
     """One capitalised word that opens a sentence may be any word; alone it is a name."""
     x = found[i]
+    if language == "de" and not any(
+        found[n].text in ".'-" or set("'-") & set(found[n].lower) for n in range(i, end)
+    ):
+        return True  # two nouns in a row look like a name
     if end - i > 1 or not _opens(found, i) or any(c.isupper() for c in x.text[1:]) or "'" in x.lower:
         return False
     return not (i == 0 and (end >= len(found) or (end + 1 == len(found) and found[end].text in ".!")))
@@ -151,7 +177,7 @@ def _opens(found: Sequence[Lexeme], i: int) -> bool:
 
 def _continues(found: Sequence[Lexeme], i: int, taken: frozenset[int]) -> bool:
     x = found[i]
-    if x.shape != "word" or not x.capital or i in taken or x.line:
+    if x.shape != "word" or not x.capital or i in taken or x.line or is_code(x.lower):
         return False
     return x.lower not in _NEVER and not _measures(found, i)
 
@@ -168,7 +194,7 @@ def _measures(found: Sequence[Lexeme], i: int) -> bool:
 def _run(found: Sequence[Lexeme], i: int, taken: frozenset[int], language: str) -> int:
     """The position behind the run of capitalised words, initials and particles that begins at ``i``."""
     j = i + 1
-    while j < len(found):
+    while j < len(found) and not is_code(found[i].lower):
         if found[j - 1].lower.endswith("'s"):
             break
         if _continues(found, j, taken):
@@ -213,7 +239,7 @@ def _fact(found: Sequence[Lexeme], i: int, end: int, language: str) -> Fact | No
         not words
         or first >= end
         or words == [words[0][:1]]
-        or (language == "de" and len(words) == 1 and not set("-'") & set(words[0]))
+        or (language == "de" and len(words) == 1 and not is_code(words[0]) and not set("-'") & set(words[0]))
     ):
         return None
     return Fact("name", " ".join(words), found[first].start, found[end - 1].end)
@@ -236,8 +262,10 @@ def _numeral(found: Sequence[Lexeme], i: int, end: int) -> tuple[Fact, int] | No
     if end >= len(found):
         return None
     x = found[end]
+    opens = end - i == 1 and _opens(found, i)
     if (
-        x.shape == "number"
+        not opens
+        and x.shape == "number"
         and x.text.isdigit()
         and len(x.text) <= 3
         and not (end + 1 < len(found) and found[end + 1].text == "%")

@@ -16,7 +16,7 @@ _CUES = NEGATIONS | listed(
 )
 _EXCEPT = listed("except unless sauf excepto salvo außer")
 _NOT_DENYING = frozenset(("only", "just", "nur", "solo", "sólo", "solamente", "seulement", "least", "merely"))
-_LIGHT = frozenset(("pas", "ne", "non", "n"))
+_UNTIL = frozenset(("until", "till", "before", "bevor", "hasta"))  # "not ratified until May" is ratified in May
 _ENDS = frozenset(".!?;:。！？；—")
 _TURNS = listed(
     """
@@ -31,7 +31,7 @@ def negations(found: Sequence[Lexeme], language: str) -> list[Fact]:
     pair of commas puts between is passed over ("must not, under any circumstances, take")."""
     out: list[Fact] = []
     for i, x in enumerate(found):
-        if not _cue(found, i, language):
+        if not _cue(found, i, language) or _UNTIL & {y.lower for y in found[i + 1 : i + 5]}:
             continue
         first = _behind_aside(found, i + 1)
         end = _reach(found, first)

@@ -13,7 +13,7 @@ from denoise_core.text.lexemes import Lexeme, lexemes
 from denoise_core.text.stems import Word, content
 from denoise_core.text.wordlists import listed
 
-_BREAKS = frozenset(",;:.!?()。，；、！？—–")
+_BREAKS = frozenset(",;.!?。，；！？—–")
 _JOINS = listed(
     """
     and while whereas but und während aber et tandis mais y e mientras pero
@@ -103,7 +103,7 @@ def _cuts(text: str, found: list[Lexeme]) -> tuple[tuple[int, ...], tuple[int, .
     for i, x in enumerate(found):
         last = i + 1 == len(found)
         gap = last or text[x.end : x.end + 1].isspace() or x.text in "。！？；，、"
-        if x.text in _BREAKS and (gap or x.text in "()"):
+        if x.text in _BREAKS and gap:
             initial = x.text == "." and i and found[i - 1].end == x.start and len(found[i - 1].text) <= 2
             if initial and not last and not found[i + 1].line:
                 continue

@@ -13,6 +13,8 @@ _BE = listed(
     was were is are been being be wurde wurden wird werden fue fueron ha sido été fut est
     """
 )
+_TO = frozenset(("to", "an", "à", "a"))
+_ORDERED = frozenset(("en", "fr", "es", "de", ""))
 _REACH = 6  # content words on each side
 _LONGEST = 40  # content words of a claim that is looked at
 
@@ -20,8 +22,11 @@ _LONGEST = 40  # content words of a claim that is looked at
 def swapped(claim: Reading, source: Reading) -> list[Difference]:
     """Two words that stand on the two sides of a word in the claim and on the opposite sides in the source, both
     in the active or both in the passive; or on the same sides with one of the two in the passive."""
-    if len(claim.words) > _LONGEST:
+    if len(claim.words) > _LONGEST or claim.language not in _ORDERED:
         return []
+    given = _receiver(claim, source)
+    if given:
+        return given
     for at, verb in enumerate(claim.words):
         if claim.text[verb.start].isupper() and at:
             continue
@@ -42,6 +47,37 @@ def swapped(claim: Reading, source: Reading) -> list[Difference]:
             place = places[0]
             return [Difference("roles", said, "", verb.start, verb.end, place.start, place.end)]
     return []
+
+
+def _receiver(claim: Reading, source: Reading) -> list[Difference]:
+    """Somebody to whom something is given in the claim, and who gives it in the source."""
+    told, said = _marked(source), _marked(claim)
+    if not told or not said:
+        return []
+    wrong = (said - told) & source.stems
+    other = (told & claim.stems) - said
+    for w in claim.words:
+        if w.stem in wrong and other:
+            return [Difference("roles", f"to {claim.text[w.start : w.end]}", "", w.start, w.end)]
+    return []
+
+
+def _marked(reading: Reading) -> set[str]:
+    """Stems of the one or two content words behind "to"."""
+    out: set[str] = set()
+    for i, x in enumerate(reading.lexemes):
+        if x.lower not in _TO or (x.lower == "a" and reading.language != "es"):
+            continue
+        if x.lower == "an" and reading.language != "de":
+            continue
+        end = reading.lexemes[min(i + 4, len(reading.lexemes) - 1)].end
+        clause = reading.clause(x.start)
+        out |= {
+            w.stem
+            for w in reading.words
+            if x.end <= w.start and w.end <= end and reading.clause(w.start) == clause
+        }
+    return out
 
 
 def _turned(

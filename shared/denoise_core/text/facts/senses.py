@@ -46,7 +46,8 @@ def senses(found: Sequence[Lexeme], language: str) -> list[Fact]:
             continue
         for pair, side in _SIDES.get(word, ()):
             out.append(Fact("direction", f"{pair}{'+-'[side]}", x.start, x.end))
-        if word in _QUANTITY:
+        several = i + 1 < len(found) and found[i + 1].lower in _QUANTITY  # only some, almost all
+        if word in _QUANTITY and not several:
             out.append(Fact("quantity", _QUANTITY[word], x.start, x.end))
         if word in _MODAL and not (word == "may" and x.capital and i and before in ("in", "of", "since")):
             out.append(Fact("modality", _MODAL[word], x.start, x.end))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from denoise_core.text.facts.fact import Difference, Fact
+from denoise_core.text.facts.match import standing
 from denoise_core.text.facts.reading import Reading
 from denoise_core.text.facts.senses import opposite
 from denoise_core.text.wordlists import listed
@@ -35,10 +36,10 @@ def turned(claim: Reading, source: Reading, given: Sequence[Fact]) -> list[Diffe
 
 
 def _denials(claim: Reading, source: Reading) -> list[Difference]:
-    if _EXCEPT & ({x.lower for x in claim.lexemes} ^ {x.lower for x in source.lexemes}):
-        return []
     out: list[Difference] = []
     for fact in claim.of_kind("negation"):
+        if _EXCEPT & {x.lower for x in source.lexemes}:
+            break
         scope = _stems(claim, fact.scope)
         shared = scope & source.stems
         if (
@@ -51,6 +52,8 @@ def _denials(claim: Reading, source: Reading) -> list[Difference]:
             if other is None or not _reversed(claim, source):
                 out.append(_difference(fact, None, claim, source))
     for fact in source.of_kind("negation"):
+        if _EXCEPT & {x.lower for x in claim.lexemes}:
+            break
         scope = _stems(source, fact.scope)
         shared = (scope & claim.asserted) - claim.denied
         only = shared - source.asserted
@@ -95,6 +98,8 @@ def _reversed(claim: Reading, source: Reading) -> bool:
 def _directions(claim: Reading, source: Reading) -> list[Difference]:
     said = [(f, _signed(f, claim)) for f in claim.of_kind("direction")]
     told = [(f, _signed(f, source)) for f in source.of_kind("direction")]
+    if said and told:
+        told = _with_facts(claim, source, told) or told
     meant = {sign for _, sign in told}
     norms = {sign for _, sign in said}
     out: list[Difference] = []
@@ -107,6 +112,13 @@ def _directions(claim: Reading, source: Reading) -> list[Difference]:
         if against and not agrees and not both:
             out.append(_difference(against[0][0], against[0][1], claim, source))
     return out
+
+
+def _with_facts(claim: Reading, source: Reading, told: list[tuple[Fact, str]]) -> list[tuple[Fact, str]]:
+    """Those in the clauses where the claim's numbers and times stand: "the first at 5.12, the last at 23.47"."""
+    held = claim.of_kind("number", "date", "time")
+    places = {source.clause(t.start) for f in held for t in standing(f, source.facts)}
+    return [(f, sign) for f, sign in told if source.clause(f.start) in places]
 
 
 def _signed(fact: Fact, reading: Reading) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from denoise_core.s2a.prompts import Prompts
 from denoise_core.types import Message
+from denoise_lab.tasks.wording import Wording
 from denoise_lab.worlds.scene import Scene
 from denoise_lab.worlds.world import Fact, World
 
 Conversation = tuple[Message, ...]
 """Messages, of which every assistant's is a reply to be learned."""
 
-PROMPTS = Prompts()
+PROMPTS = Wording()
 UNKNOWN = "unknown"
 _AGAIN = (2, 6)
 _ABSENT = 0.15  # share of questions that the context does not answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
+from denoise_core.augmenter.engine import draft_prompt, history_block, question_block, self_ask_prompt
 from denoise_core.augmenter.feedback import TemplateFeedback
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import CUSTOMER_SERVICE, DIALOGUE, QUERIES, QUESTION_ANSWERING, Task
@@ -108,8 +108,8 @@ def criticise(world: World, hard: Difficulty) -> Conversation:
 def search_query(world: World, hard: Difficulty) -> Conversation:
     """A search query from the question and the talk before it."""
     fact = world.facts(2, 0)[0]
-    turns = "\n".join(f"{m.role}: {m.content}" for m in _talk(world, fact)) if world.rng.random() < 0.5 else ""
-    shown = f"<history>\n{turns}\n</history>\n\nQuestion: {fact.asks(world)}"
+    parts = [history_block(_talk(world, fact))] if world.rng.random() < 0.5 else []
+    shown = "\n\n".join([*parts, question_block(fact.asks(world))])
     said = f"{fact.subject} {fact.relation.hint}"
     return Message("system", QUERIES.format(most=3)), Message("user", shown), reply(said)
 

@@ -125,7 +125,7 @@ def places(window: Window, wanted: Sequence[Sequence[int]]) -> tuple[Place, ...]
 
 
 class Draws:
-    """Draws groups, real or cloze, with two or three windows each."""
+    """Draws groups, real or cloze, with two windows each or more."""
 
     def __init__(self, parts: Parts, tokens: Tokens, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -138,14 +138,14 @@ class Draws:
         for p in parts.pool:
             self.by_question.setdefault(p.metadata["of"], []).append(p)
 
-    def real(self) -> Group:
-        """A question of the training part: mostly its best window, and two distractor windows of the hardest."""
+    def real(self, others: int = 2) -> Group:
+        """A question of the training part: mostly its best window, and ``others`` of the hardest distractors."""
         rng = self.rng
         e = rng.choices(self.examples, cum_weights=self.cumulated)[0]
         window, found = e.gold[0] if rng.random() < 0.8 else rng.choice(e.gold[:3])
-        hard = rng.sample(e.hard, min(2, len(e.hard)))
+        hard = rng.sample(e.hard, min(others, len(e.hard)))
         if rng.random() < 0.5 and e.hard:
-            hard = [*e.hard[:1], *(w for w in hard if w is not e.hard[0])][:2]
+            hard = [*e.hard[:1], *(w for w in hard if w is not e.hard[0])][:others]
         return self.group(self._worn(e.asked), window, found, hard)
 
     def cloze(self) -> Group:

@@ -14,15 +14,19 @@ from typing import Any
 
 import numpy as np
 
+from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.closest import overlap
+from denoise_core.embedded.reader.features import Row
 from denoise_core.embedded.reader.fit.cloze import kind_of, spans
-from denoise_core.embedded.reader.span_reader import Fit, SpanReader
+from denoise_core.embedded.reader.span_reader import Fit, Reads, SpanReader
+from denoise_core.embedded.reader.spans import Logits
 from denoise_core.embedded.reader.windows import windows
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
 from denoise_core.text.words import content_words, without_articles, words
 from denoise_core.types import Passage
 
+FLOORS = (0.2, 0.35, 0.5)
 Rule = Callable[[Fit], float]
 RULES: dict[str, Rule] = {
     "own": lambda f: f.own,
@@ -31,6 +35,22 @@ RULES: dict[str, Rule] = {
     "own and holds": lambda f: f.own + f.holds,
     "ahead and holds": lambda f: f.ahead + f.holds,
 }
+
+
+class Kept:
+    """A network that keeps what it said of the rows of one question: figures ask for most of them many times."""
+
+    def __init__(self, network: Reads) -> None:
+        self._network = network
+        self._known: dict[tuple[int, ...], Logits] = {}
+
+    def forget(self) -> None:
+        self._known.clear()
+
+    def logits(self, rows: Sequence[Row]) -> list[Logits]:
+        new = list({r.ids: r for r in rows if r.ids not in self._known}.values())
+        self._known.update(zip((r.ids for r in new), self._network.logits(new), strict=True))
+        return [self._known[r.ids] for r in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,43 +74,55 @@ def usable(questions: Iterable[Question]) -> list[Question]:
     return out
 
 
-def answers(reader: SpanReader, questions: Sequence[Question], everything: bool = True) -> dict[str, Any]:
-    """Share of right answers from gold passages alone and from all, and of no answer from gold and from others."""
-    rows: dict[str, list[float]] = {}
-    for q in questions:
-        gold = [p for p in q.passages if p.id in q.gold]
-        rest = [p for p in q.passages if p.id not in q.gold and not any(_stands(p.text, a) for a in q.answers)]
-        given = {"gold": gold, "all": q.passages, "no gold": rest} if everything and rest else {"gold": gold}
-        for name, passages in given.items():
-            found = reader.answers(q.text, passages, 1)
-            if name != "no gold":
+class Figures:
+    """Figures over questions, one question at a time."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.cases: list[Case] = []
+        self.rows: dict[str, list[float]] = {}
+        self._rng = random.Random(seed)
+        self._count = 0
+
+    def add(self, reader: SpanReader, q: Question, other: Question) -> None:
+        """Answers from gold passages alone, from all, and from those that hold none; candidates judged with the
+        question, and as a control with ``other``."""
+        gold = tuple(p for p in q.passages if p.id in q.gold)
+        rest = tuple(
+            p for p in q.passages if p.id not in q.gold and not any(_stands(p.text, a) for a in q.answers)
+        )
+        for name, passages in (("gold", gold), ("all", q.passages), ("no gold", rest)):
+            if passages:
+                found = reader.answers(q.text, passages, 1)
                 text = found[0].text if found else ""
-                rows.setdefault(f"{name}, exact", []).append(exact(text, q.answers))
-                rows.setdefault(f"{name}, exact or contained", []).append(contained(text, q.answers))
-            rows.setdefault(f"{name}, holds", []).append(found[0].holds if found else 0.0)
-    out: dict[str, Any] = {"questions": len(questions)}
-    for name, values in rows.items():
-        if name.endswith("holds"):
-            out[name] = {f"above {x}": round(float(np.mean(np.array(values) > x)), 3) for x in (0.2, 0.35, 0.5)}
-        else:
-            low, high = bootstrap(np.array(values))
-            out[name] = f"{np.mean(values):.3f} ({low:.3f} to {high:.3f})"
-    return out
-
-
-def cases(reader: SpanReader, questions: Sequence[Question], seed: int = 0) -> list[Case]:
-    """Right and wrong candidates of each question, fitted; also all of them with another question given."""
-    rng = random.Random(seed)
-    out: list[Case] = []
-    for number, q in enumerate(questions):
-        made = candidates(reader, q, rng)
-        fits = reader.fits(q.text, [c for _, c in made], q.passages)
-        out += [Case(number, kind, c, f) for (kind, c), f in zip(made, fits, strict=True)]
-        other = questions[(number + len(questions) // 2) % len(questions)]
+                if name != "no gold":
+                    self._note(f"{name}, exact", exact(text, q.answers))
+                    self._note(f"{name}, exact or contained", contained(text, q.answers))
+                self._note(f"{name}, holds", found[0].holds if found else 0.0)
+        made = candidates(reader, q, self._rng)
         plain = [(k, c) for k, c in made if "sentence" not in k]
-        controlled = reader.fits(other.text, [c for _, c in plain], q.passages)
-        out += [Case(number, f"control: {k}", c, f) for (k, c), f in zip(plain, controlled, strict=True)]
-    return out
+        for lead, asked, tried in (("", q, made), ("control: ", other, plain)):
+            fits = reader.fits(asked.text, [c for _, c in tried], q.passages)
+            self.cases += [Case(self._count, lead + k, c, f) for (k, c), f in zip(tried, fits, strict=True)]
+        self._count += 1
+
+    def summary(self, calibration: Calibration) -> dict[str, Any]:
+        """Shares with 95 % intervals, `curves`, and what share of each kind of candidate the threshold passes."""
+        out: dict[str, Any] = {"questions": self._count}
+        for name, values in self.rows.items():
+            if name.endswith("holds"):
+                out[name] = {f"above {x}": round(float(np.mean(np.array(values) > x)), 3) for x in FLOORS}
+            else:
+                low, high = bootstrap(np.array(values))
+                out[name] = f"{np.mean(values):.3f} ({low:.3f} to {high:.3f})"
+        passed: dict[str, list[bool]] = {}
+        for c in self.cases:
+            p = calibration.probability(c.fit.own, c.fit.holds)
+            passed.setdefault(c.kind, []).append(p >= calibration.threshold)
+        out["passed at the threshold"] = {k: round(float(np.mean(v)), 3) for k, v in sorted(passed.items())}
+        return {**out, "right against wrong, AUC": curves(self.cases)}
+
+    def _note(self, name: str, value: float) -> None:
+        self.rows.setdefault(name, []).append(float(value))
 
 
 def candidates(reader: SpanReader, q: Question, rng: random.Random) -> list[tuple[str, str]]:
@@ -111,9 +143,8 @@ def candidates(reader: SpanReader, q: Question, rng: random.Random) -> list[tupl
     holding = [p.text for p in gold if any(_stands(p.text, a) for a in q.answers)]
     if other := _pick(_spans(holding, kind) or _spans(holding, "name"), q, rng):
         made.append(("other span of the passage", other))
-    for label, text in made[:3]:
-        made.append((f"{label}, as a sentence", sentence(q.text, text, rng)))
-    return made
+    said = [(k, c) for k, c in made if k in ("right", "wrong name", "wrong, same kind")]
+    return made + [(f"{k}, as a sentence", sentence(q.text, c, rng)) for k, c in said]
 
 
 def curves(found: Sequence[Case]) -> dict[str, dict[str, Any]]:

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from denoise_core.embedded.reader.features import batch, by_length, row
+from denoise_core.embedded.reader.features import Row, batch, by_length, row
 from denoise_core.embedded.reader.fit.data import Draws, Example, Group, Parts
 from denoise_core.embedded.reader.fit.network import Network
 from denoise_core.embedded.reader.spans import Logits, best, characters
@@ -23,9 +22,11 @@ from denoise_core.text.words import content_words
 QUESTIONS = 16  # of a step
 RATE = 2e-3
 FIRST_SHARE, FIRST_CLOZES, LATER_CLOZES = 0.25, 0.9, 0.35  # of the run; of its questions; of later ones
+LAST_SHARE, LAST_CLOZES = 0.4, 0.25  # the end of the run, with more distractors for each question
+OTHERS, LAST_OTHERS = 2, 4  # distractor windows of a real question
 PRESENCE = 0.3  # weight of the loss of "this window holds an answer"
 PIECES = 2560  # of one forward pass, padding included
-LOOK_EVERY = 0.1  # of the run
+LOOK_EVERY = 0.2  # of the run
 
 
 @dataclass(slots=True)
@@ -45,21 +46,29 @@ def fit(
     seconds: float,
     steps: int | None = None,
     seed: int = 0,
+    begin: float = 0.0,
     progress: Callable[[float, str], None] = lambda done, said: None,
     keep: Callable[[Network, Course], None] = lambda network, course: None,
 ) -> Course:
     """Train ``network`` in place for ``seconds``, or for ``steps`` if given: then a seed gives the same run again.
 
-    ``keep`` is called at every look, so that a run that is stopped leaves something.
+    ``begin`` is how much of the run is done already, by the weights given. ``keep`` is called at every look, so
+    that a run that is stopped leaves something.
     """
     torch.manual_seed(seed)
     draws = Draws(parts, tokens, seed)
     trained = [p for p in network.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=0.01)
-    course, began, running, next_look = Course(), time.monotonic(), 0.0, LOOK_EVERY
-    while (done := course.steps / steps if steps else (time.monotonic() - began) / seconds) < 1:
-        clozes = FIRST_CLOZES if done < FIRST_SHARE else LATER_CLOZES
-        groups = [draws.cloze() if draws.rng.random() < clozes else draws.real() for _ in range(QUESTIONS)]
+    course, began, running, next_look = Course(), time.monotonic(), 0.0, begin + LOOK_EVERY
+    while (
+        done := begin + (1 - begin) * (course.steps / steps if steps else (time.monotonic() - began) / seconds)
+    ) < 1:
+        last = done >= 1 - LAST_SHARE
+        clozes = FIRST_CLOZES if done < FIRST_SHARE else LAST_CLOZES if last else LATER_CLOZES
+        groups = [
+            draws.cloze() if draws.rng.random() < clozes else draws.real(LAST_OTHERS if last else OTHERS)
+            for _ in range(QUESTIONS)
+        ]
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1.0, (course.steps + 1) / 50) * (1 - done)
         loss = loss_of(network, groups)
@@ -127,15 +136,26 @@ def answer(network: Network, e: Example, tokens: Tokens) -> str:
     return text[start:end]
 
 
-def logits(network: Network, rows: Sequence[Any]) -> list[Logits]:
-    """What the network says of each row's window, read in one batch."""
+def logits(network: Network, rows: Sequence[Row]) -> list[Logits]:
+    """What the network says of each row's window, read in batches of like length."""
+    out: dict[int, Logits] = {}
     with torch.no_grad():
-        start, end, holds = (t.float().numpy() for t in network(batch(rows)))
-    return [Logits(_part(start[i], r), _part(end[i], r), float(holds[i])) for i, r in enumerate(rows)]
+        for numbers in by_length(rows, PIECES):
+            start, end, holds = (t.float().numpy() for t in network(batch([rows[i] for i in numbers])))
+            for n, i in enumerate(numbers):
+                inside = slice(rows[i].start, rows[i].end)
+                out[i] = Logits(start[n, inside], end[n, inside], float(holds[n]))
+    return [out[i] for i in range(len(rows))]
 
 
-def _part(values: NDArray[np.float32], r: Any) -> NDArray[np.float32]:
-    return np.asarray(values[r.start : r.end])
+class Bound:
+    """The network as a reader takes it, for figures: on processors that multiply bfloat16 it is the faster one."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def logits(self, rows: Sequence[Row]) -> list[Logits]:
+        return logits(self._network, rows)
 
 
 def agrees(text: str, answers: Sequence[str]) -> bool:

@@ -1,0 +1,180 @@
+"""What the loop's outcomes are worth: real models' answers as drafts, drafts from distractors, adversaries.
+
+MTRAG: answers of three writers to the same questions, rated for faithfulness by people (good is a median of 4 of
+4). Each is the first draft in turn, the others follow in the order of the file when the loop asks again. An answer
+that was repaired is another text than the one that people rated: it is counted apart, and in no correction. NQ: a
+drafted name is taken from the text of a distractor or, as the control, from the answers; each stands alone and is
+judged with all 20 passages as evidence. Thresholds and rules were chosen while looking at the development files,
+these among them.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import _loop_adversaries
+from _s2a_shared import wilson
+from harness import Benchmark, Options, arguments, read
+
+from denoise_core import Passage
+from denoise_core.augmenter import Answer, Augmenter, LoopLimits, Outcome
+from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
+
+_NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+){1,3}\b")
+_NQ = 200  # questions
+
+
+class Drafts:
+    """Plays the answers to one question, the last for ever."""
+
+    repeatable = True
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = list(texts)
+
+    def draft(self, request: DraftRequest) -> Drafted:
+        return Drafted(self.texts[min(request.attempt, len(self.texts) - 1)])
+
+    async def adraft(self, request: DraftRequest) -> Drafted:
+        return self.draft(request)
+
+
+def main(argv: Sequence[str] | None = None) -> Benchmark:
+    options = arguments(__doc__.splitlines()[0], argv)
+    bench = Benchmark("loop_outcomes", options)
+    rows = _made_up() if options.quick else _rated(options)
+    _real_drafts(bench, rows)
+    questions = _made_up_names() if options.quick else _names(options)
+    _distractors(bench, questions)
+    _adversaries(bench)
+    bench.about["judge"] = Augmenter().answer("Why?", drafter=Written("So it is.")).judge
+    return bench.finish()
+
+
+def _rated(options: Options) -> list[tuple[str, tuple[Passage, ...], dict[str, bool]]]:
+    """Questions with evidence and what people thought of each text."""
+    found = []
+    for row in read(options.data, "mtrag_human_eval"):
+        evidence = _passages(row["passages"])
+        rated = {
+            r["text"]: statistics.median_low(r["human"]["faithfulness"]) >= 4
+            for r in row["responses"]
+            if r["human"].get("faithfulness") and r["text"].strip()
+        }
+        if evidence and len(rated) > 1:
+            found.append((row["question"], evidence, rated))
+    return found
+
+
+def _passages(listed: Sequence[dict[str, Any]]) -> tuple[Passage, ...]:
+    return tuple(
+        Passage(p["text"], f"{n}", header=str(p.get("title") or ""))
+        for n, p in enumerate(listed)
+        if p["text"].strip()
+    )
+
+
+def _real_drafts(bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...], dict[str, bool]]]) -> None:
+    supported = good = extra = corrected = harmed = repaired = cut_good = runs = 0
+    outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
+    loop = Augmenter(limits=LoopLimits(patience=3))
+    for question, evidence, rated in rows:
+        texts = list(rated)
+        for first in range(len(texts)):
+            order = texts[first:] + texts[:first]
+            answer = loop.answer(question, drafter=Drafts(order), evidence=evidence)
+            runs += 1
+            outcomes[answer.outcome] += 1
+            extra += answer.memory.drafts - 1
+            if answer.text not in rated:
+                repaired += answer.outcome is Outcome.SUPPORTED
+                cut_good += answer.outcome is Outcome.SUPPORTED and rated[order[answer.best.draft]]
+                continue
+            corrected += rated[answer.text] and not rated[order[0]]
+            harmed += rated[order[0]] and not rated[answer.text]
+            if answer.outcome is Outcome.SUPPORTED:
+                supported += 1
+                good += rated[answer.text]
+    before = sum(g for _, _, rated in rows for g in rated.values()) / max(1, runs)
+    bench.row("MTRAG, first drafts that are good", before, "share")
+    for outcome, count in outcomes.items():
+        bench.row(f"MTRAG, {outcome}", count / max(1, runs), "share")
+    share = good / supported if supported else 0.0
+    bench.row("MTRAG, supported as written: good", share, "share", at_least=0.9, interval=wilson(good, supported))
+    bench.row("MTRAG, supported after repair", repaired / max(1, runs), "share")
+    bench.row("MTRAG, repaired: the draft was good as a whole", cut_good / max(1, repaired), "share of these")
+    bench.row("MTRAG, corrected less harmed", corrected - harmed, "answers of " + str(runs))
+    price = extra / (corrected - harmed) if corrected > harmed else float("inf")
+    bench.row("MTRAG, extra drafts for each net correction", min(price, 999.0), "drafts", at_most=6)
+
+
+def _names(options: Options) -> list[tuple[str, tuple[Passage, ...], str, str]]:
+    """(question, evidence, right answer, a name that a distractor has and neither gold nor answers)."""
+    found = []
+    for row in read(options.data, "nq_gold_distractors20")[:_NQ]:
+        gold = " ".join(p["text"] for p in row["passages"] if p["is_gold"])
+        known = f"{gold} {row['question']} {' '.join(row['answers'])}".casefold()
+        wrong = next(_foreign(row["passages"], known), None)
+        if wrong and row["answers"]:
+            found.append((row["question"], _passages(row["passages"]), row["answers"][0], wrong))
+    return found
+
+
+def _foreign(passages: Sequence[dict[str, Any]], known: str) -> Iterator[str]:
+    for p in passages:
+        if not p["is_gold"]:
+            yield from (n for n in _NAME.findall(p["text"]) if n.casefold() not in known)
+
+
+def _distractors(bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...], str, str]]) -> None:
+    loop = Augmenter()
+
+    def judged(question: str, evidence: tuple[Passage, ...], draft: str) -> Answer:
+        return loop.answer(question, drafter=Written(draft), evidence=evidence)
+
+    wrong = [judged(question, evidence, name) for question, evidence, _, name in rows]
+    right = [judged(question, evidence, answer) for question, evidence, answer, _ in rows]
+    stopped = sum(a.outcome is not Outcome.SUPPORTED or bool(a.best and a.best.repaired) for a in wrong)
+    passed = sum(a.outcome is Outcome.SUPPORTED for a in right)
+    n = max(1, len(rows))
+    bench.row(
+        "NQ, distractor drafts stopped or repaired",
+        stopped / n,
+        "share",
+        at_least=0.5,
+        interval=wilson(stopped, n),
+    )
+    bench.row("NQ, right answers supported", passed / n, "share", interval=wilson(passed, n))
+
+
+def _adversaries(bench: Benchmark) -> None:
+    results = {name: run() for name, run in _loop_adversaries.adversaries().items()}
+    bench.about["adversaries"] = "; ".join(results)
+    bench.row("adversaries", len(results), "tried", at_least=12)
+    bench.row(
+        "hallucinations that fetched their own evidence", sum(r.supported for r in results.values()), "", at_most=0
+    )
+    bench.row("side effects that happened twice", sum(r.twice for r in results.values()), "", at_most=0)
+    worst = max(r.tokens_off for r in results.values())
+    bench.row("tokens counted, off what was used", worst, "share, worst", at_most=0.01)
+
+
+def _made_up() -> list[tuple[str, tuple[Passage, ...], dict[str, bool]]]:
+    tower = (Passage("The tower was completed in 1889. It stands in Paris.", "a"),)
+    said = {"The tower was completed in 1889.": True, "The tower was completed in 1925.": False}
+    return [("When was the tower completed?", tower, said)] * 3
+
+
+def _made_up_names() -> list[tuple[str, tuple[Passage, ...], str, str]]:
+    both = (
+        Passage("The tower was built by Gustave Eiffel.", "a"),
+        Passage("The bridge was built by Ada Stone.", "b"),
+    )
+    return [("Who built the tower?", both, "Gustave Eiffel", "Ada Stone")] * 3
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Answers that go on from scoring (one pass): cost against a full pass, again, memory; and what is answered.
+
+Cost: as in ``end_speed``, random weights of a true shape, bf16, one thread, CPU seconds, medians of paired ratios.
+Beside each ratio stands the bound from operations: multiplications that the same shapes ask for, over those of the
+full pass. Answers: the laboratory's reader on held-out questions over several passages, and on NoisyRetrieval with
+an early probe; every prompt is read exactly and in one pass.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from _end_paths import Context, Paths, Shape
+from _one_pass_lab import Answers, answers, held_out_prompts, in_pieces
+from _operations import Operations
+from _reader_end import Loaded, haystack, load
+from end_speed import SMALL, TRUE, cpu, keep_large_blocks, median, status
+from harness import Benchmark, arguments
+
+from denoise_core.end.answering.second_pass import prompt
+from denoise_core.end.denoiser import ENDDenoiser
+from denoise_core.end.fit import fit_probe
+from denoise_core.end.scorer import ProbeScorer
+from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
+from denoise_lab import FOLDER
+from denoise_lab.probe_data import noisy_questions
+
+# context tokens -> (cold, warm, repetitions)
+TARGETS = {4096: (0.54, 0.21, 3), 8192: (0.42, 0.17, 2), 16384: (0.31, 0.14, 1)}
+AGAIN = 0.10
+EARLY = 3  # layer of the laboratory's probe, of 6
+
+
+def main(argv: list[str] | None = None) -> Benchmark:
+    options = arguments(__doc__ or "", argv)
+    bench = Benchmark("one_pass", options)
+    torch.set_num_threads(1)
+    keep_large_blocks()
+    os.environ["TRANSFORMERS_SDPA_FORCE_GQA"] = "1"
+    laboratory(bench)
+    shape = SMALL if options.quick else TRUE
+    paths = Paths(shape.build(), shape.layer)
+    paths.reuse.states_too = True
+    peaks(bench, paths, shape)
+    speed(bench, paths, shape)
+    return bench.finish()
+
+
+def speed(bench: Benchmark, paths: Paths, shape: Shape) -> None:
+    for tokens, (cold_target, warm_target, repetitions) in TARGETS.items():
+        quick = bench.options.quick
+        tokens, name = (tokens // 16, f"{tokens // 1024}k/16") if quick else (tokens, f"{tokens // 1024}k")
+        cold, warm, again, exact = [], [], [], []
+        for n in range(repetitions):
+            context = Context.of(tokens, 10, shape.vocabulary, bench.options.seed + n)
+            paths.cache.clear()
+            full = cpu(lambda c=context: paths.whole(c.joined(list(range(10)))))
+            cold.append(cpu(lambda c=context: paths.one_pass(c)) / full)
+            paths.cache.clear()
+            exact.append(cpu(lambda c=context: paths.end(c)) / full)
+            context.ask()
+            warm.append(cpu(lambda c=context: paths.one_pass(c)) / full)
+            page = paths.one_pass(context)
+            left = next(n for n in range(10) if context.chunks[n][0] not in page.ids)
+            again.append(cpu(lambda c=context, p=page, k=left: paths.again(p, c, k)) / full)
+        bound = Operations(shape, tokens)
+        for what, ratios, target, least in (
+            ("cold", cold, cold_target, bound.one_pass_cold),
+            ("warm", warm, warm_target, bound.one_pass_warm),
+            ("again with one chunk", again, AGAIN, bound.again),
+        ):
+            bench.row(f"one pass / full forward, {name}, {what}", median(ratios), "ratio", at_most=target)
+            bench.row(f"bound from operations, {name}, {what}", least, "ratio")
+            bench.row(f"measured / bound, {name}, {what}", median(ratios) / least, "ratio")
+        bench.row(f"exact END / full forward, {name}, cold", median(exact), "ratio")
+
+
+def peaks(bench: Benchmark, paths: Paths, shape: Shape) -> None:
+    tokens = 1024 if bench.options.quick else 16384
+    context = Context.of(tokens, 10, shape.vocabulary, bench.options.seed)
+    base = status("VmRSS")
+    grown = {}
+    for name, run in (("exact END", lambda: paths.end(context)), ("one pass", lambda: paths.one_pass(context))):
+        paths.cache.clear()
+        paths.reuse.states_too = name == "one pass"
+        Path("/proc/self/clear_refs").write_text("5")
+        run()
+        grown[name] = (status("VmHWM") - base) / 1024
+        bench.row(f"peak memory, {name} of {tokens} tokens, above the loaded model", grown[name], "MiB")
+    limit = None if bench.options.quick else 1.2
+    ratio = grown["one pass"] / max(1.0, grown["exact END"])
+    bench.row("peak memory, one pass / exact END", ratio, "ratio", at_most=limit)
+    paths.cache.clear()
+
+
+def laboratory(bench: Benchmark) -> None:
+    loaded = load(bench, FOLDER)
+    quick = bench.options.quick
+    asked = held_out_prompts(loaded, 3 if quick else 300, bench.options.seed)
+    blocks = len(loaded.model.model.layers)
+    for layer in range(2, min(5, blocks + 1)):
+        found = list(answers(loaded, asked, layer))
+        report(bench, f"held-out questions, L {layer} of {blocks}", found, [a.answer for a in asked])
+    noisy(bench, loaded, min(EARLY, blocks))
+
+
+def noisy(bench: Benchmark, loaded: Loaded, layer: int) -> None:
+    """NoisyRetrieval with a probe at an early layer: END's kept chunks, answered exactly and in one pass."""
+    prose, _ = haystack(bench)
+    quick = bench.options.quick
+    fitting = [
+        q
+        for level in LEVELS
+        for q in noisy_questions(NoisyRetrieval(level, characters=400), prose, 2 if quick else 60, seed=1)
+    ]
+    reading = loaded.reading()
+    probe = fit_probe(reading, fitting, layers=[layer], controls=False).probe
+    end = ENDDenoiser(ProbeScorer(reading, probe), keep=0.3)
+    for level in LEVELS:
+        kind = NoisyRetrieval(level, characters=400)
+        questions = noisy_questions(kind, prose, 2 if quick else 40, seed=200, test=True)
+        asked, gold = [], []
+        for q in questions:
+            result = end.denoise(q.text, q.passages)
+            pieces = in_pieces(loaded, prompt(q.text, result.passages), q.answers[0])
+            assert pieces is not None
+            asked.append(pieces)
+            gold.append(q.gold <= {p.id for p in result.passages})
+        found = list(answers(loaded, asked, layer))
+        name = f"NoisyRetrieval, level {level}, L {layer}"
+        kept = int(sum(gold))
+        bench.row(f"{name}: gold kept", kept / len(gold), "share", interval=wilson(kept, len(gold)))
+        report(bench, name, found, [a.answer for a in asked])
+
+
+def report(bench: Benchmark, name: str, found: list[Answers], wanted: list[str]) -> None:
+    exact = np.array([f.exact == w for f, w in zip(found, wanted, strict=True)], dtype=float)
+    mine = np.array([f.one_pass == w for f, w in zip(found, wanted, strict=True)], dtype=float)
+    same = np.array([f.exact == f.one_pass for f in found], dtype=float)
+    n = len(found)
+    quick = bench.options.quick
+    for what, right in (("exact", exact), ("one pass", mine)):
+        bench.row(f"{name}: right, {what}", right.mean(), "share", interval=wilson(int(right.sum()), n))
+    bench.row(
+        f"{name}: right, exact over one pass",
+        (exact - mine).mean(),
+        "share",
+        at_most=None if quick else 0.03,
+        interval=bootstrap(exact - mine),
+    )
+    bench.row(f"{name}: same answer", same.mean(), "share", at_least=None if quick else 0.95)
+    bench.row(
+        f"{name}: divergence of the first token, median", float(np.median([f.divergence for f in found])), "nats"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""LangChain's documents as the core's passages, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+
+from denoise_core import DenoiseResult, InputError, Passage, unique_ids
+from denoise_core.running.record import KEY, RecordDetail, chunks_of, record_of, with_previous
+
+SCORE_KEY = "relevance_score"
+"""Where LangChain's rerankers put a document's score; ours is read from and written to the same place."""
+
+HEADER_KEYS = ("title",)
+"""The metadata that is read with a document's text when nothing else is said."""
+
+
+def read_documents(given: Any, what: str = "documents") -> list[Document]:
+    """Whatever gives documents one after the other, as a list: a generator or `filter` too, read once.
+
+    A dict with ``page_content``, as a checkpoint or JSON brings documents back, is made a document again.
+    Raises `InputError` that says what came and what to type.
+    """
+    if isinstance(given, (str, bytes, Document, Mapping)) or not isinstance(given, Iterable):
+        raise InputError(
+            f"{what}: expected documents, got a {type(given).__name__}; write {what}=[Document(page_content=...)]"
+        )
+    documents = [Document(**d) if isinstance(d, dict) and "page_content" in d else d for d in given]
+    for position, document in enumerate(documents):
+        if not isinstance(document, Document):
+            hint = "; a text is Document(page_content=text)" if isinstance(document, str) else ""
+            raise InputError(
+                f"{what}[{position}]: expected a langchain_core Document, got {type(document).__name__}{hint}"
+            )
+    return documents
+
+
+def to_passages(documents: Iterable[Document], header_keys: Sequence[str] = ()) -> tuple[Passage, ...]:
+    """One passage per document, in order; a missing or repeated id is replaced by one of its own.
+
+    ``header_keys`` name the metadata that becomes the passage's header. Raises `InputError` for anything that is
+    not a `Document` with a string as its text.
+    """
+    documents = read_documents(documents)
+    ids = unique_ids([d.id for d in documents])
+    return tuple(
+        Passage(
+            d.page_content,
+            id=i,
+            score=_score_of(d),
+            metadata=dict(d.metadata),
+            header=header_of(d.metadata, header_keys, d.page_content) if header_keys else "",
+        )
+        for d, i in zip(documents, ids, strict=True)
+    )
+
+
+def header_of(metadata: Mapping[str, Any], keys: Sequence[str], text: str = "") -> str:
+    """What stands under the keys, a line each: a title as it is, another with its name before it.
+
+    Empty values and such as the text begins with already are left out; a list is joined by commas.
+
+    >>> header_of({"title": "Paris", "year": 1889, "tags": ["city", "river"]}, ["title", "year", "tags"])
+    'Paris\\nyear: 1889\\ntags: city, river'
+    """
+    lines = []
+    for key in keys:
+        value = metadata.get(key)
+        if isinstance(value, (list, tuple, set, frozenset)):
+            value = ", ".join(map(str, value))
+        said = "" if value is None else str(value).strip()
+        if said and not (isinstance(text, str) and text.lstrip().startswith(said)):
+            lines.append(said if key == "title" else f"{key}: {said}")
+    return "\n".join(lines)
+
+
+def to_documents(
+    documents: Sequence[Document],
+    passages: Sequence[Passage],
+    result: DenoiseResult,
+    detail: RecordDetail = "spans",
+) -> list[Document]:
+    """The documents of a result: copies of the originals with the kept text, in the result's order.
+
+    ``passages`` is what `to_passages` made of ``documents``. Id, type and metadata are the original's; the
+    record goes to ``metadata["denoise"]`` (an earlier one moves into its ``previous`` while there is room), a
+    new score to ``metadata["relevance_score"]``.
+    """
+    original = {p.id: d for p, d in zip(passages, documents, strict=True)}
+    given = {p.id: p for p in passages}
+    chunks = chunks_of(result) if detail == "full" else None
+    return [
+        _to_document(kept, original, given, record_of(kept, given, result, chunks, detail=detail), detail)
+        for kept in result.passages
+    ]
+
+
+def evidence_documents(evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str) -> list[Document]:
+    """What a loop ended with as evidence, as documents; ``retrieved`` is what it was cut from."""
+    given = {p.id: p for p in retrieved}
+    result = DenoiseResult(question, tuple(evidence))
+    return [_new_document(p, p.metadata, record_of(p, given, result, detail="spans")) for p in evidence]
+
+
+def _to_document(
+    kept: Passage,
+    original: Mapping[str, Document],
+    given: Mapping[str, Passage],
+    record: dict[str, Any],
+    detail: RecordDetail,
+) -> Document:
+    document = original.get(kept.id)
+    if document is None:  # a joint rewrite: it has several originals, and keeps the metadata they agree on
+        sources = [original[s.passage_id] for s in kept.covered if s.passage_id in original]
+        return _new_document(kept, _agreed([d.metadata for d in sources]), record)
+    metadata = dict(document.metadata)
+    earlier = metadata.pop(KEY, None)
+    if kept.score is not None and kept.score != given[kept.id].score:
+        metadata[SCORE_KEY] = float(kept.score)
+    if record:
+        metadata[KEY] = with_previous(record, earlier, detail)
+    return document.model_copy(update={"page_content": kept.text, "metadata": metadata})
+
+
+def _new_document(kept: Passage, metadata: Mapping[str, Any], record: dict[str, Any]) -> Document:
+    score = {} if kept.score is None else {SCORE_KEY: float(kept.score)}
+    return Document(
+        page_content=kept.text, id=kept.id, metadata={**metadata, **score, **({KEY: record} if record else {})}
+    )
+
+
+def _agreed(all_metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    first, *others = all_metadata or [{}]
+    return {
+        key: value
+        for key, value in first.items()
+        if key not in (KEY, SCORE_KEY) and all(key in m and m[key] == value for m in others)
+    }
+
+
+def _score_of(document: Document) -> float | None:
+    score = document.metadata.get(SCORE_KEY)
+    return float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None

@@ -1,0 +1,268 @@
+"""Where question, answer and evidence stand in what chains and agents take and give.
+
+A *place* is named by the user as a key or a function, or left to the conventions below, which are LangChain's
+own. What cannot be found is an error that lists what was there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.prompt_values import PromptValue
+from pydantic import BaseModel
+
+from denoise_core import InputError, Passage, unique_ids
+from denoise_core.running.record import KEY
+from langchain_denoise.convert.documents import HEADER_KEYS, to_passages
+
+Place: TypeAlias = str | Callable[..., Any] | None
+
+QUESTION_KEYS = ("question", "input", "query")
+ANSWER_KEYS = ("answer", "output", "result")
+EVIDENCE_KEYS = ("context", "documents", "source_documents")
+MESSAGES = "messages"
+
+
+def as_state(given: Any) -> Any:
+    """A pydantic or dataclass state as a mapping of its fields, not of what is in them; anything else as it is."""
+    if isinstance(given, BaseModel) and not isinstance(given, (BaseMessage, PromptValue, Document)):
+        return {name: getattr(given, name) for name in type(given).model_fields}
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        return {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
+    return given
+
+
+def fields_in(brought: Any) -> dict[str, Any] | None:
+    """Structured output as its fields: of a pydantic object or dataclass, or of a mapping that holds no answer."""
+    if isinstance(brought, Mapping):
+        if MESSAGES in brought or any(key in brought for key in ANSWER_KEYS):
+            return None
+        return dict(brought)
+    if isinstance(brought, BaseModel) and not isinstance(brought, (BaseMessage, PromptValue, Document)):
+        return brought.model_dump(mode="json")
+    if dataclasses.is_dataclass(brought) and not isinstance(brought, type):
+        return dataclasses.asdict(brought)
+    return None
+
+
+def question_in(given: Any, place: Place) -> str:
+    """A string; a prompt's or conversation's last human message; or what stands under a usual key."""
+    given = given if callable(place) else as_state(given)
+    if callable(place):
+        found = place(given)
+    elif place is not None:
+        found = under(given, place, "question")
+    elif isinstance(given, str):
+        found = given
+    elif (messages := messages_in(given)) is not None:
+        found = next((m.text for m in reversed(messages) if isinstance(m, HumanMessage)), None)
+    else:
+        found = _first_of(given, QUESTION_KEYS, "question")
+    return _text(found, "the question")
+
+
+def answer_in(given: Any, place: Place) -> str:
+    """A string; a message's text; what stands under a usual key; or the last AI message of a state."""
+    if callable(place):
+        return _text(place(given), "the answer")
+    if place is not None:
+        return _text(under(given, place, "answer"), "the answer")
+    if isinstance(given, (str, BaseMessage)):
+        return _text(given, "the answer")
+    named = isinstance(given, Mapping) and any(isinstance(given.get(key), str) for key in ANSWER_KEYS)
+    if not named and (messages := messages_in(given)) is not None:
+        found = next((m for m in reversed(messages) if isinstance(m, AIMessage)), None)
+        return "" if found is None else str(found.text)
+    return _text(_first_of(given, ANSWER_KEYS, "answer"), "the answer")
+
+
+def evidence_in(given: Any, brought: Any, place: Place) -> tuple[Passage, ...]:
+    """From the output or else the input: documents under a usual key, or what the tools of this turn found."""
+    if callable(place):
+        return as_passages(place(given, brought))
+    if place is not None:
+        source = brought if isinstance(brought, Mapping) and place in brought else given
+        return as_passages(under(source, place, "evidence"))
+    for source in (as_state(brought), as_state(given)):
+        if isinstance(source, Mapping):
+            key = next((k for k in EVIDENCE_KEYS if k in source), None)
+            if key is not None:
+                return as_passages(source[key])
+        if (messages := messages_in(source)) is not None:
+            return tool_evidence(messages)
+    return as_passages(_first_of(brought, EVIDENCE_KEYS, "evidence"))
+
+
+def evidence_or_none(given: Any, brought: Any, place: Place) -> tuple[Passage, ...]:
+    """`evidence_in`, with nothing where nothing stands under a usual key."""
+    if place is not None:
+        return evidence_in(given, brought, place)
+    for source in (as_state(brought), as_state(given)):
+        if isinstance(source, Mapping) and (MESSAGES in source or any(k in source for k in EVIDENCE_KEYS)):
+            return evidence_in(given, brought, None)
+    return ()
+
+
+def tool_evidence(messages: Sequence[BaseMessage], *, all_turns: bool = False) -> tuple[Passage, ...]:
+    """What the tools brought since the last human message: their documents if they kept them, else the text."""
+    passages = [p for _, brought in tool_results(messages, all_turns=all_turns) for p in brought]
+    ids = unique_ids([p.id for p in passages])
+    return tuple(dataclasses.replace(p, id=i) if p.id != i else p for p, i in zip(passages, ids))
+
+
+def tool_results(
+    messages: Sequence[BaseMessage], *, all_turns: bool = False
+) -> list[tuple[Any, tuple[Passage, ...]]]:
+    """What each tool brought, with the arguments it was called with (None: not known), in order.
+
+    Of the turn since the last human message, or of the whole conversation.
+    """
+    start = (
+        0 if all_turns else 1 + max((i for i, m in enumerate(messages) if isinstance(m, HumanMessage)), default=-1)
+    )
+    arguments = {c["id"]: c["args"] for m in messages if isinstance(m, AIMessage) for c in m.tool_calls}
+    found: list[tuple[Any, tuple[Passage, ...]]] = []
+    for message in messages[start:]:
+        if not isinstance(message, ToolMessage) or message.status == "error":
+            continue
+        documents = documents_of(message)
+        if documents is None:
+            about = {"tool": message.name}
+            text = Passage(str(message.text), message.tool_call_id, metadata=about, provenance="tool")
+            passages: tuple[Passage, ...] = (text,) if text.text.strip() else ()
+        else:
+            passages = to_passages(documents, HEADER_KEYS)
+        found.append((arguments.get(message.tool_call_id), passages))
+    return found
+
+
+def documents_of(message: ToolMessage) -> list[Document] | None:
+    """The documents a retrieval tool put beside its text (``response_format="content_and_artifact"``).
+
+    A checkpoint brings them back as plain dicts; those are made documents again.
+    """
+    artifact = message.artifact
+    if not isinstance(artifact, list) or not artifact:
+        return None
+    documents: list[Document] = []
+    for item in artifact:
+        if isinstance(item, dict) and "page_content" in item:
+            item = Document(**item)
+        if not isinstance(item, Document):
+            return None
+        documents.append(item)
+    return documents
+
+
+def as_passages(found: Any) -> tuple[Passage, ...]:
+    """Documents, strings, or one of either, as passages."""
+    items = [found] if isinstance(found, (str, Document)) else found
+    if items is None or not isinstance(items, Sequence):
+        raise InputError(f"evidence: expected documents or strings, got {type(found).__name__}")
+    documents = [Document(page_content=i) if isinstance(i, str) else i for i in items]
+    ids = unique_ids([d.id if isinstance(d, Document) else None for d in documents])
+    return to_passages(
+        [d.model_copy(update={"id": i}) if isinstance(d, Document) else d for d, i in zip(documents, ids)],
+        HEADER_KEYS,
+    )
+
+
+def with_feedback(given: Any, rejected: str, feedback: str, place: Place) -> Any:
+    """The input for another try, with what was wrong where the user says: a key, or a function."""
+    if callable(place):
+        return place(given, rejected, feedback)
+    if not isinstance(place, str) or not isinstance(given, Mapping):
+        raise InputError(f"feedback={place!r} names a key, and the input is a {type(given).__name__}")
+    return {**given, place: f"{rejected}\n\n{feedback}"}
+
+
+OURS = "denoise-feedback-"
+"""How the ids of messages begin that were put into an input, so that they can be taken out of the output."""
+
+
+def with_said(given: Any, said: Sequence[BaseMessage]) -> Any:
+    """The messages of an input with ours behind them."""
+    marked = [m.model_copy(update={"id": f"{OURS}{n}"}) for n, m in enumerate(said)]
+    messages = [*(messages_in(given) or []), *marked]
+    return {**given, MESSAGES: messages} if isinstance(given, Mapping) else messages
+
+
+def without_said(brought: Any) -> Any:
+    """An output without the messages that `with_said` put into the input."""
+    if isinstance(brought, Mapping) and isinstance(brought.get(MESSAGES), list):
+        kept = [m for m in brought[MESSAGES] if not str(getattr(m, "id", "")).startswith(OURS)]
+        return {**brought, MESSAGES: kept} if len(kept) < len(brought[MESSAGES]) else brought
+    return brought
+
+
+def with_answer(brought: Any, text: str, place: Place) -> Any:
+    """The output with another answer in it; everything else stays."""
+    if isinstance(brought, str):
+        return text
+    if isinstance(brought, BaseMessage):
+        return brought.model_copy(update={"content": text})
+    if isinstance(brought, Mapping):
+        if place is None and MESSAGES in brought:
+            messages = list(brought[MESSAGES])
+            at = next((i for i in reversed(range(len(messages))) if isinstance(messages[i], AIMessage)), None)
+            if at is not None:
+                messages[at] = messages[at].model_copy(update={"content": text})
+                return {**brought, MESSAGES: messages}
+        key = place if isinstance(place, str) else next((k for k in ANSWER_KEYS if k in brought), None)
+        if key is not None:
+            return {**brought, key: text}
+    raise InputError(
+        f"cannot put another answer into a {type(brought).__name__}: pass answer='key', or limits that send "
+        "unsupported answers as they are"
+    )
+
+
+def with_record(brought: Any, record: dict[str, Any]) -> Any:
+    """The output with the record under a key, or in a message's ``response_metadata``; a string has no room."""
+    if isinstance(brought, BaseMessage):
+        return brought.model_copy(update={"response_metadata": {**brought.response_metadata, KEY: record}})
+    if isinstance(brought, Mapping):
+        return {**brought, KEY: record}
+    return brought
+
+
+def messages_in(given: Any) -> list[BaseMessage] | None:
+    """The messages of a prompt, of a list of them, or of a state; None where there are none."""
+    if isinstance(given, PromptValue):
+        return given.to_messages()
+    if isinstance(given, Mapping):
+        given = given.get(MESSAGES)
+    if isinstance(given, Sequence) and given and all(isinstance(m, BaseMessage) for m in given):
+        return list(given)
+    return None
+
+
+def _first_of(given: Any, keys: Sequence[str], what: str) -> Any:
+    if isinstance(given, Mapping):
+        for key in keys:
+            if key in given:
+                return given[key]
+        raise InputError(f"no {what} under any of {keys}; keys: {sorted(map(str, given))}; pass {what}='key'")
+    raise InputError(f"no {what} in a {type(given).__name__}; pass {what}= a function that finds it")
+
+
+def under(given: Any, key: str, what: str) -> Any:
+    """What stands under a key that the user named, of a mapping, a pydantic object or a dataclass."""
+    given = as_state(given)
+    if not isinstance(given, Mapping):
+        raise InputError(f"{what}={key!r} names a key, and this is a {type(given).__name__}; pass a function")
+    if key not in given:
+        raise InputError(f"{what}={key!r}: there is no such key; keys: {sorted(map(str, given))}")
+    return given[key]
+
+
+def _text(found: Any, what: str) -> str:
+    if isinstance(found, BaseMessage):
+        return str(found.text)
+    if not isinstance(found, str):
+        raise InputError(f"{what}: expected a str or a message, got {type(found).__name__}")
+    return found

@@ -1,0 +1,151 @@
+"""A local model of the core as a LangChain chat model: the same weights, in the same process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+
+from denoise_core import InputError, Message, Usage
+from denoise_core.end import LocalLLM
+from denoise_core.local.generation.llm import Ended
+
+
+class LocalChatModel(BaseChatModel):
+    """``llm`` as a chat model: text in, text out, whole or streamed, with tokens and the reason it ended.
+
+    ``LocalChatModel(llm=reader())`` needs nothing beyond what END needs; ``llm.model`` and ``llm.tokenizer``, once
+    loaded, serve END as well. Settings are the `LocalLLM`'s; a call may give ``stop``. It has no tools and reads
+    no images: messages that hold more than text raise `InputError`.
+    """
+
+    llm: LocalLLM
+
+    @property
+    def _llm_type(self) -> str:
+        return "denoise-local"
+
+    @property
+    def model_name(self) -> str:
+        """The folder's name, or what the loaded model calls itself."""
+        model = self.llm.model
+        name = Path(model if isinstance(model, str | Path) else getattr(model, "name_or_path", "")).name
+        return name or type(model).__name__
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        """What a reply depends on: the model and every setting. A cache asks by this."""
+        llm = self.llm
+        model = llm.model
+        return {
+            "model_name": self.model_name,
+            "model": str(model) if isinstance(model, str | Path) else _identity(model),
+            "max_new_tokens": llm.max_new_tokens,
+            "temperature": llm.temperature,
+            "seed": llm.seed,
+            "stops": list(llm.stop),
+        }
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        """What traces call it: the folder's name."""
+        settings = LangSmithParams(
+            ls_provider="local",
+            ls_model_name=kwargs.get("model") or self.model_name,
+            ls_model_type="chat",
+            ls_temperature=self.llm.temperature,
+            ls_max_tokens=self.llm.max_new_tokens,
+        )
+        stops = stop or list(self.llm.stop)
+        return {**settings, "ls_stop": stops} if stops else settings
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        chunks = list(self._stream(messages, stop, run_manager, **kwargs))
+        text = "".join(chunk.text for chunk in chunks)
+        last = chunks[-1].message
+        assert isinstance(last, AIMessageChunk)
+        message = AIMessage(
+            content=text, usage_metadata=last.usage_metadata, response_metadata=dict(last.response_metadata)
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        if kwargs:
+            raise InputError(
+                f"a local model takes no {', '.join(sorted(kwargs))}; its settings are the LocalLLM's"
+            )
+        llm = self.llm.with_settings(stop=stop) if stop else self.llm
+        pieces = llm.stream(_texts(messages))
+        try:
+            while True:
+                try:
+                    piece = next(pieces)
+                except StopIteration as done:
+                    yield _last(done.value, self.model_name)
+                    return
+                chunk = ChatGenerationChunk(message=AIMessageChunk(content=piece))
+                if run_manager is not None:
+                    run_manager.on_llm_new_token(piece, chunk=chunk)
+                yield chunk
+        finally:
+            pieces.close()
+
+
+_seen: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+def _identity(model: Any) -> str:
+    """A name for one loaded model, which no other in this process has had."""
+    if model not in _seen:
+        _seen[model] = f"loaded-{uuid4().hex[:12]}"
+    return _seen[model]
+
+
+def _last(ended: Ended, model_name: str) -> ChatGenerationChunk:
+    """The chunk that says how it ended, without text."""
+    message = AIMessageChunk(
+        content="",
+        usage_metadata=_usage(ended.usage),
+        response_metadata={"finish_reason": "length" if ended.cut else "stop", "model_name": model_name},
+        chunk_position="last",
+    )
+    return ChatGenerationChunk(message=message)
+
+
+def _usage(used: Usage) -> UsageMetadata:
+    return UsageMetadata(input_tokens=used.input_tokens, output_tokens=used.output_tokens, total_tokens=used.total)
+
+
+def _texts(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:
+    return tuple(_text(m) for m in messages)
+
+
+def _text(message: BaseMessage) -> Message:
+    if message.type not in ("system", "human", "ai"):
+        raise InputError(f"a local model reads system, human and ai messages, not {message.type!r}")
+    parts = message.content if isinstance(message.content, list) else []
+    if getattr(message, "tool_calls", None) or any(isinstance(p, dict) and p.get("type") != "text" for p in parts):
+        raise InputError("a local model reads text alone: this message holds a tool call, an image or the like")
+    if message.type == "system":
+        return Message("system", message.text)
+    return Message("user" if message.type == "human" else "assistant", message.text)

@@ -1,0 +1,49 @@
+"""`RetrieverAdapter`: a LangChain retriever as the core's."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from langchain_core.documents import Document
+from langchain_core.runnables import Runnable
+
+from denoise_core import InputError, Passage
+from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_passages
+from langchain_denoise.convert.messages import internal_config
+
+
+class RetrieverAdapter:
+    """A LangChain retriever as the core's `Retriever`.
+
+    A document without an id gets one made from its text, so that the same passage found by two searches
+    is known to be the same. ``header_keys`` name the metadata that is read with the text.
+    """
+
+    def __init__(
+        self, retriever: Runnable[str, list[Document]], *, header_keys: Sequence[str] = HEADER_KEYS
+    ) -> None:
+        if not isinstance(retriever, Runnable):
+            hint = "; pass its as_retriever()" if hasattr(retriever, "as_retriever") else ""
+            raise InputError(f"expected a LangChain retriever, got {type(retriever).__name__}{hint}")
+        if isinstance(header_keys, str):
+            raise InputError(f"header_keys={header_keys!r}: expected a list of metadata keys")
+        self.retriever = retriever
+        self.header_keys = tuple(header_keys)
+
+    def retrieve(self, query: str) -> Sequence[Passage]:
+        return self._passages(self.retriever.invoke(query, internal_config()))
+
+    async def aretrieve(self, query: str) -> Sequence[Passage]:
+        return self._passages(await self.retriever.ainvoke(query, internal_config()))
+
+    def _passages(self, found: Sequence[Document]) -> Sequence[Passage]:
+        return to_passages([with_id(d) for d in read_documents(found, "found")], self.header_keys)
+
+
+def with_id(document: Document) -> Document:
+    """The document, with an id made from its text where it has none."""
+    if document.id is not None:
+        return document
+    digest = hashlib.sha256(document.page_content.encode("utf-8", "surrogatepass")).hexdigest()
+    return document.model_copy(update={"id": f"text-{digest[:16]}"})

@@ -1,0 +1,45 @@
+"""What a run did, where every tracer and handler sees it: a span of its own, and a custom event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncParentRunManager,
+    ParentRunManager,
+    adispatch_custom_event,
+    dispatch_custom_event,
+)
+
+EVENT = "denoise"
+SPAN = "denoise_record"
+
+
+def tell(run: ParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]) -> None:
+    """``short`` as the outputs of a child span (tracers know no custom events), ``whole`` as the custom event."""
+    child = run.get_child()
+    child.on_chain_start({"name": SPAN}, asked, name=SPAN).on_chain_end(short)
+    dispatch_custom_event(EVENT, whole)
+
+
+async def atell(
+    run: AsyncParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]
+) -> None:
+    """`tell` for async."""
+    child = run.get_child()
+    await (await child.on_chain_start({"name": SPAN}, asked, name=SPAN)).on_chain_end(short)
+    await adispatch_custom_event(EVENT, whole)
+
+
+def is_watched(run: ParentRunManager | AsyncParentRunManager) -> bool:
+    """Whether anything listens; nothing is built for nobody."""
+    return bool(run.handlers or run.inheritable_handlers)
+
+
+def short_record(record: dict[str, Any]) -> dict[str, Any]:
+    """The record without the drafts' words, for a span."""
+    attempts = [
+        {k: a[k] for k in ("draft", "repaired", "outcome", "score", "reasons")} for a in record["attempts"]
+    ]
+    keys = ("outcome", "stopped_because", "score", "judge", "calls", "input_tokens", "output_tokens")
+    return {**{k: record[k] for k in keys}, "attempts": attempts}

@@ -1,0 +1,205 @@
+"""What a compressor or retriever is configured with: plain values that say how to build its denoiser.
+
+What can be plain JSON is, so that ``dumpd``, ``load`` and a config file rebuild it; what the user made (a model, a
+scorer, a denoiser) is held as it is.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from langchain_core.runnables import RunnableConfig
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from denoise_core import Denoiser, InputError
+from denoise_core.running.guard import Policy
+from denoise_core.running.record import KEY, RecordDetail
+from langchain_denoise.best import Order
+from langchain_denoise.convert.documents import HEADER_KEYS
+
+Chunks = Literal["whole", "sentences"] | int
+_PER_REQUEST = ("keep", "k", "variant", "top_n", "threshold", "order")
+
+
+class DenoiseSettings(BaseModel):
+    """How documents are denoised. Nothing set is END with the embedded default, offline."""
+
+    denoiser: Any = None
+    """Any `denoise_core.Denoiser`; None builds one from the fields below."""
+
+    model: Any = None
+    """System 2 Attention with this model: a chat model, a runnable, a name as ``"openai:..."``, a core LLM. With
+    ``probe`` the local model that the probe reads: a name, a folder, a loaded one, or a loaded one with its
+    tokenizer (what `local_model` gives)."""
+
+    scorer: Any = None
+    """END with this scorer: embeddings, a cross-encoder, a decision model, or a core scorer."""
+
+    probe: str | None = None
+    """END with the probe in this folder."""
+
+    keep: Any = None
+    """END: a share of the chunks below 1, or a number of them, or what else `ENDDenoiser` takes; None is the
+    denoiser's own default."""
+
+    threshold: float | None = None
+    """END: every chunk with at least this score, in the scorer's unit, instead of ``keep``."""
+
+    chunks: Chunks | None = None
+    """END: what is scored: documents ``"whole"``, ``"sentences"``, or pieces of so many characters."""
+
+    variant: str | None = None
+    """System 2 Attention: ``"select"`` and its like keep the document's own characters, the others rewrite."""
+
+    top_n: int | None = Field(default=None, ge=1)
+    """So many documents come back, if so many came: the best by score, or the first where nothing is scored. A
+    denoiser that scores brings back its best-scored documents to make the number full, unless ``threshold`` left
+    them out."""
+
+    order: Order = "input"
+    """``"input"`` leaves documents in the order they came; ``"score"`` puts the best first."""
+
+    header_keys: tuple[str, ...] = HEADER_KEYS
+    """Metadata that is read with a document's text, and is no part of what is kept."""
+
+    on_error: Policy = "keep"
+    """What an exception gives: the input (``"keep"``), nothing (``"drop"``), or the exception (``"raise"``)."""
+
+    on_empty: Policy = "keep"
+    """The same for a result that keeps nothing; ``"raise"`` is `denoise_core.EmptyResult`."""
+
+    record: RecordDetail = "spans"
+    """What stands in ``metadata["denoise"]``: ``"spans"`` (ids, ranges, score, fallback; at most 2 KB), ``"full"``
+    (every scored chunk too), ``"none"``."""
+
+    max_concurrency: int | None = Field(default=None, ge=1)
+    """At most this many model calls of one denoising at once; None leaves it to the denoiser's own bound."""
+
+    @field_validator("header_keys", mode="before")
+    @classmethod
+    def _a_list_of_keys(cls, keys: Any) -> Any:
+        if isinstance(keys, str):
+            raise InputError(f"header_keys={keys!r}: expected a list of metadata keys, such as [{keys!r}]")
+        return keys
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.denoiser is not None:
+            check_denoiser(self.denoiser)
+            for name in ("model", "scorer", "probe", "chunks"):
+                if getattr(self, name) is not None:
+                    raise InputError(f"{name}: not beside denoiser=, which is built already")
+        if self.scorer is not None and (self.model is not None or self.probe is not None):
+            raise InputError("scorer: give a scorer, a model or a probe, not several")
+        if self.model is not None and self.probe is None:
+            from langchain_denoise.models.chat_llm import as_llm
+
+            as_llm(self.model)
+        s2a = self.model is not None and self.probe is None
+        for name in ("keep", "threshold", "chunks"):
+            if s2a and getattr(self, name) is not None:
+                raise InputError(f"{name}: a setting of END; with model= there is variant=")
+        if self.keep is not None and self.threshold is not None:
+            raise InputError(f"keep={self.keep!r} and threshold={self.threshold!r}: give one of the two")
+        if self.variant is not None and not s2a and self.denoiser is None:
+            raise InputError("variant: a setting of System 2 Attention, which needs model=")
+        if not s2a and self.probe is None:
+            self.denoiser_for({})  # wrong settings raise here, and not in the middle of a run
+        return self
+
+    def denoiser_for(self, asked: Mapping[str, Any]) -> Denoiser:
+        """The denoiser with what this request asks for. Raises `InputError` for what does not go with it."""
+        keep, threshold = asked.get("keep", self.keep), asked.get("threshold", self.threshold)
+        if "keep" in asked and "threshold" not in asked:
+            threshold = None
+        if "threshold" in asked and "keep" not in asked:
+            keep = None
+        variant = asked.get("variant", self.variant)
+        if self.denoiser is not None:
+            return _changed(self.denoiser, keep, threshold, variant)
+        if self.model is not None and self.probe is None:
+            return self._s2a(variant)
+        if variant is not None:
+            raise InputError(f"variant={variant!r}: a setting of System 2 Attention, and this is END")
+        return self._end(keep, threshold)
+
+    def _s2a(self, variant: str | None) -> Denoiser:
+        from denoise_core.s2a import S2ADenoiser
+        from langchain_denoise.models.chat_llm import as_llm
+
+        chosen: Any = variant or "select"
+        bound: dict[str, Any] = {} if self.max_concurrency is None else {"max_concurrency": self.max_concurrency}
+        return S2ADenoiser(as_llm(self.model), variant=chosen, on_error=self.on_error, **bound)
+
+    def _end(self, keep: Any, threshold: float | None) -> Denoiser:
+        from denoise_core.end import ENDDenoiser
+        from denoise_core.text import chunk as chunking
+
+        cut: dict[str, Any] = {}
+        if self.chunks is not None:
+            named = {"whole": chunking.whole, "sentences": chunking.sentences}
+            cut["chunker"] = named[self.chunks] if isinstance(self.chunks, str) else chunking.chunks(self.chunks)
+        if self.scorer is None and self.probe is None:
+            from denoise_core.embedded import default_denoiser
+
+            if threshold is None:
+                return default_denoiser(**({} if keep is None else {"keep": keep}), **cut)
+            from denoise_core.embedded import DefaultScorer
+
+            return ENDDenoiser(DefaultScorer(), threshold=threshold, **cut)
+        from langchain_denoise.models.scoring import FolderProbe, as_scorer
+
+        scorer = as_scorer(self.scorer) if self.probe is None else FolderProbe(self.probe, self.model)
+        if keep is None and threshold is None and self.top_n is not None:
+            keep = self.top_n
+        return ENDDenoiser(scorer, keep=keep, threshold=threshold, **cut)
+
+
+def check_denoiser(denoiser: Any) -> None:
+    """Raises `InputError` that says what to write for anything that is no denoiser."""
+    if isinstance(denoiser, Denoiser) and not isinstance(denoiser, type):
+        return
+    kind = f"the class {denoiser.__name__}" if isinstance(denoiser, type) else f"a {type(denoiser).__name__}"
+    instead = "from_llm(...) for a chat model, from_embeddings(...) for embeddings"
+    raise InputError(f"denoiser: expected an object with denoise and adenoise, got {kind}; {instead}")
+
+
+def _changed(denoiser: Any, keep: Any, threshold: float | None, variant: str | None) -> Denoiser:
+    """A copy of END with another rule or of S2A with another variant; itself when nothing is asked."""
+    if keep is None and threshold is None and variant is None:
+        checked: Denoiser = denoiser
+        return checked
+    other = copy.copy(denoiser)
+    if keep is not None or threshold is not None:
+        if not hasattr(denoiser, "rule"):
+            raise InputError(f"keep: {type(denoiser).__name__} has no such setting")
+        from denoise_core.end import ENDDenoiser
+
+        if not isinstance(denoiser, ENDDenoiser):
+            raise InputError(f"keep: {type(denoiser).__name__} has no such setting")
+        other.rule = ENDDenoiser(denoiser.scorer, keep=keep, threshold=threshold).rule
+    if variant is not None:
+        from denoise_core.s2a import S2ADenoiser
+
+        if not isinstance(denoiser, S2ADenoiser):
+            raise InputError(f"variant: {type(denoiser).__name__} has no such setting")
+        other.variant = variant
+    result: Denoiser = other
+    return result
+
+
+def asked_for(config: RunnableConfig | None) -> dict[str, Any]:
+    """What one request asks for: ``config={"configurable": {"denoise": {"keep": 0.5, "k": 3}}}``.
+
+    Raises `InputError` for a setting that cannot be chosen so.
+    """
+    found = ((config or {}).get("configurable") or {}).get(KEY)
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping) or not set(found) <= set(_PER_REQUEST):
+        raise InputError(
+            f"configurable[{KEY!r}]={found!r}: expected a dict with some of {', '.join(_PER_REQUEST)}"
+        )
+    return dict(found)

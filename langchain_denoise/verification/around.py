@@ -1,0 +1,317 @@
+"""`verified(chain)`: judge, repair and another draft around any chain, without rewriting it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
+from langchain_core.runnables.base import RunnableBindingBase, RunnableLike, RunnableSequence, coerce_to_runnable
+from langchain_core.runnables.config import ensure_config, merge_configs, set_config_context
+from langchain_core.utils.pydantic import TypeBaseModel
+from pydantic import ConfigDict, PrivateAttr
+from typing_extensions import override
+
+from denoise_core import InputError, Message
+from denoise_core.augmenter import Answer
+from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
+from denoise_core.augmenter.streaming import (
+    Finished,
+    Revised,
+    StreamEvent,
+    adraft_first,
+    aheld_back,
+    draft_first,
+    held_back,
+)
+from denoise_core.augmenter.traces.record import answer_record
+from langchain_denoise.convert import places
+from langchain_denoise.convert.messages import internal_config
+from langchain_denoise.observe import atell, short_record, tell
+from langchain_denoise.verification.collect import Collector
+from langchain_denoise.verification.redraft import Again, again, hearing
+from langchain_denoise.verification.verifier import Verifier, conversation
+
+Show = Literal["held_back", "draft_first"]
+
+
+def verified(
+    chain: RunnableLike[Any, Any],
+    verifier: Verifier | None = None,
+    *,
+    question: str | Callable[..., Any] | None = None,
+    answer: str | Callable[..., Any] | None = None,
+    evidence: str | Callable[..., Any] | None = None,
+    feedback: str | Callable[..., Any] | None = None,
+    rerun: bool = False,
+) -> VerifiedRunnable:
+    """``chain`` with its answers held against what it found, and asked again while they do not hold.
+
+    Input and output keep their form. The evidence is what the chain's retrievers and tools bring while it runs;
+    where there are none, the documents under a usual key of output or input (``context documents
+    source_documents``). ``evidence`` says where else: a key, or a function of input and output. ``question`` and
+    ``answer`` say the same of these; left out, they are looked for where LangChain's own chains keep them: a
+    string, messages, or one of the keys ``question input query`` and ``answer output result``. Structured output
+    (pydantic, a dataclass, a dict without such a key) is judged field by field.
+
+    What is wrong with a draft goes to the model that writes, behind its own prompt, and to no search: the chain's
+    input stays as it was. ``feedback`` is for a chain in which no model can be seen: a key of the input, or a
+    function ``(input, draft, feedback) -> input``.
+
+    A chain whose tools ran is not run again, since they would run twice; neither is an agent or a graph, for which
+    ``VerificationMiddleware`` repeats the last model call alone. ``rerun=True`` says that running again does no
+    harm.
+
+    The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in
+    ``response_metadata["denoise"]`` of a message, in the span ``denoise_record`` and the custom event ``denoise``;
+    an output that is a bare string, or structured, carries none itself.
+    """
+    chain = coerce_to_runnable(chain)
+    if is_graph(chain) and not rerun:
+        raise InputError(
+            "verified(...) runs its chain again, and a graph or agent may have effects outside; put "
+            "VerificationMiddleware() into create_agent(middleware=[...]), or a JudgeNode into the graph, or say "
+            "rerun=True where running it twice does no harm"
+        )
+    return VerifiedRunnable(
+        chain=chain,
+        verifier=verifier or Verifier(),
+        question=question,
+        answer=answer,
+        evidence=evidence,
+        feedback=feedback,
+        rerun=rerun,
+    )
+
+
+def is_graph(chain: Runnable[Any, Any]) -> bool:
+    """Whether a LangGraph graph is the chain, or a step of it."""
+    while isinstance(chain, RunnableBindingBase):
+        chain = chain.bound
+    if isinstance(chain, RunnableSequence):
+        return any(map(is_graph, chain.steps))
+    return any(c.__module__.startswith("langgraph.pregel") for c in type(chain).__mro__)
+
+
+class VerifiedRunnable(RunnableSerializable[Any, Any]):
+    """A chain with verification around it; see `verified`, which builds it.
+
+    ``stream`` yields one value: nothing is shown before it is judged. `stream_checked` shows sentences as they
+    pass, or the draft first and its verdict after. Inner calls are children of this run.
+    """
+
+    chain: Runnable[Any, Any]
+    verifier: Verifier
+    question: str | Callable[..., Any] | None = None
+    answer: str | Callable[..., Any] | None = None
+    evidence: str | Callable[..., Any] | None = None
+    feedback: str | Callable[..., Any] | None = None
+    rerun: bool = False
+
+    _hearing: Runnable[Any, Any] | None = PrivateAttr(default=None)
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @override
+    def model_post_init(self, context: Any, /) -> None:
+        super().model_post_init(context)
+        if callable(self.answer) and self.verifier.limits.unsupported != "send":
+            raise InputError(
+                f"unsupported={self.verifier.limits.unsupported!r} puts another answer into the output, which "
+                "needs answer='key'; a function only finds it"
+            )
+        self._hearing = hearing(self.chain) if self.feedback is None else None
+
+    @override
+    def get_input_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
+        return self.chain.get_input_schema(config)
+
+    @override
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        return self._call_with_config(self._verify, input, config, **kwargs)
+
+    @override
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        return await self._acall_with_config(self._averify, input, config, **kwargs)
+
+    def stream_checked(
+        self, input: Any, config: RunnableConfig | None = None, *, show: Show = "held_back"
+    ) -> Iterator[StreamEvent]:
+        """`denoise_core.augmenter.streaming` events: `Text` as sentences pass (``"held_back"``) or as the first
+        draft is written (``"draft_first"``), `Restarted` when it is withdrawn, at last `Finished` or `Revised`
+        with the `Answer`."""
+        streamed = held_back if show == "held_back" else draft_first
+        with set_config_context(ensure_config(config)) as context:
+            drafts, history = context.run(ChainDrafts, self, input, {}), self._history(input)
+            question = places.question_in(input, self.question)
+            events = context.run(streamed, self._loop(), question, history, drafter=drafts)
+            while (event := context.run(next, events, None)) is not None:
+                yield self._heard(event)
+
+    async def astream_checked(
+        self, input: Any, config: RunnableConfig | None = None, *, show: Show = "held_back"
+    ) -> AsyncIterator[StreamEvent]:
+        """`stream_checked` for async."""
+        streamed = aheld_back if show == "held_back" else adraft_first
+        drafts, history = ChainDrafts(self, input, {}, ensure_config(config)), self._history(input)
+        question = places.question_in(input, self.question)
+        async for event in streamed(self._loop(), question, history, drafter=drafts):
+            yield self._heard(event)
+
+    def _heard(self, event: StreamEvent) -> StreamEvent:
+        if isinstance(event, (Finished, Revised)):
+            self.verifier.told(event.answer)
+        return event
+
+    def _verify(self, input: Any, run_manager: ParentRunManager, config: RunnableConfig, **kwargs: Any) -> Any:
+        drafts = ChainDrafts(self, input, kwargs)
+        question, history = places.question_in(input, self.question), self._history(input)
+        answer = self.verifier.told(self._loop().answer(question, history, drafter=drafts))
+        output, record = drafts.output_of(answer)
+        tell(run_manager, {"question": question}, short_record(record), record)
+        return output
+
+    async def _averify(
+        self, input: Any, run_manager: AsyncParentRunManager, config: RunnableConfig, **kwargs: Any
+    ) -> Any:
+        drafts = ChainDrafts(self, input, kwargs)
+        question, history = places.question_in(input, self.question), self._history(input)
+        answer = self.verifier.told(await self._loop().aanswer(question, history, drafter=drafts))
+        output, record = drafts.output_of(answer)
+        await atell(run_manager, {"question": question}, short_record(record), record)
+        return output
+
+    def _loop(self) -> Any:
+        return self.verifier.loop_with(rerun=True) if self.rerun else self.verifier.loop
+
+    def _history(self, input: Any) -> tuple[Message, ...]:
+        messages = None if callable(self.question) else places.messages_in(places.as_state(input))
+        return conversation(messages) if messages else ()
+
+
+class ChainDrafts:
+    """One input's way through the chain, once for each draft; a core `StreamingDrafter`."""
+
+    def __init__(
+        self,
+        settings: VerifiedRunnable,
+        given: Any,
+        options: dict[str, Any],
+        config: RunnableConfig | None = None,
+    ) -> None:
+        self.settings = settings
+        self.given = given
+        self.options = options
+        self.config = config
+        self.tools = 0
+        self.error: Exception | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        return self.tools == 0
+
+    def draft(self, request: DraftRequest) -> Drafted:
+        with self._noted() as collector, self._asked(request) as (chain, given):
+            brought = chain.invoke(given, self._config(collector), **self.options)
+            return self._drafted(brought, collector)
+
+    async def adraft(self, request: DraftRequest) -> Drafted:
+        with self._noted() as collector, self._asked(request) as (chain, given):
+            brought = await chain.ainvoke(given, self._config(collector), **self.options)
+            return self._drafted(brought, collector)
+
+    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
+        whole = None
+        with self._noted() as collector, self._asked(request) as (chain, given):
+            for chunk in chain.stream(given, self._config(collector), **self.options):
+                whole = chunk if whole is None else whole + chunk
+                yield from collector.fresh()
+                if piece := piece_of(chunk, self.settings.answer):
+                    yield piece
+            yield self._drafted(whole, collector)
+
+    async def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]:
+        whole = None
+        with self._noted() as collector, self._asked(request) as (chain, given):
+            async for chunk in chain.astream(given, self._config(collector), **self.options):
+                whole = chunk if whole is None else whole + chunk
+                for found in collector.fresh():
+                    yield found
+                if piece := piece_of(chunk, self.settings.answer):
+                    yield piece
+            yield self._drafted(whole, collector)
+
+    def _config(self, collector: Collector) -> RunnableConfig:
+        with set_config_context(self.config) if self.config is not None else _nothing():
+            return merge_configs(internal_config(), {"callbacks": [collector]})
+
+    @contextmanager
+    def _noted(self) -> Iterator[Collector]:
+        """What one run found and whether tools ran. What the user has to put right is not run into twice."""
+        if isinstance(self.error, InputError):
+            raise self.error
+        collector = Collector()
+        try:
+            yield collector
+        except Exception as error:
+            self.error = error
+            raise
+        finally:
+            self.tools += collector.tools
+
+    @contextmanager
+    def _asked(self, request: DraftRequest) -> Iterator[tuple[Runnable[Any, Any], Any]]:
+        """The chain to run and what to give it: the input as it is, and feedback beside it."""
+        s = self.settings
+        told = Again.of(request)
+        if told is None:
+            yield s.chain, self.given
+        elif s.feedback is not None:
+            yield s.chain, places.with_feedback(self.given, told.rejected, told.feedback, s.feedback)
+        elif s._hearing is None and places.messages_in(self.given) is not None:
+            yield s.chain, places.with_said(self.given, told.said)
+        else:
+            token = again.set(told)
+            try:
+                yield s._hearing or s.chain, self.given
+            finally:
+                again.reset(token)
+
+    def _drafted(self, brought: Any, collector: Collector) -> Drafted:
+        s, found = self.settings, collector.found
+        brought = places.without_said(brought)
+        fields = places.fields_in(brought) if s.answer is None else None
+        text = "" if fields is not None else places.answer_in(places.as_state(brought), s.answer)
+        if s.evidence is not None or not any(f.passages for f in found):
+            passages = places.evidence_or_none(self.given, brought, s.evidence)
+            found = [Found(passages)] if passages else []
+        return Drafted(
+            text, collector.usage, calls=collector.calls, found=tuple(found), fields=fields, origin=brought
+        )
+
+    def output_of(self, answer: Answer) -> tuple[Any, dict[str, Any]]:
+        """The output that brought the answer, with the record of the run in it, and that record."""
+        best, record = answer.best, answer_record(answer)
+        if best is None:
+            raise self.error or RuntimeError(f"no draft: {answer.text}")
+        output = best.origin
+        if answer.text != best.candidate or best.repaired:
+            output = places.with_answer(output, answer.text, self.settings.answer)
+        return places.with_record(output, record), record
+
+
+def piece_of(chunk: Any, place: str | Callable[..., Any] | None) -> str:
+    """The answer's text in one chunk of a stream; "" for a chunk of something else."""
+    if callable(place):
+        return ""
+    try:
+        return places.answer_in(chunk, place)
+    except InputError:
+        return ""
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield

@@ -1,0 +1,115 @@
+"""`Verifier`: how answers are judged, explained and asked for again; the loop of LLM-Augmenter around your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.runnables import Runnable
+
+from denoise_core import Budget, InputError
+from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Policy, Utility
+from denoise_core.augmenter.drafting.when import When
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
+from denoise_core.augmenter.utilities.criticism import SelfCriticism
+from langchain_denoise.models.decisions import is_decision_model
+
+
+class Verifier:
+    """The settings of verification, shared by `verified` and the agent middleware.
+
+    ``utility`` judges: a judge of the core, a decision model, or a chat model (a runnable or its name), which is
+    then asked for its criticism; None is the core's own. ``feedback`` explains, ``policy`` decides, ``limits``
+    bounds the drafts and says what is sent when none holds, ``budget`` covers drafts, judge and feedback together.
+    ``when(question, answer)`` says what is judged at all; None judges everything. ``task`` holds the words sent
+    when abstaining. ``on_answer`` is called with each `denoise_core.augmenter.Answer`: to record it
+    (`denoise_core.augmenter.traces.recording.to_lines`), to replay it, to learn from it.
+    """
+
+    def __init__(
+        self,
+        *,
+        utility: Utility | Runnable[Any, Any] | str | None = None,
+        feedback: Feedback | None = None,
+        policy: Policy | None = None,
+        limits: LoopLimits | None = None,
+        budget: Budget | None = None,
+        when: When | None = None,
+        task: Task = QUESTION_ANSWERING,
+        on_answer: Callable[[Answer], None] | None = None,
+    ) -> None:
+        if on_answer is not None and not callable(on_answer):
+            raise InputError(f"on_answer: expected a function of an Answer, got {type(on_answer).__name__}")
+        self.loop = Augmenter(
+            utility=as_utility(utility),
+            feedback=feedback,
+            policy=policy,
+            limits=limits,
+            budget=budget,
+            when=when,
+            task=task,
+        )
+        self.on_answer = on_answer
+
+    @property
+    def utility(self) -> Utility:
+        return self.loop.utility
+
+    @property
+    def feedback(self) -> Feedback:
+        return self.loop.feedback
+
+    @property
+    def limits(self) -> LoopLimits:
+        return self.loop.limits
+
+    @property
+    def budget(self) -> Budget | None:
+        return self.loop.budget
+
+    def loop_with(self, **limits: Any) -> Augmenter:
+        """The loop under other limits, as for an agent that has made some of its drafts already."""
+        loop = self.loop
+        return Augmenter(
+            utility=loop.utility,
+            feedback=loop.feedback,
+            policy=loop.policy,
+            limits=replace(loop.limits, **limits),
+            budget=loop.budget,
+            when=loop.when,
+            task=loop.task,
+        )
+
+    def told(self, answer: Answer) -> Answer:
+        """The answer, after ``on_answer`` has seen it."""
+        if self.on_answer is not None:
+            self.on_answer(answer)
+        return answer
+
+
+def as_utility(judge: Any) -> Utility | None:
+    """A judge of the core from whatever judges. Raises `InputError` for what does not."""
+    if judge is None:
+        return None
+    if is_decision_model(judge):
+        from langchain_denoise.models.decision_judge import DecisionJudge
+
+        return DecisionJudge(judge)
+    if isinstance(judge, (Runnable, str)):
+        from langchain_denoise.models.chat_llm import as_llm
+
+        return SelfCriticism(as_llm(judge, "utility"))
+    if isinstance(judge, Utility) and not isinstance(judge, type):
+        return judge
+    raise InputError(
+        f"utility: expected a judge with assess(...), a chat model or a decision model, got {judge!r:.80}"
+    )
+
+
+def conversation(messages: Sequence[Any]) -> tuple[Any, ...]:
+    """What was said before the last human message, as the core's messages."""
+    from langchain_denoise.convert.messages import from_messages
+
+    last = max((i for i, m in enumerate(messages) if m.type == "human"), default=0)
+    return from_messages(messages[:last])

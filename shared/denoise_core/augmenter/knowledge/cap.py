@@ -1,0 +1,105 @@
+"""Evidence is capped by tokens, best first: ten thousand passages make no longer a prompt than a hundred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from denoise_core.running.pipeline import Source
+from denoise_core.text.chunk import chunks, extract
+from denoise_core.text.words import content_words
+from denoise_core.types import Drop, Passage, Span
+
+OVER = "over the limit of evidence tokens"
+_WINDOW = 600  # characters of the parts that a passage longer than the cap is read in
+
+
+def tokens_in(text: str) -> int:
+    """An estimate: four Latin characters a token, one character of other scripts."""
+    wide = 0 if text.isascii() else sum(ord(c) > 0x2E7F for c in text)
+    return -(-(len(text) - wide) // 4) + wide
+
+
+def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[Passage, ...], tuple[Drop, ...]]:
+    """The passages that fit in ``tokens``, in their order, and what was left out.
+
+    Passages are taken best first; one that does not fit any more is left out, and shorter ones after it are not
+    taken in its place. A passage that alone would fill more than the room there is keeps the parts that share most
+    words with ``about``. A left-out range has no score; it can be admitted again.
+    """
+    kept: list[Passage] = []
+    left_out: list[Drop] = []
+    room = tokens
+    full = False
+    for passage in passages:
+        size = tokens_in(passage.headed)
+        if not full and size <= room:
+            kept.append(passage)
+            room -= size
+            continue
+        part, rest = _part(passage, room, about) if not full and size > tokens // 4 else (None, passage.covered)
+        if part is not None:
+            kept.append(part)
+        left_out += [Drop(span, OVER) for span in rest]
+        full = True
+    return tuple(kept), tuple(left_out)
+
+
+def size_of(passages: Sequence[Passage]) -> int:
+    """Tokens of all of them, by the estimate of `tokens_in`."""
+    return sum(tokens_in(p.headed) for p in passages)
+
+
+def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passage, ...]:
+    """The passages in their order and number, those over the cap without text.
+
+    For evidence that a drafter numbered: ``[7]`` stays the seventh. Which ones keep their text is decided by the
+    words they share with ``about``, the earlier first among equals.
+    """
+    sizes = [tokens_in(p.headed) for p in passages]
+    if sum(sizes) <= tokens:
+        return tuple(passages)
+    wanted = frozenset(content_words(about))
+    order = sorted(range(len(passages)), key=lambda i: (-_shared(passages[i], wanted), i))
+    out = list(passages)
+    room = tokens
+    for i in order:
+        if sizes[i] <= room:
+            room -= sizes[i]
+        else:
+            part = _part(passages[i], room, about)[0] if room > _WINDOW // 4 else None
+            out[i] = part or replace(passages[i], text="", header="", spans=(), rewritten=False)
+            room -= tokens_in(part.headed) if part else 0
+    return tuple(out)
+
+
+def _shared(passage: Passage, wanted: frozenset[str]) -> int:
+    return len(wanted.intersection(content_words(passage.headed)))
+
+
+def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tuple[Span, ...]]:
+    """The windows of a long passage that share most words with ``about``, as far as they fit, and the ranges
+    left."""
+    wanted = frozenset(content_words(about))
+    spans = chunks(_WINDOW)(passage)
+    texts = [passage.text[s.start : s.end] for s in spans]
+    order = sorted(range(len(spans)), key=lambda i: (-len(wanted.intersection(content_words(texts[i]))), i))
+    room = tokens - tokens_in(passage.header)
+    keep: set[int] = set()
+    for i in order:
+        size = tokens_in(texts[i])
+        if size > room:
+            break
+        keep.add(i)
+        room -= size
+    part = extract(passage, [spans[i] for i in keep])
+    if part is None:
+        return None, passage.covered
+    rest = [span for i, span in enumerate(spans) if i not in keep]
+    if not (passage.spans or passage.rewritten):
+        return part, tuple(rest)
+    if passage.rewritten:  # its text is no longer the characters it stands for
+        return replace(part, spans=passage.covered, rewritten=True), ()
+    source = Source(passage)
+    kept = tuple(s for span in part.covered for s in source.back(span))
+    return replace(part, spans=kept), tuple(s for span in rest for s in source.back(span))

@@ -1,0 +1,107 @@
+"""Parts of a sentence that what stays does not hold without: a condition, an exception, who says so; and new causes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from denoise_core.text.tokens import Token, is_content, tokens
+from denoise_core.text.wordlists import NEGATING_PREFIXES
+
+_ALIKE = 0.75  # similarity from which words stand in the source's order
+
+_CONDITION = re.compile(
+    r"(?<![\w'’])(?:if|unless|provided(?: that)?|as long as|assuming|except|only when|only if|in case|on condition that|until"
+    r"|wenn|falls|sofern|solange|es sei denn|außer|vorausgesetzt|bis"
+    r"|sauf|à condition|à moins que|tant que|pourvu que|jusqu'à|s'ils?|si|excepto|salvo|a menos que|siempre que|con tal de|hasta que"
+    r"|se|a meno che|purché|tranne|finché|exceto|a não ser|desde que|tenzij|mits|indien|если|кроме|при условии)(?![\w'’])"
+    r"|如果|除非|只要|除了|إذا|إلا|ما لم",
+    re.IGNORECASE,
+)
+_CONDITION_EDGE = re.compile(r"[,;:.!?—–，。；]|\s(?:then|dann|so)\s")
+_COMPLETE = re.compile(
+    r"\b(?:only|exactly|solely|just|nur|ausschließlich|genau|seulement|uniquement|exactement|sólo|solo|solamente|únicamente|soltanto"
+    r"|apenas|somente|alleen|только)\b(?P<list>[^.;!?]*?,[^.;!?]*?\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s+\S+(?:\s\S+)?)",
+    re.IGNORECASE,
+)
+_SAYS = re.compile(
+    r"\b(?:claim(?:s|ed)?|alleg\w+|say(?:s|ing)?|said|argu(?:es?|ed)|assert(?:s|ed)?|insist(?:s|ed)?|believ(?:es?|ed)|think(?:s)?|thought"
+    r"|report(?:s|ed|edly)|predict(?:s|ed)?|expect(?:s|ed)?|suspect(?:s|ed)?|suggest(?:s|ed)?|rumou?r(?:s|ed)?|myth|supposed(?:ly)?|purported(?:ly)?"
+    r"|accus(?:es?|ed)|den(?:y|ies|ied)|doubt(?:s|ed)?|estimat(?:es?|ed)|according to|maintain(?:s|ed)|hoax|legend|false|falsely|wrongly|untrue"
+    r"|behaupte\w*|sag(?:t|te|ten|en)|laut|angeblich|zufolge|meint|meinen|glaub\w+|vermut\w+|soll|sollen|bestreite\w*|berichte\w*|erwarte\w*|Mythos|Gerücht\w*"
+    r"|affirm\w+|prétend\w*|selon|d'après|dit|disent|estime\w*|accus\w+|nie|nient|croi\w+|mythe|rumeur"
+    r"|asegur\w+|sosten\w*|sostien\w*|dice[n]?|dijo|según|afirm\w+|supuest\w+|cree[n]?|niega[n]?|mito|rumor|presunt\w+|acusa[n]?"
+    r"|secondo|sostien\w+|afferma\w*|dice|dicono|crede\w*|mito|diz|dizem|segundo|alega\w*|volgens|beweert|утвержда\w+|говор\w+|считают|якобы|по словам)\b"
+    r"|称|说|据|认为|声称|زعم|يقول|قال|بحسب|وفقا",
+    re.IGNORECASE,
+)
+_CAUSE = re.compile(
+    r"\b(?:because|cause[sd]?|caus(?:ing|al)|due to|thanks to|as a result|result(?:s|ed)? in|led to|leads? to|prevent(?:s|ed)?|therefore|thus|hence"
+    r"|owing to|so that|responsible for|triggered|weil|wegen|dadurch|deshalb|daher|verursacht\w*|führte zu|infolge|aufgrund|verhindert\w*"
+    r"|parce que|à cause de?|grâce à|provoqu\w+|entraîn\w+|en raison de|donc|porque|a causa de|debido a|gracias a|provoc\w+|por eso|evit[óa]"
+    r"|perché|a causa di|grazie a|ha causato|потому что|из-за|вызва\w+)\b|因为|导致|造成|بسبب|أدى",
+    re.IGNORECASE,
+)
+
+
+def lost_qualifier(written: str, source: str) -> str | None:
+    """What of the ``source`` sentence was cut off although the rest does not hold without it; None when nothing was."""
+    have = _content(written)
+    for match in _CONDITION.finditer(source):
+        edge = _CONDITION_EDGE.search(source, match.end())
+        inner = _content(source[match.end() : edge.start() if edge else len(source)])
+        rest = _content(source) - inner
+        if inner and rest & have and not inner & have and not _CONDITION.search(written):
+            return f"a condition was left out: {match[0]} ..."
+    if complete := _COMPLETE.search(source):
+        items = [
+            _content(i) for i in re.split(r",|\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s", complete["list"])
+        ]
+        if any(i & have for i in items) and any(i and not i & have for i in items):
+            return f"an item was left out of a list said to be complete: {complete[0][:60]}"
+    said = _SAYS.search(source)
+    if said and not _SAYS.search(written) and have & _content(source[said.end() :]):
+        return f"it was left out who says so: {said[0]}"
+    return None
+
+
+def turned(own: Sequence[Token], source: Sequence[Token], similarity: float) -> list[str]:
+    """A negation that comes or goes, a word negated by its prefix, numbers in another order: word by word.
+
+    This holds in every script; what needs the structure of a language is in `denoise_core.text.facts`.
+    """
+    has, had = ({t.norm for t in side} for side in (own, source))
+    reasons: list[str] = []
+    new, gone = ([t.norm for t in side if t.kind == "negation"] for side in (own, source))
+    if len(new) > len(gone):
+        reasons.append(f"negation is not in the text: {new[-1]}")
+    elif len(gone) > len(new) and (lost := _denied_no_more(source, has)):
+        reasons.append(f"negation was left out: {lost}")
+    for word in has - had:
+        for prefix in NEGATING_PREFIXES:
+            if prefix + word in had - has or (word.startswith(prefix) and word.removeprefix(prefix) in had - has):
+                reasons.append(f"negation by prefix: {word}")
+    numbers, stood = ([t.norm for t in side if t.kind == "number"] for side in (own, source))
+    if similarity >= _ALIKE and sorted(numbers) == sorted(stood) and numbers != stood:
+        reasons.append("numbers in another order")
+    return reasons
+
+
+def _denied_no_more(source: Sequence[Token], has: set[str]) -> str | None:
+    """A negation of the source that is gone while the word after it, or before it at the end, is still there."""
+    for i, token in enumerate(source):
+        if token.kind == "negation" and token.norm not in has:
+            after = next((t.norm for t in source[i + 1 :] if is_content(t)), source[i - 1].norm if i else "")
+            if after in has:
+                return token.norm
+    return None
+
+
+def causes(written: str, source: str) -> list[str]:
+    """A cause that the source does not name."""
+    found = _CAUSE.search(written)
+    return [f"a cause was put in: {found[0]}"] if found and not _CAUSE.search(source) else []
+
+
+def _content(text: str) -> set[str]:
+    return {t.norm for t in tokens(text) if is_content(t)}

@@ -1,0 +1,182 @@
+"""Hold an answer against passages: what of it they support, what differs, and whether it answers the question."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from denoise_core.errors import InputError
+from denoise_core.support.abstention import abstains
+from denoise_core.support.citing import Citation, cited
+from denoise_core.support.claims import Part, opens_with, parts
+from denoise_core.support.coverage import Asked
+from denoise_core.support.evidence import Evidence
+from denoise_core.support.hold import hold
+from denoise_core.support.question import Reader, of_kind, off, yes_or_no
+from denoise_core.support.result import Check, Claim
+from denoise_core.text.facts import Difference
+from denoise_core.text.facts.reading import Reading
+from denoise_core.text.language import language_of
+from denoise_core.text.lexemes import lexemes
+from denoise_core.types import Passage
+
+COVERAGE = 0.5  # share of a claim's words, by weight, that its window must say
+READER = 0.5  # probability below which the reader says that it does not answer
+_LONGEST = 20_000  # characters of an answer that are checked
+_LONG = 25  # words of an answer that a reader of spans does not judge
+_SPOKEN = ("en", "")  # languages that the reader reads
+
+
+def check(
+    question: str,
+    answer: str,
+    passages: Sequence[Passage],
+    reader: Reader | None = None,
+    *,
+    coverage: float = COVERAGE,
+    least: float = READER,
+) -> Check:
+    """Hold ``answer`` to ``question`` against ``passages``; their headers (`Passage.headed`) count as evidence.
+
+    Each claim is held against windows of one to three sentences of one passage, and of several together: at least
+    ``coverage`` of its words must stand in one, and no number, date, name, negation or opposite may differ there.
+    A claim with a citation is held against the passages that it cites. ``reader`` says whether what stands there
+    answers an English question: one that gives the answer a probability below ``least`` vetoes it.
+
+    Nothing passes that says nothing: an empty answer, a refusal, a bare yes or no, the question again. Raises
+    `InputError` for texts that are no strings and a ``coverage`` outside 0 to 1. Time grows with the evidence.
+    """
+    _refuse(question, answer, passages, coverage)
+    nothing = _says_nothing(question, answer)
+    if nothing:
+        return nothing
+    evidence = Evidence(passages)
+    if not evidence.sentences and not any(evidence.heads):
+        return Check(None, None, 0.0, (), "empty_evidence", "there is no evidence to hold it against")
+    named = cited(answer, passages)
+    language = language_of(answer, evidence.language)
+    found = parts(answer, named, language)
+    if not found:
+        if opens_with(answer):
+            return Check(None, None, 0.0, (), "bare", "a bare yes or no cannot be held against evidence")
+        return Check(None, None, 0.0, (), "empty", "the answer claims nothing")
+    read = Reading.of(question, language_of(question, evidence.language))
+    asked = Asked(read, frozenset(w.stem for w in read.words))
+    claims = tuple(_shown(_held(p, asked, evidence, coverage)) for p in found)
+    answers, fits = _answers(question, found, claims, passages, reader, least)
+    if fits is None and answers is not False and not yes_or_no(question) and off(claims, asked, evidence):
+        answers = False
+    return _together(claims, named, answers, fits)
+
+
+def _refuse(question: str, answer: str, passages: Sequence[Passage], coverage: float) -> None:
+    if not isinstance(question, str) or not isinstance(answer, str):
+        wrong = type(answer).__name__ if isinstance(question, str) else type(question).__name__
+        raise InputError(
+            f"check: expected question and answer as str, got {wrong}; pass a model's reply as its text"
+        )
+    if isinstance(passages, str) or any(not isinstance(p, Passage) for p in passages):
+        raise InputError("check: expected passages as a list of Passage(text, id)")
+    if not 0.0 <= coverage <= 1.0:
+        raise InputError(f"coverage={coverage}: expected a share from 0 to 1")
+
+
+def _says_nothing(question: str, answer: str) -> Check | None:
+    if len(answer) > _LONGEST:
+        return Check(
+            False,
+            None,
+            0.0,
+            (),
+            "length",
+            f"the answer has {len(answer)} characters; at most {_LONGEST} are checked",
+        )
+    words = [x.lower for x in lexemes(answer) if x.shape != "mark"]
+    if not words:
+        return Check(None, False, 0.0, (), "empty", "the answer is empty")
+    if abstains(answer):
+        return Check(None, None, 0.0, (), "abstention", "the answer says that it does not know")
+    said = [x.lower for x in lexemes(question) if x.shape != "mark"]
+    if words == said or (answer.strip().endswith(("?", "؟", "？")) and set(words) <= set(said)):
+        return Check(None, False, 0.0, (), "question", "the answer only repeats the question")
+    return None
+
+
+def _held(part: Part, asked: Asked, evidence: Evidence, coverage: float) -> Claim:
+    found = hold(part.text, part.start, asked, evidence, coverage)
+    unknown = [(c, name) for c in part.citations for name in c.unknown]
+    if unknown:
+        named = ", ".join(name for _, name in unknown)
+        return _miscited(found, unknown[0][0], f"cites {named}, which was not given", evidence)
+    ids = {i for c in part.citations for i in c.ids}
+    if not ids or not found.supported:
+        return found
+    among = frozenset(n for n, i in enumerate(evidence.ids) if i in ids)
+    there = hold(part.text, part.start, asked, evidence, coverage, among)
+    if there.supported:
+        return there
+    return _miscited(found, part.citations[0], "stands in another passage than the one that it cites", evidence)
+
+
+def _shown(claim: Claim) -> Claim:
+    """Its text without the blanks that stand for what was left out."""
+    return replace(claim, text=re.sub(r"\s+([.,;:!?])", r"\1", " ".join(claim.text.split())))
+
+
+def _miscited(claim: Claim, citation: Citation, why: str, evidence: Evidence) -> Claim:
+    where = ", ".join(citation.ids) or "nothing"
+    said = Difference("citation", why, where, citation.start, citation.end)
+    return replace(
+        claim, supported=False, score=claim.score / 2, differences=(*claim.differences, said), why=f"it {why}"
+    )
+
+
+def _answers(
+    question: str,
+    found: Sequence[Part],
+    claims: Sequence[Claim],
+    passages: Sequence[Passage],
+    reader: Reader | None,
+    least: float,
+) -> tuple[bool | None, float | None]:
+    """Whether it answers, and how sure the reader is, 0 to 1 (None without one)."""
+    if not question.strip():
+        return None, None
+    kind = of_kind(question, [Reading.of(p.text, language_of(p.text, language_of(question))) for p in found])
+    if reader is None or language_of(question, "en") not in _SPOKEN or yes_or_no(question):
+        return kind, None
+    candidate = " ".join(p.text for p in found).strip()
+    fit = reader.probability(question, candidate, passages)
+    if math.isnan(fit):
+        return kind, None
+    if fit < least and any(c.supported for c in claims) and len(candidate.split()) > _LONG:
+        return kind, None  # a long answer in its own words: the reader knows spans
+    return fit >= least and kind is not False, fit
+
+
+def _together(
+    claims: tuple[Claim, ...], named: Sequence[Citation], answers: bool | None, fits: float | None
+) -> Check:
+    score = sum(c.score for c in claims) / len(claims)
+    score = min(score, *(c.score + 0.25 for c in claims))  # one claim without support is not made up for
+    bad = next((c for c in claims if c.supported is False), None)
+    unsure = next((c for c in claims if c.supported is None), None)
+    supported = False if bad else None if unsure else True
+    if fits is not None:
+        score = min(score, fits)
+    if answers is False:
+        score = min(score, 0.49)
+    score = round(min(1.0, max(0.0, score)), 6)
+    if bad:
+        kind = bad.differences[0].kind if bad.differences else "unsupported"
+        return Check(False, answers, min(score, 0.49), claims, kind, f"{bad.text.strip()!r}: {bad.why}")
+    if unsure:
+        kind = "conflict" if unsure.differences else "language"
+        return Check(None, answers, min(score, 0.49), claims, kind, f"{unsure.text.strip()!r}: {unsure.why}")
+    if answers is False:
+        return Check(
+            True, False, score, claims, "off_question", "the passages say it, but it does not answer the question"
+        )
+    return Check(supported, answers, score, claims)

@@ -1,0 +1,141 @@
+"""Whether an answer answers its question: by what the question asks for, and by a reader of real text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from denoise_core.support.coverage import Asked, found
+from denoise_core.support.evidence import Evidence, Sentence
+from denoise_core.support.result import Claim
+from denoise_core.text.facts import Fact
+from denoise_core.text.facts.reading import Reading
+from denoise_core.types import Passage
+
+_WHEN = re.compile(
+    r"\b(?:when|(?:what|which) (?:year|date|day|decade|century|month)|wann|seit wann|(?:in )?welche[mrsn]? (?:jahr|monat)|quand"
+    r"|en quelle année|cuándo|(?:en )?qué (?:año|fecha|década))\b",
+    re.IGNORECASE,
+)
+_HOW_MANY = re.compile(
+    r"\b(?:how (?:many|much|long|tall|high|old|far|fast|deep|wide|heavy|big|large|cold|hot)|wie ?viele?|wie (?:hoch|lang|alt|schnell|tief|groß|schwer)"
+    r"|combien|cuánt[oa]s?|qué altura|qué edad)\b",
+    re.IGNORECASE,
+)
+_YES_NO = re.compile(
+    r"^\W*(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|must|may|am|ist|sind|war|waren|hat|haben|kann|können"
+    r"|darf|dürfen|muss|müssen|gibt|wird|wurde|est-ce|es|era|fue|son|está|están|hay|puede|pueden|tiene|debe)\b",
+    re.IGNORECASE,
+)
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """Reads passages for a question: how well does a candidate fit? See `denoise_core.embedded.reader`."""
+
+    def probability(self, query: str, candidate: str, passages: Sequence[Passage]) -> float:
+        """From 0 to 1, by the passages alone; nothing is assumed of the candidate before."""
+        ...
+
+
+def of_kind(question: str, claims: Sequence[Reading]) -> bool | None:
+    """Whether the claims have what the question asks for: a date for when, a number for how many. None for a
+    question that asks for nothing that words can tell, or that asks for several things."""
+    said: list[Fact] = [f for c in claims for f in c.facts]
+    if _WHEN.search(question):
+        return True if any(f.kind in ("date", "time", "number") for f in said) else _relative(claims)
+    if _HOW_MANY.search(question):
+        return (
+            None
+            if any(f.kind in ("number", "date", "time", "quantity", "negation") for f in said)
+            else _relative(claims)
+        )
+    return None
+
+
+def off(claims: Sequence[Claim], asked: Asked, evidence: Evidence) -> bool:
+    """Without a reader: what a short answer rests on says little of the question, while a sentence that does not
+    hold the answer says most of it, and the first refers to nothing before it."""
+    if len(claims) != 1 or not claims[0].evidence or len(asked.terms) < 2:
+        return False
+    spans = {(s.passage_id, s.start) for s in claims[0].evidence}
+    own = [s for s in evidence.sentences if (evidence.ids[s.passage], s.start) in spans]
+    said = Reading.of(claims[0].text, evidence.language).stems - asked.terms
+    bearing = [s for s in own if said & s.terms] or own
+    if any(s.anaphor for s in bearing) or not said:
+        return False
+
+    def worth(sentence: Sentence) -> float:
+        here = sentence.terms | evidence.head_terms[sentence.passage]
+        return sum(evidence.rarity(t) * found(t, here, evidence) for t in asked.terms)
+
+    total = sum(evidence.rarity(t) for t in asked.terms if t in evidence.having or t in evidence.heads_having)
+    mine = max(worth(s) for s in bearing) if bearing else 0.0
+    best = max((worth(s) for s in evidence.sentences if not said & s.terms), default=0.0)
+    return best >= _MOST * total > 0 and best >= _MARGIN * mine
+
+
+def yes_or_no(question: str) -> bool:
+    return bool(_YES_NO.match(question))
+
+
+_MOST = 0.6  # share of the question's words that the better sentence has
+_MARGIN = 3.0  # so many times more than the answer's own
+_VAGUE = frozenset(
+    [
+        "never",
+        "always",
+        "before",
+        "after",
+        "during",
+        "until",
+        "while",
+        "since",
+        "often",
+        "daily",
+        "weekly",
+        "monthly",
+        "early",
+        "late",
+        "soon",
+        "none",
+        "every",
+        "twice",
+        "once",
+        "nie",
+        "immer",
+        "vor",
+        "nach",
+        "während",
+        "bis",
+        "seit",
+        "täglich",
+        "nunca",
+        "siempre",
+        "antes",
+        "después",
+        "mientras",
+        "jamais",
+        "toujours",
+        "avant",
+        "après",
+        "winter",
+        "spring",
+        "summer",
+        "autumn",
+        "fall",
+        "easter",
+        "christmas",
+        "morning",
+        "evening",
+        "night",
+        "noon",
+        "midnight",
+    ]
+)
+
+
+def _relative(claims: Sequence[Reading]) -> bool | None:
+    """A time or amount in words ("after the war") may answer; without any it does not."""
+    return None if any(x.lower in _VAGUE for c in claims for x in c.lexemes) else False

@@ -1,0 +1,184 @@
+"""A model's reply without its manners: thinking, channels, turn tokens and fences go, what it says stays.
+
+Only what stands at the very beginning or end is taken off, so that a text *about* such tags keeps them. Every
+function is linear in the length of the reply.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import Any
+
+from denoise_core.errors import UnparsableReply
+
+_THOUGHTS = "think|thinking|thought|thoughts|reasoning|reason|reflection|scratchpad|analysis|seed:think|internal"
+_OPEN = re.compile(
+    rf"\s*(?:<(?P<xml>{_THOUGHTS})(?:\s[^>\n]{{0,80}})?>|\[(?P<square>{_THOUGHTS})\]|◁(?P<kimi>think)▷"
+    r"|<\|(?:START_THINKING|begin_of_thought|thinking|think)\|>)",
+    re.IGNORECASE,
+)
+_CLOSE = re.compile(
+    rf"</(?:{_THOUGHTS})>|\[/(?:{_THOUGHTS})\]|◁/think▷|<\|(?:END_THINKING|end_of_thought|/thinking|/think)\|>",
+    re.IGNORECASE,
+)
+_ANY_OPEN = re.compile(_OPEN.pattern.removeprefix(r"\s*"), re.IGNORECASE)
+_TURN_BEGINS = re.compile(
+    r"\s*(?:<s>|<bos>|<\|begin_of_text\|>|<\|endoftext\|>"
+    r"|<\|start_header_id\|>\s*\w+\s*<\|end_header_id\|>|<\|im_start\|>\s*assistant\b|<start_of_turn>\s*model\b"
+    r"|<\|start\|>assistant|<\|assistant\|>|<\|message\|>|<\|(?:START_RESPONSE|begin_of_solution)\|>"
+    r"|<\|START_OF_TURN_TOKEN\|>|<\|CHATBOT_TOKEN\|>|<｜Assistant｜>|\[/INST\])",
+    re.IGNORECASE,
+)
+_TURN_ENDS = re.compile(
+    r"(?:</s>|<eos>|<end_of_turn>|<end_of_utterance>|<\|[\w/ -]{1,30}\|>|<｜[^｜<>\n]{1,30}｜>|\[/?INST\]|\[EOS\])\s*\Z"
+)
+_NEXT_TURN = re.compile(
+    r"(?:<\|im_end\|>|<\|eot_id\|>|<\|end\|>|<end_of_turn>|</s>)\s*"
+    r"(?:<\|im_start\|>|<\|start_header_id\|>|<\|start\|>|<start_of_turn>|\[INST\]|<\|user\|>)"
+)
+_FINAL = re.compile(r"<\|channel\|>\s*final[^<\n]{0,60}<\|message\|>", re.IGNORECASE)
+_FENCE = re.compile(
+    r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*\n(.*?)\n?[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE
+)
+_WRAPPER = re.compile(
+    r"\A<(response|answer|output|result|reply|final_answer|final)>\s*(.*?)\s*</\1>\Z", re.DOTALL | re.IGNORECASE
+)
+_CUT_OFF = "the reply ends inside its thinking"
+
+
+def said(reply: str, *, begins: re.Pattern[str] | None = None) -> str:
+    """What the reply says, stripped. ``begins`` is what only an answer begins with, such as a field's label.
+
+    Raises `UnparsableReply` when it ends before its answer begins: an open thinking block, no final channel.
+    """
+    text = _final_channel(reply)
+    text = _without_thoughts(text, begins)
+    if following := _NEXT_TURN.search(text):
+        text = text[: following.start()]
+    while ending := _TURN_ENDS.search(text, max(0, len(text) - 80)):
+        text = text[: ending.start()]
+    text = text.strip()
+    if wrapped := _WRAPPER.match(text):
+        text = wrapped[2]
+    return unfenced(text)
+
+
+def unfenced(text: str) -> str:
+    """The text without a code fence around the whole of it; one on a single line has no language name."""
+    text = text.strip()
+    for mark in ("```", "~~~"):
+        inner = text[3:-3]
+        if text.startswith(mark) and text.endswith(mark) and len(text) >= 6 and mark not in inner:
+            first, broken, rest = inner.partition("\n")
+            named = re.fullmatch(r"[\w+-]*\s*", first) is not None
+            return (rest if broken and named else inner).strip()
+    return text
+
+
+def fenced(text: str) -> list[str]:
+    """The contents of the code fences in ``text``, in order."""
+    if text.count("```") + text.count("~~~") > 200:
+        return []  # no reply to what we ask; and the pattern would look for each fence's end anew
+    return [m[3].strip() for m in _FENCE.finditer(text)]
+
+
+def json_in(text: str) -> Any:
+    """The JSON value that the text is, or holds in its only fence, or as its last object; None without one.
+
+    Typographic quotes are read as plain ones where the text is no JSON otherwise. A key that stands twice is none.
+    """
+    for candidate in [text, *fenced(text)[-1:]]:
+        candidate = candidate.strip()
+        if candidate.startswith(("{", "[")):
+            for form in (candidate, candidate.translate(_QUOTES)):
+                value = _loads(form)
+                if value is not None:
+                    return value
+    end = text.rfind("}")
+    start = text.rfind("{", 0, max(0, end))
+    for _ in range(20):  # a reply has its object at the end, with few braces inside
+        if start < 0:
+            break
+        value = _loads(text[start : end + 1])
+        if isinstance(value, dict):
+            return value
+        start = text.rfind("{", max(0, start - 2000), start)
+    return None
+
+
+def one_of(reply: str, key: str, allowed: Collection[str]) -> str:
+    """Which of ``allowed`` (lower case) a reply gives for ``key``, as JSON or as a line ``key: value``.
+
+    Raises `UnparsableReply` when it gives none, or two.
+    """
+    text = said(reply)
+    data = json_in(text)
+    if isinstance(data, dict):
+        values = [str(v) for k, v in data.items() if str(k).strip().lower() == key]
+    else:
+        mark = r"[\"'“”*_`]"
+        pattern = rf"(?<!\w){re.escape(key)}{mark}{{0,4}}\s{{0,2}}[:：]\s{{0,2}}{mark}{{0,4}}\s{{0,2}}(\w+){mark}{{0,4}}\s{{0,2}}([/|]?)"
+        given = re.findall(pattern, text, re.IGNORECASE)
+        values = [value + more for value, more in given]
+    found = {v.strip().strip(".").lower() for v in values}
+    if len(found) == 1 and (value := found.pop()) in allowed:
+        return value
+    raise unparsable(f"expected {key!r} to be one of {', '.join(sorted(allowed))}", reply)
+
+
+def unparsable(expected: str, reply: str) -> UnparsableReply:
+    """The error that says what was expected and how the reply begins."""
+    begins = reply.strip()[:80]
+    return UnparsableReply(f"{expected}; the reply begins {begins!r}" if begins else "the reply is empty")
+
+
+_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "’": "'", "，": ",", "：": ":"})
+
+
+def _final_channel(text: str) -> str:
+    head = text.lstrip()[:400]
+    if head.startswith(("<|channel|>", "<|start|>")):
+        finals = list(_FINAL.finditer(text))
+        if finals:
+            return text[finals[-1].end() :]
+        if "<|channel|>" in head:
+            raise UnparsableReply(_CUT_OFF + ": no final channel")
+    if head.startswith("analysis") and (at := text.rfind("assistantfinal")) > 0:
+        return text[at + len("assistantfinal") :]
+    return text
+
+
+def _without_thoughts(text: str, begins: re.Pattern[str] | None) -> str:
+    at, orphan = 0, True
+    while True:
+        if head := _TURN_BEGINS.match(text, at):
+            at = head.end()
+            continue
+        if _OPEN.match(text, at):
+            close = _CLOSE.search(text, at)
+            if close is None:
+                raise UnparsableReply(_CUT_OFF)
+            at = close.end()
+            continue
+        # A closing tag without its opening one: the template had opened the block already.
+        answers = begins is not None and begins.match(text, at) is not None
+        close = _CLOSE.search(text, at) if orphan and not answers else None
+        opened = _ANY_OPEN.search(text, at) if close else None
+        if close is None or (opened is not None and opened.start() < close.start()):
+            return text[at:]
+        at, orphan = close.end(), False
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False, object_pairs_hook=_unique)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({k for k, _ in pairs}) != len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)

@@ -1,0 +1,395 @@
+"""Whoever writes the drafts, a chain, an agent, an engine or a text that stands: the loop is the same."""
+
+import asyncio
+import itertools
+
+import pytest
+from augmenter_doubles import RIGHT, WRONG
+
+from denoise_core import Budget, Passage, Usage
+from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
+from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found, Written
+from denoise_core.augmenter.streaming import Finished, Revised, Text, aheld_back, draft_first, held_back
+from denoise_core.augmenter.testing import check_answer, scripted
+from denoise_core.augmenter.traces.recording import from_lines, to_lines
+from denoise_core.augmenter.traces.replay import replay
+from denoise_core.augmenter.utilities import Groundedness, SelfCriticism
+from denoise_core.running.record import calls_of
+from denoise_core.testing import ListRetriever
+
+
+class Chain:
+    """Plays drafts, the last for ever; counts what it did outside."""
+
+    def __init__(self, *drafts, repeatable=True):
+        self.left = list(drafts)
+        self.repeatable = repeatable
+        self.asked: list[DraftRequest] = []
+
+    def draft(self, request):
+        self.asked.append(request)
+        said = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    async def adraft(self, request):
+        return self.draft(request)
+
+
+def run_both(make, question, drafter, **given):
+    """The answer of both drivers, which are the same."""
+    first = make().answer(question, drafter=drafter(), **given)
+    second = asyncio.run(make().aanswer(question, drafter=drafter(), **given))
+    for answer in (first, second):
+        check_answer(answer)
+    assert (first.text, first.outcome, first.memory) == (second.text, second.outcome, second.memory)
+    return first
+
+
+def test_a_chain_is_judged_by_what_it_found_and_asked_again_with_what_was_wrong(passages, question):
+    chain = Chain(Drafted(WRONG, found=(Found(passages, question),)), Drafted(RIGHT, found=(Found(passages),)))
+    answer = Augmenter().answer(question, drafter=chain)
+    assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
+    first, second = chain.asked
+    assert (first.rejected, first.feedback, first.anew) == ("", "", False)
+    assert second.rejected == WRONG
+    assert "1925" in second.feedback
+    assert second.anew
+    assert [p.id for p in second.evidence] == ["eiffel", "rome", "banana"]
+    assert [p.id for p in answer.citations] == ["eiffel"]
+
+
+def test_a_drafter_that_cannot_be_repeated_is_asked_once_unless_told(passages, question):
+    def agent():
+        return Chain(Drafted(WRONG, found=(Found(passages),)), Drafted(RIGHT), repeatable=False)
+
+    answer = run_both(Augmenter, question, agent)
+    assert (answer.outcome, answer.stopped_because) == (Outcome.UNSUPPORTED, StopReason.NOT_REPEATABLE)
+    once = agent()
+    Augmenter().answer(question, drafter=once)
+    assert len(once.asked) == 1
+    again = run_both(lambda: Augmenter(limits=LoopLimits(rerun=True)), question, agent)
+    assert again.outcome is Outcome.SUPPORTED
+
+
+def test_a_drafter_that_failed_in_the_middle_is_not_run_again_when_it_has_effects(question):
+    for repeatable, times in ((False, 1), (True, 2)):
+        chain = Chain(TimeoutError("half way"), repeatable=repeatable)
+        answer = Augmenter().answer(question, drafter=chain)
+        assert len(chain.asked) == times
+        assert (answer.outcome, answer.stopped_because) == (Outcome.FAILED, StopReason.LLM_ERROR)
+
+
+def test_the_last_model_call_of_an_agent_is_repeated_with_the_same_tool_results(passages, question):
+    sent = []
+
+    def send_mail(text):
+        sent.append(text)
+        return Passage("The Eiffel Tower in Paris was completed in 1889.", "mail", provenance="tool")
+
+    class Agent(Chain):
+        """Runs its tools for the first draft; later ones are its last model call alone."""
+
+        def draft(self, request):
+            if not request.attempt:
+                self.results = (Found((send_mail("hello"),), "hello"),)
+            said = super().draft(request)
+            return Drafted(said, found=self.results)
+
+    answer = Augmenter().answer(question, drafter=Agent(WRONG, RIGHT))
+    assert answer.outcome is Outcome.SUPPORTED
+    assert sent == ["hello"]
+
+
+@pytest.mark.parametrize("provenance", ["user", "model"])
+def test_what_a_user_or_a_model_wrote_is_no_evidence(question, provenance):
+    own = Passage("The Eiffel Tower was completed in 1925.", "own", provenance=provenance)
+    draft = Drafted("It was completed in 1925.", found=(Found((own,)),))
+    by_drafter = run_both(Augmenter, question, lambda: Chain(draft))
+    by_source = Augmenter(scripted("It was completed in 1925."), ListRetriever([own])).answer(question)
+    at_hand = Augmenter().answer(question, drafter=Written("It was completed in 1925."), evidence=[own])
+    for answer in (by_drafter, by_source, at_hand):
+        assert answer.outcome is not Outcome.SUPPORTED
+        assert [p.id for p in answer.memory.aside] == ["own"]
+        assert answer.memory.evidence == ()
+
+
+def test_a_retry_that_searches_for_its_own_hallucination_finds_no_evidence():
+    question = "When was the opera house completed?"
+    made_up = "It was completed in 1912 by Otto Brenner, in the Grand Hall."
+    house = Passage("The opera house stands by the river. It has two balconies.", "house")
+    hall = Passage("The Grand Hall was completed in 1912 by Otto Brenner.", "hall")
+
+    class Searching(Chain):
+        """Puts the rejected draft into its own search, as `verified(chain)` once did."""
+
+        known = True
+
+        def draft(self, request):
+            query = " ".join(filter(None, (request.question, request.rejected, request.feedback)))
+            found = (hall, house) if "Grand Hall" in query else (house,)
+            said = super().draft(request)
+            return Drafted(said, found=(Found(found, query if self.known else None),))
+
+    for known in (True, False):
+        chain = Searching(made_up)
+        chain.known = known
+        answer = Augmenter(limits=LoopLimits(patience=3)).answer(question, drafter=chain)
+        check_answer(answer)
+        assert len(chain.asked) > 1
+        assert answer.outcome is not Outcome.SUPPORTED
+        assert "hall" not in {p.id for p in answer.memory.evidence}
+        assert "hall" in {p.id for p in answer.memory.aside}
+
+
+def test_a_tool_that_says_back_what_it_was_told_is_no_evidence(question):
+    echo = Passage("Received: completed in 1925 by Otto Brenner. OK.", "echo", provenance="tool")
+    found = (Found((echo,), "completed in 1925 by Otto Brenner"),)
+    answer = Augmenter().answer(
+        question, drafter=Chain(Drafted("Completed in 1925 by Otto Brenner.", found=found))
+    )
+    assert answer.outcome is not Outcome.SUPPORTED
+    assert answer.memory.evidence == ()
+
+
+def test_a_tool_that_knows_something_is_evidence(question):
+    told = Passage("Eiffel Tower: completed 1889, height 330 m.", "tool", provenance="tool")
+    draft = Drafted("The Eiffel Tower was completed in 1889.", found=(Found((told,), "Eiffel Tower"),))
+    assert run_both(Augmenter, question, lambda: Chain(draft)).outcome is Outcome.SUPPORTED
+
+
+def test_a_text_that_stands_is_judged_and_repaired_but_never_asked_for_again(passages, question):
+    half = f"{RIGHT} The Banana Company moved it to London in 1999."
+    answer = run_both(Augmenter, question, lambda: Written(half, passages))
+    assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
+    assert [(a.draft, a.repaired) for a in answer.memory.attempts] == [(0, False), (0, True)]
+    assert answer.trace.usage == Usage(0, 0)
+    assert calls_of(answer.trace) == 0
+    wrong = run_both(Augmenter, question, lambda: Written(WRONG, passages))
+    assert (wrong.outcome, wrong.stopped_because) == (Outcome.UNSUPPORTED, StopReason.NOT_REPEATABLE)
+
+
+def test_usage_is_what_the_models_report_however_many_calls_there_were(passages, question):
+    draft = Drafted(RIGHT, Usage(70_000, 262), calls=5, found=(Found(passages),))
+    answer = Augmenter().answer(question, drafter=Chain(draft))
+    assert answer.trace.usage == Usage(70_000, 262)
+    assert calls_of(answer.trace) == 5
+    wrong = Drafted(WRONG, Usage(70_000, 262), calls=5, found=(Found(passages),))
+    for budget in (Budget(tokens=60_000), Budget(calls=5)):
+        chain = Chain(wrong)
+        spent = Augmenter(budget=budget).answer(question, drafter=chain)
+        assert spent.stopped_because is StopReason.BUDGET
+        assert len(chain.asked) == 1
+
+
+def test_a_tool_call_is_handed_back_as_it_is(passages, question):
+    call = Drafted('{"name": "search", "args": {"q": "tower"}}', judge=False, found=(Found(passages),))
+    answer = run_both(Augmenter, question, lambda: Chain(call))
+    assert (answer.text, answer.outcome) == (call.text, Outcome.UNKNOWN)
+    assert answer.stopped_because is StopReason.UNJUDGED
+
+
+def test_what_the_adapter_put_into_a_draft_comes_back_with_the_attempt_that_is_sent(passages, question):
+    message = object()
+    chain = Chain(Drafted(WRONG, found=(Found(passages),)), Drafted(RIGHT, origin=message))
+    answer = Augmenter().answer(question, drafter=chain)
+    assert answer.best.origin is message
+    assert answer.best.draft == 1
+
+
+def test_drafter_and_retriever_work_together(passages, question):
+    chain = Chain(Drafted(RIGHT))
+    answer = Augmenter(retriever=ListRetriever(passages)).answer(question, drafter=chain)
+    assert answer.outcome is Outcome.SUPPORTED
+    assert [p.id for p in chain.asked[0].evidence] == ["eiffel", "rome", "banana"]
+    nothing_found = Augmenter(retriever=ListRetriever([])).answer(
+        question, drafter=Chain(Drafted(RIGHT, found=(Found(passages),)))
+    )
+    assert nothing_found.outcome is Outcome.SUPPORTED
+
+
+def test_runs_of_drafters_are_recorded_and_replayed(passages, question):
+    chain = Chain(
+        Drafted(WRONG, Usage(9, 3), calls=2, found=(Found(passages, question),)), Drafted(RIGHT, Usage(8, 2))
+    )
+    answer = Augmenter().answer(question, drafter=chain)
+    again = from_lines(to_lines(answer))
+    assert (again.text, again.outcome, again.memory) == (answer.text, answer.outcome, answer.memory)
+    assert (again.judge, again.citations, again.trace.usage) == (
+        answer.judge,
+        answer.citations,
+        answer.trace.usage,
+    )
+    assert calls_of(again.trace) == calls_of(answer.trace) == 3
+    played = replay(Augmenter(), again)
+    assert played.exact
+    assert (played.answer.text, played.answer.memory) == (answer.text, answer.memory)
+    stricter = replay(Augmenter(utility=Groundedness(threshold=1.0)), again)
+    assert stricter.answer.stopped_because in (
+        StopReason.NOT_RECORDED,
+        StopReason.NO_PROGRESS,
+        StopReason.ATTEMPTS,
+    )
+
+
+class Streamed(Chain):
+    """Gives what it found, then its draft in pieces, then the whole."""
+
+    def stream(self, request):
+        drafted = self.draft(request)
+        yield from drafted.found
+        for at in range(0, len(drafted.text), 5):
+            yield drafted.text[at : at + 5]
+        yield drafted
+
+    async def astream(self, request):
+        for piece in self.stream(request):
+            await asyncio.sleep(0)
+            yield piece
+
+
+TWO = f"{RIGHT} The Eiffel Tower is in Paris [1]."
+
+
+@pytest.mark.parametrize("kind", [Chain, Streamed])
+def test_any_drafter_can_be_held_back_or_shown_first(passages, question, kind):
+    def drafter(*drafts):
+        return kind(*(Drafted(d, Usage(5, 5), found=(Found(passages),)) for d in drafts))
+
+    *before, last = held_back(Augmenter(), question, drafter=drafter(TWO))
+    assert isinstance(last, Finished)
+    assert len(before) == 2
+    assert last.answer.outcome is Outcome.SUPPORTED
+    assert last.answer.trace.usage == Usage(5, 5)
+    *before, last = draft_first(Augmenter(), question, drafter=drafter(WRONG, RIGHT))
+    assert "".join(e.text for e in before) == WRONG
+    assert isinstance(last, Revised)
+    assert last.answer.text == RIGHT
+    check_answer(last.answer)
+
+
+def test_a_drafter_that_cannot_be_repeated_is_never_ended_in_the_middle(passages, question):
+    text = f"{RIGHT} It was moved to London in 1999. The Eiffel Tower is in Paris [1]."
+    agent = Streamed(Drafted(text, found=(Found(passages),)), repeatable=False)
+    *before, last = held_back(Augmenter(), question, drafter=agent)
+    assert last.answer.memory.attempts[0].candidate == text
+    assert (last.answer.text, last.answer.outcome) == (TWO, Outcome.SUPPORTED)
+    assert all("London" not in e.text for e in before)
+
+
+async def test_held_back_of_a_drafter_is_the_same_under_async(passages, question):
+    def drafter():
+        return Streamed(Drafted(WRONG, found=(Found(passages),)), Drafted(TWO, found=(Found(passages),)))
+
+    loop = Augmenter(limits=LoopLimits(repair=False))
+    there = [type(e) for e in held_back(loop, question, drafter=drafter())]
+    here = [type(e) async for e in aheld_back(loop, question, drafter=drafter())]
+    assert there == here == [Text, Text, Finished]
+
+
+def test_judges_asked_while_a_draft_streams_are_in_the_trace_and_the_budget(passages, question):
+    verdict = '{"verdict": "supported", "score": 9, "problems": []}'
+    judge = scripted(verdict)
+    loop = Augmenter(utility=SelfCriticism(judge), budget=Budget(calls=10))
+    *_, last = held_back(loop, question, drafter=Streamed(Drafted(TWO, Usage(5, 5), found=(Found(passages),))))
+    tags = [e.tag for e in last.answer.trace.events]
+    assert tags.count("judge") == len(judge.seen) == 3
+    assert tags.count("draft") == 1
+
+
+def test_structured_output_is_judged_field_by_field(passages, question):
+    right = {"tower": {"name": "Eiffel Tower", "completed": "completed in 1889"}, "open": True, "notes": None}
+    answer = run_both(Augmenter, question, lambda: Chain(Drafted("", fields=right, found=(Found(passages),))))
+    assert answer.outcome is Outcome.SUPPORTED
+    assert answer.best.fields == right
+    wrong = {"tower": {"name": "Eiffel Tower", "completed": "completed in 1925"}}
+    failed = run_both(
+        Augmenter,
+        question,
+        lambda: Chain(Drafted("", fields=wrong, found=(Found(passages),)), Drafted("", fields=right)),
+    )
+    assert failed.outcome is Outcome.SUPPORTED
+    first = failed.memory.attempts[0].verdict
+    assert all(r.claim.startswith("tower.completed: ") for r in first.reasons)
+
+
+def test_a_drafter_that_is_cancelled_ends_there(passages, question):
+    started, ended = asyncio.Event(), []
+
+    class Slow(Chain):
+        async def adraft(self, request):
+            self.asked.append(request)
+            started.set()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.append(True)
+
+    async def main():
+        chain = Slow("")
+        task = asyncio.create_task(Augmenter().aanswer(question, drafter=chain, evidence=passages))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return chain
+
+    assert len(asyncio.run(main()).asked) == 1
+    assert ended == [True]
+
+
+def test_a_drafter_whose_time_is_up_in_the_middle_is_given_up(passages, question):
+    class Slow(Chain):
+        async def adraft(self, request):
+            self.asked.append(request)
+            await asyncio.sleep(60)
+
+    for repeatable in (True, False):
+        chain = Slow("", repeatable=repeatable)
+        loop = Augmenter(limits=LoopLimits(call_seconds=0.02))
+        answer = asyncio.run(loop.aanswer(question, drafter=chain, evidence=passages))
+        check_answer(answer)
+        assert answer.outcome is Outcome.FAILED
+        assert len(chain.asked) == (2 if repeatable else 1)
+
+
+def test_a_model_that_can_sample_is_sampled_anew_for_the_second_draft(passages, question):
+    class Deterministic:
+        """Says the same for ever, unless it is told to sample."""
+
+        def __init__(self):
+            self.varied_by = []
+
+        def varied(self, attempt):
+            self.varied_by.append(attempt)
+            return scripted(RIGHT)
+
+        complete = staticmethod(scripted(WRONG).complete)
+        acomplete = staticmethod(scripted(WRONG).acomplete)
+
+    model = Deterministic()
+    answer = Augmenter(model, ListRetriever(passages)).answer(question)
+    assert answer.outcome is Outcome.SUPPORTED
+    assert model.varied_by == [1]
+
+
+def test_every_kind_of_draft_in_every_order_keeps_the_laws(passages, question):
+    kinds = [
+        WRONG,
+        RIGHT,
+        f"{RIGHT} It moved to London in 1999.",
+        "unknown",
+        "",
+        "Yes.",
+        OSError("down"),
+        "How so?",
+    ]
+    for first, second in itertools.product(kinds, repeat=2):
+        for repeatable in (True, False):
+            drafts = [
+                d if isinstance(d, Exception) else Drafted(d, found=(Found(passages),)) for d in (first, second)
+            ]
+            answer = Augmenter().answer(question, drafter=Chain(*drafts, repeatable=repeatable))
+            check_answer(answer)
+            assert answer.text.strip()

@@ -1,0 +1,202 @@
+"""A cache only helps: whatever happens to a store or a leader, a paid reply arrives and nobody waits for ever."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from denoise_core import InputError, Message, Reply, trace_of
+from denoise_core.result import attach_trace
+from denoise_core.running import heard
+from denoise_core.running.cache import Cache, MemoryStore, SqliteStore
+from denoise_core.running.effects import Complete
+from denoise_core.running.flow import run
+from denoise_core.testing import FunctionLLM
+
+ASKED = (Message("user", "x"),)
+
+
+def always(reply):
+    return True
+
+
+class Broken:
+    """A store that fails at ``get``, ``put`` or both."""
+
+    def __init__(self, *failing):
+        self.failing = failing
+        self.asked = 0
+
+    def get(self, key):
+        self.asked += 1
+        if "get" in self.failing:
+            raise OSError("corrupt")
+        return None
+
+    def put(self, key, text):
+        self.asked += 1
+        if "put" in self.failing:
+            raise OSError("No space left on device")
+
+
+class Waiting:
+    """A model whose calls wait for ``opened``; ``begun`` counts them."""
+
+    def __init__(self):
+        self.opened, self.begun, self.lock = threading.Event(), 0, threading.Lock()
+
+    def begin(self):
+        with self.lock:
+            self.begun += 1
+            return self.begun
+
+    def complete(self, messages):
+        if self.begin() == 1:
+            self.opened.wait(20)
+        return Reply("paid")
+
+    async def acomplete(self, messages):
+        if self.begin() == 1:
+            while not self.opened.is_set():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        return Reply("paid")
+
+
+@pytest.mark.parametrize("failing", [("get",), ("put",), ("get", "put")])
+def test_a_store_that_fails_loses_no_reply_and_is_left_alone(failing, caplog):
+    heard.forget()
+    llm, store = FunctionLLM(lambda m: "paid"), Broken(*failing)
+    cached = Cache("m", store).bind(llm, always)
+    with caplog.at_level("WARNING", "denoise"):
+        assert [cached.complete(ASKED).text for _ in range(3)] == ["paid"] * 3
+        assert asyncio.run(cached.acomplete(ASKED)).text == "paid"
+    assert store.asked <= 2
+    assert [r.getMessage() for r in caplog.records if "Broken" in r.getMessage()]
+    assert len(caplog.records) == 1
+
+
+def test_a_store_that_gives_another_type_is_bypassed():
+    class Bytes(Broken):
+        def get(self, key):
+            return b"bytes"
+
+    assert Cache("m", Bytes()).bind(FunctionLLM(lambda m: "paid"), always).complete(ASKED).text == "paid"
+
+
+def test_a_corrupt_file_loses_no_reply(tmp_path):
+    path = tmp_path / "replies.db"
+    path.write_bytes(b"not a database, but long enough to be read as one" * 100)
+    cached = Cache("m", SqliteStore(path)).bind(FunctionLLM(lambda m: "paid"), always)
+    assert cached.complete(ASKED).text == "paid"
+
+
+def test_a_waiter_whose_leader_is_late_leads_itself():
+    llm, cache = Waiting(), Cache("m", lease=0.2)
+    cached = cache.bind(llm, always)
+    leader = threading.Thread(target=cached.complete, args=(ASKED,), daemon=True)
+    leader.start()
+    while not llm.begun:
+        time.sleep(0.001)
+    assert cached.complete(ASKED).text == "paid"
+    assert llm.begun == 2
+    llm.opened.set()
+    leader.join(10)
+    assert not cache._flying
+
+
+def test_a_leader_that_was_left_behind_poisons_nothing():
+    llm, cache = Waiting(), Cache("m")
+    cached = cache.bind(llm, always)
+
+    def flow():
+        yield Complete(ASKED, "t")
+
+    with pytest.raises(TimeoutError):
+        run(flow(), llm=cached, call_seconds=0.1)
+    began = time.monotonic()
+    assert cached.complete(ASKED).text == "paid"
+    assert time.monotonic() - began < 10  # not the lease of a minute
+    llm.opened.set()
+
+
+async def test_an_async_waiter_whose_leader_is_late_leads_itself():
+    llm, cache = Waiting(), Cache("m", lease=0.2)
+    cached = cache.bind(llm, always)
+    leader = asyncio.create_task(cached.acomplete(ASKED))
+    await asyncio.sleep(0.02)
+    assert (await asyncio.wait_for(cached.acomplete(ASKED), 10)).text == "paid"
+    llm.opened.set()
+    assert (await leader).text == "paid"
+
+
+async def test_a_sync_call_on_the_loop_does_not_wait_for_an_async_one():
+    llm, cache = Waiting(), Cache("m")
+    cached = cache.bind(llm, always)
+    leader = asyncio.create_task(cached.acomplete(ASKED))
+    await asyncio.sleep(0.02)
+    assert cached.complete(ASKED).text == "paid"  # it hung here for ever
+    llm.opened.set()
+    assert (await leader).text == "paid"
+
+
+class Refused(Exception):
+    def __init__(self, message, *, response):
+        super().__init__(message)
+        self.response = response
+
+
+def test_each_waiter_gets_an_error_of_its_own_without_the_leaders_trace():
+    gate, arrived = threading.Barrier(4), []
+
+    def fails(messages):
+        while cache.joined < 3:
+            time.sleep(0.001)
+        error = Refused("busy", response="r")
+        attach_trace(error, ["another tenant's passages"])
+        raise error
+
+    cache = Cache("m")
+    cached = cache.bind(FunctionLLM(fails), always)
+
+    def call():
+        gate.wait(10)
+        try:
+            cached.complete(ASKED)
+        except Refused as error:
+            arrived.append(error)
+
+    threads = [threading.Thread(target=call, daemon=True) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(20)
+    assert len({id(e) for e in arrived}) == 4
+    assert [str(e) for e in arrived] == ["busy"] * 4
+    assert [e.response for e in arrived] == ["r"] * 4
+    assert sum(bool(trace_of(e).events) for e in arrived) == 1  # the leader's own
+
+
+def test_a_scope_keeps_tenants_apart():
+    tenant, llm = ["a"], FunctionLLM(lambda m: "paid")
+    cached = Cache("m", MemoryStore(), scope=lambda: tenant[0]).bind(llm, always)
+    cached.complete(ASKED)
+    tenant[0] = "b"
+    cached.complete(ASKED)
+    tenant[0] = "a"
+    cached.complete(ASKED)
+    assert len(llm.seen) == 2
+    assert Cache("m").key(ASKED) != Cache("m", scope="a").key(ASKED)
+
+
+def test_a_lease_is_above_zero():
+    for lease in (0, -1, float("nan")):
+        with pytest.raises(InputError, match="lease"):
+            Cache("m", lease=lease)
+
+
+def test_old_entries_leave_a_file(tmp_path):
+    store = SqliteStore(tmp_path / "r.db", max_entries=3)
+    for n in range(10):
+        store.put(str(n), "x")
+    assert [n for n in range(10) if store.get(str(n))] == [7, 8, 9]

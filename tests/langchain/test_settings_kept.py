@@ -1,0 +1,252 @@
+"""Nothing that is set around a model or a retriever is lost on the way in."""
+
+import asyncio
+import json
+
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.messages import AIMessage
+from langchain_core.rate_limiters import InMemoryRateLimiter
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_openai import ChatOpenAI
+
+from denoise_core import InputError, Message
+from denoise_core.end import ENDDenoiser
+from denoise_core.testing import FunctionScorer
+from langchain_denoise import ChatModelLLM, DenoiseCompressor, DenoisingRetriever
+from langchain_denoise.testing import RunRecorder
+
+ASKED = (Message("user", "which?"),)
+SCHEMA = {"type": "object", "properties": {"keep": {"type": "array", "items": {"type": "integer"}}}}
+
+
+@pytest.fixture
+def client(server):
+    server.fields = {"keep": [1]}
+
+    def client(**settings):
+        settings = {"max_retries": 0, "profile": {"structured_output": True}, **settings}
+        return ChatOpenAI(model="tiny", base_url=server.url, api_key="none", **settings)
+
+    return client
+
+
+def both_json(llm):
+    reply = llm.complete_json(ASKED, SCHEMA)
+    assert asyncio.run(llm.acomplete_json(ASKED, SCHEMA)) == reply
+    return reply
+
+
+@pytest.mark.enable_socket
+def test_bound_settings_are_on_the_wire_with_a_schema_too(server, client):
+    llm = ChatModelLLM(client().bind(temperature=0, seed=1, stop=["\n\n"]))
+    assert llm.structured
+    both_json(llm)
+    for sent in server.requests:
+        assert (sent["temperature"], sent["seed"], sent["stop"]) == (0, 1, ["\n\n"])
+        assert "response_format" in sent
+
+
+@pytest.mark.enable_socket
+def test_settings_bound_one_around_the_other_the_outer_first(server, client):
+    ChatModelLLM(client().bind(seed=1, stop=["a"]).with_config(tags=["x"]).bind(seed=2)).complete_json(
+        ASKED, SCHEMA
+    )
+    assert (server.requests[0]["seed"], server.requests[0]["stop"]) == (2, ["a"])
+
+
+@pytest.mark.enable_socket
+def test_a_retry_goes_around_the_structured_call(server, client):
+    llm = ChatModelLLM(client().with_retry(wait_exponential_jitter=False, stop_after_attempt=3), structured=True)
+    server.faults = [500, 500]
+    llm.complete_json(ASKED, SCHEMA)
+    assert len(server.requests) == 3
+    assert all("response_format" in r for r in server.requests)
+    assert ChatModelLLM(client().with_retry()).structured
+
+
+@pytest.mark.enable_socket
+def test_a_fallback_is_held_to_the_schema_as_well(server, client):
+    server.faults = [500]
+    ChatModelLLM(client(temperature=0.5).with_fallbacks([client(temperature=0.25)])).complete_json(ASKED, SCHEMA)
+    assert [r["temperature"] for r in server.requests] == [0.5, 0.25]
+    assert all("response_format" in r for r in server.requests)
+
+
+def by_tool(messages):
+    return AIMessage("", tool_calls=[{"name": "reply", "args": {"keep": [1, 3]}, "id": "1"}])
+
+
+def test_tags_and_metadata_stay_with_a_structured_call(kit):
+    seen = RunRecorder()
+    tagged = kit.chat(by_tool).with_config(tags=["mine"], metadata={"team": "a"}, callbacks=[seen])
+    assert json.loads(both_json(ChatModelLLM(tagged, structured=True)).text) == {"keep": [1, 3]}
+    assert len(seen.of_kind("llm")) == 2
+    for run in seen.of_kind("llm"):
+        assert {"mine", "nostream"} <= set(run.tags)
+        assert run.metadata["team"] == "a"
+
+
+def test_what_cannot_be_structured_without_a_loss_is_asked_for_text_and_said(kit, caplog):
+    class Odd(type(kit.chat())):
+        def with_structured_output(self, schema, *, include_raw):
+            return RunnableLambda(lambda m: self.invoke(m))  # no place in it for what was bound
+
+    odd = Odd(reply=lambda m: "1, 3").bind(stop=["x"])
+    assert ChatModelLLM(odd, structured=True).complete_json(ASKED, SCHEMA).text == "1, 3"
+    assert "without losing the settings around it" in caplog.text
+
+
+def test_cache_and_rate_limiter_of_the_model_work(kit):
+    limiter = InMemoryRateLimiter(requests_per_second=1000, max_bucket_size=1000)
+    model = kit.chat().model_copy(update={"cache": InMemoryCache(), "rate_limiter": limiter})
+    compressor = DenoiseCompressor.from_llm(model)
+    documents = [Document(page_content="One. Two.")]
+    assert compressor.compress_documents(documents, "q") == compressor.compress_documents(documents, "q")
+    assert len(model.seen) == 1
+    assert 0 < limiter.available_tokens < 1000
+
+
+# Retrievers
+
+TENANTS = [
+    Document(page_content=f"red fish {t}{i}", id=f"{t}{i}", metadata={"tenant": t}) for t in "ab" for i in "12"
+]
+
+
+def tenants():
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    store.add_documents(TENANTS)
+    return store.as_retriever(search_kwargs={"k": 4})
+
+
+def keep_all(**settings):
+    return ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=0.0, **settings)
+
+
+def only(tenant):
+    return lambda document: document.metadata["tenant"] == tenant
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_tenant_filter_in_the_config_reaches_the_store(sync):
+    inner = tenants().configurable_fields(search_kwargs=ConfigurableField(id="search"))
+    retriever = DenoisingRetriever(retriever=inner, denoiser=keep_all())
+    config = {"configurable": {"search": {"k": 4, "filter": only("b")}}}
+    found = (
+        await asyncio.to_thread(retriever.invoke, "q", config) if sync else await retriever.ainvoke("q", config)
+    )
+    assert sorted(d.id for d in found) == ["b1", "b2"]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_filter_with_the_call_reaches_the_store(sync):
+    retriever = DenoisingRetriever(retriever=tenants(), denoiser=keep_all())
+    asked = {"filter": only("a")}
+    found = (
+        await asyncio.to_thread(retriever.invoke, "q", **asked) if sync else await retriever.ainvoke("q", **asked)
+    )
+    assert sorted(d.id for d in found) == ["a1", "a2"]
+
+
+def test_an_argument_that_would_be_left_out_is_an_error(kit):
+    with pytest.raises(InputError, match="filter: ListRetriever takes no such argument"):
+        DenoisingRetriever(retriever=kit.ListRetriever(found=TENANTS), denoiser=keep_all()).invoke("q", filter="a")
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_max_concurrency_of_the_call_holds_within(sync, kit):
+    documents = [Document(page_content=f"One {i}. Two.", id=str(i)) for i in range(8)]
+    model = kit.chat(seconds=0.02)
+    retriever = DenoisingRetriever.from_llm(kit.ListRetriever(found=documents), model)
+    config = {"max_concurrency": 2}
+    found = (
+        await asyncio.to_thread(retriever.invoke, "q", config) if sync else await retriever.ainvoke("q", config)
+    )
+    assert (len(found), model.peak) == (8, 2)
+
+
+def test_tags_metadata_and_callbacks_of_the_call_reach_both_parts(kit):
+    seen = RunRecorder()
+    retriever = DenoisingRetriever.from_llm(kit.ListRetriever(found=TENANTS[:1]), kit.chat())
+    retriever.invoke("q", {"callbacks": [seen], "tags": ["t"], "metadata": {"user": "u"}, "run_name": "mine"})
+    runs = [*seen.of_kind("retriever"), *seen.of_kind("llm")]
+    assert [r.name for r in runs] == ["mine", "ListRetriever", "FunctionChatModel"]
+    assert all("t" in r.tags and r.metadata["user"] == "u" for r in runs)
+
+
+class Tenants(BaseRetriever):
+    """Finds the tenants' documents."""
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        return list(TENANTS)
+
+
+def test_batches_have_each_their_own_config():
+    inner = tenants().configurable_fields(search_kwargs=ConfigurableField(id="search"))
+    retriever = DenoisingRetriever(retriever=inner, denoiser=keep_all())
+    configs = [{"configurable": {"search": {"k": 4, "filter": only(t)}}} for t in "ab"]
+    first, second = retriever.batch(["q", "q"], configs)
+    assert ({d.metadata["tenant"] for d in first}, {d.metadata["tenant"] for d in second}) == ({"a"}, {"b"})
+
+
+# Settings for one request
+
+
+def scored(**settings):
+    ranks = FunctionScorer(lambda query, text: float(text[-1]) + (10 if "b" in text else 0))
+    return DenoisingRetriever(retriever=Tenants(), scorer=ranks, **settings)
+
+
+def asking(**settings):
+    return {"configurable": {"denoise": settings}}
+
+
+def ids(found):
+    return [d.id for d in found]
+
+
+def test_keep_k_and_order_for_one_request():
+    retriever = scored(keep=1)
+    assert ids(retriever.invoke("q")) == ["b2"]
+    assert ids(retriever.invoke("q", asking(keep=0.5))) == ["b1", "b2"]
+    assert ids(retriever.invoke("q", asking(k=3))) == ["a2", "b1", "b2"]
+    assert ids(retriever.invoke("q", asking(k=3, order="score"))) == ["b2", "b1", "a2"]
+    assert ids(retriever.invoke("q", asking(threshold=2.0))) == ["a2", "b1", "b2"]
+    assert ids(retriever.invoke("q", asking(k=3), k=2)) == ["b1", "b2"]
+
+
+def test_the_same_through_configurable_fields():
+    field = scored(keep=1).configurable_fields(keep=ConfigurableField(id="share"), k=ConfigurableField(id="k"))
+    assert ids(field.invoke("q", {"configurable": {"share": 0.5}})) == ["b1", "b2"]
+    assert ids(field.invoke("q", {"configurable": {"k": 3}})) == ["a2", "b1", "b2"]
+    assert ids(field.invoke("q")) == ["b2"]
+
+
+def test_a_variant_for_one_request(kit):
+    model = kit.chat(lambda m: "2")
+    compressor = DenoiseCompressor.from_llm(model)
+    documents = [Document(page_content="One. Two.")]
+    given = {"documents": documents, "query": "q"}
+    assert [d.page_content for d in compressor.invoke(given)] == ["Two."]
+    assert [d.page_content for d in compressor.invoke(given, asking(variant="remove"))] == ["One. "]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"), [({"share": 1}, "share"), ({"variant": "select"}, "variant"), ({"keep": 7.5}, "keep")]
+)
+def test_what_cannot_be_asked_for_is_an_error(settings, message):
+    with pytest.raises(ValueError, match=message):
+        scored(on_error="raise").invoke("q", asking(**settings))
+
+
+def test_configurable_parts_have_a_json_schema():
+    field = ConfigurableField(id="denoiser")
+    compressor = DenoiseCompressor(denoiser=keep_all()).configurable_fields(denoiser=field)
+    assert "denoiser" in json.dumps(compressor.get_config_jsonschema())
+    retriever = scored().configurable_fields(scorer=field, keep=ConfigurableField(id="keep"))
+    assert "keep" in json.dumps(retriever.get_config_jsonschema())

@@ -1,0 +1,159 @@
+"""A cache key tells apart what would denoise differently, and nothing else."""
+
+import types
+from datetime import date
+from pathlib import Path
+
+import pytest
+from llama_index.core import Document
+from llama_index.core.ingestion import IngestionCache, IngestionPipeline
+from llama_index.llms.openai_like import OpenAILike
+
+from denoise_core.end import ENDDenoiser
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.testing import FunctionScorer
+from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, LlamaLLM
+from llamaindex_denoise.storage.fingerprint import fingerprint
+
+torch = pytest.importorskip("torch")
+
+
+def differ(first, second):
+    a, b = fingerprint(first), fingerprint(second)
+    assert a == fingerprint(first)
+    assert not a.unknown
+    assert not b.unknown
+    return a.digest != b.digest
+
+
+def function(source, **names):
+    """A function from source, as a file of the user's that is edited between two runs."""
+    module = types.ModuleType("users_own")
+    vars(module).update(names)
+    exec(source, vars(module))
+    return next(v for k, v in vars(module).items() if k == "score")
+
+
+def test_names_called_constants_and_inner_functions_count():
+    base = function("def score(q, t): return float(t.startswith(q))")
+    assert not differ(base, function("def score(q, t): return float(t.startswith(q))"))
+    assert differ(base, function("def score(q, t): return float(t.endswith(q))"))
+    assert differ(
+        function("def score(q, t):\n def inner(): return 1\n return inner()"),
+        function("def score(q, t):\n def inner(): return 2\n return inner()"),
+    )
+    assert differ(function("def score(q, t, k=1): return k"), function("def score(q, t, k=2): return k"))
+    assert differ(function("def score(q, t, *, k=1): return k"), function("def score(q, t, *, k=2): return k"))
+
+
+def test_globals_that_are_named_count():
+    source = "def score(q, t): return helper(t) * WEIGHT"
+    one, two = (function("def score(t): return 1"), function("def score(t): return 2"))
+    assert differ(function(source, helper=one, WEIGHT=1), function(source, helper=two, WEIGHT=1))
+    assert differ(function(source, helper=one, WEIGHT=1), function(source, helper=one, WEIGHT=2))
+    assert not differ(function(source, helper=one, WEIGHT=1, OTHER=1), function(source, helper=one, WEIGHT=1))
+
+
+def scorer_class(body, attributes=""):
+    made = {"__name__": "users_own"}
+    exec(f"class Scores:\n {attributes or 'pass'}\n def score(self, q, t): return {body}", made)
+    return made["Scores"]
+
+
+def test_an_edited_method_or_class_attribute_counts():
+    assert not differ(scorer_class("1")(), scorer_class("1")())
+    assert differ(scorer_class("1")(), scorer_class("2")())
+    assert differ(scorer_class("self.k", "k = 1")(), scorer_class("self.k", "k = 2")())
+
+
+class Holds:
+    def __init__(self, value):
+        self._value = value  # of a user's own class, private attributes count too
+
+    def score(self, query, texts):
+        return [0.0] * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 2), ("a", "b"), ([1, 2], [2, 1]), ({"a": 1}, {"a": 2}), ({1, 2}, {1, 3}), (b"x", b"y"),
+        (date(2020, 1, 1), date(2020, 1, 2)), (1, True), (1, 1.0), ((1,), [1]), (str.lower, str.upper),
+    ],
+)  # fmt: skip
+def test_what_a_users_scorer_holds_counts(one, other):
+    assert differ(Holds(one), Holds(other))
+    assert not differ(Holds(one), Holds(one))
+
+
+def module(value):
+    torch.manual_seed(0)
+    made = torch.nn.Linear(4, 2)
+    with torch.no_grad():
+        made.weight.fill_(value)
+    return made
+
+
+def test_weights_of_a_model_count_also_when_they_change_in_place():
+    assert not differ(Holds(module(1.0)), Holds(module(1.0)))
+    assert differ(Holds(module(1.0)), Holds(module(1.0 + 1e-6)))
+    held = Holds(module(1.0))
+    before = fingerprint(held)
+    with torch.no_grad():
+        held._value.weight[0, 0] += 1
+    assert fingerprint(held) != before
+
+
+def test_files_count_by_their_content(tmp_path):
+    model = tmp_path / "model.bin"
+    model.write_bytes(b"one")
+    holds = Holds(Path(model))
+    before = fingerprint(holds)
+    model.write_bytes(b"two!")
+    assert fingerprint(holds) != before
+
+
+def hosted(**settings):
+    fields = {"model": "m", "api_base": "http://localhost:1/v1", "api_key": "k", "timeout": 3.0} | settings
+    return S2ADenoiser(LlamaLLM(OpenAILike(is_chat_model=True, **fields)), variant="select")
+
+
+def test_credentials_and_timeouts_do_not_count_and_the_model_does():
+    assert not differ(hosted(), hosted(api_key="other", timeout=60.0, max_retries=9))
+    assert differ(hosted(), hosted(model="other"))
+    assert differ(hosted(), hosted(temperature=0.7))
+    assert differ(hosted(), hosted(api_base="http://localhost:2/v1")), "another server may serve another model"
+
+
+def test_a_number_of_tokens_is_no_credential():
+    assert differ(hosted(max_tokens=10), hosted(max_tokens=20))
+
+
+class Stream:
+    def __init__(self):
+        self.lines = (line for line in "abc")
+
+    def score(self, query, texts):
+        return [1.0] * len(texts)
+
+
+def test_what_cannot_be_read_is_named_and_not_cached(caplog):
+    made = ENDDenoiser(Stream(), threshold=0.5)
+    (unknown,) = fingerprint(made).unknown
+    assert "scorer.lines" in unknown
+    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=made), subject="x")
+    assert step.to_dict() != step.to_dict()
+    assert "scorer.lines" in caplog.text
+
+
+def test_an_edited_scorer_is_not_answered_from_the_cache():
+    cache = IngestionCache()
+
+    def texts(source):
+        end = ENDDenoiser(FunctionScorer(function(source)), keep=1)
+        step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=end), subject="a", together=True)
+        documents = [Document(text="abc", id_="1"), Document(text="bca", id_="2")]
+        return [n.text for n in IngestionPipeline(transformations=[step], cache=cache).run(documents=documents)]
+
+    assert texts("def score(q, t): return float(t.startswith(q))") == ["abc"]
+    assert texts("def score(q, t): return float(t.endswith(q))") == ["bca"]

@@ -1,0 +1,129 @@
+"""Metadata is read where LlamaIndex itself would show it, and nowhere else; what is cut is the text alone."""
+
+import pytest
+from llama_index.core.schema import Document, ImageNode, MetadataMode, Node, NodeWithScore, TextNode
+from llamaindex_denoisers import both
+
+from denoise_core import Guard, Pipeline
+from denoise_core.end import ENDDenoiser
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.scorers import LLMDiscrim
+from denoise_core.testing import FunctionLLM, FunctionScorer
+from llamaindex_denoise import DenoisePostprocessor
+from llamaindex_denoise.nodes.convert import to_passages
+from llamaindex_denoise.nodes.headers import header_of
+
+REVENUE = "Revenue was 12.4 million euros."
+QUERY = "What was the revenue of Alpha in 2023?"
+
+
+def companies():
+    """One sentence, three times; only metadata tells them apart."""
+    return [
+        NodeWithScore(node=TextNode(text=REVENUE, id_=name, metadata={"company": name, "year": year}), score=0.5)
+        for name, year in (("Beta", 2023), ("Alpha", 2023), ("Gamma", 2022))
+    ]
+
+
+def shared_words(query, text):
+    return float(len(set(query.lower().strip("?").split()) & set(text.lower().split())))
+
+
+def test_end_keeps_the_node_its_metadata_speaks_for():
+    end = ENDDenoiser(FunctionScorer(shared_words), keep=1)
+    (kept,) = both(DenoisePostprocessor(denoiser=end), companies(), QUERY)
+    assert kept.node.node_id == "Alpha"
+    assert kept.node.text == REVENUE, "the header is no part of the text"
+
+
+NODES = [
+    TextNode(text="body", metadata={"a": 1, "b": "two"}),
+    TextNode(text="body"),
+    TextNode(text="body", metadata={"a": 1, "b": 2}, excluded_llm_metadata_keys=["a"]),
+    TextNode(text="body", metadata={"a": 1, "b": 2}, excluded_embed_metadata_keys=["a", "b"]),
+    TextNode(text="body", metadata={"a": 1, "b": 2}, metadata_template="<{key}={value}>", metadata_separator=" "),
+    TextNode(text="body", metadata={"a": 1}, text_template="About {metadata_str}:\n{content}"),
+    Document(text="body", metadata={"a": 1}),
+    Node(text_resource={"text": "body"}, metadata={"a": 1}),
+    ImageNode(text="body", metadata={"a": 1}, image_url="https://example.org/a.png"),
+]
+
+
+@pytest.mark.parametrize("node", NODES, ids=range(len(NODES)))
+@pytest.mark.parametrize("mode", [MetadataMode.EMBED, MetadataMode.LLM, MetadataMode.NONE])
+def test_a_headed_passage_is_what_llamaindex_shows(node, mode):
+    (passage,) = to_passages([NodeWithScore(node=node)], mode, captions=True)
+    assert passage.text == "body"
+    assert passage.headed == node.get_content(mode)
+
+
+def test_what_a_template_writes_behind_the_text_is_in_the_header_too():
+    node = TextNode(text="body", metadata={"a": 1}, text_template="{content}\n\nfrom {metadata_str}")
+    assert header_of(node, MetadataMode.LLM) == "from a: 1"
+
+
+SECRET = "ward 7, patient 4711"
+
+
+def secret_nodes():
+    texts = ["The red tower is in Porto. Bread is cheap.", "The blue bridge is long. It is old."]
+    return [
+        NodeWithScore(
+            node=TextNode(
+                text=t,
+                id_=f"n{i}",
+                metadata={"title": f"Towers {i}", "file": SECRET},
+                excluded_llm_metadata_keys=["file"],
+            )
+        )
+        for i, t in enumerate(texts)
+    ]
+
+
+def s2a(asked):
+    return S2ADenoiser(
+        FunctionLLM(lambda m: asked.append("\n".join(x.content for x in m)) or "1"), variant="select"
+    )
+
+
+def discrim(asked):
+    reply = FunctionLLM(lambda m: asked.append("\n".join(x.content for x in m)) or "yes")
+    return ENDDenoiser(LLMDiscrim(reply), threshold=0.5)
+
+
+PROMPTING = {
+    "s2a": s2a,
+    "guarded": lambda asked: Guard(s2a(asked)),
+    "after END": lambda asked: Pipeline(ENDDenoiser(FunctionScorer(shared_words), keep=2), s2a(asked)),
+    "a scorer that asks": discrim,
+}
+
+
+@pytest.mark.parametrize("name", PROMPTING)
+def test_an_excluded_key_never_stands_in_a_prompt(name):
+    asked = []
+    both(DenoisePostprocessor(denoiser=PROMPTING[name](asked), on_error="raise"), secret_nodes())
+    assert asked
+    assert not any(SECRET in prompt for prompt in asked)
+
+
+def test_a_scorer_reads_what_is_embedded_and_not_what_only_an_llm_is_shown():
+    read = []
+    scorer = FunctionScorer(lambda q, t: read.append(t) or 1.0)
+    both(DenoisePostprocessor(denoiser=ENDDenoiser(scorer, keep=1)), secret_nodes())
+    assert all(SECRET in t and "title: Towers" in t for t in read)
+
+
+def test_steps_of_a_pipeline_each_read_their_own():
+    read, asked = [], []
+    scorer = FunctionScorer(lambda q, t: read.append(t) or 1.0)
+    steps = Pipeline(ENDDenoiser(scorer, keep=2), s2a(asked))
+    both(DenoisePostprocessor(denoiser=steps), secret_nodes())
+    assert any(SECRET in t for t in read)
+    assert not any(SECRET in t for t in asked)
+
+
+def test_a_title_stands_in_the_prompt_of_s2a():
+    asked = []
+    both(DenoisePostprocessor(denoiser=s2a(asked), on_error="raise"), secret_nodes())
+    assert any("title: Towers 0" in prompt for prompt in asked)
