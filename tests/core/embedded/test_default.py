@@ -29,7 +29,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.metrics import recall_at
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import check_denoiser, check_scorer
-from denoise_core.text.chunk import chunks
+from denoise_core.text.chunk import chunks, whole
 
 QUESTION = "When was the Eiffel Tower finished?"
 TEXTS = [
@@ -213,10 +213,17 @@ def test_tokens_are_counted_and_long_questions_are_no_trouble():
 def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
     buried = "Bananas are rich in potassium. " * 200 + TEXTS[0] + " Paris has many bakeries." * 200
     passages = [Passage(buried, "long"), Passage("Bananas are yellow.", "short")]
-    result = default_denoiser(keep=1).denoise(QUESTION, passages)
+    result = default_denoiser(keep=1, chunker=whole).denoise(QUESTION, passages)
     assert [p.id for p in result.passages] == ["long"]
     assert [s.passage_id for s in result.trace.events[0].effect.split] == ["long"]
     assert encoder().count(buried) > 2000
+
+
+def test_of_a_long_passage_only_the_piece_with_the_answer_is_kept():
+    buried = "Bananas are rich in potassium. " * 60 + "\n\n" + TEXTS[0] + "\n\n" + " Paris has many bakeries." * 60
+    result = default_denoiser(keep=1).denoise(QUESTION, [Passage(buried, "long")])
+    assert TEXTS[0] in result.passages[0].text
+    assert len(result.passages[0].text) < 0.5 * len(buried)
 
 
 def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(tmp_path):
