@@ -47,8 +47,9 @@ def repaired(candidate: str, verdict: Verdict) -> str:
     """The candidate with the sentences that do not hold cut out; empty when that would leave no answer.
 
     A sentence that points back ("It was ...") goes with a cut sentence right before it: what it points at is gone.
-    Line breaks and list marks of what stays are kept as they were. A candidate of one sentence has no repair here, and
-    neither has one of whose words less than `LEAST` would stay: that is another answer, which the model should write.
+    Line breaks and list marks of what stays are kept as they were. A candidate of one sentence has no repair here,
+    and neither has one of whose words less than `LEAST` would stay: that is another answer, which the model should
+    write.
     """
     if verdict.outcome != "fail":
         return ""
