@@ -55,7 +55,9 @@ def read_reply(record: dict[str, Any]) -> Any:
             found = numbers(reply, record["n"])
             said = {"keep": "keep", "leave_out": "drop"}[record["asked"]]
             every = range(1, record["n"] + 1)
-            return list(found.chosen) if found.verb in (None, said) else [n for n in every if n not in found.chosen]
+            return (
+                list(found.chosen) if found.verb in (None, said) else [n for n in every if n not in found.chosen]
+            )
         if request == "rewrite":
             return fields.context(reply)
         if request == "fields":

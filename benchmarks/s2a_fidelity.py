@@ -1,12 +1,12 @@
 """The two gates of S2A on rewrites and cleared questions written by hand (tests/data/s2a).
 
-Rewrites: texts with a faithful or an unfaithful rewrite, in kinds of fault (negation dropped, numbers crossed, names
-swapped, conditions cut off, ...). Two questions are asked. What does a reader see: does the shown text say what the
-source does not? And what does the finding say: are unfaithful rewrites caught, faithful ones let through?
-Questions: pairs of what a person asked and what a model made of it, the same question or another.
+Rewrites: texts with a faithful or an unfaithful rewrite, in kinds of fault (negation dropped, numbers crossed,
+names swapped, conditions cut off, ...). Two questions are asked. What does a reader see: does the shown text
+say what the source does not? And what does the finding say: are unfaithful rewrites caught, faithful ones let
+through? Questions: pairs of what a person asked and what a model made of it, the same question or another.
 
-What is shown counts as wrong when it holds the unfaithful claim and the source does not, or when it holds it without
-the whole of the source sentence that it is cut from. The gates were developed on one half of each set.
+What is shown counts as wrong when it holds the unfaithful claim and the source does not, or when it holds it
+without the whole of the source sentence that it is cut from. The gates were developed on one half of each set.
 """
 
 from __future__ import annotations
@@ -61,20 +61,35 @@ def rewrites(bench: Benchmark, count: Callable[[str], int]) -> None:
         bench.row(f"{half}: kinds of fault", len({r["kind"] for r in wrong}), "kinds")
         for policy in get_args(GatePolicy):
             shown = {
-                r["id"]: fidelity(r["source"], r["written"], policy=policy, language=r["language"]) for r in records
+                r["id"]: fidelity(r["source"], r["written"], policy=policy, language=r["language"])
+                for r in records
             }
             target = 0.02 if policy == "snap" else None
             bad = sum(says_wrong(shown[r["id"]].shown, r) for r in wrong)
-            shares(bench, f"{half}: {policy}: shown text says what the source does not", bad, len(wrong), at_most=target)
+            shares(
+                bench,
+                f"{half}: {policy}: shown text says what the source does not",
+                bad,
+                len(wrong),
+                at_most=target,
+            )
             needless = sum(not shown[r["id"]].faithful for r in right)
             if policy == "snap":
-                shares(bench, f"{half}: faithful rewrites refused or snapped needlessly", needless, len(right), at_most=0.10)
+                shares(
+                    bench,
+                    f"{half}: faithful rewrites refused or snapped needlessly",
+                    needless,
+                    len(right),
+                    at_most=0.10,
+                )
                 missed = Counter(r["kind"] for r in wrong if shown[r["id"]].faithful)
                 shares(bench, f"{half}: unfaithful rewrites not named in the finding", missed.total(), len(wrong))
                 for kind, n in sorted(missed.items()):
                     bench.row(f"{half}: not named: {kind}", n, "rewrites")
             tokens = [count(shown[r["id"]].shown) for r in right], [count(r["written"]) for r in right]
-            bench.row(f"{half}: {policy}: tokens shown / written, faithful", sum(tokens[0]) / sum(tokens[1]), "ratio")
+            bench.row(
+                f"{half}: {policy}: tokens shown / written, faithful", sum(tokens[0]) / sum(tokens[1]), "ratio"
+            )
 
 
 def questions(bench: Benchmark) -> None:

@@ -85,7 +85,9 @@ def test_identical_passages_at_once_are_one_call():
     same = [Passage("The same text. Twice.", str(i)) for i in range(10)]
     denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=cache))
     assert len(denoiser.denoise("How?", same).passages) == 10
-    asyncio.run(S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("n"))).adenoise("How?", same))
+    asyncio.run(
+        S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("n"))).adenoise("How?", same)
+    )
     assert len(llm.seen) == 2
 
 

@@ -30,7 +30,9 @@ def test_the_corpus_is_read_and_nothing_in_it_wrongly(path):
     read = [(r, read_reply(r)) for r in records]
     readable = [got for r, got in read if r["read"] != UNREADABLE]
     wrong = [r["id"] for r, got in read if got not in (r["read"], UNREADABLE)]
-    tuned = path.stem == "development"  # what was not looked at is measured by benchmarks/s2a_replies.py, held here
+    tuned = (
+        path.stem == "development"
+    )  # what was not looked at is measured by benchmarks/s2a_replies.py, held here
     assert len(wrong) <= (0 if tuned else 0.03 * len(read)), wrong if tuned else "the held-out half got worse"
     assert sum(got != UNREADABLE for got in readable) >= (0.95 if tuned else 0.85) * len(readable)
 
@@ -154,7 +156,21 @@ def test_a_context_of_one_line_survives(line):
     assert fields.context(f"Context: A {line} z") == f"A {line} z"
 
 
-SHAPES = ["<think>", "x</think>", "Context: ", "```\n", "{", '{"a":', "[document 1]\n", "1, ", "Piece 1 ", "(", "\\boxed{", "Note: I\n\n", "<answer>"]
+SHAPES = [
+    "<think>",
+    "x</think>",
+    "Context: ",
+    "```\n",
+    "{",
+    '{"a":',
+    "[document 1]\n",
+    "1, ",
+    "Piece 1 ",
+    "(",
+    "\\boxed{",
+    "Note: I\n\n",
+    "<answer>",
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
