@@ -18,7 +18,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import Verifier
 from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
-from langchain_denoise.middleware.tool_results import rewrite
+from langchain_denoise.middleware.tool_text import NOTHING, rewrite
 from langchain_denoise.testing import RunRecorder
 
 PARIS = "Paris is the capital of France."
@@ -98,7 +98,7 @@ async def test_the_tools_own_layout_stays(make):
 
 @both_ways
 async def test_a_tool_that_gives_text_alone(make, kit, sync):
-    denoiser = kit.s2a(lambda m: "2")
+    denoiser = ENDDenoiser(FunctionScorer(kit.overlap), keep=1)
     untouched, _ = make(DenoiseToolResults(denoiser), response_format="content")
     whole = tool_message(await run(untouched, sync)).content
     assert whole == "\n\n".join(d.page_content for d in FOUND)
@@ -123,7 +123,7 @@ async def test_the_calls_own_query_comes_before_the_users_words(make, kit):
         return kit.drop_all(query, passages)
 
     agent, _ = make(DenoiseToolResults(kit.Answers(remember), on_empty="drop"))
-    assert tool_message(await agent.ainvoke(ASKED)).content == ""
+    assert tool_message(await agent.ainvoke(ASKED)).content == NOTHING
     blank, _ = make(DenoiseToolResults(kit.Answers(remember)), reply=searching(query=" "))
     await blank.ainvoke(ASKED)
     assert asked == ["capital of France", "What is the capital of France?"]
@@ -373,7 +373,7 @@ async def test_it_composes_with_other_middleware(make):
 def test_wrong_settings(kit):
     with pytest.raises(ValueError, match="list of tool names"):
         DenoiseToolResults(by_words(), tools="search")
-    with pytest.raises(TypeError, match="keeep"):
+    with pytest.raises(ValueError, match="keeep"):
         DenoiseToolResults(by_words(), keeep=3)
     with pytest.raises(ValueError, match="variant"):
         S2AMiddleware(kit.chat(), variant="best")

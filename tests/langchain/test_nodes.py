@@ -114,5 +114,5 @@ def test_wrong_settings(kit):
         DenoiseNode(denoiser=kit.s2a(), docs="documents")
     with pytest.raises(ValueError, match="Verifier"):
         JudgeNode(verifier="strict")
-    with pytest.raises(ValueError, match="as a dict, got str"):
+    with pytest.raises(ValueError, match="or a dataclass, got str"):
         JudgeNode(verifier=Verifier()).invoke("q")

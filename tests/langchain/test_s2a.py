@@ -143,8 +143,11 @@ def test_the_variant_that_writes_one_message(kit):
 
 
 def test_an_unreadable_reply_changes_nothing(kit):
-    assert both(S2AMessages(model=kit.chat(lambda m: "🤷")), CONVERSATION) == CONVERSATION
-    assert both(S2AMessages(model=kit.chat(kit.fail_chat)), CONVERSATION) == CONVERSATION
+    for reply, why in ((lambda m: "🤷", "kept as they were"), (kit.fail_chat, "no route to the model")):
+        out = both(S2AMessages(model=kit.chat(reply)), CONVERSATION)
+        assert [m.content for m in out] == [m.content for m in CONVERSATION]
+        assert [m for m in out if "denoise" in m.response_metadata] == [out[6]]
+        assert why in out[6].response_metadata["denoise"]["fallback"]
 
 
 def test_a_question_put_in_the_users_mouth_is_refused(kit):
@@ -157,7 +160,31 @@ def test_images_stay(kit):
     image = {"type": "image", "url": "https://example.org/map.png"}
     message = HumanMessage([{"type": "text", "text": LEADING}, image])
     [out] = both(S2AMessages(model=kit.chat(neutral)), [message])
-    assert out.content == [image, {"type": "text", "text": "What is the capital of France?"}]
+    assert out.content == [{"type": "text", "text": "What is the capital of France?"}, image]
+
+
+CACHED = {"cache_control": {"type": "ephemeral"}}
+IMAGE = {"type": "image", "url": "https://example.org/map.png"}
+
+
+def test_images_and_text_keep_their_order_and_what_stands_beside_them(kit):
+    """The kept sentences stay in their blocks; a block that goes hands its cache mark on."""
+    message = HumanMessage(
+        [
+            {"type": "text", "text": "Look at this map. I like maps. ", **CACHED},
+            IMAGE,
+            {"type": "text", "text": "I am sure it is Lyon. ", **CACHED},
+            {"type": "text", "text": "What is the capital of France?"},
+        ]
+    )
+    step = S2AMessages(model=kit.chat(lambda m: "1, 4"), variant="select")
+    [out] = both(step, [message])
+    assert out.content == [
+        {"type": "text", "text": "Look at this map. ", **CACHED},
+        {**IMAGE, **CACHED},
+        {"type": "text", "text": "What is the capital of France?"},
+    ]
+    assert message.content[0]["text"] == "Look at this map. I like maps. "
 
 
 def test_it_stands_between_a_prompt_and_a_model(kit):

@@ -9,7 +9,6 @@ from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import Task
 from denoise_core.augmenter.utility import Utility, measured_of, name_of
-from denoise_core.support.abstention import abstains
 from denoise_core.text.words import content_words, words
 from denoise_core.types import Passage
 
