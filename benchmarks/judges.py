@@ -2,11 +2,12 @@
 
 Wrong answers are of the errors that noise causes: a name from a distractor passage, a span of the same type,
 another span of the right passage; beside them RAMDocs' own wrong answers, HaluEval's made-up ones (pairs of
-like length), MTRAG's answers of models rated by people, and FEVER's claims. Questions that the reader was trained
-on are left out, and so are those that the judge's thresholds were chosen on (`CHOOSING` more of a set; for MTRAG and FEVER
-a half, by a hash). Beside the judge stand the words alone, the older word rule and the share of stemmed content
-words that the best passage has. Style controls: right answers with another question of the set; wrong answers of
-the same type and number of words. Writes the judge's error rates to where it finds them (not in quick form).
+like length), MTRAG's answers of models rated by people, and FEVER's claims. Questions that the reader was
+trained on are left out, and so are those that the judge's thresholds were chosen on (`CHOOSING` more of a set;
+for MTRAG and FEVER a half, by a hash). Beside the judge stand the words alone, the older word rule and the
+share of stemmed content words that the best passage has. Style controls: right answers with another question of
+the set; wrong answers of the same type and number of words. Writes the judge's error rates to where it finds
+them (not in quick form).
 """
 
 from __future__ import annotations

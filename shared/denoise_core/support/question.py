@@ -17,12 +17,14 @@ from denoise_core.text.language import language_of
 from denoise_core.types import Passage
 
 _WHEN = re.compile(
-    r"\b(?:when|(?:what|which) (?:year|date|day|decade|century|month)|wann|seit wann|(?:in )?welche[mrsn]? (?:jahr|monat)|quand"
+    r"\b(?:when|(?:what|which) (?:year|date|day|decade|century|month)|wann|seit wann"
+    r"|(?:in )?welche[mrsn]? (?:jahr|monat)|quand"
     r"|en quelle année|cuándo|(?:en )?qué (?:año|fecha|década))\b",
     re.IGNORECASE,
 )
 _HOW_MANY = re.compile(
-    r"\b(?:how (?:many|much|long|tall|high|old|far|fast|deep|wide|heavy|big|large|cold|hot)|wie ?viele?|wie (?:hoch|lang|alt|schnell|tief|groß|schwer)"
+    r"\b(?:how (?:many|much|long|tall|high|old|far|fast|deep|wide|heavy|big|large|cold|hot)"
+    r"|wie ?viele?|wie (?:hoch|lang|alt|schnell|tief|groß|schwer)"
     r"|combien|cuánt[oa]s?|qué altura|qué edad)\b",
     re.IGNORECASE,
 )
@@ -59,9 +61,9 @@ class Reader(Protocol):
 def fit_of(
     reader: Reader, question: str, texts: Sequence[str], claims: Sequence[Claim], passages: Sequence[Passage]
 ) -> float | None:
-    """The best fit of the answer, of one of its claims, or of what the evidence says in its place (a date in another
-    form): log-probability of the span and of its window. None when the reader finds none of them anywhere, or cannot
-    say."""
+    """The best fit of the answer, of one of its claims, or of what the evidence says in its place (a date in
+    another form): log-probability of the span and of its window. None when the reader finds none of them anywhere,
+    or cannot say."""
     found = list(dict.fromkeys(t for t in (" ".join(texts), *texts, *_told(question, claims, passages)) if t))
     fits = [f.own + f.holds for f in reader.fits(question, found[:_CANDIDATES], passages)]
     known = [f for f in fits if not math.isnan(f) and not math.isinf(f)]
