@@ -138,7 +138,7 @@ def to_reply(message: Any) -> Reply:
     if not isinstance(message, BaseMessage):
         raise InputError(f"expected the model to answer with a message, got {type(message).__name__}")
     usage = getattr(message, "usage_metadata", None)
-    tokens = Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None
+    tokens = Usage.reported(usage["input_tokens"], usage["output_tokens"]) if usage else None
     return Reply(str(message.text), tokens)
 
 

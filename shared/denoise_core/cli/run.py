@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -41,9 +41,23 @@ def run_own(
     with aside.status("reading and scoring ..."):
         result = denoiser_for(method, keep, model, reading.cut).denoise(query, reading.passages)
     if as_json:
-        typer.echo(json.dumps(as_record(result), ensure_ascii=False, allow_nan=False))
+        line = json.dumps(as_record(result), ensure_ascii=False, allow_nan=False)
+        typer.echo(line.encode("utf-8", "replace").decode())
     else:
         show(Console(highlight=False), reading.passages, result)
+    if nothing_denoised(reading.passages, result):
+        aside.print(Text("nothing was denoised", style="yellow"))
+        raise typer.Exit(NOTHING_DENOISED)
+
+
+NOTHING_DENOISED = 3  # the status when no passage was read, or each of them fell back
+
+
+def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool:
+    """Whether no passage was denoised: there was none, or the policy for failures was applied to each."""
+    if result.failures:
+        return all(p.id in result.failures for p in passages if p.text.strip())
+    return not passages or (result.fallback is not None and not result.dropped)
 
 
 def denoiser_for(method: str, keep: str | None, model: str | None, chunker: Chunker) -> Denoiser:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.local.batching import batches, windows
+from denoise_core.local.positions import positions_of
 
 Floats = NDArray[np.float32]
 
@@ -105,7 +106,7 @@ class SentenceEncoder:
     @property
     def _room(self) -> int:
         """Word pieces that fit between the special ones."""
-        return int(self.model.config.max_position_embeddings) - 2
+        return (positions_of(self.model) or MAX_TOKENS) - 2
 
     def _states(self, rows: Sequence[Sequence[int]]) -> list[Any]:
         """Last-layer states of each row between its special tokens: ``(pieces + 2, width)`` each."""

@@ -38,6 +38,7 @@ _POLITE = re.compile(
     r"|好的|当然|希望|谢谢|您好|请问|不客气|بالطبع|شكرا|בשמחה|תודה|בטח)",
     re.IGNORECASE,
 )
+_BARE = re.compile(r"\W*\w+\W*")
 _POLITE_WORDS = 16
 
 
@@ -63,6 +64,8 @@ def parts(answer: str, citations: Sequence[Citation], language: str) -> list[Par
         for start, end in zip(edges, edges[1:], strict=False):
             text = masked[start:end]
             if not re.search(r"\w", text) or _polite(text, language):
+                continue
+            if not out and len(text.split()) <= 2 and opens_with(text) and _BARE.fullmatch(text.strip()):
                 continue
             lead = _skipped(text)
             if not re.search(r"\w", text[lead:]):

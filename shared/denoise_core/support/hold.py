@@ -56,7 +56,9 @@ def hold(
         why = "it is in another language than the evidence" if foreign else "no passage says anything like it"
         missing = tuple(dict.fromkeys(text[t.start : t.end] for t in said))
         spans = tried[0].window.spans(evidence.ids) if tried else ()
-        return Claim(text, start, end, None if foreign else False, 0.0, spans, (), missing, why)
+        nowhere = () if foreign else compare(claim, Reading.of(""))
+        differing = tuple(replace(d, start=d.start + start, end=d.end + start) for d in nowhere)
+        return Claim(text, start, end, None if foreign else False, 0.0, spans, differing, missing, why)
     best = max(t.coverage for t in tried)
     close = [t for t in tried if t.coverage >= best - _CLOSE]
     chosen = max(close, key=lambda t: (t.score, -len(t.window.text)))

@@ -34,8 +34,8 @@ _YES_NO = re.compile(
 class Reader(Protocol):
     """Reads passages for a question: how well does a candidate fit? See `denoise_core.embedded.reader`."""
 
-    def score_of(self, query: str, candidate: str, passages: Sequence[Passage]) -> float:
-        """The log-probability of the candidate's own best span, -inf when it stands nowhere."""
+    def probability(self, query: str, candidate: str, passages: Sequence[Passage]) -> float:
+        """From 0 to 1, by the passages alone; nothing is assumed of the candidate before."""
         ...
 
 

@@ -135,4 +135,4 @@ def test_training_can_be_repeated(tmp_path):
 
     draws = Draws(parts, tokens(), 1)
     group = draws.real()
-    assert float(loss_of(network, [group])) > 0
+    assert loss_of(network, [group]).item() > 0

@@ -169,7 +169,7 @@ def test_a_mistake_raises_under_every_policy(policy):
 def test_one_bad_joint_reply_costs_its_group_a_second_try_document_by_document():
     def reply(messages):
         text = document(messages)
-        if "(document 2)" in text:
+        if "Bananas" in text and "tower" in text:
             return "As a language model I saw 3 things in 1984."
         return "1" if "tower" in text else "NONE"
 

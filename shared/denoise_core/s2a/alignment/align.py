@@ -180,7 +180,7 @@ def _new_words(own: Sequence[Token], source: Sequence[Token]) -> list[Token]:
         for t in own
         if is_content(t)
         and t.norm not in known
-        and not process.extractOne(t.norm, known, scorer=fuzz.ratio, score_cutoff=_SAME_WORD)
+        and not (len(t.norm) > 3 and process.extractOne(t.norm, known, scorer=fuzz.ratio, score_cutoff=_SAME_WORD))
     ]
 
 
