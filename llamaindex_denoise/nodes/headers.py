@@ -46,7 +46,8 @@ def reading(denoiser: D) -> D:
         return _with(denoiser, "denoisers", tuple(reading(d) for d in denoiser.denoisers))
     scores = isinstance(denoiser, ENDDenoiser) and not _asks(denoiser.scorer)
     mode = MetadataMode.EMBED if scores else MetadataMode.LLM
-    return _Reading(denoiser, mode)  # type: ignore[return-value]
+    named = type(type(denoiser).__name__, (_Reading,), {})  # what is logged of it names the user's own denoiser
+    return named(denoiser, mode)  # type: ignore[no-any-return]
 
 
 def _asks(scorer: object) -> bool:
@@ -78,10 +79,12 @@ class _Reading:
 
 
 class NodeMetadata(dict[str, Any]):
-    """A passage's metadata (a copy of its node's) that remembers the node it came from."""
+    """A passage's metadata that remembers the node it came from: a copy of the node's, without what an LLM is not
+    to be shown, for prompts show a passage's title."""
 
     def __init__(self, source: NodeWithScore) -> None:
-        super().__init__(source.node.metadata)
+        hidden = set(source.node.excluded_llm_metadata_keys)
+        super().__init__((k, v) for k, v in source.node.metadata.items() if k not in hidden)
         self.source = source
 
     def __reduce__(self) -> tuple[type[NodeMetadata], tuple[NodeWithScore]]:
