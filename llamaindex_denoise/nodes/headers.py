@@ -23,15 +23,14 @@ def header_of(node: BaseNode, mode: MetadataMode) -> str:
     """What stands around the text of ``node`` in ``get_content(mode)``; "" where that is the text alone.
 
     With a template that begins with the metadata, as LlamaIndex's own does, `Passage.headed` is
-    ``get_content(mode)``; what a template writes behind the text comes before it here.
+    ``get_content(mode)`` but for white space between the two; what a template writes behind the text comes first.
     """
     shown = node.get_metadata_str(mode).strip() if mode != MetadataMode.NONE else ""
     if not shown:
         return ""
     template = getattr(node, "text_template", "{metadata_str}\n\n{content}")
     before, _, after = template.format(content=_MARK, metadata_str=shown).partition(_MARK)
-    parts = [before.lstrip().removesuffix("\n"), after.strip()]
-    return "\n".join(p for p in parts if p)
+    return "\n".join(p for p in (before.strip(), after.strip()) if p)
 
 
 def reading(denoiser: D) -> D:

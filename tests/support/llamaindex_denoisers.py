@@ -124,7 +124,7 @@ DENOISERS = {
     "end_sentences": lambda: ENDDenoiser(
         FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentences
     ),
-    "s2a_default": lambda: S2ADenoiser(s2a_model("default")),
+    "s2a_default": lambda: S2ADenoiser(s2a_model("default"), variant="default"),
     "s2a_relevance": lambda: S2ADenoiser(s2a_model("relevance"), variant="relevance"),
     "s2a_single": lambda: S2ADenoiser(s2a_model("single"), variant="single"),
     "s2a_keep_original": lambda: S2ADenoiser(s2a_model("default"), variant="keep_original"),
