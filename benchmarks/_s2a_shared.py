@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from denoise_core import Passage
+from denoise_core import Passage, UnparsableReply
+from denoise_core.s2a.replies import fields
+from denoise_core.s2a.replies.numbers import numbers
 from denoise_core.s2a.units import units
+from denoise_core.text.replies import one_of
 
 SMALL = (
     "Marie Curie was born in Warsaw on 7 November 1867. She moved to Paris in 1891 (with little money). "
@@ -39,3 +42,31 @@ def sentences_of(text: str) -> list[str]:
 def passages_of(record: dict[str, Any]) -> list[Passage]:
     """The passages of one record, with their titles as metadata."""
     return [Passage(p["text"], str(p["id"]), metadata={"title": p.get("title", "")}) for p in record["passages"]]
+
+
+UNREADABLE = "unreadable"
+
+
+def read_reply(record: dict[str, Any]) -> Any:
+    """What the parser reads from one record of the corpus of replies, in the corpus's own terms."""
+    request, reply = record["request"], record["reply"]
+    try:
+        if request in ("numbers", "grouped_numbers"):
+            found = numbers(reply, record["n"])
+            said = {"keep": "keep", "leave_out": "drop"}[record["asked"]]
+            every = range(1, record["n"] + 1)
+            return (
+                list(found.chosen) if found.verb in (None, said) else [n for n in every if n not in found.chosen]
+            )
+        if request == "rewrite":
+            return fields.context(reply)
+        if request == "fields":
+            both = fields.fields(reply)
+            return {"context": both.context, "question": both.question}
+        if request == "documents":
+            return {str(n): text for n, text in fields.documents(reply, record["n"]).items()}
+        if request == "question":
+            return fields.question(reply)
+        return {"supported": one_of(reply, "supported", ("yes", "no", "unknown"))}
+    except UnparsableReply:
+        return UNREADABLE

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NotRequired
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NotRequired
 
-from langchain_core.callbacks import (
-    AsyncParentRunManager,
-    ParentRunManager,
-    adispatch_custom_event,
-    dispatch_custom_event,
-)
+from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables.config import ensure_config, set_config_context
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict, override
 
 from denoise_core import InputError, Message
 from denoise_core.augmenter import Answer, Augmenter
+from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.bound import at_most
 from langchain_denoise.convert.documents import evidence_documents
 from langchain_denoise.convert.messages import from_messages
+from langchain_denoise.observe import atell, short_record, tell
 
 
 class AugmentedInput(TypedDict):
@@ -35,8 +33,8 @@ class AugmentedInput(TypedDict):
 class AugmentedOutput(TypedDict):
     """``answer`` and how far to trust it.
 
-    ``outcome`` is verified, unverified, abstained or refused; ``context`` the evidence the answer was written
-    from, in the order of its citations (``[1]`` is the first); ``denoise`` the record of the run in plain
+    ``outcome`` is supported, unsupported, unknown, abstained or failed; ``context`` the evidence the answer was
+    written from, in the order of its citations (``[1]`` is the first); ``denoise`` the record of the run in plain
     JSON: why it stopped, every attempt with its score, reasons and feedback, searches, failures, calls, tokens.
     """
 
@@ -61,6 +59,9 @@ class AugmentedRunnable(RunnableSerializable[str | AugmentedInput, AugmentedOutp
     max_concurrency: int | None = Field(default=None, ge=1)
     """At most this many calls of the loop at once; None leaves it to the loop."""
 
+    on_answer: Callable[[Answer], Any] | None = None
+    """Called with each `denoise_core.augmenter.Answer`: to record it, to replay it, to learn from it."""
+
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     @override
@@ -80,8 +81,9 @@ class AugmentedRunnable(RunnableSerializable[str | AugmentedInput, AugmentedOutp
     ) -> AugmentedOutput:
         question, history = _read(input)
         with at_most(self.max_concurrency), at_most(config.get("max_concurrency")):
-            output = _output(self.augmenter.answer(question, history))
-        dispatch_custom_event("denoise", output["denoise"])
+            answer = self.augmenter.answer(question, history)
+        output = _output(self._heard(answer))
+        tell(run_manager, {"question": question}, short_record(output["denoise"]), output["denoise"])
         return output
 
     async def _aanswer(
@@ -89,9 +91,34 @@ class AugmentedRunnable(RunnableSerializable[str | AugmentedInput, AugmentedOutp
     ) -> AugmentedOutput:
         question, history = _read(input)
         with at_most(self.max_concurrency), at_most(config.get("max_concurrency")):
-            output = _output(await self.augmenter.aanswer(question, history))
-        await adispatch_custom_event("denoise", output["denoise"])
+            answer = await self.augmenter.aanswer(question, history)
+        output = _output(self._heard(answer))
+        await atell(run_manager, {"question": question}, short_record(output["denoise"]), output["denoise"])
         return output
+
+    def stream_checked(
+        self,
+        input: str | AugmentedInput,
+        config: RunnableConfig | None = None,
+        *,
+        show: Literal["held_back", "draft_first"] = "held_back",
+    ) -> Iterator[StreamEvent]:
+        """Events of `denoise_core.augmenter.streaming`: `Text` as sentences pass (``"held_back"``) or as the first
+        draft is written (``"draft_first"``), `Restarted` when it is withdrawn, at last `Finished` or `Revised`
+        with the `Answer`."""
+        question, history = _read(input)
+        streamed = held_back if show == "held_back" else draft_first
+        with set_config_context(ensure_config(config)) as context:
+            events = context.run(streamed, self.augmenter, question, history)
+            while (event := context.run(next, events, None)) is not None:
+                if isinstance(event, (Finished, Revised)):
+                    self._heard(event.answer)
+                yield event
+
+    def _heard(self, answer: Answer) -> Answer:
+        if self.on_answer is not None:
+            self.on_answer(answer)
+        return answer
 
 
 def _read(input: str | AugmentedInput) -> tuple[str, tuple[Message, ...]]:

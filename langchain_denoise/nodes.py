@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict, Field
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from pydantic import ConfigDict
 from typing_extensions import override
 
-from denoise_core import Denoiser, InputError, arun, run
+from denoise_core import InputError, arun, run
 from denoise_core.augmenter import Verdict, WorkingMemory
 from denoise_core.running.effects import Flow
-from denoise_core.running.guard import Policy
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert import places
 from langchain_denoise.convert.history import Scope
 from langchain_denoise.s2a import S2AMessages
+from langchain_denoise.settings import DenoiseSettings
 from langchain_denoise.verification.verifier import Verifier
 
 Update = dict[str, Any]
@@ -44,19 +44,16 @@ class _Node(RunnableSerializable[Any, Update]):
         raise NotImplementedError
 
 
-class DenoiseNode(_Node):
+class DenoiseNode(DenoiseSettings, _Node):
     """Denoises the documents under one key of the state for the question under another.
 
-    ``question`` left out is found as in `verified`: under a usual key, or as the last human message.
-    Gives ``{documents: [...]}``; where the documents have a reducer, let it replace.
+    The settings are those of `DenoiseCompressor`. ``question`` left out is found as in `verified`: under a usual
+    key, or as the last human message. The state may be a dict, a pydantic object or a dataclass. Gives
+    ``{documents: [...]}``; where the documents have a reducer, let it replace.
     """
 
-    denoiser: Denoiser
     documents: str = "documents"
     question: str | None = None
-    on_error: Policy = "keep"
-    on_empty: Policy = "keep"
-    max_concurrency: int | None = Field(default=None, ge=1)
 
     @override
     def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
@@ -71,12 +68,7 @@ class DenoiseNode(_Node):
         return {"documents": found, "query": places.question_in(state, self.question)}
 
     def _compressor(self) -> DenoiseCompressor:
-        return DenoiseCompressor(
-            denoiser=self.denoiser,
-            on_error=self.on_error,
-            on_empty=self.on_empty,
-            max_concurrency=self.max_concurrency,
-        )
+        return DenoiseCompressor(**{name: getattr(self, name) for name in DenoiseSettings.model_fields})
 
 
 class S2ANode(_Node):
@@ -86,7 +78,7 @@ class S2ANode(_Node):
     ``response_metadata["denoise"]["original"]``.
     """
 
-    model: Runnable[Any, Any]
+    model: Any
     variant: Variant = "select"
     scope: Scope = "latest"
     on_error: OnError = "keep"
@@ -131,8 +123,11 @@ class JudgeNode(_Node):
         return {self.verdict: (await arun(self._judged(state), budget=self.verifier.budget))[0]}
 
     def _judged(self, state: Any) -> Flow[dict[str, Any]]:
-        if not isinstance(state, dict):
-            raise InputError(f"expected the state as a dict, got {type(state).__name__}")
+        state = places.as_state(state)
+        if not isinstance(state, Mapping):
+            raise InputError(
+                f"expected the state as a dict, a pydantic object or a dataclass, got {type(state).__name__}"
+            )
         candidate = places.answer_in(state, self.answer)
         evidence = places.evidence_in(state, state, self.evidence)
         memory = WorkingMemory(places.question_in(state, self.question), evidence)

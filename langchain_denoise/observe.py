@@ -34,3 +34,12 @@ async def atell(
 def is_watched(run: ParentRunManager | AsyncParentRunManager) -> bool:
     """Whether anything listens; nothing is built for nobody."""
     return bool(run.handlers or run.inheritable_handlers)
+
+
+def short_record(record: dict[str, Any]) -> dict[str, Any]:
+    """The record without the drafts' words, for a span."""
+    attempts = [
+        {k: a[k] for k in ("draft", "repaired", "outcome", "score", "reasons")} for a in record["attempts"]
+    ]
+    keys = ("outcome", "stopped_because", "score", "judge", "calls", "input_tokens", "output_tokens")
+    return {**{k: record[k] for k in keys}, "attempts": attempts}

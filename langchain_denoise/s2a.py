@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.callbacks import (
-    AsyncParentRunManager,
-    ParentRunManager,
-    adispatch_custom_event,
-    dispatch_custom_event,
-)
+from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict, override
 
 from denoise_core import DenoiseResult, InputError
 from denoise_core.running.bound import at_most
-from denoise_core.running.record import summary_of
+from denoise_core.running.record import bounded_summary_of, summary_of
 from denoise_core.s2a import S2A, S2AAnswer, S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
-from langchain_denoise.convert.documents import to_documents, to_passages
+from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_documents, to_passages
 from langchain_denoise.convert.history import Scope, Turn
-from langchain_denoise.models.chat_llm import ChatModelLLM
+from langchain_denoise.models.chat_llm import as_llm
+from langchain_denoise.observe import atell, tell
 
 
 class S2AInput(TypedDict):
@@ -51,8 +47,8 @@ class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
     use `denoise_core.s2a.S2A` with a `ChatModelLLM`.
     """
 
-    model: Runnable[Any, Any]
-    """A chat model, or a runnable that takes messages and gives one."""
+    model: Any
+    """A chat model, a runnable that takes messages and gives one, a name as ``"openai:..."``, or a core LLM."""
 
     variant: Variant = "select"
     """``"select"`` and its like keep the source's own characters; the others have the model write them anew."""
@@ -80,9 +76,9 @@ class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
     def _answer(self, input: S2AInput, run_manager: ParentRunManager, config: RunnableConfig) -> S2AOutput:
         question, documents = _read(input)
         with at_most(config.get("max_concurrency")):
-            answer = self._s2a().answer(question, to_passages(documents))
-        output = _output(documents, answer)
-        dispatch_custom_event("denoise", output["denoise"])
+            answer = self._s2a().answer(question, to_passages(documents, HEADER_KEYS))
+        output, short = _output(documents, answer)
+        tell(run_manager, {"question": question, "documents": len(documents)}, short, output["denoise"])
         return output
 
     async def _aanswer(
@@ -90,14 +86,14 @@ class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
     ) -> S2AOutput:
         question, documents = _read(input)
         with at_most(config.get("max_concurrency")):
-            answer = await self._s2a().aanswer(question, to_passages(documents))
-        output = _output(documents, answer)
-        await adispatch_custom_event("denoise", output["denoise"])
+            answer = await self._s2a().aanswer(question, to_passages(documents, HEADER_KEYS))
+        output, short = _output(documents, answer)
+        await atell(run_manager, {"question": question, "documents": len(documents)}, short, output["denoise"])
         return output
 
     def _s2a(self) -> S2A:
         return S2A(
-            ChatModelLLM(self.model),
+            as_llm(self.model),
             variant=self.variant,
             on_error=self.on_error,
             max_concurrency=self.max_concurrency,
@@ -113,7 +109,7 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
     id, and its original text in ``response_metadata["denoise"]``, which models are not sent.
     """
 
-    model: Runnable[Any, Any]
+    model: Any
     variant: Variant = "select"
     scope: Scope = "latest"
     on_error: OnError = "keep"
@@ -140,7 +136,8 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with at_most(config.get("max_concurrency")):
             result = self._denoiser().denoise(turn.question, turn.passages)
-        dispatch_custom_event("denoise", summary_of(turn.passages, result))
+        short, whole = bounded_summary_of(turn.passages, result), summary_of(turn.passages, result)
+        tell(run_manager, {"question": turn.question}, short, whole)
         return turn.cleared(result)
 
     async def _aclear(
@@ -151,7 +148,8 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with at_most(config.get("max_concurrency")):
             result = await self._denoiser().adenoise(turn.question, turn.passages)
-        await adispatch_custom_event("denoise", summary_of(turn.passages, result))
+        short, whole = bounded_summary_of(turn.passages, result), summary_of(turn.passages, result)
+        await atell(run_manager, {"question": turn.question}, short, whole)
         return turn.cleared(result)
 
     def _turn(self, given: Any) -> tuple[list[BaseMessage], Turn | None]:
@@ -165,7 +163,7 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
 
     def _denoiser(self) -> S2ADenoiser:
         return S2ADenoiser(
-            ChatModelLLM(self.model),
+            as_llm(self.model),
             variant=self.variant,
             on_error=self.on_error,
             max_concurrency=self.max_concurrency,
@@ -177,17 +175,20 @@ def _read(input: S2AInput) -> tuple[str, list[Document]]:
         got = f"the keys {sorted(input)}" if isinstance(input, dict) else f"a {type(input).__name__}"
         raise InputError(f"expected {{'question': ..., 'context': ...}}, got {got}")
     context = input["context"]
-    items = [context] if isinstance(context, str) else context
-    return input["question"], [Document(page_content=i) if isinstance(i, str) else i for i in items]
+    items = [context] if isinstance(context, (str, Document)) else context
+    documents = read_documents((Document(page_content=i) if isinstance(i, str) else i for i in items), "context")
+    return input["question"], documents
 
 
-def _output(documents: Sequence[Document], answer: S2AAnswer) -> S2AOutput:
-    passages = to_passages(documents)
+def _output(documents: Sequence[Document], answer: S2AAnswer) -> tuple[S2AOutput, dict[str, Any]]:
+    """The output, and its record bounded for a span."""
+    passages = to_passages(documents, HEADER_KEYS)
     result = answer.result
     whole = DenoiseResult(result.query, result.passages, result.dropped, answer.trace, result.fallback)
-    return {
+    output: S2AOutput = {
         "question": answer.question,
         "answer": answer.text,
         "context": to_documents(documents, passages, whole),
         "denoise": summary_of(passages, whole),
     }
+    return output, bounded_summary_of(passages, whole)

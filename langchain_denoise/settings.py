@@ -131,7 +131,7 @@ class DenoiseSettings(BaseModel):
 
         chosen: Any = variant or "select"
         bound: dict[str, Any] = {} if self.max_concurrency is None else {"max_concurrency": self.max_concurrency}
-        return S2ADenoiser(as_llm(self.model), variant=chosen, **bound)
+        return S2ADenoiser(as_llm(self.model), variant=chosen, on_error=self.on_error, **bound)
 
     def _end(self, keep: Any, threshold: float | None) -> Denoiser:
         from denoise_core.end import ENDDenoiser

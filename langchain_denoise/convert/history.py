@@ -6,7 +6,7 @@ towards the user's opinion (System 2 Attention, section 1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -56,6 +56,9 @@ class Turn:
         out = list(self.messages)
         for place, (text, record) in self.texts(result).items():
             out[place] = with_text(out[place], text, record)
+        last = self.places[-1]
+        if result.fallback and out[last] is self.messages[last]:
+            out[last] = with_record(out[last], unchanged_record(self.passages[-1], result))
         return out
 
     def texts(self, result: DenoiseResult) -> dict[int, tuple[str, dict[str, Any]]]:
@@ -70,13 +73,15 @@ class Turn:
             else:
                 text = left.text.strip() if left and left.text.strip() else LEFT_OUT
             if text != passage.text.strip():
-                record = record_of(left or Passage("", passage.id, rewritten=True), given, result)
+                record = record_of(left or Passage("", passage.id, rewritten=True), given, result, detail="spans")
                 changed[place] = text, {**record, "original": passage.text}
         return changed
 
     def _asked(self, context: str, question: str) -> str:
         """The last message anew; as it was when what was written does not ask the user's question any more."""
         original = self.question.strip()
+        if question != original and self.variant in EXTRACTIVE:
+            return question
         if self.variant in EXTRACTIVE:
             return original if why_not_same(original, context) else context
         if question == original:
@@ -90,11 +95,61 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
+def unchanged_record(passage: Passage, result: DenoiseResult) -> dict[str, Any]:
+    """What stands beside a message that was left as it was because something went wrong."""
+    return record_of(passage, {passage.id: passage}, result, detail="spans")
+
+
 def with_text(message: BaseMessage, text: str, record: dict[str, Any]) -> BaseMessage:
-    """A copy of the message with other text; images and the like stay, the record goes beside the content."""
-    content: Any = text
-    if isinstance(message.content, list):
-        others = [b for b in message.content if not isinstance(b, str) and b.get("type") != "text"]
-        content = [*others, {"type": "text", "text": text}]
-    metadata = {**message.response_metadata, KEY: record}
-    return message.model_copy(update={"content": content, "response_metadata": metadata})
+    """A copy of the message with other text; images and the like stay in place, the record goes beside it."""
+    content: Any = text if isinstance(message.content, str) else _blocks(message.content, text, record)
+    return with_record(message.model_copy(update={"content": content}), record)
+
+
+def with_record(message: BaseMessage, record: dict[str, Any]) -> BaseMessage:
+    """A copy of the message with the record beside its content."""
+    return message.model_copy(update={"response_metadata": {**message.response_metadata, KEY: record}})
+
+
+def _blocks(content: list[Any], text: str, record: Mapping[str, Any]) -> list[Any]:
+    """The content blocks with other text in them, in their order, with all that stood in a block beside its text.
+
+    Text that is the message's own characters stays in the block that each part came from; text written anew stands
+    in the first one. A block left without text goes, and hands its ``cache_control`` to the block before it.
+    """
+    own = [_text_of(b) for b in content]
+    parts = _parts([t for t in own if t is not None], text, record)
+    out: list[Any] = []
+    for block, was in zip(content, own, strict=True):
+        if was is None:
+            out.append(block)
+            continue
+        left = next(parts)
+        if left.strip():
+            out.append(left if isinstance(block, str) else {**block, "text": left})
+        elif isinstance(block, dict) and "cache_control" in block and out and isinstance(out[-1], dict):
+            out[-1] = {**out[-1], "cache_control": block["cache_control"]}
+    return out
+
+
+def _parts(own: Sequence[str], text: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """What stands in each text block: its share of the kept ranges, or all of a new text in the first."""
+    whole = "".join(own)
+    ranges = [r for found in record["spans"].values() for r in found]
+    cut = "".join(whole[a:b] for a, b in ranges)
+    if not record["extractive"] or cut.strip() != text:
+        yield text
+        yield from ("" for _ in own[1:])
+        return
+    start = 0
+    for piece in own:
+        end = start + len(piece)
+        yield "".join(whole[max(a, start) : min(b, end)] for a, b in ranges if a < end and b > start)
+        start = end
+
+
+def _text_of(block: Any) -> str | None:
+    """The text of a text block; None for an image and the like."""
+    if isinstance(block, str):
+        return block
+    return str(block.get("text", "")) if block.get("type") == "text" else None

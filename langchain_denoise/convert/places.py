@@ -66,14 +66,15 @@ def question_in(given: Any, place: Place) -> str:
 
 
 def answer_in(given: Any, place: Place) -> str:
-    """A string; a message's text; the last AI message of a state; or what stands under a usual key."""
+    """A string; a message's text; what stands under a usual key; or the last AI message of a state."""
     if callable(place):
         return _text(place(given), "the answer")
     if place is not None:
         return _text(under(given, place, "answer"), "the answer")
     if isinstance(given, (str, BaseMessage)):
         return _text(given, "the answer")
-    if (messages := messages_in(given)) is not None:
+    named = isinstance(given, Mapping) and any(isinstance(given.get(key), str) for key in ANSWER_KEYS)
+    if not named and (messages := messages_in(given)) is not None:
         found = next((m for m in reversed(messages) if isinstance(m, AIMessage)), None)
         return "" if found is None else str(found.text)
     return _text(_first_of(given, ANSWER_KEYS, "answer"), "the answer")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ToolCallRequest
-from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.types import Command
 from typing_extensions import override
 
-from denoise_core import Denoiser, InputError, unique_ids
-from denoise_core.running.guard import Policy
-from denoise_core.running.record import KEY
+from denoise_core import InputError
 from langchain_denoise.compressor import DenoiseCompressor
-from langchain_denoise.convert.places import documents_of
+from langchain_denoise.convert.places import MESSAGES, documents_of, messages_in
+from langchain_denoise.middleware.tool_text import ToolText
+
+Result = ToolMessage | Command[Any]
 
 
 class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
@@ -24,32 +24,85 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
 
     A tool that keeps its documents (``create_retriever_tool(..., response_format="content_and_artifact")``)
     has artifact and content cleared alike: each document's text is replaced where it stands in the content, so
-    that headings and separators of the tool stay. A tool that gives text alone is touched only when ``tools``
-    names it; its text is then one document to the denoiser. The query is the tool's ``query`` argument, else
-    the user's last message. Errors, images and commands of tools pass as they are.
+    that headings and separators of the tool stay. A tool that gives text alone, as a string or in content blocks
+    (MCP), is touched only when ``tools`` names it: its paragraphs are the documents then, or the items of a JSON
+    list, and images stay where they were. The query is the tool's ``query`` argument, else the user's last
+    message. Errors and commands of tools pass as they are, and no tool call is left without its message.
 
-    ``tools`` names the tools meant, None means all that keep their documents. The other settings are those of
+    ``denoiser`` is any denoiser of the core or a `DenoiseCompressor`; with neither it is the offline default.
+    ``tools`` names the tools meant, None means all that keep their documents. Other settings are those of
     `DenoiseCompressor`; the record is in ``response_metadata["denoise"]`` of the message.
     """
 
     def __init__(
         self,
-        denoiser: Denoiser,
+        denoiser: Any = None,
         *,
         tools: Sequence[str] | None = None,
-        on_error: Policy = "keep",
-        on_empty: Policy = "keep",
-        max_concurrency: int | None = None,
         name: str = "DenoiseToolResults",
+        **settings: Any,
     ) -> None:
         super().__init__()
         if isinstance(tools, str):
             raise InputError(f"tools={tools!r}: expected a list of tool names")
-        self.compressor = DenoiseCompressor(
-            denoiser=denoiser, on_error=on_error, on_empty=on_empty, max_concurrency=max_concurrency
-        )
+        if isinstance(denoiser, DenoiseCompressor):
+            if settings:
+                raise InputError(f"{', '.join(settings)}: set on the DenoiseCompressor, which is built already")
+            self.compressor = denoiser
+        else:
+            self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
         self.tool_names = None if tools is None else frozenset(tools)
         self._name = name
+
+    @classmethod
+    def from_llm(
+        cls,
+        model: Any,
+        *,
+        tools: Sequence[str] | None = None,
+        name: str = "DenoiseToolResults",
+        **settings: Any,
+    ) -> Self:
+        """As `DenoiseCompressor.from_llm`."""
+        return cls(DenoiseCompressor.from_llm(model, **settings), tools=tools, name=name)
+
+    @classmethod
+    def from_embeddings(
+        cls,
+        embeddings: Any,
+        *,
+        tools: Sequence[str] | None = None,
+        name: str = "DenoiseToolResults",
+        **settings: Any,
+    ) -> Self:
+        """As `DenoiseCompressor.from_embeddings`."""
+        return cls(DenoiseCompressor.from_embeddings(embeddings, **settings), tools=tools, name=name)
+
+    @classmethod
+    def from_cross_encoder(
+        cls,
+        model: Any,
+        *,
+        tools: Sequence[str] | None = None,
+        name: str = "DenoiseToolResults",
+        **settings: Any,
+    ) -> Self:
+        """As `DenoiseCompressor.from_cross_encoder`, in the order of the result."""
+        made = DenoiseCompressor.from_cross_encoder(model, **{"order": "input", **settings})
+        return cls(made, tools=tools, name=name)
+
+    @classmethod
+    def from_probe(
+        cls,
+        folder: Any,
+        model: Any = None,
+        *,
+        tools: Sequence[str] | None = None,
+        name: str = "DenoiseToolResults",
+        **settings: Any,
+    ) -> Self:
+        """As `DenoiseCompressor.from_probe`."""
+        return cls(DenoiseCompressor.from_probe(folder, model, **settings), tools=tools, name=name)
 
     @property
     @override
@@ -57,43 +110,34 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
         return self._name
 
     @override
-    def wrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[Any]]
-    ) -> ToolMessage | Command[Any]:
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
         message = handler(request)
-        found = self._found(message)
-        if found is None or not isinstance(message, ToolMessage):
+        text = self._text_of(message)
+        if text is None:
             return message
-        kept = self.compressor.invoke({"documents": found, "query": _query(request)})
-        return _cleared(message, found, kept)
+        return text.cleared(self.compressor.invoke({"documents": text.documents, "query": _query(request)}))
 
     @override
     async def awrap_tool_call(
-        self,
-        request: ToolCallRequest,
-        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
-    ) -> ToolMessage | Command[Any]:
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
+    ) -> Result:
         message = await handler(request)
-        found = self._found(message)
-        if found is None or not isinstance(message, ToolMessage):
+        text = self._text_of(message)
+        if text is None:
             return message
-        kept = await self.compressor.ainvoke({"documents": found, "query": _query(request)})
-        return _cleared(message, found, kept)
+        kept = await self.compressor.ainvoke({"documents": text.documents, "query": _query(request)})
+        return text.cleared(kept)
 
-    def _found(self, message: ToolMessage | Command[Any]) -> list[Document] | None:
+    def _text_of(self, message: Result) -> ToolText | None:
         """What is to be denoised; None when the message is to pass as it is."""
-        if (
-            not isinstance(message, ToolMessage)
-            or message.status == "error"
-            or not isinstance(message.content, str)
-        ):
+        if not isinstance(message, ToolMessage) or message.status == "error":
             return None
         if self.tool_names is not None and message.name not in self.tool_names:
             return None
-        documents = documents_of(message)
-        if documents is None and self.tool_names is not None and message.content.strip():
-            return [Document(page_content=message.content, id=message.tool_call_id)]
-        return documents
+        if documents_of(message) is None and self.tool_names is None:
+            return None
+        text = ToolText.of(message)
+        return text if text.documents else None
 
 
 def _query(request: ToolCallRequest) -> str:
@@ -101,63 +145,5 @@ def _query(request: ToolCallRequest) -> str:
     if isinstance(query, str) and query.strip():
         return query
     state = request.state
-    messages = state.get("messages", []) if isinstance(state, dict) else getattr(state, "messages", state)
-    return next((str(m.text) for m in reversed(messages) if isinstance(m, HumanMessage)), "")
-
-
-def _cleared(message: ToolMessage, found: Sequence[Document], kept: Sequence[Document]) -> ToolMessage:
-    before = [d.page_content for d in found]
-    left = _by_place(found, kept)
-    content = rewrite(str(message.content), before, left)
-    record = {
-        "given": len(found),
-        "kept": len(kept),
-        "fallback": next((d.metadata[KEY]["fallback"] for d in kept), None),
-        "characters_before": len(str(message.content)),
-        "characters_after": len(content),
-    }
-    return message.model_copy(
-        update={
-            "content": content,
-            "artifact": list(kept) if documents_of(message) is not None else message.artifact,
-            "response_metadata": {**message.response_metadata, KEY: record},
-        }
-    )
-
-
-def _by_place(found: Sequence[Document], kept: Sequence[Document]) -> list[str | None]:
-    """The text left of each document that was found, None for one that was dropped."""
-    place = {i: n for n, i in enumerate(unique_ids([d.id for d in found]))}  # the ids the compressor gave them
-    left: list[str | None] = [None] * len(found)
-    joint: list[str] = []
-    for document in kept:
-        at = place.get(document.metadata[KEY]["origin"])
-        if at is None:
-            joint.append(document.page_content)  # several rewritten as one: it takes the first place
-        else:
-            left[at] = document.page_content
-    if joint:
-        left[0] = "\n\n".join([*joint, *([left[0]] if left[0] else [])])
-    return left
-
-
-def rewrite(content: str, before: Sequence[str], after: Sequence[str | None]) -> str:
-    """``content`` with each text of ``before`` replaced by its successor, None taking its heading away with it.
-
-    Texts are looked for one after the other. When one is not there, as in a content that does not show the
-    documents' text, the successors are joined by blank lines instead.
-
-    >>> rewrite("1: aa\\n2: bb\\n3: cc\\n", ["aa", "bb", "cc"], ["a", None, "cc"])
-    '1: a\\n3: cc\\n'
-    """
-    out: list[str] = []
-    at = 0
-    for old, new in zip(before, after, strict=True):
-        found = content.find(old, at)
-        if found < 0:
-            return "\n\n".join(text for text in after if text is not None)
-        if new is not None:
-            out += [content[at:found], new]
-        at = found + len(old)
-    text = "".join(out) + content[at:]
-    return text if after and after[0] is not None else text.lstrip("\n")
+    state = state if isinstance(state, (dict, list)) else {MESSAGES: getattr(state, MESSAGES, [])}
+    return next((str(m.text) for m in reversed(messages_in(state) or []) if isinstance(m, HumanMessage)), "")

@@ -8,15 +8,14 @@ from typing import Annotated, Any, NotRequired
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import Runnable
 from langgraph.runtime import Runtime
 from typing_extensions import override
 
 from denoise_core import DenoiseResult
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
-from langchain_denoise.convert.history import Scope, Turn, with_text
-from langchain_denoise.models.chat_llm import ChatModelLLM
+from langchain_denoise.convert.history import Scope, Turn, unchanged_record, with_record, with_text
+from langchain_denoise.models.chat_llm import as_llm
 
 Cleared = dict[str, dict[str, dict[str, Any]]]
 
@@ -48,7 +47,7 @@ class S2AMiddleware(AgentMiddleware[S2AState, Any, Any]):
 
     def __init__(
         self,
-        model: Runnable[Any, Any],
+        model: Any,
         *,
         variant: Variant = "select",
         scope: Scope = "latest",
@@ -56,7 +55,7 @@ class S2AMiddleware(AgentMiddleware[S2AState, Any, Any]):
         name: str = "S2AMiddleware",
     ) -> None:
         super().__init__()
-        self.denoiser = S2ADenoiser(ChatModelLLM(model), variant=variant, on_error=on_error)
+        self.denoiser = S2ADenoiser(as_llm(model), variant=variant, on_error=on_error)
         self.scope: Scope = scope
         self._name = name
 
@@ -104,7 +103,8 @@ class S2AMiddleware(AgentMiddleware[S2AState, Any, Any]):
         found: dict[str, dict[str, Any]] = {
             str(turn.messages[i].id): {"text": text, "record": record} for i, (text, record) in texts.items()
         }
-        found.setdefault(str(asked.id), {"text": None, "record": {"fallback": result.fallback}})
+        unchanged = unchanged_record(turn.passages[-1], result)
+        found.setdefault(str(asked.id), {"text": None, "record": unchanged})
         return {"denoised_messages": {self._name: found}}
 
     def _texts(self, state: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
@@ -120,5 +120,9 @@ def _replaced(messages: Sequence[Any], texts: Mapping[str, dict[str, Any]]) -> l
     out: list[BaseMessage] = []
     for message in messages:
         found = texts.get(message.id) if message.id else None
-        out.append(with_text(message, found["text"], found["record"]) if found and found["text"] else message)
+        if found and found["text"]:
+            message = with_text(message, found["text"], found["record"])
+        elif found and found["record"].get("fallback"):
+            message = with_record(message, found["record"])
+        out.append(message)
     return out

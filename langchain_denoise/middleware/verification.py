@@ -30,7 +30,7 @@ from denoise_core.running.record import KEY
 from denoise_core.text.words import content_words
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.convert.places import as_passages, tool_results, with_record
-from langchain_denoise.verification.around import short_record
+from langchain_denoise.observe import short_record
 from langchain_denoise.verification.collect import query_of
 from langchain_denoise.verification.redraft import Again
 from langchain_denoise.verification.verifier import Verifier, conversation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from langchain_denoise.convert.messages import internal_config, to_messages
-from langchain_denoise.models.structured import can_structure, has_structure, held_to
+from langchain_denoise.models.structured import can_structure, has_structure, held_to, is_greedy
 
 _log = logging.getLogger("denoise.langchain")
 
@@ -49,6 +49,32 @@ class ChatModelLLM:
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return to_reply(await self.model.ainvoke(to_messages(messages), internal_config()))
+
+    def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
+        """The reply in pieces as the model writes it, and at the end the tokens it reports."""
+        whole: Any = None
+        for chunk in self.model.stream(to_messages(messages), internal_config()):
+            whole = chunk if whole is None else whole + chunk
+            if text := to_reply(chunk).text:
+                yield text
+        if whole is not None and (usage := to_reply(whole).usage) is not None:
+            yield usage
+
+    async def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]:
+        """`stream` for async."""
+        whole: Any = None
+        async for chunk in self.model.astream(to_messages(messages), internal_config()):
+            whole = chunk if whole is None else whole + chunk
+            if text := to_reply(chunk).text:
+                yield text
+        if whole is not None and (usage := to_reply(whole).usage) is not None:
+            yield usage
+
+    def varied(self, attempt: int) -> ChatModelLLM:
+        """The same model sampling, where it is set to temperature 0 and would repeat itself; else itself."""
+        if not is_greedy(self.model):
+            return self
+        return ChatModelLLM(self.model.bind(temperature=0.7), structured=self.structured)
 
     def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
@@ -112,7 +138,7 @@ def to_reply(message: Any) -> Reply:
     if not isinstance(message, BaseMessage):
         raise InputError(f"expected the model to answer with a message, got {type(message).__name__}")
     usage = getattr(message, "usage_metadata", None)
-    tokens = Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None
+    tokens = Usage.reported(usage["input_tokens"], usage["output_tokens"]) if usage else None
     return Reply(str(message.text), tokens)
 
 

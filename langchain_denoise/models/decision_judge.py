@@ -75,7 +75,7 @@ class _Asked:
 
 def _reply(response: Any) -> Reply:
     used = response.usage
-    usage = Usage(used["input_tokens"], used["output_tokens"]) if used else None
+    usage = Usage.reported(used["input_tokens"], used["output_tokens"]) if used else None
     return Reply(repr(probability_of_yes(response)), usage)
 
 

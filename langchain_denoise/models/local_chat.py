@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
@@ -33,17 +35,31 @@ class LocalChatModel(BaseChatModel):
         return "denoise-local"
 
     @property
+    def model_name(self) -> str:
+        """The folder's name, or what the loaded model calls itself."""
+        model = self.llm.model
+        name = Path(model if isinstance(model, str | Path) else getattr(model, "name_or_path", "")).name
+        return name or type(model).__name__
+
+    @property
     def _identifying_params(self) -> dict[str, Any]:
+        """What a reply depends on: the model and every setting. A cache asks by this."""
         llm = self.llm
-        return {"max_new_tokens": llm.max_new_tokens, "temperature": llm.temperature, "seed": llm.seed}
+        model = llm.model
+        return {
+            "model_name": self.model_name,
+            "model": str(model) if isinstance(model, str | Path) else _identity(model),
+            "max_new_tokens": llm.max_new_tokens,
+            "temperature": llm.temperature,
+            "seed": llm.seed,
+            "stops": list(llm.stop),
+        }
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """What traces call it: the folder's name."""
-        model = self.llm.model
-        name = Path(model if isinstance(model, str | Path) else getattr(model, "name_or_path", "")).name
         settings = LangSmithParams(
             ls_provider="local",
-            ls_model_name=kwargs.get("model") or name or type(model).__name__,
+            ls_model_name=kwargs.get("model") or self.model_name,
             ls_model_type="chat",
             ls_temperature=self.llm.temperature,
             ls_max_tokens=self.llm.max_new_tokens,
@@ -85,7 +101,7 @@ class LocalChatModel(BaseChatModel):
                 try:
                     piece = next(pieces)
                 except StopIteration as done:
-                    yield _last(done.value)
+                    yield _last(done.value, self.model_name)
                     return
                 chunk = ChatGenerationChunk(message=AIMessageChunk(content=piece))
                 if run_manager is not None:
@@ -95,12 +111,22 @@ class LocalChatModel(BaseChatModel):
             pieces.close()
 
 
-def _last(ended: Ended) -> ChatGenerationChunk:
+_seen: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+def _identity(model: Any) -> str:
+    """A name for one loaded model, which no other in this process has had."""
+    if model not in _seen:
+        _seen[model] = f"loaded-{uuid4().hex[:12]}"
+    return _seen[model]
+
+
+def _last(ended: Ended, model_name: str) -> ChatGenerationChunk:
     """The chunk that says how it ended, without text."""
     message = AIMessageChunk(
         content="",
         usage_metadata=_usage(ended.usage),
-        response_metadata={"finish_reason": "length" if ended.cut else "stop"},
+        response_metadata={"finish_reason": "length" if ended.cut else "stop", "model_name": model_name},
         chunk_position="last",
     )
     return ChatGenerationChunk(message=message)

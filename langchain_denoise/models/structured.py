@@ -91,3 +91,12 @@ def _replaced(runnable: Model, inner: Model, around: list[RunnableBindingBase[An
 def is_model(value: object) -> bool:
     """Whether a runnable is a language model, with or without settings around it."""
     return isinstance(value, Runnable) and isinstance(_innermost(value), BaseLanguageModel)
+
+
+def is_greedy(model: Model) -> bool:
+    """Whether the model inside is set to temperature 0, so that it takes the setting and would repeat itself."""
+    while isinstance(model, RunnableBindingBase):
+        if "temperature" in model.kwargs:
+            return bool(model.kwargs["temperature"] == 0)
+        model = model.bound
+    return bool(getattr(model, "temperature", None) == 0)

@@ -29,7 +29,7 @@ from denoise_core.augmenter.streaming import (
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import places
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.observe import atell, tell
+from langchain_denoise.observe import atell, short_record, tell
 from langchain_denoise.verification.collect import Collector
 from langchain_denoise.verification.redraft import Again, again, hearing
 from langchain_denoise.verification.verifier import Verifier, conversation
@@ -310,15 +310,6 @@ def piece_of(chunk: Any, place: str | Callable[..., Any] | None) -> str:
         return places.answer_in(chunk, place)
     except InputError:
         return ""
-
-
-def short_record(record: dict[str, Any]) -> dict[str, Any]:
-    """The record without the drafts' words, for a span."""
-    attempts = [
-        {k: a[k] for k in ("draft", "repaired", "outcome", "score", "reasons")} for a in record["attempts"]
-    ]
-    keys = ("outcome", "stopped_because", "score", "judge", "calls", "input_tokens", "output_tokens")
-    return {**{k: record[k] for k in keys}, "attempts": attempts}
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.prompts import REVISE
-from langchain_denoise.models.structured import is_model
+from langchain_denoise.models.structured import is_greedy, is_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +81,6 @@ class Redrafting(RunnableBindingBase[Any, Any]):
     def _sampled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         told = again.get()
         return {"temperature": 0.7, **kwargs} if told and told.anew and is_greedy(self.bound) else kwargs
-
-
-def is_greedy(model: Runnable[Any, Any]) -> bool:
-    """Whether the model inside is set to temperature 0, so that it takes the setting and would repeat itself."""
-    while isinstance(model, RunnableBindingBase):
-        if "temperature" in model.kwargs:
-            return bool(model.kwargs["temperature"] == 0)
-        model = model.bound
-    return bool(getattr(model, "temperature", None) == 0)
 
 
 def hearing(chain: Runnable[Any, Any]) -> Runnable[Any, Any] | None:

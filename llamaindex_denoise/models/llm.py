@@ -169,7 +169,7 @@ def usage_of(response: ChatResponse) -> Usage | None:
     for place in kept:
         read, written = _first(place, _INPUT_TOKENS), _first(place, _OUTPUT_TOKENS)
         if read is not None or written is not None:
-            return Usage(read or 0, written or 0)
+            return Usage.reported(read or 0, written or 0)
     return None
 
 

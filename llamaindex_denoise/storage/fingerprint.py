@@ -33,14 +33,14 @@ from llamaindex_denoise.storage.code import class_parts, function_parts, name_of
 _DEPTH = 50
 
 _NO_SETTING = re.compile(
-    r"(?i)^_*(api_?key|(access|auth|bearer|hf|id|refresh)_token|token|secret\w*|password|credentials?|authorization"
+    r"(?i)^_*+(api_?key|(access|auth|bearer|hf|id|refresh)_token|token|secret\w*|password|credentials?|authorization"
     r"|default_headers|headers|organization|timeout\w*|\w+_timeout|max_retries|call_seconds|callback_manager)$"
 )
 """Names of attributes that say who asks and how long it waits, not what comes back."""
 
 _CONNECTIONS = ("httpx", "openai", "requests", "aiohttp", "urllib3", "anthropic", "cohere", "ssl", "socket")
 _RUNNING = (Executor, Thread, ContextVar, logging.Logger, SecretStr)
-_FILES = re.compile(r"(?i)^_*(model|model_name|model_id|model_path|tokenizer|path|folder|file|weights|probe)$")
+_FILES = re.compile(r"(?i)^_*+(model|model_name|model_id|model_path|tokenizer|path|folder|file|weights|probe)$")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write ``content``, text as UTF-8; an interrupted write leaves the old file, or none, and nothing beside it.
+    """Write ``content``, text as UTF-8; half a character becomes "?". An interrupted write leaves the old
+    file, or none, and nothing beside it.
 
     A program that has the old file open or mapped keeps that one.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    part = Path(name)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "replace")
     try:
-        with open(handle, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        part.chmod(0o644)  # a temporary file is its owner's alone
+        with open(part, "xb") as file:  # readable to whom the user's umask says, not to all
+            file.write(data)
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)

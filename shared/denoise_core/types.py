@@ -119,6 +119,20 @@ class Usage:
     output_tokens: int
     estimated: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("input_tokens", "output_tokens"):
+            tokens = getattr(self, name)
+            if not 0 <= tokens < float("inf"):
+                raise InputError(f"Usage({name}={tokens}): expected a number of tokens, 0 or more")
+
+    @classmethod
+    def reported(cls, input_tokens: object, output_tokens: object) -> Usage | None:
+        """What a model reports of itself: None where that is no number of tokens."""
+        try:
+            return cls(int(input_tokens), int(output_tokens))  # type: ignore[call-overload]
+        except (TypeError, ValueError, OverflowError):
+            return None
+
     @property
     def total(self) -> int:
         return self.input_tokens + self.output_tokens

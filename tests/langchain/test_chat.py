@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
@@ -88,3 +90,23 @@ def test_what_it_cannot_read_or_do_is_refused(model):
         model.invoke([ToolMessage("x", tool_call_id="1")])
     with pytest.raises(InputError, match="takes no temperature"):
         model.invoke("x", temperature=0.5)
+
+
+def test_two_models_behind_one_cache_answer_each_for_itself(llm):
+    """The second one used to answer with the first one's words: neither model nor stops were in the key."""
+    other = tiny_llm(seed=7)
+    models = [LocalChatModel(llm=x, cache=InMemoryCache()) for x in (llm, other)]
+    shared = InMemoryCache()
+    first, second = (m.model_copy(update={"cache": shared}) for m in models)
+    assert first.invoke(GIVEN).text == first.invoke(GIVEN).text
+    assert first._get_llm_string() != second._get_llm_string()
+    stopped = LocalChatModel(llm=llm.with_settings(stop=["x"]), cache=shared)
+    assert stopped._get_llm_string() != first._get_llm_string()
+    assert len({m._get_llm_string() for m in (first, LocalChatModel(llm=llm))}) == 1
+
+
+def test_usage_callbacks_count_by_the_models_name(model):
+    counted = UsageMetadataCallbackHandler()
+    said = model.invoke(GIVEN, {"callbacks": [counted]})
+    assert said.response_metadata["model_name"] == model.model_name
+    assert counted.usage_metadata == {model.model_name: said.usage_metadata}

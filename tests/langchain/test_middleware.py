@@ -18,7 +18,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import Verifier
 from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
-from langchain_denoise.middleware.tool_results import rewrite
+from langchain_denoise.middleware.tool_text import NOTHING, rewrite
 from langchain_denoise.testing import RunRecorder
 
 PARIS = "Paris is the capital of France."
@@ -98,7 +98,7 @@ async def test_the_tools_own_layout_stays(make):
 
 @both_ways
 async def test_a_tool_that_gives_text_alone(make, kit, sync):
-    denoiser = kit.s2a(lambda m: "2")
+    denoiser = ENDDenoiser(FunctionScorer(kit.overlap), keep=1)
     untouched, _ = make(DenoiseToolResults(denoiser), response_format="content")
     whole = tool_message(await run(untouched, sync)).content
     assert whole == "\n\n".join(d.page_content for d in FOUND)
@@ -123,7 +123,7 @@ async def test_the_calls_own_query_comes_before_the_users_words(make, kit):
         return kit.drop_all(query, passages)
 
     agent, _ = make(DenoiseToolResults(kit.Answers(remember), on_empty="drop"))
-    assert tool_message(await agent.ainvoke(ASKED)).content == ""
+    assert tool_message(await agent.ainvoke(ASKED)).content == NOTHING
     blank, _ = make(DenoiseToolResults(kit.Answers(remember)), reply=searching(query=" "))
     await blank.ainvoke(ASKED)
     assert asked == ["capital of France", "What is the capital of France?"]
@@ -178,23 +178,23 @@ def neutral(messages):
 @both_ways
 async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(make, kit, sync):
     clearing = kit.chat(neutral)
-    agent, model = make(S2AMiddleware(clearing))
+    agent, model = make(S2AMiddleware(clearing, variant="default"))
     state = await run(agent, sync, {"messages": [HumanMessage(LEADING)]})
     assert state["messages"][0].text == LEADING
     assert "denoised_messages" not in state
     assert [call[0].text for call in model.seen] == [NEUTRAL, NEUTRAL]
-    assert len(clearing.seen) == 1
+    assert len(clearing.seen) == 2  # the question, then the message about it
 
 
 @both_ways
 async def test_cleared_words_survive_in_a_checkpoint(make, kit, sync):
     clearing = kit.chat(neutral)
-    agent, model = make(S2AMiddleware(clearing), checkpointer=InMemorySaver())
+    agent, model = make(S2AMiddleware(clearing, variant="default"), checkpointer=InMemorySaver())
     thread = {"configurable": {"thread_id": "1"}}
     await run(agent, sync, {"messages": [HumanMessage(LEADING)]}, thread)
     await run(agent, sync, {"messages": [HumanMessage("And of Italy?")]}, thread)
     assert model.seen[-1][0].text == NEUTRAL
-    assert len(clearing.seen) == 2
+    assert len(clearing.seen) == 3
     kept = agent.get_state(thread).values["denoised_messages"]
     assert json.loads(json.dumps(kept)) == kept
     records = list(kept["S2AMiddleware"].values())
@@ -202,7 +202,7 @@ async def test_cleared_words_survive_in_a_checkpoint(make, kit, sync):
 
 
 async def test_two_instances_at_once(make, kit):
-    first = S2AMiddleware(kit.chat(neutral), name="opinion")
+    first = S2AMiddleware(kit.chat(neutral), variant="default", name="opinion")
     second = S2AMiddleware(kit.chat(lambda m: "🤷"), name="other", scope="history")
     tools = [DenoiseToolResults(by_words(2), name="first cut"), DenoiseToolResults(by_words(1), name="second cut")]
     agent, model = make(first, second, *tools)
@@ -309,7 +309,7 @@ async def test_evidence_by_a_function_of_the_messages(make):
 async def test_drafts_and_inner_calls_never_reach_the_users_stream(make, kit, sync):
     clearing, judging = kit.chat(neutral), kit.s2a(lambda m: "1")
     agent, _ = make(
-        S2AMiddleware(clearing), DenoiseToolResults(judging), VerificationMiddleware(), reply=searching(told)
+        S2AMiddleware(clearing, variant="default"), DenoiseToolResults(judging), VerificationMiddleware(), reply=searching(told)
     )
     if sync:
         parts = await asyncio.to_thread(lambda: list(agent.stream(ASKED, stream_mode="messages")))
@@ -325,7 +325,7 @@ async def test_drafts_and_inner_calls_never_reach_the_users_stream(make, kit, sy
 @both_ways
 async def test_spans_nest_under_the_hooks(make, kit, sync):
     seen = RunRecorder()
-    agent, _ = make(S2AMiddleware(kit.chat(neutral)), DenoiseToolResults(kit.s2a(lambda m: "1")))
+    agent, _ = make(S2AMiddleware(kit.chat(neutral), variant="default"), DenoiseToolResults(kit.s2a(lambda m: "1")))
     await run(agent, sync, ASKED, {"callbacks": [seen]})
     paths = seen.paths("llm")
     assert any("S2AMiddleware.before_agent" in p for p in paths)
@@ -336,7 +336,7 @@ async def test_spans_nest_under_the_hooks(make, kit, sync):
 async def test_all_three_with_a_checkpointer_and_strict_serialisation(make, kit, monkeypatch):
     monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
     saver = InMemorySaver()
-    middleware = (S2AMiddleware(kit.chat(neutral)), DenoiseToolResults(by_words()), VerificationMiddleware())
+    middleware = (S2AMiddleware(kit.chat(neutral), variant="default"), DenoiseToolResults(by_words()), VerificationMiddleware())
     agent, _ = make(*middleware, reply=searching(told), checkpointer=saver)
     thread = {"configurable": {"thread_id": "1"}}
     await agent.ainvoke({"messages": [HumanMessage(LEADING)]}, thread)
@@ -373,7 +373,7 @@ async def test_it_composes_with_other_middleware(make):
 def test_wrong_settings(kit):
     with pytest.raises(ValueError, match="list of tool names"):
         DenoiseToolResults(by_words(), tools="search")
-    with pytest.raises(TypeError, match="keeep"):
+    with pytest.raises(ValueError, match="keeep"):
         DenoiseToolResults(by_words(), keeep=3)
     with pytest.raises(ValueError, match="variant"):
         S2AMiddleware(kit.chat(), variant="best")

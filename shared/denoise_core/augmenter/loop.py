@@ -25,7 +25,7 @@ from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, InputError
-from denoise_core.protocols import LLM, Denoiser, Retriever
+from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm, expect_utility
 from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun, run
@@ -68,8 +68,8 @@ class Augmenter:
             self.consolidator = Consolidator(())
         else:
             self.consolidator = Consolidator(retriever, denoiser=denoiser)
-        self.llm = llm
-        self.utility = utility or Groundedness()
+        self.llm = None if llm is None else expect_llm(llm)
+        self.utility = Groundedness() if utility is None else expect_utility(utility)
         self.policy = policy or Rules()
         self.feedback = feedback or TemplateFeedback()
         self.budget = budget

@@ -79,7 +79,9 @@ def _files(source: str) -> Iterator[tuple[str, str, bytes | OSError]]:
         raise InputError(f"cannot read {source[:200]!r}: no such file or folder (use - for standard input)")
     files = [path]
     if is_folder:
-        files = sorted(f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
+        home = path.resolve()  # a link inside may name any file of this machine
+        inside = (f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
+        files = sorted(f for f in inside if f.resolve().is_relative_to(home))
         if not files:
             raise InputError(f"no {', '.join(SUFFIXES)} files in the folder {source!r}")
     for file in files:

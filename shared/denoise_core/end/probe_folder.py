@@ -7,15 +7,16 @@ No pickle anywhere. A folder is written beside its place and moved there whole, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ FORMAT = "rag-denoise probe"
 VERSION = 1
 TENSORS, MANIFEST, CARD = "probe.safetensors", "probe.json", "README.md"
 PREFIX = "calibration."
+LARGEST = 1 << 30  # bytes of one file: a probe has some hundred kilobytes
 OURS = frozenset({TENSORS, MANIFEST, CARD})
 
 
@@ -85,21 +87,32 @@ def load(folder: str | Path) -> Parts:
         arrays = require("safetensors.numpy", extra="end").load(blob)
     except Exception as error:  # safetensors raises its own class, which is no ValueError
         raise InputError(f"{folder / TENSORS} is not a safetensors file: {error}") from error
-    if set(arrays) < {"weight", "bias"} or arrays["bias"].shape != (1,):
+    if not {"weight", "bias"} <= set(arrays) or arrays["bias"].shape != (1,) or arrays["weight"].ndim != 1:
         raise InputError(
             f"{folder / TENSORS}: expected tensors 'weight' (d,) and 'bias' (1,), got {sorted(arrays)}"
         )
+    bad = sorted(name for name, a in arrays.items() if a.dtype.kind not in "fiub" or not np.isfinite(a).all())
+    if bad:
+        raise InputError(f"{folder / TENSORS}: {bad[:3]} hold no finite numbers")
     told = manifest.get("card")
     threshold = manifest.get("threshold")
-    if not isinstance(told, dict) or not isinstance(threshold, int | float):
+    if not isinstance(told, dict) or not _is_number(threshold):
         raise InputError(f"{folder / MANIFEST}: expected 'card' as an object and 'threshold' as a number")
     own = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
     reading = manifest.get("reading") or {}
+    if not isinstance(reading, dict):
+        raise InputError(f"{folder / MANIFEST}: expected 'reading' as an object, got {type(reading).__name__}")
     return Parts(arrays["weight"], float(arrays["bias"][0]), reading, float(threshold), told, own)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
 
 
 def read_file(path: Path) -> bytes:
     try:
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{path} is larger than {LARGEST} bytes: it is no part of a probe")
         return path.read_bytes()
     except OSError as error:
         raise InputError(
@@ -112,7 +125,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
     blob = read_file(folder / MANIFEST)
     try:
         manifest = json.loads(blob.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{folder / MANIFEST} is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise InputError(f'{folder / MANIFEST} is not a probe: expected "format": {FORMAT!r}')
@@ -132,9 +145,9 @@ def replacing(folder: Path, *, ours: frozenset[str]) -> Iterator[Path]:
     """
     check_free(folder, ours)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    stage = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+    stage = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
     try:
-        stage.chmod(0o755)
+        stage.mkdir()  # readable to whom the user's umask says
         yield stage
         _swap(stage, folder)
     finally:
@@ -151,14 +164,20 @@ def check_free(folder: Path, ours: frozenset[str] = OURS) -> None:
 
 
 def _swap(stage: Path, folder: Path) -> None:
-    if not folder.exists():
-        os.rename(stage, folder)
-        return
+    """Two that write the same folder take turns: the last one's stays, whole."""
     old = stage.with_suffix(".old")
-    os.rename(folder, old)
-    try:
-        os.rename(stage, folder)
-    except BaseException:
-        os.rename(old, folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+    for _ in range(100):
+        with contextlib.suppress(FileNotFoundError):  # nothing there, or another one moved it just now
+            os.rename(folder, old)
+        try:
+            os.rename(stage, folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                if old.exists() and not folder.exists():
+                    os.rename(old, folder)
+                raise
+        else:
+            shutil.rmtree(old, ignore_errors=True)
+            return
+        shutil.rmtree(old, ignore_errors=True)  # another one's is there by now: the next round moves it away
+    raise InputError(f"{folder}: too many write it at the same time")

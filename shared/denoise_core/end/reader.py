@@ -20,6 +20,7 @@ from denoise_core.local.batching import batches
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
 from denoise_core.local.normalise import Norm, kind_of
+from denoise_core.local.positions import regime_of
 from denoise_core.local.prefix import PrefixCache, PrefixStats
 
 if TYPE_CHECKING:
@@ -242,7 +243,9 @@ class HiddenReader:
             reuse = self._reuse()
             return [(rows, {layers[0]: found}) for rows, found in reuse.states(prompts, layers[0])]
         done: list[Batch] = []
-        for batch in batches([len(p.ids) for p in prompts], self.settings.max_tokens):
+        lengths = [len(p.ids) for p in prompts]
+        groups = [regime_of(self.backbone.early.config, n) for n in lengths]
+        for batch in batches(lengths, self.settings.max_tokens, groups=groups):
             done += halving(batch, lambda rows: self._forward([prompts[i] for i in rows], layers))
         return done
 

@@ -11,21 +11,26 @@ from denoise_core.errors import InputError
 PADDING = 256
 
 
-def batches(lengths: Sequence[int], max_tokens: int, extra: int = 0) -> list[list[int]]:
+def batches(
+    lengths: Sequence[int], max_tokens: int, extra: int = 0, *, groups: Sequence[int] | None = None
+) -> list[list[int]]:
     """Positions of ``lengths``, shortest first, in batches of at most ``max_tokens`` after padding.
 
     ``extra`` is what each row costs besides its own length. A row longer than the cap is a batch alone. A
-    batch also ends where it would hold more than `PADDING` tokens of padding.
+    batch also ends where it would hold more than `PADDING` tokens of padding, and rows of different ``groups``
+    never share one.
 
     >>> batches([5, 1, 4, 2], 8)
     [[1, 3], [2], [0]]
     """
     out: list[list[int]] = []
     filled = 0  # tokens of the newest batch without padding
-    for i in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
+    group = groups or [0] * len(lengths)
+    for i in sorted(range(len(lengths)), key=lambda i: (group[i], lengths[i], i)):
         # The newest is the longest, so it decides the padded width of the batch it joins.
         rows = len(out[-1]) + 1 if out else 0
-        if rows and rows * (lengths[i] + extra) <= max_tokens and (rows - 1) * lengths[i] - filled <= PADDING:
+        together = bool(rows) and group[out[-1][0]] == group[i]
+        if together and rows * (lengths[i] + extra) <= max_tokens and (rows - 1) * lengths[i] - filled <= PADDING:
             out[-1].append(i)
         else:
             out.append([i])

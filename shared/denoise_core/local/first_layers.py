@@ -25,6 +25,7 @@ from denoise_core.errors import InputError
 from denoise_core.local import normalise
 from denoise_core.local.anatomy import find_blocks, find_final_norm, unit_gain
 from denoise_core.local.leaving import Exit, Pool, Request, Watch, current_request
+from denoise_core.local.positions import forget_length, positions_of
 
 
 class EarlyLayers:
@@ -69,8 +70,7 @@ class EarlyLayers:
     @property
     def window(self) -> int | None:
         """Positions the model has, or None when its configuration sets no limit."""
-        limit = getattr(self.config, "max_position_embeddings", None)
-        return int(limit) if limit else None
+        return positions_of(self.decoder, self.config) or None
 
     def takes(self, name: str) -> bool:
         """Whether the model's forward pass has a parameter of this name."""
@@ -132,6 +132,7 @@ class EarlyLayers:
 
     @torch.inference_mode()
     def _pass(self, inputs: Mapping[str, Any], request: Request) -> dict[int, torch.Tensor]:
+        forget_length(self.decoder)
         token = current_request.set(request)
         try:
             self.decoder(**inputs)

@@ -13,6 +13,7 @@ from denoise_core.local.batching import batches
 from denoise_core.local.forward import halving, inputs_of, pool_of
 from denoise_core.local.kv import KeptPrefix, record, resume, work_space
 from denoise_core.local.layout import Prompt
+from denoise_core.local.positions import regime_of
 
 if TYPE_CHECKING:
     from denoise_core.local.first_layers import EarlyLayers
@@ -81,9 +82,9 @@ class PrefixReuse:
             rest = [prompts[i].ids[shared[i] :] for i in rows]
             return numbers(resume(self.early, [hits[i] for i in rows], rest, layer, self.space))
 
-        rests = {i: len(prompts[i].ids) - shared[i] for i in hits}
-        for length in sorted(set(rests.values())):
-            same = sorted((i for i in hits if rests[i] == length), key=lambda i: hits[i].tokens)
+        rests = {i: (len(prompts[i].ids) - shared[i], self._regime(len(prompts[i].ids))) for i in hits}
+        for length, regime in sorted(set(rests.values())):
+            same = sorted((i for i in hits if rests[i] == (length, regime)), key=lambda i: hits[i].tokens)
             room = max(1, self.max_tokens // length)
             for at in range(0, len(same), room):
                 out += halving(same[at : at + room], resumed)
@@ -124,13 +125,18 @@ class PrefixReuse:
     def _each(
         self, rows: list[int], lengths: Sequence[int], run: Callable[[list[int]], Floats]
     ) -> list[tuple[list[int], Floats]]:
-        plan = [[rows[i] for i in batch] for batch in batches(lengths, self.max_tokens)]
+        groups = [self._regime(n) for n in lengths]
+        plan = [[rows[i] for i in batch] for batch in batches(lengths, self.max_tokens, groups=groups)]
         return [done for batch in plan for done in halving(batch, run)]
 
     def _key(self, prompt: Prompt, shared: int, layer: int) -> Hashable:
         if layer not in self._scopes:
             self._scopes[layer] = self.scope(layer)
-        return self._scopes[layer], np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
+        regime = self._regime(len(prompt.ids))
+        return self._scopes[layer], regime, np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
+
+    def _regime(self, length: int) -> int:
+        return regime_of(self.early.config, length)
 
     def _try(self, layer: int) -> str | None:
         """Eight and five tokens kept, three more resumed, against the same prompts run whole."""

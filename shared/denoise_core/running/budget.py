@@ -7,6 +7,7 @@ the runs it starts can see it, so nested loops draw on the same allowance, also 
 from __future__ import annotations
 
 import contextvars
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -21,6 +22,12 @@ class Price:
 
     input_per_million: float
     output_per_million: float
+
+    def __post_init__(self) -> None:
+        for name in ("input_per_million", "output_per_million"):
+            price = getattr(self, name)
+            if not 0 <= price < math.inf:
+                raise InputError(f"Price({name}={price}): expected a finite price of 0 or more")
 
     def of(self, usage: Usage) -> float:
         return (usage.input_tokens * self.input_per_million + usage.output_tokens * self.output_per_million) / 1e6
@@ -47,7 +54,7 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("calls", "tokens", "seconds", "money"):
             limit = getattr(self, name)
-            if limit is not None and limit < 0:
+            if limit is not None and not limit >= 0:  # NaN is refused too: nothing ever passes it
                 raise InputError(f"Budget({name}={limit}): expected a limit of 0 or more, or None for none")
         if self.money is not None and self.price is None:
             raise InputError("Budget(money=...) needs price=Price(input_per_million=..., output_per_million=...)")

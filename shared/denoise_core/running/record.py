@@ -112,10 +112,10 @@ def fallback_of(ids: Iterable[str], result: DenoiseResult) -> str | None:
 
 def _bounded(record: dict[str, Any], result: DenoiseResult) -> dict[str, Any]:
     fallback = fallback_of(record["spans"], result)
-    spans = {_short_id(i): _touching(ranges) for i, ranges in record["spans"].items()}
+    spans = {short_id(i): _touching(ranges) for i, ranges in record["spans"].items()}
     record = {
         **record,
-        "origin": _short_id(record["origin"]),
+        "origin": short_id(record["origin"]),
         "spans": spans,
         "query": _cut(result.query),
         "fallback": None if fallback is None else _cut(fallback, _LONGEST_FALLBACK),
@@ -147,7 +147,8 @@ def _touching(ranges: list[list[int]]) -> list[list[int]]:
     return joined
 
 
-def _short_id(name: str) -> str:
+def short_id(name: str) -> str:
+    """An id as it stands in a bounded record: a long one by its hash."""
     if _weight(name) <= _LONGEST:
         return name
     return f"sha256:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
@@ -205,10 +206,10 @@ def bounded_summary_of(passages: Sequence[Passage], result: DenoiseResult) -> di
         "v": VERSION,
         "query": _cut(result.query),
         "given": given,
-        "passages": [{"id": _short_id(p.id), "score": _number(p.score)} for p in result.passages[:SUMMARY_ROWS]],
-        "kept": [{"id": _short_id(k.span.passage_id), **_scored(k)} for k in result.kept[:SUMMARY_ROWS]],
+        "passages": [{"id": short_id(p.id), "score": _number(p.score)} for p in result.passages[:SUMMARY_ROWS]],
+        "kept": [{"id": short_id(k.span.passage_id), **_scored(k)} for k in result.kept[:SUMMARY_ROWS]],
         "dropped": [
-            {"id": _short_id(d.span.passage_id), **_scored(d), "reason": _cut(d.reason)}
+            {"id": short_id(d.span.passage_id), **_scored(d), "reason": _cut(d.reason)}
             for d in result.dropped[:SUMMARY_ROWS]
         ],
         "left_out": left_out,

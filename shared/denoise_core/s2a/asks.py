@@ -11,7 +11,7 @@ from denoise_core.s2a.prompts import Prompt
 from denoise_core.text.delimit import envelope
 from denoise_core.types import Message, Passage, Span
 
-_CLOSING = 4  # a joint call holds a quarter of the window on average: see `groups`
+_CLOSING = 6  # where not all fit into one call, a call holds a sixth of the window on average: see `groups`
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,30 +64,52 @@ def parts(passage: Passage, spans: Sequence[Span], window: int) -> Iterator[Part
 def groups(all_parts: Sequence[Part], *, longest: int, window: int) -> Iterator[tuple[Part, ...]]:
     """The parts of each call: those of at most ``longest`` characters share calls of at most ``window``.
 
-    Where a call ends is decided by the content of its last part and not by what stood before, so that a passage
-    more or less changes the call it is in and leaves the other calls as they were: caches know them again.
+    Where not all fit into one call, the calls end where the parts' content says and not after so many characters:
+    a passage more or less changes the call it is in and leaves the others as they were, so that caches know them.
     """
-    group: list[Part] = []
-    size = 0
+    run: list[Part] = []
     for part in all_parts:
-        length = len(part.text)
-        if group and (length > longest or size + length > window):
-            yield tuple(group)
-            group, size = [], 0
-        group.append(part)
-        size += length
-        if length > longest or _closes(part, window):
-            yield tuple(group)
-            group, size = [], 0
-    if group:
-        yield tuple(group)
+        if len(part.text) <= longest:
+            run.append(part)
+            continue
+        yield from _cut(run, window)
+        yield (part,)
+        run = []
+    yield from _cut(run, window)
 
 
-def _closes(part: Part, window: int) -> bool:
-    """Whether a call ends with this part: of one in so many characters, by its hash."""
+def _cut(parts: list[Part], window: int) -> Iterator[tuple[Part, ...]]:
+    """Groups of neighbours, of a sixth of the window on average and never above it."""
+    sizes = [len(p.text) for p in parts]
+    if sum(sizes) <= window:
+        yield from [tuple(parts)] if parts else []
+        return
+    drawn = [_drawn(p) for p in parts]
+    start = 0
+    for at, part in enumerate(parts):
+        if drawn[at] < _CLOSING * len(part.text) / window or at + 1 == len(parts):
+            yield from _fitting(parts, sizes, drawn, start, at + 1, window)
+            start = at + 1
+
+
+def _fitting(
+    parts: list[Part], sizes: list[int], drawn: list[float], start: int, end: int, window: int
+) -> Iterator[tuple[Part, ...]]:
+    """``parts[start:end]`` cut after the parts that were drawn lowest, until each group fits."""
+    waiting = [(start, end)]
+    while waiting:
+        a, b = waiting.pop()
+        if b - a < 2 or sum(sizes[a:b]) <= window:
+            yield tuple(parts[a:b])
+            continue
+        after = min(range(a, b - 1), key=drawn.__getitem__) + 1
+        waiting += [(after, b), (a, after)]
+
+
+def _drawn(part: Part) -> float:
+    """A number in [0, 1) that the part's text alone decides."""
     data = part.text.encode("utf-8", "surrogatepass")
-    drawn = int.from_bytes(hashlib.sha256(data).digest()[:6], "big") / 2**48
-    return drawn < _CLOSING * len(part.text) / window
+    return int.from_bytes(hashlib.sha256(data).digest()[:6], "big") / 2**48
 
 
 def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Options, *, numbered: bool) -> Ask:
@@ -95,8 +117,8 @@ def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Optio
     number = 0
     lines: list[str] = []
     for position, part in enumerate(group, 1):
-        if len(group) > 1:
-            lines.append(f"[document {position}]" if not numbered else f"(document {position})")
+        if len(group) > 1 and not numbered:
+            lines.append(f"[document {position}]")
         lines += [f"({key}: {part.passage.metadata[key]})" for key in options.show if key in part.passage.metadata]
         if part.passage.header:
             lines.append(f"({part.passage.header})")
@@ -108,7 +130,7 @@ def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Optio
             lines.append(part.text.strip())
         lines.append("")
     document = envelope("\n".join(lines).rstrip())
-    values = {"question": question, "document": document}
+    values = {"question": envelope(question, "question"), "document": document}
     messages = prompt.render(**{name: values[name] for name in prompt.fields})
     return Ask(question, group, document.partition("\n")[0].rpartition(" ")[2], messages)
 

@@ -1,7 +1,8 @@
 """The question cleared of opinion: once, before any document is read, and only where it holds anything to clear.
 
-Rules look first. One sentence that asks, without a word of belief, praise or pressure, has nothing to clear, and
-the model is not asked. What it writes is taken when it asks for the same thing (`alignment.question`).
+Rules look first. Questions without a statement beside them and without a word of belief or pressure have
+nothing to clear, and the model is not asked. What it writes is taken when it asks for the same thing
+(`alignment.question`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from denoise_core.errors import UnparsableReply, is_mistake
+from denoise_core.errors import UnparsableReply, is_mistake, said
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.structured import held_to_schema
+from denoise_core.s2a.alignment.asking import BELIEF, HINT
 from denoise_core.s2a.alignment.question import sentences_of, why_not_same
 from denoise_core.s2a.options import OnError, Options
 from denoise_core.s2a.replies import fields, schemas
@@ -20,18 +22,12 @@ from denoise_core.s2a.replies.read import text_of
 from denoise_core.text.delimit import envelope
 from denoise_core.types import Reply
 
-_SWAYS = re.compile(
-    r"\b(?:i(?:'m|'d| am| would| was| have|'ve)?|we|my|mine|me|imo|imho|iirc|afaik|surely|obviously|clearly|certainly"
-    r"|undoubtedly|everyone knows|of course|right\?|isn't it|aren't they|don't you|do you agree|wouldn't you|admit it"
-    r"|ich|mein\w*|wir|meines|doch|sicher|sicherlich|offensichtlich|natürlich|oder\?|nicht wahr"
-    r"|je|j'\w+|mon|ma|mes|nous|à mon avis|sûrement|évidemment|n'est-ce pas"
-    r"|yo|mi|mis|creo|pienso|opino|supongo|seguro|seguramente|obviamente|verdad\?"
-    r"|eu|meu|minha|acho|penso|certamente|io|mio|mia|credo|penso|secondo me|sicuramente|vero\?"
-    r"|ik|mijn|volgens mij|natuurlijk|я|мой|моя|мне|думаю|считаю|по-моему|конечно|разве)\b"
-    r"|我|觉得|认为|肯定|显然|私|思う|思い|أظن|أعتقد|رأيي|بالتأكيد",
+_PUSHES = re.compile(
+    r"\b(?:right|correct|no|yes|isn't it|aren't they|wasn't it|don't you|do you agree|wouldn't you|oder"
+    r"|nicht wahr|stimmt's"
+    r"|n'est-ce pas|verdad|né|vero|giusto|toch|верно|правда)\s*[?？؟]|[对是]吧|ですよね|أليس كذلك",
     re.IGNORECASE,
 )
-_ASKS = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +39,15 @@ class Cleared:
 
 
 def holds_something(question: str) -> bool:
-    """Whether a question may hold anything to clear: more than one sentence, or a word that sways."""
+    """Whether a question may hold anything to clear: a statement, a belief, or a push towards an answer."""
     said = sentences_of(question)
-    return bool(said) and (len(said) > 1 or _SWAYS.search(question) is not None)
+    stated = len(said) > 1 and not all(_ASKS.search(s) for s in said)
+    return bool(said) and (
+        stated or bool(BELIEF.search(question) or _PUSHES.search(question) or HINT.match(question))
+    )
+
+
+_ASKS = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s*\Z")
 
 
 def clear(llm: LLM, question: str, options: Options, *, on_error: OnError, language: str) -> Flow[Cleared]:
@@ -64,7 +66,7 @@ def clear(llm: LLM, question: str, options: Options, *, on_error: OnError, langu
     except Exception as error:
         if on_error == "raise" or is_mistake(error):
             raise
-        why = str(error) if isinstance(error, UnparsableReply) else f"{type(error).__name__}: {error}"
+        why = said(str(error) if isinstance(error, UnparsableReply) else error)
         return Cleared(question, f"the question was kept as it is: {why}")
     problem = why_not_same(question, written, language=language)
     if problem is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from denoise_core.support.claims import Part, opens_with, parts
 from denoise_core.support.coverage import Asked
 from denoise_core.support.evidence import Evidence
 from denoise_core.support.hold import hold
-from denoise_core.support.question import Reader, of_kind, off, yes_or_no
+from denoise_core.support.question import Reader, fit_of, of_kind, off, yes_or_no
 from denoise_core.support.result import Check, Claim
 from denoise_core.text.facts import Difference
 from denoise_core.text.facts.reading import Reading
@@ -22,9 +23,10 @@ from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage
 
 COVERAGE = 0.5  # share of a claim's words, by weight, that its window must say
-READER = -4.0  # log-probability of a span below which the reader says that it does not answer
-_SLOPE = 1.5  # of the reader's score, in nats
+READER = -13.0  # log-probability of span and window below which the reader says that it does not answer
+_SLOPE = 0.4
 _LONGEST = 20_000  # characters of an answer that are checked
+_LONG = 25  # words of an answer that a reader of spans does not judge
 _SPOKEN = ("en", "")  # languages that the reader reads
 
 
@@ -42,7 +44,7 @@ def check(
     Each claim is held against windows of one to three sentences of one passage, and of several together: at least
     ``coverage`` of its words must stand in one, and no number, date, name, negation or opposite may differ there.
     A claim with a citation is held against the passages that it cites. ``reader`` says whether what stands there
-    answers an English question: one that gives the answer less than ``least`` (a log-probability) vetoes it.
+    answers an English question: one that finds it, with a log-probability below ``least``, vetoes it.
 
     Nothing passes that says nothing: an empty answer, a refusal, a bare yes or no, the question again. Raises
     `InputError` for texts that are no strings and a ``coverage`` outside 0 to 1. Time grows with the evidence.
@@ -53,7 +55,7 @@ def check(
         return nothing
     evidence = Evidence(passages)
     if not evidence.sentences and not any(evidence.heads):
-        return Check(None, None, 0.0, (), "no_evidence", "there is no evidence to hold it against")
+        return Check(None, None, 0.0, (), "empty_evidence", "there is no evidence to hold it against")
     named = cited(answer, passages)
     language = language_of(answer, evidence.language)
     found = parts(answer, named, language)
@@ -63,7 +65,7 @@ def check(
         return Check(None, None, 0.0, (), "empty", "the answer claims nothing")
     read = Reading.of(question, language_of(question, evidence.language))
     asked = Asked(read, frozenset(w.stem for w in read.words))
-    claims = tuple(_held(p, asked, evidence, coverage) for p in found)
+    claims = tuple(_shown(_held(p, asked, evidence, coverage)) for p in found)
     answers, fits = _answers(question, found, claims, passages, reader, least)
     if fits is None and answers is not False and not yes_or_no(question) and off(claims, asked, evidence):
         answers = False
@@ -119,6 +121,11 @@ def _held(part: Part, asked: Asked, evidence: Evidence, coverage: float) -> Clai
     return _miscited(found, part.citations[0], "stands in another passage than the one that it cites", evidence)
 
 
+def _shown(claim: Claim) -> Claim:
+    """Its text without the blanks that stand for what was left out."""
+    return replace(claim, text=re.sub(r"\s+([.,;:!?])", r"\1", " ".join(claim.text.split())))
+
+
 def _miscited(claim: Claim, citation: Citation, why: str, evidence: Evidence) -> Claim:
     where = ", ".join(citation.ids) or "nothing"
     said = Difference("citation", why, where, citation.start, citation.end)
@@ -141,14 +148,13 @@ def _answers(
     kind = of_kind(question, [Reading.of(p.text, language_of(p.text, language_of(question))) for p in found])
     if reader is None or language_of(question, "en") not in _SPOKEN or yes_or_no(question):
         return kind, None
-    candidate = " ".join(p.text for p in found).strip()
-    fit = reader.score_of(question, candidate, passages)
-    if math.isnan(fit):
+    fit = fit_of(reader, question, [" ".join(p.text.split()) for p in found], claims, passages)
+    if fit is None:
+        return kind, None  # in words of its own: the reader knows spans
+    sure = 1 / (1 + math.exp(min(50.0, _SLOPE * (least - fit))))
+    if fit < least and sum(len(p.text.split()) for p in found) > _LONG:
         return kind, None
-    if math.isinf(fit) and any(c.supported for c in claims) and len(candidate.split()) > 8:
-        return kind, None  # a long answer in its own words: the reader knows spans
-    sure = 1 / (1 + math.exp(min(50.0, (least - fit) / _SLOPE)))
-    return (False if kind is False or fit < least else True), sure
+    return fit >= least and kind is not False, sure
 
 
 def _together(

@@ -19,7 +19,7 @@ WHOLE = 1200  # characters up to which a text is not cut
 PIECE = 800  # characters of a piece, at most
 HEADING = 100  # characters of a heading without a mark, at most
 
-_MARKED = re.compile(r"\s{0,3}(#{1,6}\s+\S|={2,}\s*\S.*\S\s*={2,}\s*$)")
+_MARKED = re.compile(r"\s{0,3}(#{1,6}\s+\S|={2,}+\s*+[^=\s][^=\n]+={2,}\s*$)")
 _UNDERLINE = re.compile(r"\s{0,3}(={3,}|-{3,})\s*$")
 _ROW = re.compile(r"\s*\|.*\|\s*$|[^\t\n]+\t[^\n]+$")
 _PRONOUN = re.compile(

@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     r"\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+(?:['’][^\W\d_]+)*)"
 )
 _THOUSANDS = re.compile(r"^[$€£¥₹]?\d{1,3}([,'’\u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.\d+)?")
-_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd)$")
+_ORDINAL = re.compile(r"(?<!\d)(\d+)(?:st|nd|rd)$")
 
 
 @dataclass(frozen=True, slots=True)

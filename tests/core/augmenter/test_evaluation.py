@@ -80,7 +80,9 @@ def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(passages
     answers = [
         answer("It was completed in 1889 [1]."),
         answer("It was completed in 1925 [1].", "It was completed in 1889 [1]."),
-        answer("Done in eighteen eighty nine, they say.", "It was completed in Paris [1]."),
+        answer(
+            "Done in eighteen eighty nine, they say.", "In winter the Eiffel Tower was completed in Paris [1]."
+        ),
         answer("In 1925.", "In 1930.", limits=LoopLimits(attempts=2)),
     ]
     right = [lambda text: "1889" in text or "eighty nine" in text] * 4

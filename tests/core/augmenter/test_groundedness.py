@@ -14,9 +14,9 @@ from denoise_core.support.abstention import abstains
     "candidate",
     [
         "1928",
-        "1928 [1]",
+        "1928 [2]",
         "The club was founded in 1928.",
-        "It was founded in 1928 [1]. It has 5300 seats [1].",
+        "It was founded in 1928 [2]. It has 5300 seats [2].",
         "The club doesn't play at home on Mondays.",
     ],
 )
@@ -27,13 +27,13 @@ def test_what_the_evidence_says_passes(candidate):
 @pytest.mark.parametrize(
     ("candidate", "kind"),
     [
-        ("1932", "number"),
-        ("The club was founded in 1932.", "number"),
+        ("1932", "date"),
+        ("The club was founded in 1932.", "date"),
         ("The club was not founded in 1928.", "negation"),
         ("The club plays at home on Mondays.", "negation"),
-        ("Lucy Liu", "entity"),
+        ("Lucy Liu", "name"),
         ("chocolate pudding", "unsupported"),
-        ("The club was founded by Lucy Liu of Hollywood fame.", "entity"),
+        ("The club was founded by Lucy Liu of Hollywood fame.", "name"),
         ("It was founded in 1928 [7].", "citation"),
         ("", "empty"),
         ("... [1]", "empty"),
@@ -87,9 +87,9 @@ def test_a_passage_of_two_megabytes_and_a_word_of_one_are_judged():
     assert judged("It was founded in 1928.", "x" * 1_000_000).outcome == "fail"
 
 
-def test_contradicting_evidence_is_held_against_the_passage_that_supports_it():
+def test_evidence_that_contradicts_itself_supports_neither():
     verdict = judged("The club was founded in 1928.", "The club was founded in 1932.", TEXT)
-    assert verdict.outcome == "pass"
+    assert (verdict.outcome, kinds(verdict)) == ("unknown", {"conflict"})
 
 
 @given(st.text(), st.lists(st.text(), max_size=3))

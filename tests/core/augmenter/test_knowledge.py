@@ -285,6 +285,9 @@ def test_one_source_that_fails_does_not_lose_the_others():
         def retrieve(self, query):
             raise OSError("gone")
 
+        async def aretrieve(self, query):
+            raise OSError("gone")
+
     found, _ = run(Consolidator([Broken(), ListRetriever(PAGES)]).gather(WorkingMemory("q")))
     assert len(found.evidence) == len(PAGES)
     assert [(what, str(e)) for what, e in found.failures] == [("source", "gone")]

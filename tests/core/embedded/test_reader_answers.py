@@ -53,12 +53,12 @@ def test_answers_stand_in_their_passages(query, passages):
 
 
 def test_real_passages():
-    for q in sample()[:3]:
-        texts = {p.id: p.text for p in q.passages}
-        found = reader().answers(q.text, q.passages, 3)
-        assert found
-        assert all(texts[f.passage_id][f.start : f.end] == f.text for f in found)
-        assert reader().answers(q.text, q.passages, 3) == found  # the same again
+    q = sample()[0]
+    texts = {p.id: p.text for p in q.passages}
+    found = reader().answers(q.text, q.passages[:6], 3)
+    assert found
+    assert all(texts[f.passage_id][f.start : f.end] == f.text for f in found)
+    assert reader().answers(q.text, q.passages[:6], 3) == found  # the same again
 
 
 def test_no_two_answers_share_characters():

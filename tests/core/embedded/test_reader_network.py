@@ -29,7 +29,7 @@ print(found.text)
 def rows():
     q = sample()[0]
     asked = tokens().pieces(q.text).ids
-    return [row(asked, w, tokens()) for p in q.passages[:8] for w in windows(p, tokens())]
+    return [row(asked, w, tokens()) for p in q.passages[:3] for w in windows(p, tokens())]
 
 
 def trained_network(seed):

@@ -65,10 +65,8 @@ def test_chat_examples_survive_the_file(tmp_path, target):
     assert distill.export_chat([GOOD, GOOD], path, target=target) == 2
     first, second = distill.load_chat(path)
     assert first == second
-    assert [m.role for m in first] == (
-        ["user", "assistant"] if target == "answer" else ["system", "user", "assistant"]
-    )
-    assert first[-1].content == ("One" if target == "answer" else "Context: One.\nQuestion: Q?")
+    assert [m.role for m in first] == ["system", "user", "assistant"]
+    assert first[-1].content == ("One" if target == "answer" else "Context: One.")
     assert "Two." in first[-2].content
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.knowledge.questions import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.errors import BudgetExceeded, InputError
-from denoise_core.protocols import Denoiser, Retriever
+from denoise_core.protocols import Denoiser, Retriever, expect_denoiser, expect_retriever
 from denoise_core.running.effects import Failed, Flow, Retrieve, batch, denoise
 from denoise_core.types import Drop, Passage, unique_ids
 
@@ -49,10 +49,12 @@ class Consolidator:
         queries: Queries | None = None,
         denoiser: Denoiser | None = None,
     ) -> None:
-        self.sources = (sources,) if isinstance(sources, Retriever) else tuple(sources)
-        self.wide = tuple(wide)
+        several = isinstance(sources, Iterable) and not isinstance(sources, str)
+        listed = tuple(sources) if several and not isinstance(sources, Retriever) else (sources,)
+        self.sources = tuple(expect_retriever(s, "sources") for s in listed)
+        self.wide = tuple(expect_retriever(s, "wide") for s in wide)
         self.queries = queries or question_queries
-        self.denoiser = denoiser
+        self.denoiser = None if denoiser is None else expect_denoiser(denoiser)
 
     def gather(self, memory: WorkingMemory, *, wide: bool = False) -> Flow[Gathered]:
         """Raises what the outside raised when nothing at all came back, `BudgetExceeded` included."""

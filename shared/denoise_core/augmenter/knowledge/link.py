@@ -21,9 +21,8 @@ from denoise_core.text.words import STOPWORDS, words
 from denoise_core.types import Passage, Span
 
 _WORD = re.compile(r"[^\W_]+")
-_BRACKETS = re.compile(r"\s*\([^)]*\)\s*$")
 _LONGEST = 8  # words of a name
-_NAMES = re.compile(r"[^\W\d_a-z][^\W_]*(?:[ '’-][^\W\d_a-z][^\W_]*)+")
+_NAMES = re.compile(r"(?<![^\W_])[^\W\d_a-z][^\W_]*(?:[ '’-][^\W\d_a-z][^\W_]*)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def _names(known: Sequence[Passage]) -> dict[str, list[str]]:
         title = passage.metadata.get("title")
         aliases = passage.metadata.get("aliases") or ()
         full = [n for n in (title, *aliases) if isinstance(n, str)]
-        for name in dict.fromkeys(_key(n) for given in full for n in (given, _BRACKETS.sub("", given))):
+        for name in dict.fromkeys(_key(n) for given in full for n in (given, _without_brackets(given))):
             if len(name) >= 3 and not all(w in STOPWORDS or w.isdigit() for w in name.split()):
                 found.setdefault(name, []).append(passage.id)
     return found
@@ -145,3 +144,12 @@ class _Context:
 
     def _weight(self, word: str) -> float:
         return math.log(1 + len(self._words) / self._count.get(word, 1))
+
+
+def _without_brackets(name: str) -> str:
+    """``Paris (Texas)`` as ``Paris``."""
+    whole = name.rstrip()
+    if not whole.endswith(")"):
+        return name
+    opened = whole.find("(", whole.rfind(")", 0, -1) + 1)
+    return whole[:opened].rstrip() if opened >= 0 else name

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
+from denoise_core.local.positions import positions_of
 
 _LONGEST = 512  # tokens of a text that are read
 
@@ -56,9 +57,7 @@ class TextEncoder:
         """One text at a time: without padding a text's states cannot depend on those beside it."""
         torch = require("torch", extra="end")
         config = self.model.config
-        room = min(
-            _LONGEST, int(self.tokenizer.model_max_length), getattr(config, "max_position_embeddings", _LONGEST)
-        )
+        room = min(_LONGEST, int(self.tokenizer.model_max_length), positions_of(self.model) or _LONGEST)
         ids = self.tokenizer(text, truncation=True, max_length=room)["input_ids"]
         if not ids:
             return np.zeros(int(config.hidden_size), dtype=np.float32)

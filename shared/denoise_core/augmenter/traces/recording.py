@@ -32,8 +32,19 @@ from denoise_core.types import Message, Reply, Usage
 VERSION = 2
 Redact: TypeAlias = Callable[[str], str]
 
-# Names and numbers of ours; every other string in a record came from outside.
-_OURS = frozenset(("line", "kind", "tag", "outcome", "stopped_because", "role", "action", "provenance", "judge"))
+# Names of ours, where they stand in a record: a path of keys, "*" for a place in a list. A string anywhere
+# else came from outside, in metadata also the keys and the numbers.
+_OURS = frozenset(
+    (
+        "line", "kind", "tag", "prompts", "outcome", "stopped_because", "judge",
+        "nearest/*/provenance", "measured/*/*",
+        "messages/*/role",
+        "reply/*/provenance", "reply/passages/*/provenance", "passages/*/provenance",
+        "drafted/found/*/passages/*/provenance", "history/*/role", "actions/*/action",
+        "attempts/*/verdict/outcome", "attempts/*/verdict/reasons/*/kind",
+    )
+)  # fmt: skip
+_FREE = ("metadata", "fields")  # what others put there: nothing in it is ours
 
 
 def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
@@ -55,7 +66,8 @@ def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
         *({"line": "effect", **event_to_json(e)} for e in answer.trace.events),
         {"line": "memory", **memory_to_json(answer.memory)},
     ):
-        yield json.dumps(_redacted(record, redact) if redact else record, ensure_ascii=False, allow_nan=False)
+        line = json.dumps(_redacted(record, redact, ()) if redact else record, ensure_ascii=False, allow_nan=False)
+        yield line.encode("utf-8", "replace").decode()  # half a character makes no file unwritable
 
 
 def from_lines(lines: Iterable[str]) -> Answer:
@@ -162,11 +174,23 @@ def _result_from(data: Mapping[str, Any]) -> DenoiseResult:
     return DenoiseResult(data["query"], passages, dropped, fallback=data["fallback"])
 
 
-def _redacted(value: Any, redact: Redact) -> Any:
+def _redacted(value: Any, redact: Redact, at: tuple[str, ...]) -> Any:
     if isinstance(value, str):
-        return redact(value)
+        return value if "/".join(at) in _OURS else redact(value)
     if isinstance(value, list):
-        return [_redacted(v, redact) for v in value]
+        return [_redacted(v, redact, (*at, "*")) for v in value]
     if isinstance(value, dict):
-        return {k: v if k in _OURS and isinstance(v, str) else _redacted(v, redact) for k, v in value.items()}
+        return {k: _hidden(v, redact) if k in _FREE else _redacted(v, redact, (*at, k)) for k, v in value.items()}
     return value
+
+
+def _hidden(value: Any, redact: Redact) -> Any:
+    """Metadata: keys, texts and numbers go through ``redact``; a number that it leaves alone stays a number."""
+    if isinstance(value, dict):
+        return {redact(k): _hidden(v, redact) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_hidden(v, redact) for v in value]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        said = redact(str(value))
+        return value if said == str(value) else said
+    return redact(value) if isinstance(value, str) else value

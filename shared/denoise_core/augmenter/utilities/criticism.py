@@ -20,7 +20,7 @@ from denoise_core.support.abstention import abstains
 from denoise_core.types import Message
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
+_FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
 _VERDICTS = {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}
 
 

@@ -1,107 +1,107 @@
-"""Online groundedness: does the evidence say what the candidate says? No model, no weights.
+"""The default judge: the checker of `denoise_core.support` as a utility.
 
-Knowledge-F1 is no threshold for a running loop: the same right answer scores lower with every passage that
-is added, and copying a passage scores 1. This holds each sentence of the candidate against the single passage
-that supports it best, by the share of its content words found there, and then by rules: numbers, dates and
-names that no passage holds, and a negation on one side only.
+Knowledge-F1 is no threshold for a running loop: the same right answer scores lower with every passage that is
+added, and copying a passage scores 1. The checker holds each claim of the candidate against the window of the
+evidence that supports most of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from denoise_core.augmenter.engine import cited_numbers, titled, without_citations
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
-from denoise_core.augmenter.utilities.claims import Source, Support, claims_of, support, tokens_of
-from denoise_core.augmenter.utility import without_effects
+from denoise_core.augmenter.utilities.measured import measured
+from denoise_core.augmenter.utility import Measured, without_effects
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
-from denoise_core.support.abstention import abstains
-from denoise_core.text.words import words
+from denoise_core.support import Check, Reader, check
+from denoise_core.support.check import COVERAGE
+from denoise_core.support.copying import copied_from
 
-_COPY_WORDS = 40  # a shorter quotation is a fine answer
-_FLOOR = 0.25  # no single claim may have less support, however good the others are
-_STRICT = frozenset(("number", "negation"))  # rules whose breach fails a claim whatever its words
-_LONGEST = 20_000  # characters of a candidate that are checked; beyond it nothing can be vouched for
-_BARE = frozenset(("yes", "no", "true", "false"))
+_FAILS = frozenset(("length", "empty", "question"))  # kinds of saying nothing that another draft can put right
+_SAYINGS = {
+    "number": "a number stands in no evidence that says the rest",
+    "date": "a date stands in no evidence that says the rest",
+    "time": "a time stands in no evidence that says the rest",
+    "name": "a name stands in no evidence that says the rest",
+    "numeral": "a name's number stands in no evidence that says the rest",
+    "negation": "the evidence says the opposite",
+    "direction": "the evidence says the opposite",
+    "quantity": "the evidence says it of more or fewer",
+    "modality": "the evidence says it with another force",
+    "attribution": "the evidence does not say it as a fact",
+    "crossed": "the evidence says this of something else",
+    "roles": "the evidence says it the other way round",
+    "degree": "the evidence makes no such comparison",
+    "unsupported": "the evidence does not say this",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Groundedness:
-    """Passes when the mean support of the claims reaches ``threshold``, no claim is without any, and none
-    has a number no passage holds or says the opposite of the passage it was held against.
+    """Passes when the evidence supports every claim of the candidate and nothing says that it answers another
+    question; see `denoise_core.support.check`.
 
-    A bare yes or no is unknown: words cannot be held against evidence there. A text of more than 20,000
-    characters fails unread. ``copy_cap``: the share of a candidate of more than 40 words that may be one
+    ``threshold`` is the share of a claim's words that a window of the evidence must say. ``reader`` is a reader of
+    real text, such as ``denoise_core.embedded.reader()``, which vetoes what stands in the evidence but does not
+    answer; words alone cannot see that. A bare yes or no, an abstention, evidence that contradicts itself or is in
+    another language are unknown. ``copy_cap``: the share of a candidate of more than 40 words that may be one
     unbroken quotation; a copy is grounded, but it is no answer. Raises `InputError` for values outside [0, 1].
     """
 
-    threshold: float = 0.55
+    threshold: float = COVERAGE
     copy_cap: float = 0.9
+    reader: Reader | None = None
 
     def __post_init__(self) -> None:
         for name in ("threshold", "copy_cap"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InputError(f"Groundedness({name}={getattr(self, name)}): expected 0 to 1")
+        if self.reader is not None and not isinstance(self.reader, Reader):
+            raise InputError(
+                f"Groundedness(reader={type(self.reader).__name__}): expected an object with "
+                "fits(query, candidates, passages), such as denoise_core.embedded.reader()"
+            )
+
+    @property
+    def name(self) -> str:
+        """What it is called in an answer: by what it judges."""
+        return "words" if self.reader is None else "words and reader"
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        """Its error rates as shipped; none with another threshold, which nobody measured."""
+        return measured(self.name) if self.threshold == COVERAGE else ()
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
         return without_effects(self.judge(memory, candidate))
 
     def judge(self, memory: WorkingMemory, candidate: str) -> Verdict:
-        if len(candidate) > _LONGEST:
-            too_long = f"the answer has {len(candidate)} characters; write at most {_LONGEST}"
-            return Verdict("fail", 0.0, (Reason(too_long, "length"),))
-        text = without_citations(candidate).strip()
-        if not words(text):
-            return Verdict("fail", 0.0, (Reason("the answer is empty", "empty"),))
-        if abstains(candidate):
-            return Verdict("unknown", 0.0, (Reason("the answer says that it does not know", "abstention"),))
-        if set(words(text)) <= _BARE:
-            return Verdict("unknown", 0.0, (Reason("a bare yes or no cannot be checked by its words", "bare"),))
-        sources = [Source.of(p.id, titled(p)) for p in memory.evidence if p.text.strip()]
-        if not sources:
-            return Verdict("unknown", 0.0, (Reason("there is no evidence to hold it against", "empty_evidence"),))
-        found = [support(claim, sources) for claim in claims_of(text, memory.question)]
-        score = sum(s.score for s in found) / len(found)
-        least = self.threshold if score < self.threshold else _FLOOR
-        reasons = [_reason(s) for s in found if s.score < least or not _STRICT.isdisjoint(s.broken)]
-        reasons += _bad_citations(candidate, len(memory.evidence))
-        copied = _copying(text, sources, self.copy_cap)
-        if copied:
-            score = min(score, self.threshold / 2)
-        reasons += copied
-        passed = not reasons and score >= self.threshold
-        return Verdict("pass" if passed else "fail", round(score, 6), tuple(reasons))
+        return self.verdict(self.check(memory, candidate), memory, candidate)
 
+    def check(self, memory: WorkingMemory, candidate: str) -> Check:
+        """What the checker says, with places."""
+        return check(memory.question, candidate, memory.evidence, self.reader, coverage=self.threshold)
 
-def _reason(found: Support) -> Reason:
-    kind = found.broken[0] if found.broken else "unsupported"
-    return Reason(_SAYINGS[kind], kind, found.claim.text, found.source.passage_id, found.missing)
-
-
-_SAYINGS = {
-    "number": "a number or date stands in no evidence",
-    "entity": "a name stands in no evidence",
-    "negation": "the evidence says the opposite",
-    "unsupported": "the evidence does not say this",
-}
-
-
-def _bad_citations(candidate: str, shown: int) -> list[Reason]:
-    wrong = [n for n in cited_numbers(candidate) if not 1 <= n <= shown]
-    if not wrong:
-        return []
-    names = tuple(f"[{n}]" for n in wrong)
-    return [Reason(f"cites evidence that was not given; there is [1] to [{shown}]", "citation", missing=names)]
-
-
-def _copying(text: str, sources: list[Source], cap: float) -> list[Reason]:
-    said = tokens_of(text)
-    if len(said) <= _COPY_WORDS or cap >= 1.0:
-        return []
-    for source in sources:
-        copied = source.longest_run(said)
-        if copied > _COPY_WORDS and copied > cap * len(said):
+    def verdict(self, found: Check, memory: WorkingMemory, candidate: str) -> Verdict:
+        copied = copied_from(candidate, memory.evidence, self.copy_cap)
+        if copied is not None:
             why = "repeats the evidence word for word instead of answering"
-            return [Reason(why, "copy", passage_id=source.passage_id)]
-    return []
+            return Verdict("fail", min(found.score, 0.3), (Reason(why, "copy", passage_id=copied),))
+        if found.passed:
+            return Verdict("pass", found.score)
+        reasons = tuple(_reasons(found)) or (Reason(found.reason, found.kind, candidate),)
+        failed = found.supported is False or found.answers is False or found.kind in _FAILS
+        return Verdict("fail" if failed else "unknown", found.score, reasons)
+
+
+def _reasons(found: Check) -> list[Reason]:
+    out = []
+    for claim in found.claims:
+        if claim.supported is not False:
+            continue
+        kind = claim.differences[0].kind if claim.differences else "unsupported"
+        missing = tuple(d.said for d in claim.differences) or claim.missing
+        where = claim.evidence[0].passage_id if claim.evidence else None
+        out.append(Reason(_SAYINGS.get(kind, claim.why), kind, claim.text.strip(), where, missing))
+    return out

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from denoise_core.augmenter.engine import without_citations
-from denoise_core.augmenter.utilities.claims import claims_of
 from denoise_core.augmenter.vectors import Embed, KeptVectors
 from denoise_core.support.abstention import abstains
+from denoise_core.support.claims import parts
 from denoise_core.text.chunk import sentences
 from denoise_core.text.words import words
 from denoise_core.types import Passage
@@ -56,7 +56,8 @@ class Similarity:
 
 def said_by(candidate: str) -> list[str]:
     """The sentences of a candidate that say something, without citations."""
-    return [claim.text for claim in claims_of(without_citations(candidate).strip(), "")]
+    text = without_citations(candidate)
+    return [part.text.strip() for part in parts(text, (), "")] or [text.strip()]
 
 
 def told_by(evidence: Sequence[str]) -> list[str]:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from denoise_core.augmenter.utilities.claims import stem
 from denoise_core.embedded.reader.windows import Tokens, Window
+from denoise_core.text.stems import stem
 from denoise_core.text.words import STOPWORDS, words
 
 _TOKEN = re.compile(r"[^\W_]+(?:[.,'’-][^\W_]+)*")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 import re
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +35,8 @@ NEGATIVES = 10  # as many as the paper has for each question
 FEWEST_WORDS = 6  # of a sentence that can stand as a question
 
 _THINKING = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL | re.IGNORECASE)
-_DECORATION = re.compile(r"^[\s>*#\-\d.)\"'`]*(?:question\s*:)?[\s*\"'`]*|[\s*\"'`]*$", re.IGNORECASE)
+_DECORATION = re.compile(r"[\s>*#\-\d.)\"'`]*(?:question\s*:)?", re.IGNORECASE)  # before a question
+_AROUND = string.whitespace + "*\"'`"
 
 
 def questions_from_documents(
@@ -112,7 +114,7 @@ def read_question(reply: str) -> str | None:
     >>> read_question('<think>hm</think>Question: "Who built the Eiffel Tower?"'), read_question("NONE.")
     ('Who built the Eiffel Tower?', None)
     """
-    lines = [_DECORATION.sub("", line) for line in _THINKING.sub(" ", reply).splitlines()]
+    lines = [_DECORATION.sub("", line, count=1).strip(_AROUND) for line in _THINKING.sub(" ", reply).splitlines()]
     lines = [line for line in lines if line and line.strip(" .").upper() != "NONE"]
     asking = [line for line in lines if line.endswith(("?", "？", "؟"))]
     found = (asking or lines or [""])[0]

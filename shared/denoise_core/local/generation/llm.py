@@ -15,6 +15,7 @@ from denoise_core.errors import InputError
 from denoise_core.local.generation.pieces import Pieces
 from denoise_core.local.generation.stops import cut, held_back
 from denoise_core.local.layout import token_ids
+from denoise_core.local.positions import regime_of
 from denoise_core.running.offload import offload
 from denoise_core.types import Message, Reply, Usage
 
@@ -107,6 +108,8 @@ class LocalLLM:
             return []
         torch = require("torch", extra="end")
         asked = [self._ids(messages) for messages in conversations]
+        if len({regime_of(self.model.config, len(a)) for a in asked}) > 1:  # see `rope`: never in one batch
+            return [self.complete(messages) for messages in conversations]
         longest = max(map(len, asked))
         pad = self._pad()
         ids = torch.tensor([[pad] * (longest - len(a)) + a for a in asked], device=self.model.device)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from denoise_core.s2a.replies import lexicon as lex
 
-_TOKEN = re.compile(r"\d+|[^\W\d_]+(?:['’][^\W\d_]+)*|[^\w\s]|_")
-_DECIMAL = re.compile(r"\d\.{1,3}\d")
+_TOKEN = re.compile(r"\n|\d+|[^\W\d_]+(?:['’][^\W\d_]+)*|[^\w\s]|_")
+_DECIMAL = re.compile(r"\d\.{1,3}\d|\d[A-Za-z]|[A-Za-z]\d")
 _CUT_OFF = re.compile(r"[,、，،]\s*$|\d\s*[-–—]\s*$")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _PUNCTUATION = frozenset(",;:.、，；。،؛(){}[]<>#*`_&+|\"'“”„«»：!！¿¡…‐·")
@@ -62,7 +62,9 @@ class Said:
 
 
 def normal(text: str) -> str:
-    """Compatibility forms folded (full-width digits and signs), zero-width characters gone."""
+    """Compatibility forms folded (full-width digits and signs, not superscripts), zero-width characters gone."""
+    if not text.isascii():
+        text = "".join("?" if unicodedata.category(c) == "No" else c for c in text)
     return unicodedata.normalize("NFKC", text).translate({0x200B: None, 0x200E: None, 0x200F: None, 0xFEFF: None})
 
 
@@ -74,6 +76,9 @@ def read(text: str) -> Said:
     tokens = _tokens(text)
     for at, token in enumerate(tokens):
         word = token.lower()
+        if token == "\n":  # a dash that begins the next line begins an item
+            pending = after_number = after_document = False
+            continue
         if word == "no" and not said.ranges and _means_none(tokens, at):
             said.nothing = True
             continue
@@ -134,7 +139,7 @@ _SHARE = frozenset(("of", "de", "di", "von"))
 
 def _before_a_number(tokens: list[str], at: int) -> bool:
     share = tokens[at].lower() in _SHARE
-    following = [t.lower() for t in tokens[at + 1 : at + 4] if t not in ".(["]
+    following = [t.lower() for t in tokens[at + 1 : at + 4] if t not in ".([\n"]
     if share:
         following = [t for t in following if t not in ("the", "den", "las", "los", "les", "dei")]
     return bool(following) and (following[0][0].isdecimal() or following[0] in lex.NUMBER)
@@ -203,3 +208,18 @@ def _run(token: str) -> list[str]:
         else:
             return ["\x00prose"]
     return out
+
+
+def verdict(text: str) -> str | None:
+    """``yes`` or ``no`` when the text behind a number says whether the piece stays; ``unclear`` for a mark."""
+    if re.match(r"\d+(?:\.\d+)?\s*(?:/\s*\d+|%|\s*$)", text):
+        return "unclear"
+    first = re.split(r"[.,;:(—–。，；]|\s-\s", text, maxsplit=1)[0]
+    said = read(first)
+    if said.prose or said.ranges or len(first) > 60:
+        return None
+    if polarity := said.polarity:
+        return {"keep": "yes", "drop": "no"}.get(polarity, "unclear")
+    if said.yes != said.no:
+        return "yes" if said.yes else "no"
+    return "no" if said.nothing else None

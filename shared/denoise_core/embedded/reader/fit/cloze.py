@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from denoise_core.augmenter.utilities.claims import stem
 from denoise_core.text.chunk import sentences
+from denoise_core.text.stems import stem
 from denoise_core.text.words import STOPWORDS, content_words, words
 from denoise_core.types import Passage
 
-_NAME = re.compile(r"\b[A-Z][\w’'.-]*(?:\s+(?:of|the|de|la|and|von|van)?\s*[A-Z][\w’'-]*)*")
+_NAME = re.compile(r"\b[A-Z][\w’'.-]*(?:\s+(?:(?:of|the|de|la|and|von|van)\s+)?[A-Z][\w’'-]*)*")
 _NUMBER = re.compile(
     r"(?<![\w.])\$?\d[\d,.]*\d(?:%|st|nd|rd|th)?|(?<![\w.])\d(?:%|st|nd|rd|th)?\b"
     r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|hundred|thousand|million)\b"

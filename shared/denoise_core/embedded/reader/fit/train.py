@@ -116,6 +116,8 @@ def loss_of(network: Network, groups: Sequence[Group]) -> Tensor:
 def look(network: Network, parts: Parts, tokens: Tokens) -> dict[str, float]:
     """On the development part: how often the best span is right, by set and in all, the answer's window read
     with the four hardest others."""
+    if not parts.development:
+        return {}
     right: dict[str, list[bool]] = {}
     for e in parts.development:
         text = answer(network, e, tokens)

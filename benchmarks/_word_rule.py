@@ -1,4 +1,5 @@
-"""Claims of a candidate, and how far one passage supports each."""
+"""The judge that the checker took the place of, for comparison: words, numbers, names and negations of a sentence
+held against single passages."""
 
 from __future__ import annotations
 
@@ -221,3 +222,10 @@ def _numbers(tokens: Sequence[str]) -> set[str]:
 def _names(text: str) -> list[str]:
     """Capitalised words that do not merely begin the sentence."""
     return [m.group() for m in _NAME.finditer(text) if m.start() and m.group().casefold() not in STOPWORDS]
+
+
+def score(question: str, answer: str, passages: Sequence[Passage]) -> float:
+    """Mean support of the claims, 0 to 1."""
+    sources = [Source.of(p.id, p.headed) for p in passages if p.text.strip()]
+    found = [support(claim, sources) for claim in claims_of(answer, question)]
+    return sum(f.score for f in found) / len(found)

@@ -1,0 +1,88 @@
+"""`DenoiseTools`: of many tools those that matter for this turn; each of the others is noise in the prompt too."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import BaseTool
+from typing_extensions import override
+
+from denoise_core import InputError
+from langchain_denoise.models.scoring import as_scorer
+
+_log = logging.getLogger("denoise.langchain")
+
+
+class DenoiseTools(AgentMiddleware[Any, Any, Any]):
+    """Shows the model the ``k`` tools whose name and description fit the user's last message best.
+
+    Tools named in ``always``, those called since that message, and what a provider runs itself stay beside them;
+    their order is the agent's. ``scorer`` is whatever `DenoiseCompressor` takes as one; None is the embedded
+    default, offline. A scorer that fails leaves all tools there, and says so in the log. The agent can still carry
+    out every tool.
+    """
+
+    def __init__(
+        self, scorer: Any = None, *, k: int = 8, always: Sequence[str] = (), name: str = "DenoiseTools"
+    ) -> None:
+        super().__init__()
+        if k < 1:
+            raise InputError(f"k={k}: expected 1 or more")
+        if isinstance(always, str):
+            raise InputError(f"always={always!r}: expected a list of tool names")
+        if scorer is None:
+            from denoise_core.embedded import DefaultScorer
+
+            scorer = DefaultScorer()
+        self.scorer = as_scorer(scorer)
+        self.k = k
+        self.always = frozenset(always)
+        self._name = name
+
+    @property
+    @override
+    def name(self) -> str:
+        return self._name
+
+    @override
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        return handler(self._fewer(request))
+
+    @override
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        return await handler(await asyncio.to_thread(self._fewer, request))
+
+    def _fewer(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        tools: list[BaseTool] = [t for t in request.tools if isinstance(t, BaseTool)]
+        query = next((str(m.text) for m in reversed(request.messages) if isinstance(m, HumanMessage)), "")
+        if len(tools) <= self.k or not query.strip():
+            return request
+        try:
+            scores = self.scorer.score(query, [f"{t.name}: {t.description}" for t in tools])
+            best = sorted(range(len(tools)), key=lambda i: -float(scores[i]))[: self.k]
+        except Exception as error:
+            _log.warning("%s: all tools are shown: %s: %s", self.name, type(error).__name__, error)
+            return request
+        stay = {tools[i].name for i in best} | self.always | _called(request.messages)
+        chosen = [t for t in request.tools if not isinstance(t, BaseTool) or t.name in stay]
+        return request.override(tools=chosen)
+
+
+def _called(messages: Sequence[Any]) -> set[str]:
+    """The tools called since the user's last message."""
+    names: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            break
+        if isinstance(message, AIMessage):
+            names |= {c["name"] for c in message.tool_calls}
+    return names

@@ -1,0 +1,316 @@
+"""Bad input, failing sources and too much evidence: each gives an outcome and a reason, and none passes."""
+
+import asyncio
+import threading
+
+import pytest
+from augmenter_doubles import RIGHT, WRONG
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import Message, Passage
+from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules, StopReason, Verdict
+from denoise_core.augmenter.actions import Draft, Search
+from denoise_core.augmenter.drafting import Written
+from denoise_core.augmenter.drafting.when import states_something
+from denoise_core.augmenter.knowledge.cap import blanked, capped, size_of
+from denoise_core.augmenter.testing import check_answer, check_loop, scripted
+from denoise_core.augmenter.utilities import FunctionUtility, KnowledgeOverlap
+from denoise_core.augmenter.utility import Measured, without_effects
+from denoise_core.testing import FunctionLLM, ListRetriever
+from denoise_core.text.words import content_words
+
+
+class Lenient:
+    """Passes whatever it is asked about."""
+
+    name = "lenient"
+    measured = (Measured("made up", 1.0, 1.0, 10),)
+
+    def assess(self, memory, candidate):
+        return without_effects(Verdict("pass", 1.0))
+
+
+class Down:
+    def retrieve(self, query):
+        raise OSError("no route")
+
+    async def aretrieve(self, query):
+        raise OSError("no route")
+
+
+EMPTY = ["", "  \n", "[1]", "...", "\u200b"]
+REFUSALS = [
+    "unknown",
+    "Unknown.",
+    "I don't know.",
+    "I'm sorry, but I cannot answer that.",
+    "I do not have that information.",
+]
+
+
+@pytest.mark.parametrize(
+    "draft", [*EMPTY, *REFUSALS, "When was the Eiffel Tower completed?", "when was the eiffel tower completed"]
+)
+def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft):
+    for drafter, llm in ((Written(draft, passages), None), (None, scripted(draft))):
+        answer = Augmenter(llm, utility=Lenient()).answer(question, drafter=drafter, evidence=passages)
+        check_answer(answer)
+        assert answer.outcome in (Outcome.FAILED, Outcome.ABSTAINED, Outcome.UNSUPPORTED)
+        assert answer.memory.attempts[0].verdict.reasons
+        assert answer.text.strip()
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        "Yes.",
+        "Er wurde im Jahr 1925 in Berlin fertiggestellt.",
+        "It was completed in 1889 " + "".join(f"[{n}]" for n in range(1, 41)) + ".",
+        "x" * 200_000,
+    ],
+)
+def test_odd_answers_have_an_outcome_and_a_reason(passages, question, draft):
+    answer = Augmenter().answer(question, drafter=Written(draft, passages))
+    check_answer(answer)
+    assert answer.outcome in (Outcome.UNSUPPORTED, Outcome.UNKNOWN)
+    assert answer.memory.attempts[0].verdict.reasons
+
+
+def test_an_abstention_says_what_was_looked_for_what_is_nearest_and_what_holds(passages, question):
+    llm = scripted("It was completed in 1889 by Otto Brenner in Berlin. The Eiffel Tower is in Paris.", "unknown")
+    loop = Augmenter(llm, ListRetriever(passages), limits=LoopLimits(repair=False))
+    answer = loop.answer(question)
+    assert (answer.outcome, answer.stopped_because) == (Outcome.ABSTAINED, StopReason.ABSTAINED)
+    assert answer.looked_for[0] == question
+    assert [p.id for p in answer.nearest] == ["eiffel"]
+    assert answer.holds == "The Eiffel Tower is in Paris."
+    for shown in (question, "The Eiffel Tower in Paris was completed in 1889.", answer.holds):
+        assert shown in answer.text
+
+
+def test_an_abstention_widens_the_search_once_and_then_ends(passages, question):
+    llm = scripted("unknown")
+    wide = ListRetriever(passages)
+    answer = check_loop(lambda: Augmenter(llm, Consolidator(ListRetriever(passages[1:]), wide=(wide,))), question)
+    assert answer.outcome is Outcome.ABSTAINED
+    assert [type(a) for a in answer.memory.actions[:4]] == [Search, Draft, Search, Draft]
+    assert answer.memory.drafts == 2
+    assert all("did not hold" not in m.content for messages in llm.seen for m in messages)
+
+
+def test_what_is_unknown_is_never_fed_back(passages, question):
+    for draft in ("Yes.", "unknown", "I do not know."):
+        llm = scripted(draft)
+        Augmenter(llm, ListRetriever(passages), limits=LoopLimits(attempts=5, patience=5)).answer(question)
+        assert all(len(messages) == 2 for messages in llm.seen)
+
+
+def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(passages, question):
+    asked = []
+
+    class Judge:
+        def __init__(self, *fails):
+            self.fails = list(fails)
+
+        def assess(self, memory, candidate):
+            asked.append(candidate)
+            if self.fails.pop(0):
+                raise OSError("judge")
+            return without_effects(Verdict("pass", 1.0))
+
+    once = Augmenter(scripted(RIGHT), ListRetriever(passages), utility=Judge(True, False)).answer(question)
+    assert once.outcome is Outcome.SUPPORTED
+    asked.clear()
+    llm = scripted(RIGHT)
+    twice = Augmenter(llm, ListRetriever(passages), utility=Judge(True, True)).answer(question)
+    assert (twice.text, twice.outcome, twice.stopped_because) == (RIGHT, Outcome.UNKNOWN, StopReason.JUDGE_ERROR)
+    assert (len(asked), len(llm.seen)) == (2, 1)
+
+
+def test_a_judge_that_hangs_or_says_nan_is_no_judge(passages, question):
+    release = threading.Event()
+    hanging = FunctionUtility(lambda *_: float(release.wait(30)))
+    nan = FunctionUtility(lambda *_: float("nan"))
+
+    class Nan:
+        def assess(self, memory, candidate):
+            return without_effects(Verdict("pass", float("nan")))
+
+    try:
+        for utility in (hanging, nan, Nan()):
+            loop = Augmenter(
+                scripted(RIGHT), ListRetriever(passages), utility=utility, limits=LoopLimits(call_seconds=0.05)
+            )
+            answer = loop.answer(question)
+            check_answer(answer)
+            assert (answer.text, answer.outcome) == (RIGHT, Outcome.UNKNOWN)
+            assert answer.memory.attempts[0].verdict.reasons
+    finally:
+        release.set()
+
+
+def test_two_of_five_sources_down_still_answer_from_the_evidence_in_hand(passages, question):
+    def make():
+        sources = [Down(), *(ListRetriever([p]) for p in passages), Down()]
+        return Augmenter(scripted(WRONG, RIGHT), Consolidator(sources), policy=Rules(widen=False))
+
+    answer = check_loop(make, question)
+    assert answer.outcome is Outcome.SUPPORTED
+    assert answer.memory.failures == (("source", "OSError: no route"),) * 2
+
+
+def test_a_wide_search_that_fails_leaves_what_was_found(passages, question):
+    answer = check_loop(
+        lambda: Augmenter(scripted(WRONG, RIGHT), Consolidator(ListRetriever(passages), wide=(Down(),))), question
+    )
+    assert answer.outcome is Outcome.SUPPORTED
+
+
+def test_all_sources_down_is_a_failure_and_says_so(question):
+    answer = check_loop(lambda: Augmenter(scripted(RIGHT), Consolidator([Down(), Down()])), question)
+    assert (answer.outcome, answer.stopped_because) == (Outcome.FAILED, StopReason.RETRIEVER_ERROR)
+    assert "sources" in answer.text
+
+
+def test_ten_thousand_passages_make_no_longer_a_prompt_than_the_limit(question):
+    rows = [
+        Passage(f"Passage {n} speaks of tower number {n} and of little else. " * 12, f"p{n}")
+        for n in range(10_000)
+    ]
+    llm = scripted(WRONG, RIGHT)
+    answer = Augmenter(llm, ListRetriever(rows), limits=LoopLimits(evidence_tokens=3000)).answer(question)
+    check_answer(answer)
+    assert [p.id for p in answer.memory.attempts[0].evidence][:2] == ["p0", "p1"]
+    for messages in llm.seen:
+        assert sum(len(m.content) for m in messages) < 3000 * 4 * 1.5
+    chain = Augmenter(limits=LoopLimits(evidence_tokens=3000)).answer(question, drafter=Written(RIGHT, rows))
+    assert size_of(chain.memory.evidence) <= 3000
+    assert len(chain.memory.evidence) == 10_000
+
+
+def test_a_passage_of_200_kilobytes_is_read_where_it_speaks_of_the_question(question):
+    filler = "Bananas are a yellow fruit rich in potassium. " * 2200
+    long = Passage(f"{filler}The Eiffel Tower was completed in 1889. {filler}", "long")
+    llm = scripted(RIGHT)
+    answer = Augmenter(llm, ListRetriever([long]), limits=LoopLimits(evidence_tokens=2000)).answer(question)
+    assert answer.outcome is Outcome.SUPPORTED
+    (shown,) = answer.memory.evidence
+    assert "completed in 1889" in shown.text
+    assert size_of([shown]) <= 2000
+    assert "".join(long.text[s.start : s.end] for s in shown.spans) == shown.text
+
+
+texts = st.text("ab .\n语", max_size=4000)
+
+
+@given(st.lists(texts, max_size=6), st.integers(1, 900), st.text("ab ", max_size=9))
+def test_what_is_shown_fits_and_with_what_is_left_out_it_is_all_there_was(found, tokens, about):
+    rows = tuple(Passage(t, f"{n}") for n, t in enumerate(found))
+    kept, dropped = capped(rows, tokens, about)
+    assert size_of(kept) <= tokens
+    spans = [s for p in kept for s in p.covered] + [d.span for d in dropped]
+    for row in rows:
+        own = sorted((s.start, s.end) for s in spans if s.passage_id == row.id)
+        assert "".join(row.text[a:b] for a, b in own) == row.text
+    numbered = blanked(rows, tokens, about)
+    assert [p.id for p in numbered] == [p.id for p in rows]
+    assert size_of(numbered) <= tokens
+
+
+MADE_UP = "Otto Brenner Grand Hall 1912 built completed tower river opera in the by"
+
+
+@given(st.lists(st.sampled_from(MADE_UP.split()), max_size=12))
+def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
+    house = Passage("The opera house was completed by the river.", "house")
+    draft = " ".join(drafted).capitalize() + "."
+    asked: list[str] = []
+
+    class Source:
+        def retrieve(self, query):
+            asked.append(query)
+            return [house]
+
+        async def aretrieve(self, query):
+            return self.retrieve(query)
+
+    loop = Augmenter(scripted(draft), Consolidator(Source()), utility=KnowledgeOverlap(threshold=1.0))
+    loop.answer("When was the opera house completed?")
+    known = set(content_words("When was the opera house completed?")) | set(content_words(house.text))
+    assert all(set(content_words(q)) <= known for q in asked)
+
+
+def test_the_doubtful_value_is_taken_out_of_a_claim_that_is_searched_for(passages):
+    llm = scripted("It was completed in 1925 in Paris by workers.", RIGHT)
+    retriever = ListRetriever(passages)
+    question = "When was the tower completed?"
+    Augmenter(llm, retriever, limits=LoopLimits(repair=False)).answer(question)
+    assert retriever.queries[0] == question
+    assert all("1925" not in q and "workers" not in q for q in retriever.queries)
+
+
+def test_when_decides_what_is_judged_at_all(passages, question):
+    loop = Augmenter(utility=Lenient(), when=states_something)
+    for small in ("Hello! How can I help you today?", "Which tower do you mean?", "You're welcome."):
+        answer = loop.answer("Hi", drafter=Written(small, passages))
+        check_answer(answer)
+        assert (answer.text, answer.outcome, answer.stopped_because) == (
+            small,
+            Outcome.UNKNOWN,
+            StopReason.UNJUDGED,
+        )
+    told = loop.answer(question, drafter=Written("Hello! It was completed in 1889.", passages))
+    assert told.outcome is Outcome.SUPPORTED
+
+
+def test_an_answer_names_its_judge_and_what_is_known_of_its_errors(passages, question):
+    answer = Augmenter(utility=Lenient()).answer(question, drafter=Written(RIGHT, passages))
+    assert (answer.judge, answer.measured) == ("lenient", Lenient.measured)
+    assert Augmenter().answer(question, drafter=Written(RIGHT, passages)).measured == ()
+
+
+def test_history_of_any_length_and_kind_is_taken(passages, question):
+    history = tuple(Message(role, "word " * 50) for role in ("user", "assistant") * 40)
+    llm = FunctionLLM(lambda messages: RIGHT)
+    assert Augmenter(llm, ListRetriever(passages)).answer(question, history).outcome is Outcome.SUPPORTED
+
+
+def test_cancelling_in_the_middle_of_any_effect_ends_the_run(passages, question):
+    class Slow:
+        """Hangs at the n-th thing it is asked for."""
+
+        def __init__(self, n):
+            self.left = n
+            self.reached = asyncio.Event()
+
+        async def _wait(self):
+            self.left -= 1
+            if self.left < 0:
+                self.reached.set()
+                await asyncio.sleep(60)
+
+        async def aretrieve(self, query):
+            await self._wait()
+            return passages
+
+        async def acomplete(self, messages):
+            await self._wait()
+            return await scripted(WRONG).acomplete(messages)
+
+        def retrieve(self, query):
+            raise AssertionError("sync is not used")
+
+        complete = retrieve
+
+    async def main(n):
+        slow = Slow(n)
+        task = asyncio.create_task(Augmenter(slow, slow, limits=LoopLimits(patience=3)).aanswer(question))
+        await asyncio.wait_for(slow.reached.wait(), 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [t for t in asyncio.all_tasks() if t is not asyncio.current_task()] == []
+
+    for n in range(3):
+        asyncio.run(main(n))

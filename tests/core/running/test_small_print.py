@@ -1,0 +1,217 @@
+"""Faults that were found by looking closely: each test fails without its mend."""
+
+import json
+import os
+import stat
+import threading
+
+import numpy as np
+import pytest
+
+from denoise_core import Budget, InputError, Passage, Pipeline, Price, Usage
+from denoise_core._files import write_whole
+from denoise_core.end import probe_folder
+from denoise_core.end.fit.data import read_question
+from denoise_core.end.probe import Reading
+from denoise_core.local.fingerprint import ModelFingerprint
+from denoise_core.result import DenoiseResult
+from denoise_core.running.record import fallback_of, record_of
+from denoise_core.testing import check_result
+from denoise_core.types import Drop, Span
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("wrong", [NAN, -1, -0.5])
+@pytest.mark.parametrize("name", ["calls", "tokens", "seconds"])
+def test_a_budget_refuses_what_nothing_ever_passes(name, wrong):
+    with pytest.raises(InputError, match=name):
+        Budget(**{name: wrong})
+
+
+@pytest.mark.parametrize("wrong", [NAN, -1, float("inf")])
+def test_prices_and_usage_refuse_what_is_no_number(wrong):
+    with pytest.raises(InputError):
+        Price(wrong, 1)
+    with pytest.raises(InputError):
+        Usage(1, wrong)
+    assert Usage.reported(wrong, 1) is None
+    assert Usage.reported("many", 1) is None
+    assert Usage.reported(3, 4) == Usage(3, 4)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
+def test_files_have_the_mode_that_the_umask_says(tmp_path):
+    before = os.umask(0o077)
+    try:
+        write_whole(tmp_path / "users.jsonl", "their text")
+        with probe_folder.replacing(tmp_path / "probe", ours=probe_folder.OURS) as stage:
+            (stage / "probe.json").write_text("x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "users.jsonl").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "probe").stat().st_mode) == 0o700
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["probe", "users.jsonl"]
+
+
+def test_half_a_character_makes_no_file_unwritable(tmp_path):
+    write_whole(tmp_path / "a.txt", "half \ud83d")
+    assert (tmp_path / "a.txt").read_text() == "half ?"
+
+
+READING = Reading(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout").to_dict()
+PARTS = probe_folder.Parts(np.ones(3, np.float32), 0.5, READING, 0.0, {"data": "x"}, {})
+
+
+def rewritten(folder, tensors=None, **changes):
+    """The saved probe with other tensors or other fields of its manifest."""
+    from safetensors.numpy import save
+
+    manifest = json.loads((folder / "probe.json").read_text())
+    if tensors is not None:
+        import hashlib
+
+        blob = save(tensors)
+        (folder / "probe.safetensors").write_bytes(blob)
+        manifest["sha256"] = hashlib.sha256(blob).hexdigest()
+    manifest.update(changes)
+    (folder / "probe.json").write_text(json.dumps(manifest))
+
+
+GOOD = np.ones(3, np.float32)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda f: rewritten(f, {"weight": GOOD, "calibration.x": GOOD}),
+        lambda f: rewritten(f, {"bias": GOOD[:1], "other": GOOD}),
+        lambda f: rewritten(f, {"weight": GOOD * NAN, "bias": GOOD[:1]}),
+        lambda f: rewritten(f, {"weight": np.ones((2, 2), np.float32), "bias": GOOD[:1]}),
+        lambda f: rewritten(f, threshold=NAN),
+        lambda f: rewritten(f, threshold=True),
+        lambda f: rewritten(f, threshold="0"),
+        lambda f: rewritten(f, card=[1]),
+        lambda f: rewritten(f, reading=[1]),
+        lambda f: rewritten(f, version=99),
+        lambda f: rewritten(f, sha256=None),
+        lambda f: (f / "probe.json").write_text("[" * 100_000),
+        lambda f: (f / "probe.json").write_bytes(b"\xff\xfe{"),
+        lambda f: (f / "probe.json").write_text("null"),
+        lambda f: (f / "probe.json").unlink(),
+        lambda f: (f / "probe.safetensors").unlink(),
+        lambda f: (f / "probe.safetensors").write_bytes(b""),
+        lambda f: ((f / "probe.json").unlink(), (f / "probe.json").symlink_to(f / "nowhere")),
+        lambda f: ((f / "probe.json").unlink(), (f / "probe.json").mkdir()),
+    ],
+)
+def test_a_malformed_probe_folder_is_an_error_of_ours(tmp_path, harm):
+    folder = probe_folder.save(PARTS, tmp_path / "probe")
+    harm(folder)
+    with pytest.raises(InputError):
+        probe_folder.load(folder)
+
+
+def test_two_savers_at_once_leave_one_whole_probe(tmp_path):
+    failed = []
+
+    def save(bias):
+        try:
+            for _ in range(10):
+                probe_folder.save(
+                    probe_folder.Parts(GOOD * bias, float(bias), READING, 0.0, {}, {}), tmp_path / "probe"
+                )
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=save, args=(n,)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed
+    parts = probe_folder.load(tmp_path / "probe")
+    assert parts.weight.tolist() == [parts.bias] * 3
+    assert [p.name for p in tmp_path.iterdir()] == ["probe"]
+
+
+def test_one_documents_failure_marks_that_document_alone():
+    passages = [Passage("one", "a"), Passage("two", "b")]
+    result = DenoiseResult("q", tuple(passages), fallback="'b' kept as it was", failures={"b": "TimeoutError"})
+    given = {p.id: p for p in passages}
+    records = [record_of(p, given, result, detail=d)["fallback"] for p in passages for d in ("full", "spans")]
+    assert records == [None, None, "TimeoutError", "TimeoutError"]
+    assert fallback_of(["a"], DenoiseResult("q", (), fallback="all")) == "all"
+
+
+class Fails:
+    """Keeps all, and says that passage b failed."""
+
+    def denoise(self, query, passages):
+        return DenoiseResult(query, tuple(passages), fallback="b failed", failures={"b": "TimeoutError"})
+
+    async def adenoise(self, query, passages):
+        return self.denoise(query, passages)
+
+
+class Halves:
+    """Keeps every second character."""
+
+    def denoise(self, query, passages):
+        kept, dropped = [], []
+        for p in passages:
+            spans = [Span(p.id, i, i + 1) for i in range(len(p.text))]
+            text = "".join(p.text[s.start : s.end] for s in spans[::2])
+            kept.append(Passage(text, p.id, spans=tuple(spans[::2])))
+            dropped += [Drop(s, "odd") for s in spans[1::2]]
+        return DenoiseResult(query, tuple(kept), tuple(dropped))
+
+    async def adenoise(self, query, passages):
+        return self.denoise(query, passages)
+
+
+def test_a_pipeline_carries_failures_and_reads_a_generator_once():
+    texts = {"a": "abcdefgh", "b": "ijklmnop"}
+    result = Pipeline(Fails(), Halves(), Halves()).denoise("q", (Passage(t, i) for i, t in texts.items()))
+    assert result.failures == {"b": "TimeoutError"}
+    check_result([Passage(t, i) for i, t in texts.items()], result)
+
+
+def test_a_step_that_breaks_a_law_is_named():
+    class Invents(Halves):
+        def denoise(self, query, passages):
+            return DenoiseResult(query, (Passage("made up", "z"),))
+
+    with pytest.raises(RuntimeError, match="not given"):
+        Pipeline(Invents(), Halves()).denoise("q", [Passage("x", "a")])
+
+
+def test_a_question_in_a_reply_is_found_without_its_decoration():
+    assert read_question('1. **Question: "Who built it?"**') == "Who built it?"
+    assert read_question("> What is it?  ") == "What is it?"
+
+
+def test_a_folder_given_to_the_command_follows_no_link_out_of_itself(tmp_path):
+    pytest.importorskip("typer")
+    from denoise_core.cli.read import read_passages
+
+    (tmp_path / "secret.txt").write_text("private")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.txt").write_text("public")
+    (tmp_path / "in" / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (tmp_path / "in" / "own.txt").symlink_to(tmp_path / "in" / "a.txt")
+    texts = [p.text for p in read_passages(str(tmp_path / "in")).passages]
+    assert texts == ["public", "public"]
+
+
+def test_the_command_says_when_nothing_was_denoised():
+    pytest.importorskip("typer")
+    from denoise_core.cli.run import nothing_denoised
+
+    passages = (Passage("one", "a"), Passage("two", "b"))
+    kept = DenoiseResult("q", passages, fallback="failed")
+    assert nothing_denoised((), DenoiseResult("q", ()))
+    assert nothing_denoised(passages, kept)
+    assert nothing_denoised(passages, DenoiseResult("q", passages, failures={"a": "x", "b": "x"}))
+    assert not nothing_denoised(passages, DenoiseResult("q", passages, failures={"a": "x"}, fallback="x"))
+    assert not nothing_denoised(passages, DenoiseResult("q", passages))

@@ -1,0 +1,188 @@
+"""Replies in the shapes that models use: none is read wrongly, nearly all that a person can read are read.
+
+The corpus was written before the parser, by another hand; its held-out half was not looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks._s2a_shared import UNREADABLE, read_reply
+from denoise_core import UnparsableReply
+from denoise_core.s2a.replies import fields
+from denoise_core.s2a.replies.numbers import numbers
+from denoise_core.text.replies import one_of, said, unfenced
+
+CORPUS = Path(__file__).parents[2] / "data" / "replies"
+HALVES = sorted(CORPUS.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("path", HALVES, ids=[p.stem for p in HALVES])
+def test_the_corpus_is_read_and_nothing_in_it_wrongly(path):
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    read = [(r, read_reply(r)) for r in records]
+    readable = [got for r, got in read if r["read"] != UNREADABLE]
+    wrong = [r["id"] for r, got in read if got not in (r["read"], UNREADABLE)]
+    tuned = (
+        path.stem == "development"
+    )  # what was not looked at is measured by benchmarks/s2a_replies.py, held here
+    assert len(wrong) <= (0 if tuned else 0.03 * len(read)), wrong if tuned else "the held-out half got worse"
+    assert sum(got != UNREADABLE for got in readable) >= (0.95 if tuned else 0.85) * len(readable)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "1, 3-5",
+        "[1] [3] [4] [5]",
+        "[1], [3]-[5]",
+        "1,3,4,5.",
+        "Sentences 1 and 3 to 5",
+        "Keep: 1, 3–5",
+        "<think>Perhaps 2? No, 9.</think>\n1, 3-5",
+        "Perhaps 2, perhaps 7.</think>1, 3-5",
+        "```\n1, 3-5\n```",
+        '{"keep": [1, "3-5"]}',
+        '{"keep": [1, 3, 4, 5], "drop": [2]}',
+        "Sure! Here is what one needs:\n\n1, 3-5",
+        "- 1\n- 3\n- 4\n- 5",
+        "١، ٣-٥",
+        "1、3～5",
+        "**1, 3-5**",
+        "Keep 1, 3-5; drop 2",
+        "Pieces 1, 3, 4 and 5 are relevant because they state the height.",
+    ],
+)
+def test_numbers_are_read_in_many_manners(reply):
+    assert numbers(reply, 9).chosen == (1, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "   ",
+        "In 1984 there were 3 people, I think.",
+        "As a language model I cannot do that.",
+        "NONE of sentence 4",
+        "NONE, 4",
+        "keep 1, 2 drop 2",
+        "99",
+        '{"keep": [1], "drop": [1]}',
+        "[" * 100_000,
+        "<think>1, 2",
+        "²",
+        "\x00",
+        "2,",
+        "2, 5 and",
+        "2.5",
+        "3 pieces are relevant.",
+        "0, 1",
+        "1e999",
+        "9" * 5000,
+        '{"keep": [1e999]}',
+    ],
+)
+def test_numbers_are_never_guessed(reply):
+    with pytest.raises(UnparsableReply):
+        numbers(reply, 9)
+
+
+def test_none_and_all():
+    for nothing in ("NONE", "[]", "None.", "No piece is needed.", '{"keep": []}'):
+        assert numbers(nothing, 3).chosen == ()
+    found = numbers("DROP ALL", 3)
+    assert (found.verb, found.chosen) == ("drop", (1, 2, 3))
+    assert numbers("All except 2", 3).chosen == (1, 3)
+
+
+def test_repeated_and_unknown_numbers_are_reported_and_the_order_is_kept():
+    found = numbers("7-12, 2, 2, 99", 9)
+    assert found.chosen == (2, 7, 8, 9)
+    assert found.named == (7, 8, 9, 2)
+    assert found.repeated == (2,)
+    assert found.unknown == ("7-12", "99")
+
+
+def test_a_huge_reply_of_overlapping_ranges_is_no_problem():
+    assert len(numbers("1-999999999, " * 80_000 + "1", 10_000).chosen) == 10_000
+
+
+@given(st.sets(st.integers(1, 60)), st.sampled_from([", ", " ", "\n", "; "]))
+def test_any_set_of_numbers_survives_writing_and_reading(wanted, separator):
+    assert numbers(separator.join(map(str, sorted(wanted))) or "NONE", 60).chosen == tuple(sorted(wanted))
+
+
+@given(st.text(), st.integers(0, 20))
+def test_any_text_is_read_or_refused(reply, count):
+    with contextlib.suppress(UnparsableReply):
+        found = numbers(reply, count)
+        assert set(found.chosen) <= set(range(1, count + 1))
+        assert list(found.chosen) == sorted(set(found.chosen)) == sorted(found.named)
+    for read in (fields.fields, fields.context, fields.question, fields.message, said, unfenced):
+        with contextlib.suppress(UnparsableReply):
+            assert read(reply) is not None
+    with contextlib.suppress(UnparsableReply):
+        assert set(fields.documents(reply, count)) <= set(range(1, count + 1))
+    with contextlib.suppress(UnparsableReply):
+        assert one_of(reply, "supported", ("yes",)) == "yes"
+
+
+@pytest.mark.parametrize("nothing", ["NONE", "none.", "(none)", "", "N/A"])
+def test_nothing_left(nothing):
+    assert fields.context(f"Context: {nothing}") == ""
+    assert fields.fields(f"Context: {nothing}\nQuestion: Why?").context == ""
+
+
+def test_a_thinking_tag_in_the_text_itself_deletes_nothing():
+    text = "Models write <think>thoughts</think> first. Then they answer."
+    assert fields.context(f"Context: {text}") == text
+
+
+@given(
+    st.text(
+        st.characters(exclude_characters="\r\n\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029`<|[", exclude_categories=["Cs"])
+    )
+)
+def test_a_context_of_one_line_survives(line):
+    assert fields.fields(f"Context: A {line} z\nQuestion: Why?").context == f"A {line} z"
+    assert fields.context(f"Context: A {line} z") == f"A {line} z"
+
+
+SHAPES = [
+    "<think>",
+    "x</think>",
+    "Context: ",
+    "```\n",
+    "{",
+    '{"a":',
+    "[document 1]\n",
+    "1, ",
+    "Piece 1 ",
+    "(",
+    "\\boxed{",
+    "Note: I\n\n",
+    "<answer>",
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_time_grows_with_the_reply_and_not_with_its_square(shape):
+    """A slope, with room for noise: eight times the reply in far less than sixty-four times the time."""
+    for read in (lambda t: numbers(t, 9), fields.context, fields.fields, lambda t: fields.documents(t, 3)):
+        short, long = (seconds(read, shape * n) for n in (2_000, 16_000))
+        assert long < 30 * short + 0.5
+
+
+def seconds(read, text):
+    start = time.perf_counter()
+    with contextlib.suppress(UnparsableReply):
+        read(text)
+    return time.perf_counter() - start
