@@ -1,7 +1,8 @@
 """The question cleared of opinion: once, before any document is read, and only where it holds anything to clear.
 
-Rules look first. Questions without a statement beside them and without a word of belief or pressure have nothing to
-clear, and the model is not asked. What it writes is taken when it asks for the same thing (`alignment.question`).
+Rules look first. Questions without a statement beside them and without a word of belief or pressure have
+nothing to clear, and the model is not asked. What it writes is taken when it asks for the same thing
+(`alignment.question`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from denoise_core.text.delimit import envelope
 from denoise_core.types import Reply
 
 _PUSHES = re.compile(
-    r"\b(?:right|correct|no|yes|isn't it|aren't they|wasn't it|don't you|do you agree|wouldn't you|oder|nicht wahr|stimmt's"
+    r"\b(?:right|correct|no|yes|isn't it|aren't they|wasn't it|don't you|do you agree|wouldn't you|oder"
+    r"|nicht wahr|stimmt's"
     r"|n'est-ce pas|verdad|né|vero|giusto|toch|верно|правда)\s*[?？؟]|[对是]吧|ですよね|أليس كذلك",
     re.IGNORECASE,
 )
