@@ -15,7 +15,7 @@ from denoise_core.end.calibration import Calibrated, Calibration
 from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import rule_for, select
 from denoise_core.end.widen import widened
-from denoise_core.errors import InputError
+from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scorer
 from denoise_core.result import DenoiseResult, Event, Trace
 from denoise_core.running.offload import offload
@@ -191,7 +191,7 @@ class ENDDenoiser:
             else:
                 given = np.asarray(self.scorer.score(query, asked), dtype=np.float32)
             if given.shape != (len(worth),):
-                raise InputError(
+                raise BadScores(
                     f"{type(self.scorer).__name__}.score must return one score for each of {len(worth)} texts, "
                     f"got an array of shape {given.shape}"
                 )
