@@ -309,7 +309,10 @@ async def test_evidence_by_a_function_of_the_messages(make):
 async def test_drafts_and_inner_calls_never_reach_the_users_stream(make, kit, sync):
     clearing, judging = kit.chat(neutral), kit.s2a(lambda m: "1")
     agent, _ = make(
-        S2AMiddleware(clearing, variant="default"), DenoiseToolResults(judging), VerificationMiddleware(), reply=searching(told)
+        S2AMiddleware(clearing, variant="default"),
+        DenoiseToolResults(judging),
+        VerificationMiddleware(),
+        reply=searching(told),
     )
     if sync:
         parts = await asyncio.to_thread(lambda: list(agent.stream(ASKED, stream_mode="messages")))
@@ -325,7 +328,9 @@ async def test_drafts_and_inner_calls_never_reach_the_users_stream(make, kit, sy
 @both_ways
 async def test_spans_nest_under_the_hooks(make, kit, sync):
     seen = RunRecorder()
-    agent, _ = make(S2AMiddleware(kit.chat(neutral), variant="default"), DenoiseToolResults(kit.s2a(lambda m: "1")))
+    agent, _ = make(
+        S2AMiddleware(kit.chat(neutral), variant="default"), DenoiseToolResults(kit.s2a(lambda m: "1"))
+    )
     await run(agent, sync, ASKED, {"callbacks": [seen]})
     paths = seen.paths("llm")
     assert any("S2AMiddleware.before_agent" in p for p in paths)
@@ -336,7 +341,11 @@ async def test_spans_nest_under_the_hooks(make, kit, sync):
 async def test_all_three_with_a_checkpointer_and_strict_serialisation(make, kit, monkeypatch):
     monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
     saver = InMemorySaver()
-    middleware = (S2AMiddleware(kit.chat(neutral), variant="default"), DenoiseToolResults(by_words()), VerificationMiddleware())
+    middleware = (
+        S2AMiddleware(kit.chat(neutral), variant="default"),
+        DenoiseToolResults(by_words()),
+        VerificationMiddleware(),
+    )
     agent, _ = make(*middleware, reply=searching(told), checkpointer=saver)
     thread = {"configurable": {"thread_id": "1"}}
     await agent.ainvoke({"messages": [HumanMessage(LEADING)]}, thread)

@@ -46,7 +46,8 @@ def extracted(p: Passage, outcomes: Sequence[Outcome], policy: OnError, *, conte
     brought: tuple[Span, ...] = ()
     if context and drops:
         brought = companions(p, [s for o in outcomes for s in o.part.spans], keep)
-        drops = [d for d in drops if d.span not in set(brought)]
+        own = set(brought)
+        drops = [d for d in drops if d.span not in own]
     report = replace(_report(p, outcomes), context=brought)
     return Assembled(extract(p, [*keep, *brought]), tuple(drops), report)
 

@@ -18,7 +18,7 @@ class Fields:
     """The two fields of a rewriting reply. ``context`` is "" when the model said that nothing is left."""
 
     context: str
-    question: str | None
+    question: str
 
 
 def context(reply: str) -> str:
