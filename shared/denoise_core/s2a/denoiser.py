@@ -20,7 +20,7 @@ from denoise_core.s2a.clearing import Cleared, clear
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Rule, Variant
 from denoise_core.s2a.ranking import within
 from denoise_core.s2a.replies import read
-from denoise_core.s2a.replies.numbers import Verb
+from denoise_core.s2a.replies.collected import Verb
 from denoise_core.s2a.replies.read import Outcome
 from denoise_core.s2a.replies.schemas import schema
 from denoise_core.s2a.result import Report, S2AResult
