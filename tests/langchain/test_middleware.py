@@ -183,7 +183,7 @@ async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(make, 
     assert state["messages"][0].text == LEADING
     assert "denoised_messages" not in state
     assert [call[0].text for call in model.seen] == [NEUTRAL, NEUTRAL]
-    assert len(clearing.seen) == 2  # the question, then the message about it
+    assert len(clearing.seen) == 2  # the question, then the words; once a turn
 
 
 @both_ways
@@ -203,7 +203,7 @@ async def test_cleared_words_survive_in_a_checkpoint(make, kit, sync):
 
 async def test_two_instances_at_once(make, kit):
     first = S2AMiddleware(kit.chat(neutral), variant="default", name="opinion")
-    second = S2AMiddleware(kit.chat(lambda m: "🤷"), name="other", scope="history")
+    second = S2AMiddleware(kit.chat(lambda m: "🤷"), variant="default", name="other", scope="history")
     tools = [DenoiseToolResults(by_words(2), name="first cut"), DenoiseToolResults(by_words(1), name="second cut")]
     agent, model = make(first, second, *tools)
     state = await agent.ainvoke({"messages": [HumanMessage(LEADING)]})
@@ -212,7 +212,7 @@ async def test_two_instances_at_once(make, kit):
 
 
 async def test_nothing_said_by_a_user(make, kit):
-    agent, _ = make(S2AMiddleware(kit.chat(kit.fail_chat)), reply=lambda m: "hello")
+    agent, _ = make(S2AMiddleware(kit.chat(kit.fail_chat), variant="default"), reply=lambda m: "hello")
     state = await agent.ainvoke({"messages": [AIMessage("I begin.")]})
     assert state["messages"][-1].text == "hello"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from denoise_core.errors import UnparsableReply, is_mistake
+from denoise_core.errors import UnparsableReply, is_mistake, said
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.structured import held_to_schema
@@ -66,7 +66,7 @@ def clear(llm: LLM, question: str, options: Options, *, on_error: OnError, langu
     except Exception as error:
         if on_error == "raise" or is_mistake(error):
             raise
-        why = str(error) if isinstance(error, UnparsableReply) else f"{type(error).__name__}: {error}"
+        why = said(str(error) if isinstance(error, UnparsableReply) else error)
         return Cleared(question, f"the question was kept as it is: {why}")
     problem = why_not_same(question, written, language=language)
     if problem is not None:
