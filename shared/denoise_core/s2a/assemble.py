@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from denoise_core.s2a.alignment import gate as gates
 from denoise_core.s2a.alignment.gate import FidelityGate, Gated
 from denoise_core.s2a.companions import companions
-from denoise_core.s2a.options import OnError
+from denoise_core.s2a.options import OnError, Rule
 from denoise_core.s2a.replies.read import Outcome
 from denoise_core.s2a.result import Report, Sentence
 from denoise_core.text.chunk import extract
@@ -46,7 +48,8 @@ def extracted(p: Passage, outcomes: Sequence[Outcome], policy: OnError, *, conte
     brought: tuple[Span, ...] = ()
     if context and drops:
         brought = companions(p, [s for o in outcomes for s in o.part.spans], keep)
-        drops = [d for d in drops if d.span not in set(brought)]
+        own = set(brought)
+        drops = [d for d in drops if d.span not in own]
     report = replace(_report(p, outcomes), context=brought)
     return Assembled(extract(p, [*keep, *brought]), tuple(drops), report)
 
@@ -91,6 +94,37 @@ def rewritten(
     if verbatim:
         return Assembled(extract(p, kept), drops, report)
     return Assembled(replace(p, text="\n".join(texts), spans=kept, rewritten=True), drops, report)
+
+
+def within(rule: Rule, passages: Sequence[Passage], outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The outcomes with only the kept pieces that ``rule`` chooses.
+
+    A piece's score is its place in the reply that named it: the first pieces of all replies come before the second
+    ones. It is measured with what it cannot be read without. Outcomes with a problem stay as they are.
+    """
+    texts = {p.id: p for p in passages}
+    named: list[tuple[Span, int, str]] = []
+    for o in outcomes:
+        for span in o.kept or ():
+            passage = texts[span.passage_id]
+            read = [*companions(passage, o.part.spans, (span,)), span]
+            named.append((span, o.order[span], "".join(passage.text[s.start : s.end] for s in read)))
+    if not named:
+        return list(outcomes)
+    scores = np.array([-place for _, place, _ in named], dtype=np.float32)
+    mask = rule.choose(scores, [text for _, _, text in named])
+    stays = {span for (span, _, _), chosen in zip(named, mask) if chosen}
+    return list(_chosen(outcomes, stays, rule.reason()))
+
+
+def _chosen(outcomes: Sequence[Outcome], stays: set[Span], reason: str) -> Iterator[Outcome]:
+    for o in outcomes:
+        if o.kept is None:
+            yield o
+        else:
+            yield replace(
+                o, kept=tuple(s for s in o.kept if s in stays), over={s: reason for s in o.kept if s not in stays}
+            )
 
 
 def _gated(

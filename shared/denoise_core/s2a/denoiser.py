@@ -18,9 +18,8 @@ from denoise_core.s2a.asks import Ask, Part
 from denoise_core.s2a.assemble import Assembled
 from denoise_core.s2a.clearing import Cleared, clear
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Rule, Variant
-from denoise_core.s2a.ranking import within
 from denoise_core.s2a.replies import read
-from denoise_core.s2a.replies.numbers import Verb
+from denoise_core.s2a.replies.collected import Verb
 from denoise_core.s2a.replies.read import Outcome
 from denoise_core.s2a.replies.schemas import schema
 from denoise_core.s2a.result import Report, S2AResult
@@ -121,7 +120,7 @@ class S2ADenoiser:
         settled = yield from self._settled(cleared.question, passages)
         found = yield from self._asked(cleared.question, [p for p in passages if p.id not in settled])
         if self.keep is not None:
-            found = within(self.keep, passages, found)
+            found = assemble.within(self.keep, passages, found)
         outcomes: dict[str, list[Outcome]] = {}
         for outcome in found:
             outcomes.setdefault(outcome.part.passage.id, []).append(outcome)

@@ -18,7 +18,7 @@ class Fields:
     """The two fields of a rewriting reply. ``context`` is "" when the model said that nothing is left."""
 
     context: str
-    question: str | None
+    question: str
 
 
 def context(reply: str) -> str:
@@ -156,12 +156,12 @@ def asked_in(text: str) -> str:
     """What a message without fields asks: from its first question or order on; all of it when there is none."""
     cut = re.split(r"(?<=[.!?。！？؟])\s+|\n+", text)
     for n, sentence in enumerate(cut):
-        if labels.ASKED.search(sentence) or is_request(sentence):
+        if _ASKED.search(sentence) or is_request(sentence):
             return " ".join(cut[n:]).strip()
     return text
 
 
-labels.ASKED = re.compile(r"[?？؟]")
+_ASKED = re.compile(r"[?？؟]")
 
 
 def is_request(text: str) -> bool:

@@ -218,8 +218,8 @@ def _line(line: str, section: Said | None, paragraph: int) -> list[_List]:
             return [_List((), None, 0, paragraph)]  # "1: 8/10", "1: 2": a mark or a rank, not a list
         merged = replace_said(right, label)
         return [_as_list(merged, section, paragraph)]
-    label, _, rest = spoken.partition(":") if ":" in spoken else spoken.partition("：")
-    own = read(label)
+    before, _, rest = spoken.partition(":")
+    own = read(before)
     if rest and own.ranges and not own.prose and not own.documents and (v := verdict(rest)) in ("yes", "no"):
         return [_List(tuple(own.ranges), "keep" if v == "yes" else "drop", 0, paragraph)]
     if own.ranges and not own.prose and not rest and (own.yes != own.no):

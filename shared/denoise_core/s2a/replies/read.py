@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from denoise_core.errors import UnparsableReply, said
 from denoise_core.s2a.asks import Ask, Part
 from denoise_core.s2a.replies import fields
-from denoise_core.s2a.replies.numbers import Verb, numbers
+from denoise_core.s2a.replies.collected import Verb
+from denoise_core.s2a.replies.numbers import numbers
 from denoise_core.types import Reply, Span
 
 

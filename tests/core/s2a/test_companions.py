@@ -1,0 +1,127 @@
+"""Kept pieces bring what they cannot be read without; budgets; long texts of every kind, at exact spans."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from denoise_core import InputError, Passage
+from denoise_core.end.selection import Tokens
+from denoise_core.s2a import Options, S2ADenoiser, asks
+from denoise_core.s2a.units import units
+from denoise_core.testing import FunctionLLM, check_result
+
+from .fakes import keeps, pieces, says
+
+TABLE = "| City | People |\n|---|---|\n| Ulm | 126,000 |\n| Bern | 134,000 |\n| Graz | 292,000 |\n"
+LIST = "The kit contains:\n- a torch\n- two spare bulbs\n- a rope\n\nBatteries are sold separately."
+PROSE = "Marie Curie moved to Paris. She studied physics there. The weather was mild. Bananas are yellow."
+CODE = "def area(r):\n    pi = 3.14\n    return pi * r\n\ndef other():\n    return 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "kept", "brought"),
+    [
+        (TABLE, "Bern", "| City | People |\n|---|---|\n| Bern | 134,000 |\n", 2),
+        (LIST, "bulbs", "The kit contains:\n- two spare bulbs\n", 1),
+        (PROSE, "studied", "Marie Curie moved to Paris. She studied physics there. ", 1),
+        (PROSE, "mild", "The weather was mild. ", 0),
+        (CODE, "return pi", "def area(r):\n    return pi * r\n\n", 1),
+    ],
+)
+def test_a_kept_piece_brings_what_it_cannot_be_read_without(text, wanted, kept, brought):
+    passage = Passage(text, "p")
+    result = S2ADenoiser(keeps(lambda t: wanted in t)).denoise("What is it?", [passage])
+    assert result.passages[0].text == kept
+    assert len(result.reports[0].context) == brought
+    assert all(s not in [d.span for d in result.dropped] for s in result.reports[0].context)
+    check_result([passage], result)
+    alone = S2ADenoiser(keeps(lambda t: wanted in t), options=Options(context=False)).denoise(
+        "What is it?", [passage]
+    )
+    assert wanted in alone.passages[0].text
+    assert len(alone.passages[0].text) <= len(kept)
+
+
+def test_a_pronoun_beside_its_kept_sentence_brings_nothing():
+    result = S2ADenoiser(keeps(lambda t: "Curie" in t or "studied" in t)).denoise("Who?", [Passage(PROSE, "p")])
+    assert result.reports[0].context == ()
+
+
+def test_a_budget_of_tokens_takes_the_most_important_first():
+    text = "Alpha one is here. Beta two is here. Gamma three is here. Delta four is here. "
+    llm = says("3, 1, 4")
+    result = S2ADenoiser(llm, keep=Tokens(11)).denoise("Which?", [Passage(text, "p")])
+    assert result.passages[0].text == "Alpha one is here. Gamma three is here. "
+    assert "most important one first" in llm.seen[0][-1].content
+    reasons = {text[d.span.start : d.span.end].split()[0]: d.reason for d in result.dropped}
+    assert reasons == {"Beta": "not needed for the question", "Delta": "over the budget of 11 tokens"}
+    check_result([Passage(text, "p")], result)
+
+
+@pytest.mark.parametrize("settings", [{"keep": 0.3}, {"keep": Tokens(9), "variant": "default"}])
+def test_what_is_no_rule_is_refused(settings):
+    with pytest.raises(InputError, match="Tokens"):
+        S2ADenoiser(says(""), **settings)
+
+
+def grouped(passages, window=24_000):
+    parts = [asks.Part(p, units(p)) for p in passages]
+    return [tuple(p.passage.id for p in g) for g in asks.groups(parts, longest=4000, window=window)]
+
+
+@pytest.mark.parametrize("length", [300, 650, 1500])
+def test_a_document_less_leaves_the_other_calls_as_they_were(length):
+    hundred = [Passage(f"Document {i} says this. " * (length // 24), str(i)) for i in range(100)]
+    full = set(grouped(hundred))
+    assert sum(map(len, full)) == 100
+    new = [len(set(grouped(hundred[:i] + hundred[i + 1 :])) - full) for i in range(100)]
+    assert sum(new) / 100 <= 1.1
+    assert max(new) <= 2
+
+
+def test_groups_hold_every_part_once_in_order_and_fit():
+    passages = [Passage("x. " * n, str(n)) for n in (5, 4000, 100, 100, 900, 20, 20, 3000, 1)]
+    found = grouped(passages, window=3000)
+    assert [i for g in found for i in g] == [p.id for p in passages]
+    size = {p.id: len(p.text) for p in passages}
+    assert all(sum(size[i] for i in g) <= 3000 or len(g) == 1 for g in found)
+
+
+LONG = {
+    "prose": "The river rises in the hills near Ulm. It flows for 120 km. ",
+    "table": "| Ulm | 126,000 | yes |\n",
+    "code": "def f(x):\n    return x + 1\n\n",
+    "markdown": "## Heading\n\n- first item\n- second item\n\nA sentence with **bold** text.\n\n",
+    "chinese": "长江全长约6300公里。它流经十一个省。",
+    "arabic": "يقع السد على نهر النيل. افتتح عام 1902. ",
+    "thai": "กรุงเทพเป็นเมืองหลวงของประเทศไทย มีประชากรแปดล้านคน\n",
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+@pytest.mark.parametrize("variant", ["select", "default"])
+def test_long_texts_of_every_kind_keep_exact_spans_in_linear_time(kind, variant):
+    def took(size):
+        text = (LONG[kind] * (size // len(LONG[kind]) + 1))[:size]
+        passage = Passage(text, "p")
+
+        def reply(messages):
+            if variant == "select":
+                return ", ".join(str(n) for n in pieces(messages) if n % 3 == 0) or "1"
+            return f"Context: {LONG[kind].strip()}"
+
+        start = time.perf_counter()
+        result = S2ADenoiser(FunctionLLM(reply), variant=variant).denoise("Which river?", [passage])
+        seconds = time.perf_counter() - start
+        assert not result.failures
+        for p in result.passages:
+            assert not p.rewritten
+            assert p.text == "".join(text[s.start : s.end] for s in p.covered)
+        check_result([passage], result)
+        return seconds
+
+    took(2_000)
+    short, long = took(12_500), took(100_000)
+    assert long < 30 * short + 2  # eight times the text; a square would be sixty-four
