@@ -224,6 +224,8 @@ def _scaled(
     while j < len(found):
         word = found[j].lower
         scale = SCALES.get(language, SCALES["en"]).get(word) or IDEOGRAPH_SCALES.get(word)
+        if word == "k" and found[j].start == found[j - 1].end:
+            scale = 1000
         if (
             scale is None
             or (word == "cent" and language != "fr")
