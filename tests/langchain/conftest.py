@@ -96,7 +96,8 @@ def chat(reply=keep_first, seconds=0.0):
 
 
 def s2a_with(model, *, variant="select", **settings):
-    return S2ADenoiser(ChatModelLLM(model), variant=variant, **settings)
+    """One call for each document, unless ``options`` say otherwise."""
+    return S2ADenoiser(ChatModelLLM(model), variant=variant, **{"options": Options(joint=False), **settings})
 
 
 def s2a(reply=keep_first, **settings):

@@ -79,7 +79,7 @@ async def test_a_message_state_is_judged_by_its_last_answer():
 async def test_cleared_words_replace_the_originals_by_id(kit):
     model = kit.chat(lambda m: "Context: NONE\nQuestion: What is the capital of France?")
     graph = StateGraph(MessagesState)
-    graph.add_node("clear", S2ANode(model=model))
+    graph.add_node("clear", S2ANode(model=model, variant="default"))
     graph.add_edge(START, "clear")
     leading = "I am sure it is Lyon, but what is the capital of France?"
     said = [HumanMessage("Hi!", id="1"), AIMessage("Hello.", id="2"), HumanMessage(leading, id="3")]

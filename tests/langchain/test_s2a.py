@@ -36,9 +36,9 @@ def test_an_answer_from_what_is_left(kit):
     assert [d.page_content for d in out["context"]] == ["Paris is the capital of France. "]
     assert (out["context"][0].id, out["context"][0].metadata["source"]) == ("a", "x")
     assert json.loads(json.dumps(out["denoise"])) == out["denoise"]
-    assert out["denoise"]["calls"] == 3
+    assert out["denoise"]["calls"] == 2
     assert [d["id"] for d in out["denoise"]["dropped"]] == ["a", "b"]
-    assert "uncle" not in model.seen[2][-1].text
+    assert "uncle" not in model.seen[1][-1].text
 
 
 @pytest.mark.parametrize("context", ["Paris is the capital.", ["Paris is the capital."], CONTEXT[:1], []])
@@ -59,7 +59,7 @@ async def test_calls_are_children_and_do_not_stream(kit, sync):
         await asyncio.to_thread(step.invoke, given, {"callbacks": [seen]})
     else:
         await step.ainvoke(given, {"callbacks": [seen]})
-    assert seen.paths("llm") == ["S2ARunnable/FunctionChatModel"] * 3
+    assert seen.paths("llm") == ["S2ARunnable/FunctionChatModel"] * 2
     assert all("nostream" in run.tags for run in seen.of_kind("llm"))
     assert [name for name, _, _ in seen.events] == ["denoise"]
 
@@ -82,6 +82,8 @@ LEADING = "I am sure it is Lyon, but what is the capital of France?"
 
 def neutral(messages):
     said = messages[-1].text
+    if "BEGIN question" in said:
+        return "What is the capital of France?"
     if "NONE" not in said:
         return "answer"
     context = "I live in Nice." if "I live in Nice." in said else "NONE"
@@ -106,7 +108,7 @@ def both(step, given):
 
 
 def test_the_latest_message_is_cleared_of_opinion(kit):
-    out = both(S2AMessages(model=kit.chat(neutral)), CONVERSATION)
+    out = both(S2AMessages(model=kit.chat(neutral), variant="default"), CONVERSATION)
     assert out[-1].text == "What is the capital of France?"
     assert out[:-1] == CONVERSATION[:-1]
     assert [m.id for m in out] == [m.id for m in CONVERSATION]
@@ -115,7 +117,7 @@ def test_the_latest_message_is_cleared_of_opinion(kit):
 
 
 def test_the_history_is_cleared_and_turns_still_alternate(kit):
-    out = both(S2AMessages(model=kit.chat(neutral), scope="history"), CONVERSATION)
+    out = both(S2AMessages(model=kit.chat(neutral), variant="default", scope="history"), CONVERSATION)
     assert [m.type for m in out] == [m.type for m in CONVERSATION]
     assert [m.text for m in out if m.type == "human"] == [
         "I live in Nice.",
@@ -143,8 +145,8 @@ def test_the_variant_that_writes_one_message(kit):
 
 
 def test_an_unreadable_reply_changes_nothing(kit):
-    for reply, why in ((lambda m: "🤷", "kept as they were"), (kit.fail_chat, "no route to the model")):
-        out = both(S2AMessages(model=kit.chat(reply)), CONVERSATION)
+    for reply, why in ((lambda m: "🤷", "the reply begins"), (kit.fail_chat, "no route to the model")):
+        out = both(S2AMessages(model=kit.chat(reply), variant="default"), CONVERSATION)
         assert [m.content for m in out] == [m.content for m in CONVERSATION]
         assert [m for m in out if "denoise" in m.response_metadata] == [out[6]]
         assert why in out[6].response_metadata["denoise"]["fallback"]
@@ -152,14 +154,17 @@ def test_an_unreadable_reply_changes_nothing(kit):
 
 def test_a_question_put_in_the_users_mouth_is_refused(kit):
     foreign = "Context: NONE\nQuestion: How do I bake bread in Germany in 1812?"
-    [out] = both(S2AMessages(model=kit.chat(lambda m: foreign)), [HumanMessage("What is the capital of France?")])
+    [out] = both(
+        S2AMessages(model=kit.chat(lambda m: foreign), variant="default"),
+        [HumanMessage("What is the capital of France?")],
+    )
     assert out.text == "What is the capital of France?"
 
 
 def test_images_stay(kit):
     image = {"type": "image", "url": "https://example.org/map.png"}
     message = HumanMessage([{"type": "text", "text": LEADING}, image])
-    [out] = both(S2AMessages(model=kit.chat(neutral)), [message])
+    [out] = both(S2AMessages(model=kit.chat(neutral), variant="default"), [message])
     assert out.content == [{"type": "text", "text": "What is the capital of France?"}, image]
 
 
@@ -189,7 +194,11 @@ def test_images_and_text_keep_their_order_and_what_stands_beside_them(kit):
 
 def test_it_stands_between_a_prompt_and_a_model(kit):
     model = kit.chat(neutral)
-    chain = ChatPromptTemplate([("system", "be brief"), ("human", "{said}")]) | S2AMessages(model=model) | model
+    chain = (
+        ChatPromptTemplate([("system", "be brief"), ("human", "{said}")])
+        | S2AMessages(model=model, variant="default")
+        | model
+    )
     assert chain.invoke({"said": LEADING}).text == "answer"
     assert [m.text for m in model.seen[-1]] == ["be brief", "What is the capital of France?"]
 
@@ -197,12 +206,12 @@ def test_it_stands_between_a_prompt_and_a_model(kit):
 @pytest.mark.parametrize("given", [[], [SystemMessage("alone")], [HumanMessage(" ")]])
 def test_nothing_to_clear_costs_nothing(kit, given):
     model = kit.chat()
-    assert both(S2AMessages(model=model), given) == given
+    assert both(S2AMessages(model=model, variant="default"), given) == given
     assert model.seen == []
 
 
 def test_whatever_a_chat_model_takes(kit):
-    step = S2AMessages(model=kit.chat(neutral))
+    step = S2AMessages(model=kit.chat(neutral), variant="default")
     assert [m.text for m in step.invoke([("human", LEADING)])] == ["What is the capital of France?"]
     assert [m.text for m in step.invoke(LEADING)] == ["What is the capital of France?"]
     with pytest.raises(ValueError, match="got int"):

@@ -83,8 +83,8 @@ def wanted(messages):
     if "> Relevant (YES / NO):" in prompt:
         return "YES" if "andlepin" in prompt.split(">>>")[1] else "NO"
     text = prompt.split("BEGIN", 1)[1].split("\nEND ")[0]
-    lines = [i for i, s in enumerate(text.splitlines()[1:], 1) if "andlepin" in s]
-    return ", ".join(map(str, lines)) or "NONE"
+    pieces = [line.split("]")[0][1:] for line in text.splitlines() if line.startswith("[") and "andlepin" in line]
+    return ", ".join(pieces) or "NONE"
 
 
 def test_moving_from_llm_chain_extractor_and_filter(kit):
@@ -249,8 +249,10 @@ def test_titles_and_named_metadata_are_read_with_the_text(kit):
 
 
 def test_a_probe_folder(tmp_path):
-    from denoise_core.embedded import encoder, probe
+    from denoise_core.embedded import sample
+    from denoise_core.embedded.fitted import hidden_minilm, torch_minilm
+    from denoise_core.end.fit import fit_probe
 
-    folder = probe().save(tmp_path / "probe")
-    scored = DenoiseCompressor.from_probe(folder, (encoder().model, encoder().tokenizer), keep=2)
+    folder = fit_probe(hidden_minilm(), sample()[:2], layers=[1], controls=False).probe.save(tmp_path / "probe")
+    scored = DenoiseCompressor.from_probe(folder, torch_minilm(), keep=2)
     assert math.isfinite(both(scored)[0].metadata["relevance_score"])
