@@ -26,7 +26,7 @@ from harness import Benchmark, Options, arguments, read
 
 import denoise_core.augmenter.utilities as utilities
 from denoise_core.augmenter.utilities.calibrate import area_under_curve
-from denoise_core.embedded.make import place
+from denoise_core.embedded.split import place
 from denoise_core.embedded.reader.fit.split import SHARE
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
@@ -37,7 +37,7 @@ from denoise_core.text.stems import content
 from denoise_core.text.words import words
 from denoise_core.types import Passage
 
-MOST = 25  # questions of a set
+MOST = 20  # questions of a set
 CHOOSING = 0.1  # of a set, on which thresholds were chosen
 TYPES = ("date", "number", "name")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from denoise_core.text.facts.fact import Difference, Fact
+from denoise_core.text.facts.kinds.names import is_code
 from denoise_core.text.facts.match import HELD, rivals, standing
-from denoise_core.text.facts.names import is_code
 from denoise_core.text.facts.reading import Reading
 
 _MOST = 12  # facts of one clause that are looked at in pairs

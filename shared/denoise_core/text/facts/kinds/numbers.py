@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
-from denoise_core.text.facts import bounds
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.facts.numerals import (
+from denoise_core.text.facts.kinds import bounds
+from denoise_core.text.facts.kinds.numerals import (
     FRACTIONS,
     IDEOGRAPH_DIGITS,
     IDEOGRAPH_SCALES,
@@ -18,7 +18,7 @@ from denoise_core.text.facts.numerals import (
     cardinal,
     ordinal,
 )
-from denoise_core.text.facts.units import MONEY_SIGNS, UNITS
+from denoise_core.text.facts.kinds.units import MONEY_SIGNS, UNITS
 from denoise_core.text.lexemes import Lexeme
 
 _MINUS = frozenset(("-", "−", "–"))
