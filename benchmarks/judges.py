@@ -37,7 +37,7 @@ from denoise_core.text.stems import content
 from denoise_core.text.words import words
 from denoise_core.types import Passage
 
-MOST = 25  # questions of a set
+MOST = 20  # questions of a set
 CHOOSING = 0.1  # of a set, on which thresholds were chosen
 TYPES = ("date", "number", "name")
 

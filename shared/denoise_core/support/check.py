@@ -23,6 +23,10 @@ from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage
 
 COVERAGE = 0.5  # share of a claim's words, by weight, that its window must say
+_SEVERAL = 3  # claims of an answer, from which on one may be weaker when all together are not
+_WEAK = 0.6  # share of the coverage that such a claim must have
+_BEHIND = 0.5  # more than this above its weakest claim no answer scores
+_LOW = 0.6  # of its score has an answer that does not pass
 READER = -13.0  # log-probability of span and window below which the reader says that it does not answer
 _SLOPE = 0.4
 _LONGEST = 20_000  # characters of an answer that are checked
@@ -65,11 +69,12 @@ def check(
         return Check(None, None, 0.0, (), "empty", "the answer claims nothing")
     read = Reading.of(question, language_of(question, evidence.language))
     asked = Asked(read, frozenset(w.stem for w in read.words))
-    claims = tuple(_shown(_held(p, asked, evidence, coverage)) for p in found)
+    each = coverage if len(found) < _SEVERAL else coverage * _WEAK
+    claims = tuple(_shown(_held(p, asked, evidence, each)) for p in found)
     answers, fits = _answers(question, found, claims, passages, reader, least)
     if fits is None and answers is not False and not yes_or_no(question) and off(claims, asked, evidence):
         answers = False
-    return _together(claims, named, answers, fits)
+    return _together(claims, coverage, answers, fits)
 
 
 def _refuse(question: str, answer: str, passages: Sequence[Passage], coverage: float) -> None:
@@ -157,27 +162,27 @@ def _answers(
     return fit >= least and kind is not False, sure
 
 
-def _together(
-    claims: tuple[Claim, ...], named: Sequence[Citation], answers: bool | None, fits: float | None
-) -> Check:
-    score = sum(c.score for c in claims) / len(claims)
-    score = min(score, *(c.score + 0.25 for c in claims))  # one claim without support is not made up for
-    bad = next((c for c in claims if c.supported is False), None)
-    unsure = next((c for c in claims if c.supported is None), None)
-    supported = False if bad else None if unsure else True
+def _together(claims: tuple[Claim, ...], coverage: float, answers: bool | None, fits: float | None) -> Check:
+    mean = sum(c.score for c in claims) / len(claims)
+    score = min(mean, *(c.score + _BEHIND for c in claims))  # one claim without support is not made up for
     if fits is not None:
         score = min(score, fits)
-    if answers is False:
-        score = min(score, 0.49)
     score = round(min(1.0, max(0.0, score)), 6)
+    low = round(score * _LOW, 6)
+    bad = next((c for c in claims if c.supported is False), None)
+    unsure = next((c for c in claims if c.supported is None), None)
     if bad:
         kind = bad.differences[0].kind if bad.differences else "unsupported"
-        return Check(False, answers, min(score, 0.49), claims, kind, f"{bad.text.strip()!r}: {bad.why}")
+        return Check(False, answers, low, claims, kind, f"{bad.text!r}: {bad.why}")
     if unsure:
         kind = "conflict" if unsure.differences else "language"
-        return Check(None, answers, min(score, 0.49), claims, kind, f"{unsure.text.strip()!r}: {unsure.why}")
+        return Check(None, answers, low, claims, kind, f"{unsure.text!r}: {unsure.why}")
+    if len(claims) >= _SEVERAL and mean < coverage:
+        weak = min(claims, key=lambda c: c.score)
+        why = f"the passages say too little of it, least of {weak.text!r}"
+        claims = tuple(replace(c, supported=False, why=why) if c.score < coverage else c for c in claims)
+        return Check(False, answers, low, claims, "unsupported", why)
     if answers is False:
-        return Check(
-            True, False, score, claims, "off_question", "the passages say it, but it does not answer the question"
-        )
-    return Check(supported, answers, score, claims)
+        why = "the passages say it, but it does not answer the question"
+        return Check(True, False, low, claims, "off_question", why)
+    return Check(True, answers, score, claims)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from denoise_core.text.chunk import sentences
-from denoise_core.text.facts.dates import MONTHS
-from denoise_core.text.facts.numerals import cardinal
+from denoise_core.text.facts.kinds.dates import MONTHS
+from denoise_core.text.facts.kinds.numerals import cardinal
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import Lexeme, lexemes
 from denoise_core.text.stems import content

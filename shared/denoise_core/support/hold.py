@@ -146,12 +146,14 @@ def _of_another(
 ) -> tuple[Difference, ...]:
     """A number or date that the window says of something else: what the claim begins with stands elsewhere only,
     and the window refers to nothing before it."""
-    first = min(said, key=lambda t: t.start)
-    held = [f for f in claim.facts if f.kind in ("number", "date", "time") and f.start > first.end]
-    if not held or first not in chosen.missing or first.norm not in evidence.having:
+    held = [f for f in claim.facts if f.kind in ("number", "date", "time")]
+    before = [t for t in said if held and t.end <= held[0].start]
+    known = [t for t in before if t.norm in evidence.having]
+    if not known or any(t not in chosen.missing for t in before):
         return ()
     if any(s.anaphor for s in chosen.window.sentences):
         return ()
+    first = known[0]
     return (Difference("crossed", claim.text[first.start : first.end], "", first.start, first.end),)
 
 

@@ -106,6 +106,8 @@ def off(claims: Sequence[Claim], asked: Asked, evidence: Evidence) -> bool:
     hold the answer says most of it, and the first refers to nothing before it."""
     if len(claims) != 1 or not claims[0].evidence or len(asked.terms) < 2:
         return False
+    if not Reading.of(claims[0].text, evidence.language).stems & asked.terms:
+        return False  # a bare name says nothing of what it is said of
     spans = {(s.passage_id, s.start) for s in claims[0].evidence}
     own = [s for s in evidence.sentences if (evidence.ids[s.passage], s.start) in spans]
     said = Reading.of(claims[0].text, evidence.language).stems - asked.terms

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from denoise_core.text.facts.fact import Difference, Fact
+from denoise_core.text.facts.kinds.names import is_code
 from denoise_core.text.facts.match import HELD, rivals, standing
-from denoise_core.text.facts.names import is_code
 from denoise_core.text.facts.reading import Reading
 
 _MOST = 12  # facts of one clause that are looked at in pairs
@@ -75,7 +75,7 @@ def mixed(claim: Reading, source: Reading) -> list[Difference]:
                 continue
             for here, there in combinations(parts, 2):
                 h, t = here - there, there - here
-                split = first & h and first & t and second & h and second & t and first | second <= here | there
+                split = first & h and first & t and second & h and second & t and one | two <= here | there
                 if split and not any(first <= p or second <= p for p in parts):
                     w = next(w for w in claim.words if w.stem in first & t and claim.clause(w.start) == at)
                     return [Difference("crossed", claim.text[w.start : w.end], "", w.start, w.end)]

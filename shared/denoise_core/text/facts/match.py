@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from denoise_core.text.facts import bounds
-from denoise_core.text.facts.dates import bears_out, covers
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.facts.names import is_code, name_words, same_name
-from denoise_core.text.facts.units import comparable
+from denoise_core.text.facts.kinds import bounds
+from denoise_core.text.facts.kinds.dates import bears_out, covers
+from denoise_core.text.facts.kinds.names import is_code, name_words, same_name
+from denoise_core.text.facts.kinds.units import comparable
 
 HELD = frozenset(("number", "date", "time", "name", "numeral"))  # kinds that must stand in the source
 _CLOSE = 1e-6

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from denoise_core.text.facts.dates import dates
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.facts.names import names
-from denoise_core.text.facts.negation import negations
-from denoise_core.text.facts.numbers import numbers
-from denoise_core.text.facts.senses import senses
+from denoise_core.text.facts.kinds.dates import dates
+from denoise_core.text.facts.kinds.names import names
+from denoise_core.text.facts.kinds.negation import negations
+from denoise_core.text.facts.kinds.numbers import numbers
+from denoise_core.text.facts.kinds.senses import senses
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import Lexeme, lexemes
 

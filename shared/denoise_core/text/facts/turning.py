@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from denoise_core.text.facts.fact import Difference, Fact
+from denoise_core.text.facts.kinds.senses import opposite
 from denoise_core.text.facts.match import standing
 from denoise_core.text.facts.reading import Reading
-from denoise_core.text.facts.senses import opposite
 from denoise_core.text.wordlists import listed
 
 _BEARS_OUT = {  # a quantity is borne out by these

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from denoise_core.text.facts.clock import clock
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.facts.numerals import CARDINALS, ordinal, roman
-from denoise_core.text.facts.units import UNITS
+from denoise_core.text.facts.kinds.clock import clock
+from denoise_core.text.facts.kinds.numerals import CARDINALS, ordinal, roman
+from denoise_core.text.facts.kinds.units import UNITS
 from denoise_core.text.lexemes import Lexeme
 from denoise_core.text.wordlists import listed
 

@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 
-from denoise_core.text.facts import bounds
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.facts.numerals import (
+from denoise_core.text.facts.kinds import bounds
+from denoise_core.text.facts.kinds.numerals import (
     FRACTIONS,
     IDEOGRAPH_DIGITS,
     IDEOGRAPH_SCALES,
@@ -18,7 +18,7 @@ from denoise_core.text.facts.numerals import (
     cardinal,
     ordinal,
 )
-from denoise_core.text.facts.units import MONEY_SIGNS, UNITS
+from denoise_core.text.facts.kinds.units import MONEY_SIGNS, UNITS
 from denoise_core.text.lexemes import Lexeme
 
 _MINUS = frozenset(("-", "−", "–"))
@@ -224,6 +224,8 @@ def _scaled(
     while j < len(found):
         word = found[j].lower
         scale = SCALES.get(language, SCALES["en"]).get(word) or IDEOGRAPH_SCALES.get(word)
+        if word == "k" and found[j].start == found[j - 1].end:
+            scale = 1000
         if (
             scale is None
             or (word == "cent" and language != "fr")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.facts.senselists import (
+from denoise_core.text.facts.kinds.senselists import (
     DOUBTED,
     MODALS,
     NO_SUPERLATIVE,

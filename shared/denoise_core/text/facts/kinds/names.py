@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.facts.numerals import SCALES, ordinal, roman
-from denoise_core.text.facts.units import UNITS
+from denoise_core.text.facts.kinds.numerals import SCALES, ordinal, roman
+from denoise_core.text.facts.kinds.units import UNITS
 from denoise_core.text.lexemes import Lexeme
 from denoise_core.text.wordlists import FUNCTION_WORDS, listed
 
