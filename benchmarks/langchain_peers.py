@@ -2,8 +2,8 @@
 
 Each of theirs runs at its own defaults beside the one line that takes its place. The model is the scripted one of
 `s2a_cost`: it finds the same sentences needed whoever asks, so the figures say what each way of asking costs and
-what becomes of a reply, not how well a model chooses. Embeddings and cross-encoder run on real MiniLM weights. Twenty
-real documents a question (HotpotQA: ten of its own, ten of another question).
+what becomes of a reply, not how well a model chooses. Embeddings and cross-encoder run on real MiniLM weights.
+Twenty real documents a question (HotpotQA: ten of its own, ten of another question).
 
 Beside that: what the adapter costs over the core, what it costs to import, how long twenty calls of 0.1 s take,
 and how many of twenty documents come through when one reply is bad.
@@ -46,7 +46,7 @@ from langchain_denoise.testing import FunctionChatModel
 
 
 class Timed:
-    """The scripted model behind a clock: 5,000 tokens read a second, 60 written, 50 ms a call; safe under threads."""
+    """The scripted model behind a clock: 5,000 tokens read a second, 60 written, 50 ms a call; for threads too."""
 
     def __init__(self, speed: float) -> None:
         self.server = Server(tokenizer())
