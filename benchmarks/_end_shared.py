@@ -1,12 +1,10 @@
 """What the benchmarks of END on real data share: sets, the part that is measured, readings kept between runs.
 
-Only questions that were not used for fitting what ships are measured (`embedded.make.for_fitting`, a hash
-of the id).
+Only questions that were not used for fitting what ships are measured (`embedded.split.for_fitting`, a hash of
+the id).
 
-Reading the passages is what takes the time, so it is done once: states of every layer and the encoder's
-signals are kept in the system's temporary folder, under names made of everything that decides them. What
-ships is then put together from them by the same classes that put it together when it is used, and
-`same_as_shipped` checks on a few questions that this gives the same scores.
+Reading the passages is what takes the time, so it is done once: states of every layer and what the encoder
+reads are kept in the system's temporary folder, under names made of everything that decides them.
 """
 
 from __future__ import annotations
@@ -23,15 +21,17 @@ import numpy as np
 from harness import Options, read
 from numpy.typing import NDArray
 
-from denoise_core.embedded import DefaultScorer, encoder, probe, sample, stack
-from denoise_core.embedded.make import for_fitting
+from denoise_core.embedded import sample, stack
+from denoise_core.embedded.encoder import SentenceEncoder
+from denoise_core.embedded.fitted import hidden_minilm
+from denoise_core.embedded.split import for_fitting
+from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.end.fit.readings import Capture, capture
 from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.datasets import from_records
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.stack import StackedScorer
 
 NQ = "NQ"
 SETS = {  # name here: name of the file, and how many questions at most are measured
@@ -90,52 +90,26 @@ class Scores:
         return list(zip(np.split(self.by_scorer[scorer], edges), np.split(self.gold, edges), strict=True))
 
 
-class _Replayed:
-    """A scorer that knows its scores already, for the question whose turn it is."""
-
-    def __init__(self, rows: Sequence[NDArray[np.float32]]) -> None:
-        self.rows = iter(rows)
-
-    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        return next(self.rows)
-
-
-class _ReplayedSignals(_Replayed):
-    names = ("cosine", "maxsim")
-
-    def signals(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        return next(self.rows)
-
-
 def scored(name: str, questions: Sequence[Question]) -> Scores:
-    """Scores of each part of what ships, and of the whole ("default")."""
-    captured, signals = states_of(name, questions), signals_of(name, questions)
-    edges = np.flatnonzero(np.diff(captured.groups)) + 1
-    logits = probe().score(captured.by_layer[probe().layer])
+    """Scores of the default, of its cosine alone, and of BM25."""
+    read = bench_encoder()
+    signals = [read.signals(q.text, [p.headed for p in q.passages]) for q in questions]
     words = BM25Scorer()
-    by_words = [words.score(q.text, [p.text for p in q.passages]) for q in questions]
-    parts = [_Replayed(np.split(logits, edges)), _ReplayedSignals(np.split(signals, edges)), _Replayed(by_words)]
-    whole = StackedScorer(parts, stack())
-    default = [whole.score(q.text, [p.text for p in q.passages]) for q in questions]
-    by = {
-        "BM25": np.concatenate(by_words),
-        "cosine": signals[:, 0],
-        "probe": logits,
-        "default": np.concatenate(default),
-    }
-    return Scores(by, captured.labels, captured.groups)
+    by_words = [words.score(q.text, [p.headed for p in q.passages]) for q in questions]
+    whole = np.concatenate(signals)
+    by = {"BM25": np.concatenate(by_words), "cosine": whole[:, 0], "default": stack().combine(whole)}
+    labels = np.array([label for q in questions for label in q.labels])
+    return Scores(by, labels, np.repeat(np.arange(len(questions)), [len(q.passages) for q in questions]))
 
 
-def same_as_shipped(scores: Scores, questions: Sequence[Question], n: int = 3) -> float:
-    """Largest difference between these default scores and `DefaultScorer`'s own, on the first questions."""
-    rows = [s for s, _ in scores.of_questions("default")[:n]]
-    own = [DefaultScorer().score(q.text, [p.text for p in q.passages]) for q in questions[:n]]
-    return float(max(np.abs(a - b).max() for a, b in zip(rows, own, strict=True)))
+def bench_encoder() -> SentenceEncoder:
+    """The default's encoder; what it reads stays in the system's temporary folder for another run."""
+    return SentenceEncoder(minilm(), name=HUB_NAME, keep=cache_folder() / "readings")
 
 
 @cache
 def reader() -> HiddenReader:
-    return HiddenReader(encoder().model, tokenizer=encoder().tokenizer)
+    return hidden_minilm()
 
 
 def states_of(
@@ -147,19 +121,6 @@ def states_of(
     if not (folder / "done.json").is_file():
         print(f"reading {name}: {len(questions)} questions, layers {list(layers)}", flush=True)
     return capture(by, questions, layers=layers, folder=folder)
-
-
-def signals_of(name: str, questions: Sequence[Question]) -> NDArray[np.float32]:
-    """The encoder's cosine and late interaction, ``(n, 2)``."""
-    path = cache_folder() / f"signals-{questions_digest(questions)[:24]}.npy"
-    if not path.is_file():
-        print(f"reading {name} apart: {len(questions)} questions", flush=True)
-        rows = [encoder().signals(q.text, [p.text for p in q.passages]) for q in questions]
-        scratch = path.with_suffix(".part.npy")
-        np.save(scratch, np.concatenate(rows))
-        scratch.replace(path)
-    found: NDArray[np.float32] = np.load(path, allow_pickle=False)
-    return found
 
 
 def cache_folder() -> Path:

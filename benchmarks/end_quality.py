@@ -18,7 +18,6 @@ from _end_shared import (
     measured,
     part,
     reader,
-    same_as_shipped,
     scored,
     states_of,
     without_text,
@@ -54,8 +53,6 @@ def _default(bench: Benchmark, sets: dict[str, list[Question]]) -> None:
     above_both = dict.fromkeys(SHARES, 0)
     for name, questions in sets.items():
         scores = scored(name, questions)
-        shift = same_as_shipped(scores, questions)
-        bench.row(f"{name}: difference from DefaultScorer's own scores", shift, "score", at_most=0.01)
         chance = {s: np.mean([np.ceil(s * len(q.passages)) / len(q.passages) for q in questions]) for s in SHARES}
         bench.row(f"{name}: questions", len(questions), "questions")
         for share in SHARES:

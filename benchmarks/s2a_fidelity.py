@@ -1,12 +1,12 @@
 """The two gates of S2A on rewrites and cleared questions written by hand (tests/data/s2a).
 
-Rewrites: texts with a faithful or an unfaithful rewrite, in kinds of fault (negation dropped, numbers crossed, names
-swapped, conditions cut off, ...). Two questions are asked. What does a reader see: does the shown text say what the
-source does not? And what does the finding say: are unfaithful rewrites caught, faithful ones let through?
-Questions: pairs of what a person asked and what a model made of it, the same question or another.
+Rewrites: texts with a faithful or an unfaithful rewrite, in kinds of fault (negation dropped, numbers crossed,
+names swapped, conditions cut off, ...). Two questions are asked. What does a reader see: does the shown text
+say what the source does not? And what does the finding say: are unfaithful rewrites caught, faithful ones let
+through? Questions: pairs of what a person asked and what a model made of it, the same question or another.
 
-What is shown counts as wrong when it holds the unfaithful claim and the source does not, or when it holds it without
-the whole of the source sentence that it is cut from. The gates were developed on one half of each set.
+What is shown counts as wrong when it holds the unfaithful claim and the source does not, or when it holds it
+without the whole of the source sentence that it is cut from. The gates were developed on one half of each set.
 """
 
 from __future__ import annotations

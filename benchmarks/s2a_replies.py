@@ -1,8 +1,8 @@
 """How S2A's parser reads replies in the shapes that today's model families use.
 
-The corpus (tests/data/replies) was written by hand before the parser, by another hand: thinking blocks, channels, end
-tokens, preambles, notes, fences, headings, XML, LaTeX, lists of lists, refusals, cut-offs, eight languages; each with
-what is to be read from it, or ``unreadable``. The parser was developed on one half.
+The corpus (tests/data/replies) was written by hand before the parser, by another hand: thinking blocks,
+channels, end tokens, preambles, notes, fences, headings, XML, LaTeX, lists of lists, refusals, cut-offs, eight
+languages; each with what is to be read from it, or ``unreadable``. The parser was developed on one half.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from llama_index.core.prompts.mixin import PromptDictType
 
 from denoise_core import LLM, Budget, InputError, Message, Passage, Reply, UnparsableReply, arun, run
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
+from denoise_core.errors import said
 from denoise_core.running.effects import Flow, complete
 from llamaindex_denoise.nodes.convert import to_passages
 
@@ -203,7 +204,7 @@ def _passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:
 
 
 def _failed(error: Exception) -> tuple[Verdict, str]:
-    return Verdict("unknown", 0.0, (Reason(f"{type(error).__name__}: {error}", "judge_error"),)), ""
+    return Verdict("unknown", 0.0, (Reason(said(error), "judge_error"),)), ""
 
 
 def _result(

@@ -80,6 +80,8 @@ class Turn:
     def _asked(self, context: str, question: str) -> str:
         """The last message anew; as it was when what was written does not ask the user's question any more."""
         original = self.question.strip()
+        if question != original and self.variant in EXTRACTIVE:
+            return question
         if self.variant in EXTRACTIVE:
             return original if why_not_same(original, context) else context
         if question == original:

@@ -19,6 +19,7 @@ from denoise_core.augmenter import Attempt, Feedback, Groundedness, Reason, Temp
 from denoise_core.augmenter.memory import WorkingMemory, best_attempt
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.augmenter.traces.record import attempt_record
+from denoise_core.errors import said
 from denoise_core.running.effects import Flow
 from denoise_core.text.delimit import envelope
 from llamaindex_denoise.nodes.convert import says_something, to_passages
@@ -34,7 +35,7 @@ _RECORDS = "denoise_rejected_records"  # what those drafts were
 class VerifiedQueryTool(QueryEngineTool):
     """A query engine of ours as a tool that tells the agent the verdict, which ``str(response)`` leaves out.
 
-    A verified answer is given as it is; any other begins with a line that says what it is. Build it with
+    A supported answer is given as it is; any other begins with a line that says what it is. Build it with
     ``VerifiedQueryTool.from_defaults(AugmentedQueryEngine(...), name=..., description=...)``.
     """
 
@@ -48,7 +49,7 @@ class VerifiedQueryTool(QueryEngineTool):
 def _labelled(output: ToolOutput) -> ToolOutput:
     note = (getattr(output.raw_output, "metadata", None) or {}).get("denoise", {})
     outcome = note.get("outcome")
-    if outcome not in ("unverified", "abstained", "refused"):
+    if outcome not in ("unsupported", "unknown", "abstained", "failed"):
         return output
     said = f"({outcome}: this answer was not confirmed by its sources)\n{output.content}"
     return ToolOutput(
@@ -75,7 +76,7 @@ class VerifiedFunctionAgent(FunctionAgent):
     "unknown".
 
     The verdict stands in the stream as a `VerificationEvent` and in ``ctx.store`` under ``"denoise"``:
-    ``outcome`` (verified, unverified, unknown) and every attempt. Evidence is the source nodes that tools
+    ``outcome`` (supported, unsupported, unknown) and every attempt. Evidence is the source nodes that tools
     return; of other tools, their text. ``judge`` serves a utility that asks a model and names none.
 
     With ``early_stopping_method="generate"`` the answer that LlamaIndex has the model write at the limit of
@@ -147,7 +148,7 @@ class VerifiedFunctionAgent(FunctionAgent):
         try:
             attempt, _ = await arun(self._flow(memory, text), llm=self.judge, budget=self.budget)
         except Exception as error:
-            reason = Reason(f"the judge failed: {type(error).__name__}: {error}", "judge_error")
+            reason = Reason(f"the judge failed: {said(error)}", "judge_error")
             attempt = Attempt(text, Verdict("unknown", 0.0, (reason,)), "", evidence)
         return attempt
 
@@ -182,7 +183,7 @@ class VerifiedFunctionAgent(FunctionAgent):
 
     async def _tell(self, ctx: AgentContext | Context, verdict: Verdict, last: Attempt) -> None:
         """The verdict on what is sent, with every rejected attempt and the last one."""
-        outcome = {"pass": "verified", "fail": "unverified", "unknown": "unknown"}[verdict.outcome]
+        outcome = {"pass": "supported", "fail": "unsupported", "unknown": "unknown"}[verdict.outcome]
         rejected = await ctx.store.get(_RECORDS, default=[])  # also those before a further tool call
         note = {"outcome": outcome, "score": verdict.score, "attempts": [*rejected, attempt_record(last)]}
         await ctx.store.set(STORE_KEY, note)

@@ -2,59 +2,44 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
-from contextlib import aclosing
+import copy
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.response.schema import RESPONSE_TYPE
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.response.schema import RESPONSE_TYPE, PydanticResponse
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
+from llama_index.core.llms import LLM
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Budget, DenoiseResult, InputError, Passage, arun, run
-from denoise_core.augmenter import (
-    Answer,
-    Augmenter,
-    Feedback,
-    LoopLimits,
-    Policy,
-    Rules,
-    Utility,
-    WorkingMemory,
-)
-from denoise_core.augmenter.streaming import (
-    Finished,
-    Revised,
-    StreamEvent,
-    Text,
-    adraft_first,
-    draft_first,
-)
+from denoise_core import Budget, DenoiseResult, InputError, Message, Passage, Reply, arun, run
+from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Policy, Rules, Utility, WorkingMemory
+from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.traces.record import answer_record
 from llamaindex_denoise.engines.base import (
-    AsyncDraftResponse,
     DenoiseEngine,
-    DraftResponse,
     Streaming,
-    pieces_of,
+    messages_of,
     postprocessor_modules,
     response_metadata,
 )
-from llamaindex_denoise.engines.session import EngineSession, aretrieve, can_retrieve
+from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve, can_retrieve
+from llamaindex_denoise.engines.drafting import Asked, adrafting, drafting
 from llamaindex_denoise.events import AnswerEvent
+from llamaindex_denoise.models.settings import llm_or_settings
 from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.nodes.convert import says_something, to_nodes, to_passages
 
 dispatcher = get_dispatcher(__name__)
-
-_Session: TypeAlias = "EngineSession | _Given | None"
-"""Who searches and drafts for one run; None when the augmenter does."""
 
 
 class AugmentedQueryEngine(DenoiseEngine):
@@ -64,14 +49,15 @@ class AugmentedQueryEngine(DenoiseEngine):
     prompt. ``AugmentedQueryEngine.around(engine)`` keeps the engine's retrieval, postprocessors, synthesizer
     and prompts, and adds the check, the feedback and the retry.
 
-    ``response.metadata["denoise"]`` says how far to trust the answer (``outcome``: verified, unverified,
-    abstained or refused), why the loop stopped, and what every attempt was and cost. ``source_nodes`` are the
-    nodes the answer was written from; a citation ``[n]`` names the n-th of them.
+    ``response.metadata["denoise"]`` says how far to trust the answer (``outcome``: supported, unsupported,
+    unknown, abstained or failed), why the loop stopped, and what every attempt was and cost. ``source_nodes`` are
+    the nodes the answer was written from; a citation ``[n]`` names the n-th of them. Structured output comes back
+    as the object it was, checked field by field. An answer that nothing can be said about is passed on as it is.
 
-    ``streaming=True`` hands the text out once it is final: no draft that failed is ever shown.
-    ``streaming="draft_first"`` shows the first draft as it is written, unverified; when the answer turns out to
-    be another text, ``revision_notice`` and that text follow. Sources and ``metadata["denoise"]`` are there when
-    the stream has ended, and ``get_response()`` gives the answer alone.
+    ``streaming=True`` hands the text out once it is final: no draft that failed is shown. ``"held_back"`` shows
+    each sentence when the judge passes it. ``"draft_first"`` shows the first draft as it comes, not judged yet.
+    When what was shown does not stay, ``revision_notice`` and the new text follow. Sources and
+    ``metadata["denoise"]`` are there when the stream has ended, and ``get_response()`` gives the answer alone.
     """
 
     revision_notice = "\n\n(The draft above did not hold. The answer:)\n\n"
@@ -88,8 +74,8 @@ class AugmentedQueryEngine(DenoiseEngine):
                 f"expected a denoise_core Augmenter, got {type(augmenter).__name__}; around an existing query "
                 "engine use AugmentedQueryEngine.around(engine)"
             )
-        if streaming not in (False, True, "draft_first"):
-            raise InputError(f"streaming={streaming!r}: expected False, True or 'draft_first'")
+        if streaming not in (False, True, "draft_first", "held_back"):
+            raise InputError(f"streaming={streaming!r}: expected False, True, 'draft_first' or 'held_back'")
         super().__init__(callback_manager)
         self.augmenter = augmenter
         self.streaming = streaming
@@ -106,32 +92,72 @@ class AugmentedQueryEngine(DenoiseEngine):
         feedback: Feedback | None = None,
         budget: Budget | None = None,
         limits: LoopLimits | None = None,
+        when: When | None = None,
+        streaming: Streaming = False,
     ) -> AugmentedQueryEngine:
         """The loop around an existing engine. A utility that asks a model needs one of its own.
 
-        Raises `InputError` when ``query_engine`` is not a LlamaIndex query engine.
+        An engine without ``retrieve`` and ``synthesize`` is asked once, and what it says is judged and repaired;
+        ``limits=LoopLimits(rerun=True)`` asks it again. Raises `InputError` when it is no LlamaIndex query engine.
         """
         if not isinstance(query_engine, BaseQueryEngine):
-            raise InputError(f"expected a llama_index query engine, got {type(query_engine).__name__}")
+            raise InputError(
+                f"expected a llama_index query engine, got {type(query_engine).__name__}; an index gives one with "
+                "index.as_query_engine(llm=...)"
+            )
         settings = Augmenter(
             _NoModel(),
-            _Given(()),
             utility=utility,
             policy=policy
             or Rules(widen=False),  # the engine has one way to search: asking it again finds the same
             feedback=feedback,
             budget=budget,
             limits=limits,
+            when=when,
         )
-        engine = cls(settings, callback_manager=query_engine.callback_manager)
+        engine = cls(settings, streaming=streaming, callback_manager=query_engine.callback_manager)
         engine.query_engine = query_engine
         return engine
 
+    @classmethod
+    def from_args(
+        cls,
+        retriever: BaseRetriever,
+        llm: LLM | None = None,
+        *,
+        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
+        streaming: Streaming = False,
+        utility: Utility | None = None,
+        budget: Budget | None = None,
+        limits: LoopLimits | None = None,
+        **settings: Any,
+    ) -> AugmentedQueryEngine:
+        """As LlamaIndex's ``RetrieverQueryEngine.from_args``, whose ``settings`` it takes, with checked answers.
+
+        ``llm`` is `Settings.llm` if none is given. Raises `InputError` when there is none.
+        """
+        inner = RetrieverQueryEngine.from_args(
+            retriever,
+            llm=llm_or_settings(llm, of="AugmentedQueryEngine.from_args"),
+            node_postprocessors=list(node_postprocessors),
+            streaming=streaming in ("draft_first", "held_back"),
+            **settings,
+        )
+        return cls.around(inner, streaming=streaming, utility=utility, budget=budget, limits=limits)
+
+    def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
+        """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
+        return self._asked(QueryBundle(question), None, None, history).answer()
+
+    async def aanswer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
+        """`answer` for async."""
+        return await self._asked(QueryBundle(question), None, None, history).aanswer()
+
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return self._answer(query_bundle, self._session(None))
+        return self._answer(self._asked(query_bundle))
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return await self._aanswer(query_bundle, self._session(None))
+        return await self._aanswer(self._asked(query_bundle))
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """What the loop's first search would show the model."""
@@ -155,7 +181,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
         """A checked answer from the given nodes alone; nothing is searched for."""
-        return self._answer(query_bundle, self._session(nodes), additional_source_nodes)
+        return self._answer(self._asked(query_bundle, nodes, additional_source_nodes))
 
     async def asynthesize(
         self,
@@ -163,24 +189,31 @@ class AugmentedQueryEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
-        return await self._aanswer(query_bundle, self._session(nodes), additional_source_nodes)
+        return await self._aanswer(self._asked(query_bundle, nodes, additional_source_nodes))
 
-    def _session(self, nodes: Sequence[NodeWithScore] | None) -> _Session:
-        if self.query_engine is None:
-            return None if nodes is None else _Given(nodes)
-        if nodes is not None and not can_retrieve(self.query_engine):
-            raise NotImplementedError(f"{type(self.query_engine).__name__} does not support synthesize; use query")
-        return EngineSession(self.query_engine, self.augmenter, self._threads, nodes)
-
-    def _loop(self, session: _Session) -> Augmenter:
-        if isinstance(session, EngineSession):
-            return session.augmenter()
+    def _asked(
+        self,
+        query: QueryBundle,
+        nodes: Sequence[NodeWithScore] | None = None,
+        additional: Sequence[NodeWithScore] | None = None,
+        history: Sequence[ChatMessage | Message] = (),
+    ) -> Asked:
+        """One question, with who searches and drafts for it."""
+        given = None if nodes is None else list(nodes)
+        said = messages_of(history)
+        if self.query_engine is not None:
+            if given is not None and not can_retrieve(self.query_engine):
+                raise NotImplementedError(
+                    f"{type(self.query_engine).__name__} does not support synthesize; use query"
+                )
+            drafter = EngineDrafter(self.query_engine, self._threads, given)
+            return Asked(self.augmenter, query.query_str, said, drafter, extra=list(additional or ()))
+        if given is None:
+            return Asked(self.augmenter, query.query_str, said, extra=list(additional or ()))
         a = self.augmenter
-        if session is None:
-            return a
-        return Augmenter(
+        loop = Augmenter(
             a.llm,
-            session,
+            _Given(given),
             denoiser=a.consolidator.denoiser,
             utility=a.utility,
             policy=a.policy,
@@ -188,114 +221,45 @@ class AugmentedQueryEngine(DenoiseEngine):
             budget=a.budget,
             limits=a.limits,
             task=a.task,
+            when=a.when,
         )
+        without_text = [n for n in given if not says_something(n.node)]
+        return Asked(loop, query.query_str, said, extra=[*without_text, *(additional or ())])
 
-    def _answer(
-        self,
-        query: QueryBundle,
-        session: _Session,
-        additional: Sequence[NodeWithScore] | None = None,
-    ) -> RESPONSE_TYPE:
-        payload: dict[str, Any] = {EventPayload.QUERY_STR: query.query_str}
+    def _answer(self, asked: Asked) -> RESPONSE_TYPE:
+        payload: dict[str, Any] = {EventPayload.QUERY_STR: asked.question}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            if self.streaming == "draft_first":
-                response: RESPONSE_TYPE = self._drafting(query, session, additional)
+            if self.streaming in ("draft_first", "held_back"):
+                response: RESPONSE_TYPE = drafting(asked, self)
             else:
-                answer = self._loop(session).answer(query.query_str)
-                response = self._finished(*self._told(answer, session, additional))
+                response = self._finished(*self.told(asked.answer(), asked))
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
 
-    async def _aanswer(
-        self,
-        query: QueryBundle,
-        session: _Session,
-        additional: Sequence[NodeWithScore] | None = None,
-    ) -> RESPONSE_TYPE:
-        payload: dict[str, Any] = {EventPayload.QUERY_STR: query.query_str}
+    async def _aanswer(self, asked: Asked) -> RESPONSE_TYPE:
+        payload: dict[str, Any] = {EventPayload.QUERY_STR: asked.question}
         with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            if self.streaming == "draft_first":
-                response: RESPONSE_TYPE = await self._adrafting(query, session, additional)
+            if self.streaming in ("draft_first", "held_back"):
+                response: RESPONSE_TYPE = adrafting(asked, self)
             else:
-                answer = await self._loop(session).aanswer(query.query_str)
-                response = self._afinished(*self._told(answer, session, additional))
+                response = self._afinished(*self.told(await asked.aanswer(), asked))
             event.on_end(payload={EventPayload.RESPONSE: response})
         return response
 
-    def _drafting(
-        self,
-        query: QueryBundle,
-        session: _Session,
-        additional: Sequence[NodeWithScore] | None,
-    ) -> DraftResponse:
-        """Returns when the draft begins; what fails before that is raised here."""
-        events = draft_first(self._loop(session), query.query_str)
-        first = next(events)
-
-        def shown() -> Generator[str, None, None]:
-            for event in itertools.chain([first], events):
-                yield from self._show(event, response, session, additional)
-
-        response = DraftResponse(shown())
-        return response
-
-    async def _adrafting(
-        self,
-        query: QueryBundle,
-        session: _Session,
-        additional: Sequence[NodeWithScore] | None,
-    ) -> AsyncDraftResponse:
-        run = adraft_first(self._loop(session), query.query_str)
-        events = cast("AsyncGenerator[StreamEvent, None]", run)
-        first = await anext(events)
-
-        async def shown() -> AsyncGenerator[str, None]:
-            async with aclosing(events):  # a reader that leaves ends the run
-                for piece in self._show(first, response, session, additional):
-                    yield piece
-                async for event in events:
-                    for piece in self._show(event, response, session, additional):
-                        yield piece
-
-        response = AsyncDraftResponse(shown())
-        return response
-
-    def _show(
-        self,
-        event: StreamEvent,
-        response: DraftResponse | AsyncDraftResponse,
-        session: _Session,
-        additional: Sequence[NodeWithScore] | None,
-    ) -> Iterator[str]:
-        """What the reader sees of an event; the last one settles the response."""
-        if isinstance(event, Text):
-            yield event.text
-        elif isinstance(event, (Finished, Revised)):
-            response.settle(*self._told(event.answer, session, additional))
-            if isinstance(event, Revised):
-                yield self.revision_notice
-                yield from pieces_of(event.answer.text)
-
-    def _told(
-        self,
-        answer: Answer,
-        session: _Session,
-        additional: Sequence[NodeWithScore] | None,
-    ) -> tuple[str, list[NodeWithScore], dict[str, Any]]:
-        """Text, sources and metadata of the response."""
+    def told(self, answer: Answer, asked: Asked) -> tuple[Any, list[NodeWithScore], dict[str, Any]]:
+        """Text (or the object, where the engine gives one), sources and metadata of the response."""
         note = answer_record(answer)
         dispatcher.event(AnswerEvent(record=note))
-        drafted = session.responses.get(answer.text) if isinstance(session, EngineSession) else None
-        if drafted is not None:
-            nodes = [*drafted.source_nodes, *(additional or ())]
+        drafted = answer.best.origin if answer.best else None
+        if drafted is not None and hasattr(drafted, "source_nodes"):
+            nodes = [*drafted.source_nodes, *asked.extra]
             metadata = {**(drafted.metadata or {}), **response_metadata(nodes, note)}
-            return answer.text, nodes, metadata
-        best = answer.memory.best
+            whole = drafted.response if isinstance(drafted, PydanticResponse) else answer.text
+            return whole, nodes, metadata
+        best = answer.best
         evidence = best.evidence if best else answer.memory.evidence
         nodes = _evidence_nodes(answer.memory.question, evidence, answer.memory.retrieved)
-        if isinstance(session, _Given):
-            nodes += session.without_text
-        nodes += additional or ()
+        nodes += asked.extra
         return answer.text, nodes, response_metadata(nodes, note)
 
     def _get_prompts(self) -> PromptDictType:
@@ -307,17 +271,9 @@ class AugmentedQueryEngine(DenoiseEngine):
             return
         if not isinstance(template, PromptTemplate):
             raise InputError(f"instruction: expected a PromptTemplate, got {type(template).__name__}")
-        a = self.augmenter
-        self.augmenter = Augmenter(
-            a.llm,
-            a.consolidator,
-            utility=a.utility,
-            policy=a.policy,
-            feedback=a.feedback,
-            budget=a.budget,
-            limits=a.limits,
-            task=replace(a.task, instruction=template.template),
-        )
+        changed = copy.copy(self.augmenter)
+        changed.task = replace(changed.task, instruction=template.template)
+        self.augmenter = changed
 
     def _get_prompt_modules(self) -> PromptMixinType:
         if self.query_engine is None:
@@ -327,11 +283,10 @@ class AugmentedQueryEngine(DenoiseEngine):
 
 
 class _Given:
-    """A retriever that finds what it was given; nodes without text stay aside."""
+    """A retriever that finds what it was given."""
 
     def __init__(self, nodes: Sequence[NodeWithScore]) -> None:
         self.passages = to_passages(nodes, captions=True)
-        self.without_text = [n for n in nodes if not says_something(n.node)]
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         return self.passages
@@ -341,13 +296,16 @@ class _Given:
 
 
 class _NoModel:
-    """Stands where a session puts the engine; is never asked."""
+    """Stands where a loop has a model of its own; the engine drafts."""
 
-    def complete(self, messages: object) -> Any:
-        raise NotImplementedError("a session drafts")
+    def complete(self, messages: object) -> Reply:
+        raise InputError(
+            "a utility, policy or feedback asked for a model, and around an engine there is none: give it a "
+            "model of its own, such as llm=LlamaLLM(...)"
+        )
 
-    async def acomplete(self, messages: object) -> Any:
-        raise NotImplementedError("a session drafts")
+    async def acomplete(self, messages: object) -> Reply:
+        return self.complete(messages)
 
 
 def _evidence_nodes(

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextvars
 import re
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeAlias
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     AsyncStreamingResponse,
+    PydanticResponse,
     Response,
     StreamingResponse,
 )
+from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
+from denoise_core import InputError, Message
+from denoise_core.types import Role
 from llamaindex_denoise.engines.prompts import NestedPrompts
 
-Streaming: TypeAlias = bool | Literal["draft_first"]
+Streaming: TypeAlias = bool | Literal["draft_first", "held_back"]
 
 
 class DenoiseEngine(NestedPrompts, BaseQueryEngine):
@@ -27,12 +34,16 @@ class DenoiseEngine(NestedPrompts, BaseQueryEngine):
 
     streaming: Streaming = False
 
-    def _finished(self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> RESPONSE_TYPE:
+    def _finished(self, text: Any, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> RESPONSE_TYPE:
+        if isinstance(text, BaseModel):
+            return PydanticResponse(text, list(nodes), metadata)
         if self.streaming:
             return StreamingResponse(pieces_of(text), list(nodes), metadata)
         return Response(text, list(nodes), metadata)
 
-    def _afinished(self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> RESPONSE_TYPE:
+    def _afinished(self, text: Any, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> RESPONSE_TYPE:
+        if isinstance(text, BaseModel):
+            return PydanticResponse(text, list(nodes), metadata)
         if self.streaming:
             return AsyncStreamingResponse(_apieces(text), list(nodes), metadata)
         return Response(text, list(nodes), metadata)
@@ -46,6 +57,24 @@ def response_metadata(nodes: Sequence[NodeWithScore], note: dict[str, Any]) -> d
 def postprocessor_modules(postprocessors: Sequence[BaseNodePostprocessor]) -> PromptMixinType:
     """The postprocessors whose prompts can be reached, by their place."""
     return {f"postprocessor_{i}": p for i, p in enumerate(postprocessors) if isinstance(p, PromptMixin)}
+
+
+_ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+
+def messages_of(history: Sequence[ChatMessage | Message]) -> tuple[Message, ...]:
+    """A conversation of LlamaIndex's messages, or the core's; what tools said is left out. Raises `InputError`."""
+    if isinstance(history, (str, ChatMessage, Message)):
+        raise InputError(f"history: expected a list of ChatMessages, got a {type(history).__name__}")
+    out: list[Message] = []
+    for place, m in enumerate(history):
+        if isinstance(m, Message):
+            out.append(m)
+        elif not isinstance(m, ChatMessage):
+            raise InputError(f"history[{place}]: expected a ChatMessage, got {type(m).__name__}")
+        elif (role := _ROLES.get(m.role.value)) is not None and (m.content or "").strip():
+            out.append(Message(role, m.content or ""))
+    return tuple(out)
 
 
 def text_of_response(response: RESPONSE_TYPE) -> str:
@@ -92,7 +121,22 @@ class DraftResponse(_Settled, StreamingResponse):
 
 
 class AsyncDraftResponse(_Settled, AsyncStreamingResponse):
-    """`DraftResponse` for async."""
+    """`DraftResponse` for async; the run begins when it is read.
+
+    ``whole`` answers without streaming, for a caller that turns the response into text unread, as
+    `CondenseQuestionChatEngine.achat` does. LlamaIndex gives it no way to wait there, so a thread answers.
+    """
+
+    def __init__(self, pieces: AsyncGenerator[str, None], whole: Callable[[], RESPONSE_TYPE]) -> None:
+        super().__init__(pieces)
+        self._whole = whole
+
+    def __str__(self) -> str:
+        if self._answer is None and self._so_far is None:
+            with ThreadPoolExecutor(1, thread_name_prefix="denoise-llamaindex") as pool:
+                whole = pool.submit(contextvars.copy_context().run, self._whole).result()
+            self.settle(str(whole), whole.source_nodes, whole.metadata or {})
+        return self.response_txt or ""
 
 
 def pieces_of(text: str) -> Generator[str, None, None]:

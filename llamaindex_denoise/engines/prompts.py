@@ -6,13 +6,14 @@ import copy
 import hashlib
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate, PromptTemplate
+from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin
 
 from denoise_core import Denoiser, Guard, InputError
+from denoise_core.errors import said
 from denoise_core.s2a import Options, Prompt, S2ADenoiser
 
 D = TypeVar("D", bound=Denoiser)
@@ -78,20 +79,37 @@ def to_template(prompt: Prompt) -> ChatPromptTemplate:
 
 
 def to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
-    """The core's prompt. A plain `PromptTemplate` replaces the user's part and leaves the system's as it was.
+    """The core's prompt, from a template of any kind. One without roles replaces the user's part and leaves the
+    system's as it was.
 
-    Raises `InputError` for other kinds of template, and for one that lost a field the step fills.
+    Variables that were bound or mapped keep their values. Raises `InputError` for something that is no template,
+    and for one that names a field the step does not fill or lacks one that it needs.
     """
-    if isinstance(template, PromptTemplate):
-        system, user = old.system, template.template
-    elif isinstance(template, ChatPromptTemplate):
-        messages = template.message_templates
-        system = "\n\n".join(m.content or "" for m in messages if m.role == "system")
-        user = "\n\n".join(m.content or "" for m in messages if m.role != "system")
-    else:
+    if isinstance(template, str) or not isinstance(template, BasePromptTemplate):
         raise InputError(
-            f"prompt {old.name!r}: expected a PromptTemplate or ChatPromptTemplate with fields in single braces, "
-            f"got {type(template).__name__}"
+            f"prompt {old.name!r}: expected a llama_index prompt template, got {type(template).__name__}; "
+            "write PromptTemplate(...)"
         )
-    wording = hashlib.sha256(f"{system}\0{user}".encode()).hexdigest()[:12]
-    return Prompt(old.name, f"custom-{wording}", system, user)
+    argument = {own: given for given, own in (template.template_var_mappings or {}).items()}
+    named = {argument.get(n, n) for n in template.template_vars if n not in template.kwargs}
+    marks: dict[str, Any] = {field: f"\0{field}\0" for field in {*old.fields, *named}}
+    try:
+        messages = template.format_messages(**marks)
+    except (KeyError, ValueError) as error:
+        raise InputError(f"prompt {old.name!r}: the template cannot be filled: {said(error)}") from error
+    roles = {m.role.value for m in messages}
+    system = "\n\n".join(m.content or "" for m in messages if m.role == "system")
+    user = "\n\n".join(m.content or "" for m in messages if m.role != "system")
+    parts = [_with_fields(text, marks) for text in (system, user)]
+    if roles == {"user"}:
+        parts[0] = old.system
+    wording = hashlib.sha256(f"{parts[0]}\0{parts[1]}".encode()).hexdigest()[:12]
+    return Prompt(old.name, f"custom-{wording}", parts[0], parts[1])
+
+
+def _with_fields(text: str, marks: Mapping[str, str]) -> str:
+    """Rendered text as the core's template: its braces are text, and the marks are its fields again."""
+    text = text.replace("{", "{{").replace("}", "}}")
+    for field, mark in marks.items():
+        text = text.replace(mark, f"{{{field}}}")
+    return text

@@ -11,6 +11,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
+from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -22,7 +23,9 @@ from denoise_core.s2a import S2A, S2AAnswer
 from llamaindex_denoise.engines.base import DenoiseEngine, postprocessor_modules, response_metadata
 from llamaindex_denoise.engines.prompts import prompts_of, to_template, with_prompt, with_prompts
 from llamaindex_denoise.events import denoise_event
+from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.models.retriever import retrieve_nodes
+from llamaindex_denoise.models.settings import llm_or_settings
 from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.nodes.convert import is_text, to_nodes, to_passages, weave
 
@@ -63,6 +66,23 @@ class S2AQueryEngine(DenoiseEngine):
         for postprocessor in self._postprocessors:
             postprocessor.callback_manager = self.callback_manager
         self._threads = Threads(10)
+
+    @classmethod
+    def from_args(
+        cls,
+        retriever: BaseRetriever,
+        llm: LLM | None = None,
+        *,
+        node_postprocessors: Sequence[BaseNodePostprocessor] = (),
+        streaming: bool = False,
+        **settings: Any,
+    ) -> S2AQueryEngine:
+        """With a LlamaIndex model, `Settings.llm` if none is given; ``settings`` are `S2ADenoiser`'s.
+
+        Raises `InputError` when there is no model.
+        """
+        model = LlamaLLM(llm_or_settings(llm, of="S2AQueryEngine.from_args"))
+        return cls(S2A(model, **settings), retriever, node_postprocessors=node_postprocessors, streaming=streaming)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         nodes = self._retriever.retrieve(query_bundle)

@@ -23,15 +23,14 @@ def header_of(node: BaseNode, mode: MetadataMode) -> str:
     """What stands around the text of ``node`` in ``get_content(mode)``; "" where that is the text alone.
 
     With a template that begins with the metadata, as LlamaIndex's own does, `Passage.headed` is
-    ``get_content(mode)``; what a template writes behind the text comes before it here.
+    ``get_content(mode)`` but for white space between the two; what a template writes behind the text comes first.
     """
     shown = node.get_metadata_str(mode).strip() if mode != MetadataMode.NONE else ""
     if not shown:
         return ""
     template = getattr(node, "text_template", "{metadata_str}\n\n{content}")
     before, _, after = template.format(content=_MARK, metadata_str=shown).partition(_MARK)
-    parts = [before.lstrip().removesuffix("\n"), after.strip()]
-    return "\n".join(p for p in parts if p)
+    return "\n".join(p for p in (before.strip(), after.strip()) if p)
 
 
 def reading(denoiser: D) -> D:
@@ -46,7 +45,8 @@ def reading(denoiser: D) -> D:
         return _with(denoiser, "denoisers", tuple(reading(d) for d in denoiser.denoisers))
     scores = isinstance(denoiser, ENDDenoiser) and not _asks(denoiser.scorer)
     mode = MetadataMode.EMBED if scores else MetadataMode.LLM
-    return _Reading(denoiser, mode)  # type: ignore[return-value]
+    named = type(type(denoiser).__name__, (_Reading,), {})  # what is logged of it names the user's own denoiser
+    return named(denoiser, mode)  # type: ignore[no-any-return]
 
 
 def _asks(scorer: object) -> bool:
@@ -78,10 +78,12 @@ class _Reading:
 
 
 class NodeMetadata(dict[str, Any]):
-    """A passage's metadata (a copy of its node's) that remembers the node it came from."""
+    """A passage's metadata that remembers the node it came from: a copy of the node's, without what an LLM is not
+    to be shown, for prompts show a passage's title."""
 
     def __init__(self, source: NodeWithScore) -> None:
-        super().__init__(source.node.metadata)
+        hidden = set(source.node.excluded_llm_metadata_keys)
+        super().__init__((k, v) for k, v in source.node.metadata.items() if k not in hidden)
         self.source = source
 
     def __reduce__(self) -> tuple[type[NodeMetadata], tuple[NodeWithScore]]:

@@ -30,6 +30,7 @@ from denoise_core.types import Drop, Keep, Message, Passage, Reply, Span, Usage,
 if TYPE_CHECKING:
     from denoise_core.augmenter import Augmenter
     from denoise_core.embedded import default_denoiser
+    from denoise_core.embedded.fitted import fit_denoiser, load_denoiser
     from denoise_core.end import ENDDenoiser
     from denoise_core.s2a import S2ADenoiser
 
@@ -66,6 +67,8 @@ __all__ = [
     "Usage",
     "arun",
     "default_denoiser",
+    "fit_denoiser",
+    "load_denoiser",
     "run",
     "trace_of",
     "unique_ids",
@@ -76,6 +79,8 @@ _HOME = {
     "ENDDenoiser": "end",
     "S2ADenoiser": "s2a",
     "default_denoiser": "embedded",
+    "fit_denoiser": "embedded.fitted",
+    "load_denoiser": "embedded.fitted",
 }
 
 

@@ -73,6 +73,10 @@ class BrokenLaw(DenoiseError, RuntimeError):
     """
 
 
+class BadScores(BrokenLaw, InputError):
+    """A scorer gave NaN, or another number of scores than texts: a failure of this call, see `BrokenLaw`."""
+
+
 _MISTAKES = (
     InputError, MissingExtra, ProbeMismatch, TypeError, AttributeError, NameError, ImportError, SyntaxError,
     NotImplementedError, PermissionError,
@@ -101,6 +105,8 @@ def is_mistake(error: BaseException) -> bool:
         seen.add(id(current))
         if isinstance(current, BaseExceptionGroup) and any(is_mistake(e) for e in current.exceptions):
             return True
+        if isinstance(current, BrokenLaw):
+            return False
         ours = isinstance(current, DenoiseError)
         if _is_refusal(current) or (isinstance(current, _MISTAKES) and (ours or current is error)):
             return True

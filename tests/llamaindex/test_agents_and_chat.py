@@ -112,7 +112,7 @@ def engine_saying(scripted, text):
     return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(lambda m: text)), RetrieverAdapter(Fixed())))
 
 
-@pytest.mark.parametrize(("text", "label"), [(RIGHT, ""), (WRONG, "(unverified"), ("unknown", "(abstained")])
+@pytest.mark.parametrize(("text", "label"), [(RIGHT, ""), (WRONG, "(unsupported"), ("unknown", "(abstained")])
 def test_the_tool_tells_the_agent_the_verdict(scripted, text, label):
     tool = VerifiedQueryTool.from_defaults(
         engine_saying(scripted, text), name="towers", description="about towers"
@@ -121,8 +121,8 @@ def test_the_tool_tells_the_agent_the_verdict(scripted, text, label):
     later = asyncio.run(tool.acall(input=QUESTION))
     assert output.content == later.content
     assert output.content.startswith(label)
-    assert output.content.endswith(text)
-    assert output.raw_output.metadata["denoise"]["outcome"] in ("verified", "unverified", "abstained")
+    assert output.content.endswith(text) or label == "(abstained"
+    assert output.raw_output.metadata["denoise"]["outcome"] in ("supported", "unsupported", "abstained")
     assert (output.content == text) == (text == RIGHT)
 
 
@@ -173,7 +173,7 @@ async def test_an_answer_that_fails_goes_back_with_the_reasons():
     script = Script(look_up, WRONG, RIGHT)
     text, streamed, (verdict,), memory = await ask(agent_with(script))
     assert text == RIGHT
-    assert verdict["outcome"] == "verified"
+    assert verdict["outcome"] == "supported"
     assert [a["outcome"] for a in verdict["attempts"]] == ["fail", "pass"]
     assert json.loads(json.dumps(verdict)) == verdict
     told = script.asked[-1]
@@ -189,7 +189,7 @@ async def test_an_answer_that_fails_goes_back_with_the_reasons():
 async def test_a_right_answer_costs_no_further_call():
     script = Script(look_up, RIGHT)
     text, streamed, (verdict,), _ = await ask(agent_with(script))
-    assert (text, verdict["outcome"], len(script.asked)) == (RIGHT, "verified", 2)
+    assert (text, verdict["outcome"], len(script.asked)) == (RIGHT, "supported", 2)
     assert streamed == [RIGHT]
 
 
@@ -199,7 +199,7 @@ async def test_drafts_are_bounded_and_the_best_is_sent(attempts):
     script = Script(look_up, WRONG, worse)
     text, streamed, (verdict,), memory = await ask(agent_with(script, attempts=attempts))
     assert len(script.asked) == 1 + attempts
-    assert (text, verdict["outcome"]) == (WRONG, "unverified")
+    assert (text, verdict["outcome"]) == (WRONG, "unsupported")
     assert streamed == [WRONG]
     assert memory[-1] == WRONG
     assert worse not in memory
@@ -242,14 +242,14 @@ async def test_evidence_is_the_source_nodes_of_tools(scripted, kind):
 
     text, _, (verdict,), _ = await ask(agent_with(Script(call, "The blue bridge is there.", RIGHT), [tool]))
     assert text in ("The blue bridge is there.", RIGHT)
-    assert verdict["outcome"] == "verified"
+    assert verdict["outcome"] == "supported"
 
 
 async def test_an_agent_may_look_again_after_a_rejection():
     script = Script(look_up, WRONG, look_up, WRONG, RIGHT)
     text, _, verdicts, memory = await ask(agent_with(script))
     assert text == RIGHT
-    assert verdicts[-1]["outcome"] == "verified"
+    assert verdicts[-1]["outcome"] == "supported"
     assert [a["text"] for a in verdicts[-1]["attempts"]] == [WRONG, WRONG, RIGHT], "every attempt is told"
     assert [a["outcome"] for a in verdicts[-1]["attempts"]] == ["fail", "fail", "pass"]
     assert WRONG not in memory
@@ -279,7 +279,7 @@ async def test_what_llamaindex_writes_at_the_limit_of_iterations_is_checked_too(
         return
     assert str(await handler) == WRONG, "LlamaIndex sends this in the place of the answer that was verified"
     assert await ctx.store.get("denoise") == verdicts[-1]
-    assert (verdicts[-1]["outcome"], verdicts[-1]["attempts"][-1]["text"]) == ("unverified", WRONG)
+    assert (verdicts[-1]["outcome"], verdicts[-1]["attempts"][-1]["text"]) == ("unsupported", WRONG)
 
 
 async def test_a_run_that_was_broken_off_leaves_nothing_to_the_next():
@@ -308,7 +308,7 @@ async def test_the_context_can_be_stored_and_restored():
     ctx = Context(agent)
     await agent.run(user_msg=QUESTION, ctx=ctx)
     restored = Context.from_dict(agent, json.loads(json.dumps(ctx.to_dict())))
-    assert (await restored.store.get("denoise"))["outcome"] == "verified"
+    assert (await restored.store.get("denoise"))["outcome"] == "supported"
     assert str(await agent.run(user_msg="Hi", ctx=restored)) == "Hello again!"
 
 

@@ -15,7 +15,7 @@ from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextN
 
 from denoise_core import Budget, BudgetExceeded, InputError, Message, Usage, run
 from denoise_core.running.effects import complete
-from denoise_core.s2a import S2ADenoiser
+from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import check_denoiser
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, RetrieverAdapter
 from llamaindex_denoise.models.llm import usage_of
@@ -96,7 +96,9 @@ def twenty():
 
 async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
     reply = Inside(4)
-    denoiser = S2ADenoiser(LlamaLLM(local(reply), max_threads=4), variant="select", max_concurrency=10)
+    denoiser = S2ADenoiser(
+        LlamaLLM(local(reply), max_threads=4), variant="select", max_concurrency=10, options=Options(joint=False)
+    )
     ticks = 0
 
     async def tick():
@@ -118,13 +120,15 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
 
 def test_a_model_that_must_be_called_alone_is(local):
     reply = Inside(1)
-    denoiser = S2ADenoiser(LlamaLLM(local(reply), max_threads=1), variant="select", max_concurrency=10)
+    denoiser = S2ADenoiser(
+        LlamaLLM(local(reply), max_threads=1), variant="select", max_concurrency=10, options=Options(joint=False)
+    )
     DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(twenty(), query_str="q")
     assert reply.most == 1
 
 
 def test_spans_of_calls_in_threads_hang_under_the_postprocessor(local, watched):
-    denoiser = S2ADenoiser(LlamaLLM(local(lambda p: "1")), variant="select")
+    denoiser = S2ADenoiser(LlamaLLM(local(lambda p: "1")), variant="select", options=Options(joint=False))
     postprocessor = DenoisePostprocessor(denoiser=denoiser)
     postprocessor.postprocess_nodes(twenty()[:3], query_str="q")
     asyncio.run(postprocessor.apostprocess_nodes(twenty()[:3], query_str="q"))

@@ -74,7 +74,7 @@ engines = pytest.mark.parametrize("make", [own, around])
 async def test_a_draft_that_holds_is_all_that_is_shown(scripted, make, sync, watched):
     shown, response = await streamed(make(scripted, lambda m: RIGHT), sync)
     assert shown == list(RIGHT)
-    assert response.metadata["denoise"]["outcome"] == "verified"
+    assert response.metadata["denoise"]["outcome"] == "supported"
     assert response.source_nodes[0].node.node_id == "n0"
     (event,) = [e for e in watched[0] if isinstance(e, AnswerEvent)]
     assert event.record == response.metadata["denoise"]
@@ -89,7 +89,7 @@ async def test_a_draft_that_does_not_is_followed_by_the_answer(scripted, make, s
     assert shown[: len(WRONG)] == list(WRONG)
     assert [a["outcome"] for a in response.metadata["denoise"]["attempts"]] == ["fail", "pass"]
     answer = await whole(engine, sync)
-    assert (answer.response, answer.metadata["denoise"]["outcome"]) == (RIGHT, "verified")
+    assert (answer.response, answer.metadata["denoise"]["outcome"]) == (RIGHT, "supported")
     assert answer.source_nodes[0].node.node_id == "n0"
 
 
@@ -98,13 +98,13 @@ async def test_a_draft_that_does_not_is_followed_by_the_answer(scripted, make, s
 async def test_a_draft_nothing_better_came_of_stands_and_says_so(scripted, make, sync):
     shown, response = await streamed(make(scripted, lambda m: WRONG), sync)
     assert "".join(shown) == WRONG
-    assert response.metadata["denoise"]["outcome"] == "unverified"
+    assert response.metadata["denoise"]["outcome"] == "unsupported"
 
 
 @both
 @engines
 async def test_an_answer_withheld_is_told_after_the_draft(scripted, make, sync):
-    engine = make(scripted, lambda m: WRONG, limits=LoopLimits(unverified="abstain"))
+    engine = make(scripted, lambda m: WRONG, limits=LoopLimits(unsupported="abstain"))
     shown, response = await streamed(engine, sync)
     final = (await whole(engine, sync)).response
     assert "".join(shown) == WRONG + NOTICE + final
@@ -139,7 +139,7 @@ async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted, sync):
         response = await chat.astream_chat(QUESTION)
         shown = "".join([piece async for piece in response.async_response_gen()])
     assert shown == WRONG + NOTICE + RIGHT
-    assert response.sources[0].raw_output.metadata["denoise"]["outcome"] == "verified"
+    assert response.sources[0].raw_output.metadata["denoise"]["outcome"] == "supported"
 
 
 def test_the_text_of_the_response_is_the_answer(scripted):
@@ -184,7 +184,7 @@ async def test_a_reader_that_leaves_ends_the_run():
 
 
 def test_an_unknown_way_of_streaming_is_refused(scripted):
-    with pytest.raises(InputError, match="'draft_last': expected False, True or 'draft_first'"):
+    with pytest.raises(InputError, match="'draft_last': expected False, True, 'draft_first' or 'held_back'"):
         AugmentedQueryEngine(
             Augmenter(LlamaLLM(scripted(lambda m: "")), RetrieverAdapter(Fixed())), streaming="draft_last"
         )

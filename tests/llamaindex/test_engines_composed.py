@@ -23,6 +23,8 @@ from llamaindex_engines import (
     own_loop,
 )
 
+from denoise_core import InputError
+from denoise_core.augmenter import LoopLimits
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor
@@ -47,11 +49,14 @@ class Whole(BaseQueryEngine):
 
 
 def test_around_an_engine_that_can_only_be_asked():
-    def make_engine():
-        return AugmentedQueryEngine.around(Whole(lambda q: RIGHT if "Lisbon" in q else WRONG))
+    def make_engine(limits=LoopLimits(rerun=True)):  # noqa: B008
+        return AugmentedQueryEngine.around(Whole(lambda q: RIGHT if "Lisbon" in q else WRONG), limits=limits)
 
+    once = make_engine(limits=None)
+    assert once.query(QUESTION).metadata["denoise"]["outcome"] == "unsupported"
+    assert len(once.query_engine.asked) == 1, "what it does would be done twice"
     response = both(make_engine)
-    assert response.metadata["denoise"]["outcome"] == "verified"
+    assert response.metadata["denoise"]["outcome"] == "supported"
     assert response.metadata["inner"] == 1
     assert [n.node.node_id for n in response.source_nodes] == ["n0", "n1"]
     engine = make_engine()
@@ -83,8 +88,8 @@ async def test_around_a_local_model_the_event_loop_stays_free(local, no_blocking
     if whole:  # an engine of the same parts that can only be asked
         engine = Whole(reply)
         engine._llm = local(reply)
-    response = await AugmentedQueryEngine.around(engine).aquery(QUESTION)
-    assert response.metadata["denoise"]["outcome"] == "verified"
+    response = await AugmentedQueryEngine.around(engine, limits=LoopLimits(rerun=True)).aquery(QUESTION)
+    assert response.metadata["denoise"]["outcome"] == "supported"
     assert ran
     assert here not in ran
 
@@ -109,8 +114,8 @@ def test_a_judge_that_would_ask_the_engine_as_a_model_is_told_off(scripted):
             yield from complete((Message("user", "is it true?"),), tag="judge")
             return self.judge(memory, candidate)
 
-    response = around(scripted, utility=Judge()).query(QUESTION)
-    assert any("model of its own" in f["error"] for f in response.metadata["denoise"]["failures"])
+    with pytest.raises(InputError, match="model of its own"):
+        around(scripted, utility=Judge()).query(QUESTION)
 
 
 def test_over_a_vector_index(scripted):
@@ -137,7 +142,7 @@ def test_inside_a_condense_question_chat_engine(scripted):
     )
     response = chat.chat(QUESTION)
     assert response.response == RIGHT
-    assert response.sources[0].raw_output.metadata["denoise"]["outcome"] == "verified"
+    assert response.sources[0].raw_output.metadata["denoise"]["outcome"] == "supported"
 
 
 def test_inside_a_sub_question_engine_and_a_retry_engine(scripted):
@@ -163,4 +168,4 @@ def test_inside_a_sub_question_engine_and_a_retry_engine(scripted):
     )
     assert str(outer.query(QUESTION)) == RIGHT
     judged = RetryQueryEngine(own_loop(scripted), FaithfulnessEvaluator(llm=scripted(always("YES"))))
-    assert judged.query(QUESTION).metadata["denoise"]["outcome"] == "verified"
+    assert judged.query(QUESTION).metadata["denoise"]["outcome"] == "supported"

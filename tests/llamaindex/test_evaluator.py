@@ -179,7 +179,7 @@ def loop(utility, **settings):
     return Augmenter(llm, ListRetriever([Passage(CONTEXT[0], "1")]), utility=utility, **settings)
 
 
-@pytest.mark.parametrize(("said", "outcome"), [("YES", "verified"), ("NO", "unverified")])
+@pytest.mark.parametrize(("said", "outcome"), [("YES", "supported"), ("NO", "unsupported")])
 def test_llamaindexs_faithfulness_in_the_loop(scripted, said, outcome):
     utility = EvaluatorUtility(FaithfulnessEvaluator(llm=scripted(lambda m: said)))
     answer = loop(utility).answer(QUESTION)
@@ -195,7 +195,7 @@ def test_correctness_with_its_five_marks(scripted):
 
 def test_an_evaluator_that_fails_is_no_pass():
     answer = loop(EvaluatorUtility(Fixed(error=ConnectionError("down")))).answer(QUESTION)
-    assert answer.outcome == "unverified"
+    assert answer.outcome == "unknown"
     assert any("down" in error for _, error in answer.memory.failures)
 
 
@@ -215,7 +215,7 @@ def test_around_an_engine(scripted):
     inner = RetrieverQueryEngine.from_args(Found(), llm=scripted(lambda m: RIGHT))
     utility = EvaluatorUtility(FaithfulnessEvaluator(llm=scripted(lambda m: "YES")))
     response = AugmentedQueryEngine.around(inner, utility=utility).query(QUESTION)
-    assert response.metadata["denoise"]["outcome"] == "verified"
+    assert response.metadata["denoise"]["outcome"] == "supported"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from llama_index.core.types import PydanticProgramMode
 from llamaindex_doubles import Calling, calls
 
 from denoise_core import InputError, Message, Passage, Usage
-from denoise_core.augmenter.streaming.stream import StreamingLLM
+from denoise_core.augmenter.streaming.events import StreamingLLM
 from denoise_core.running.structured import StructuredLLM
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.replies.schemas import schema

@@ -23,7 +23,7 @@ def test_s2a_answers_from_what_it_kept(scripted):
     assert record(node.node)["origin_spans"] == [[0, 27]]
     note = response.metadata["denoise"]
     assert note["outcome"] == "answered"
-    assert note["calls"] == 4
+    assert note["calls"] == 2
     assert {d["id"] for d in note["dropped"]} == {"n0", "n1", "n2"}
 
 
@@ -40,5 +40,5 @@ def test_s2a_delegates_streams_and_runs_postprocessors(scripted):
     engine = s2a_engine(scripted, node_postprocessors=[drop_ships], streaming=True)
     assert [n.node.node_id for n in engine.retrieve(QueryBundle(QUESTION))] == ["n0", "n1"]
     response = engine.query(QUESTION)
-    assert "".join(response.response_gen).startswith("Heard: The red tower is in Porto.")
+    assert "The red tower is in Porto." in "".join(response.response_gen)
     assert record(response.source_nodes[0].node)["op"] == "ENDDenoiser > S2A.select"

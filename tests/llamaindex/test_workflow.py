@@ -55,7 +55,7 @@ async def test_it_answers_as_the_query_engine_does(scripted, build):
     result = await AugmentedWorkflow(build(scripted)).run(question=QUESTION)
     response = result.response()
     expected = await AugmentedQueryEngine(build(scripted)).aquery(QUESTION)
-    assert result.outcome == "verified"
+    assert result.outcome == "supported"
     assert response.response == expected.response == RIGHT
     ours, theirs = response.metadata.pop("denoise"), expected.metadata.pop("denoise")
     assert {k: (v, theirs[k]) for k, v in ours.items() if v != theirs[k]} == {}
@@ -129,7 +129,7 @@ async def test_it_goes_on_in_another_process_where_it_stood(scripted, turns):
     second = AugmentedWorkflow(Augmenter(LlamaLLM(llm), RetrieverAdapter(Fixed())))
     result = await second.run(ctx=Context.from_dict(second, json.loads(stored)))
     assert result.text == whole.text
-    assert result.outcome == "verified"
+    assert result.outcome == "supported"
     assert result.record == whole.record
     assert len(llm.asked) == 2 - actions.count("Draft"), "work that was done was done again"
 

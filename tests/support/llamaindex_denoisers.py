@@ -102,19 +102,18 @@ class Fails:
 
 def s2a_model(variant):
     """Answers each variant's prompt in its own form, keeping what says red."""
-    numbers = {
-        "select": ("1", "NONE"),
-        "remove": ("NONE", "ALL"),
-        "auto": ("KEEP 1", "DROP ALL"),
-    }
 
     def reply(messages):
         document = messages[-1].content.split("BEGIN ", 1)[1].split("\n", 1)[1].split("\nEND ", 1)[0]
         red = [s for s in document.split(". ") if "red" in s]
-        if variant in numbers:
-            return numbers[variant][0 if red else 1]
+        if variant in ("select", "remove", "auto"):
+            pieces = [line for line in document.split("\n") if line.startswith("[")]
+            named = [p[1:].split("]")[0] for p in pieces if ("red" in p) != (variant == "remove")]
+            return {"auto": "KEEP "}.get(variant, "") + ", ".join(named)
         if variant == "single":
             return ". ".join([*red, QUESTION])
+        if variant == "default":
+            return f"Context: {'. '.join(red) or 'NONE'}"
         return f"Context: {'. '.join(red) or 'NONE'}\nQuestion: {QUESTION}"
 
     return FunctionLLM(reply)
@@ -125,7 +124,7 @@ DENOISERS = {
     "end_sentences": lambda: ENDDenoiser(
         FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentences
     ),
-    "s2a_default": lambda: S2ADenoiser(s2a_model("default")),
+    "s2a_default": lambda: S2ADenoiser(s2a_model("default"), variant="default"),
     "s2a_relevance": lambda: S2ADenoiser(s2a_model("relevance"), variant="relevance"),
     "s2a_single": lambda: S2ADenoiser(s2a_model("single"), variant="single"),
     "s2a_keep_original": lambda: S2ADenoiser(s2a_model("default"), variant="keep_original"),

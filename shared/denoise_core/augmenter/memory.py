@@ -68,6 +68,12 @@ class Verdict:
     def passed(self) -> bool:
         return self.outcome == "pass"
 
+    @property
+    def holds(self) -> bool:
+        """It passed, or all that speaks against it is that it does not answer the question: what is asked of a
+        part of an answer, which the whole answers."""
+        return self.passed or (bool(self.reasons) and all(r.kind == "off_question" for r in self.reasons))
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:

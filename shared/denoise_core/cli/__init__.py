@@ -20,7 +20,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "jinja2"):
             raise
-        _end(f"the command needs {error.name!r}; run: pip install 'rag-denoise[embedded]'")
+        _end(f"the command needs {error.name!r}; run: pip install 'rag-denoise[embedded,knowledge,cli]'")
     except (DenoiseError, OSError) as error:
         _end(str(error))
     except SystemExit as ended:

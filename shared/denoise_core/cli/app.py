@@ -62,10 +62,16 @@ def run(
     method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,
     keep: Annotated[
         str | None,
-        typer.Option(help="How many chunks to keep, such as 5, or which share, such as 0.3 or 30%."),
+        typer.Option(
+            help="How many chunks to keep, such as 5, which share, such as 0.3 or 30%, or auto: as many as the "
+            "scores justify, which is the default of --method end."
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="For s2a-select: a Hugging Face chat model, by name or folder.")
+    ] = None,
+    denoiser: Annotated[
+        Path | None, typer.Option(help="A folder that 'rag-denoise fit' wrote, instead of --method.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
     skip_bad: Annotated[
@@ -82,7 +88,16 @@ def run(
     """
     from denoise_core.cli.run import run_own
 
-    run_own(query, passages, method.value, keep=keep, model=model, as_json=as_json, skip_bad=skip_bad)
+    run_own(
+        query,
+        passages,
+        method.value,
+        keep=keep,
+        model=model,
+        denoiser=denoiser,
+        as_json=as_json,
+        skip_bad=skip_bad,
+    )
 
 
 @app.command()
@@ -129,20 +144,31 @@ def fit(
             "an object with 'text', a label is true or 1 for a passage that helps to answer."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the probe: weights, settings, card.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for the denoiser: weights, scale, probe, card.")
+    ],
     model: Annotated[
-        str | None, typer.Option(help="Hugging Face model by name or folder; the embedded MiniLM without it.")
+        str | None,
+        typer.Option(
+            help="Hugging Face model by name or folder to fit a probe on; without it only signals are weighed."
+        ),
     ] = None,
     layer: Annotated[
         int | None,
         typer.Option(min=0, help="Index into hidden_states, 0 = embeddings; chosen if left out."),
     ] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="What you will keep: a number, a share or auto. Layers are compared there.")
+    ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out bad lines, and say so.")] = False,
 ) -> None:
-    """Fit a probe of your own on labelled passages, and save it with its card."""
+    """Fit a denoiser on labelled passages of your own, and say in words whether it is better than cosine.
+
+    The folder is used by: rag-denoise run --denoiser FOLDER, or denoise_core.load_denoiser(FOLDER).
+    """
     from denoise_core.cli.fit import fit_own
 
-    fit_own(data, out, model=model, layer=layer, skip_bad=skip_bad)
+    fit_own(data, out, model=model, layer=layer, keep=keep, skip_bad=skip_bad)
 
 
 @app.command("noisy-retrieval")

@@ -9,11 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from denoise_core.augmenter.memory import Verdict, WorkingMemory
-from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.cli.plain import plain
 from denoise_core.embedded.sample import Prepared
 from denoise_core.evaluate.metrics import wilson
+from denoise_core.support import Check, Reader, check
 
 HEADING = "Answers held against their passages"
 TOLD = (
@@ -24,20 +23,23 @@ TOLD = (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One prepared question with the judge's verdicts."""
+    """One prepared question with what the checker says of both answers."""
 
     prepared: Prepared
-    right: Verdict
-    wrong: Verdict
+    right: Check
+    wrong: Check
 
 
-def judged(items: Sequence[Prepared]) -> list[Judged]:
-    """Verdicts of the default judge."""
-    judge = Groundedness()
+def judged(items: Sequence[Prepared], reader: Reader | None = None) -> list[Judged]:
+    """By the checker, with the reader that ships unless another is given."""
+    if reader is None:
+        from denoise_core.embedded import reader as shipped
+
+        reader = shipped()
     out = []
     for item in items:
-        memory = WorkingMemory(item.question.text, tuple(item.question.passages))
-        out.append(Judged(item, judge.judge(memory, item.right), judge.judge(memory, item.wrong)))
+        text, passages = item.question.text, item.question.passages
+        out.append(Judged(item, *(check(text, said, passages, reader) for said in (item.right, item.wrong))))
     return out
 
 
@@ -46,8 +48,8 @@ def score(found: Sequence[Judged]) -> list[list[str]]:
     n = len(found)
     rows = [["answers", "passed", "stopped or unknown", "as it should be", "95 %"]]
     for name, passed, wanted in (
-        ("right", sum(f.right.outcome == "pass" for f in found), True),
-        ("wrong, from another passage", sum(f.wrong.outcome == "pass" for f in found), False),
+        ("right", sum(f.right.passed for f in found), True),
+        ("wrong, from another passage", sum(f.wrong.passed for f in found), False),
     ):
         good = passed if wanted else n - passed
         low, high = wilson(good, n)
@@ -62,16 +64,28 @@ def values_of(found: Sequence[Judged]) -> list[dict[str, str]]:
             "question": f.prepared.question.text,
             "right": f.prepared.right,
             "right_said": _said(f.right),
+            "right_rests_on": _rests_on(f, f.right),
             "wrong": f.prepared.wrong,
             "wrong_said": _said(f.wrong),
+            "wrong_rests_on": _rests_on(f, f.wrong),
         }
         for f in found
     ]
 
 
-def _said(verdict: Verdict) -> str:
-    why = "; ".join(r.text for r in verdict.reasons)
-    return f"{verdict.outcome}: {why}" if why else verdict.outcome
+def _said(found: Check) -> str:
+    if found.passed:
+        return "supported"
+    return (
+        f"{'not supported' if found.supported is False or found.answers is False else 'unknown'}: {found.reason}"
+    )
+
+
+def _rests_on(item: Judged, found: Check) -> str:
+    """The characters of the passages that bear on the answer."""
+    texts = {p.id: p.text for p in item.prepared.question.passages}
+    spans = [s for claim in found.claims for s in claim.evidence]
+    return " … ".join(texts[s.passage_id][s.start : s.end] for s in spans)
 
 
 def print_judged(console: Console, found: Sequence[Judged]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -28,6 +29,7 @@ def run_own(
     *,
     keep: str | None,
     model: str | None,
+    denoiser: Path | None = None,
     as_json: bool,
     skip_bad: bool,
 ) -> None:
@@ -39,7 +41,10 @@ def run_own(
     for warning in reading.warnings:
         aside.print(Text(plain(warning), style="yellow"), soft_wrap=True)
     with aside.status("reading and scoring ..."):
-        result = denoiser_for(method, keep, model, reading.cut).denoise(query, reading.passages)
+        chosen = (
+            denoiser_for(method, keep, model, reading.cut) if denoiser is None else fitted(denoiser, keep, model)
+        )
+        result = chosen.denoise(query, reading.passages)
     if as_json:
         line = json.dumps(as_record(result), ensure_ascii=False, allow_nan=False)
         typer.echo(line.encode("utf-8", "replace").decode())
@@ -61,7 +66,7 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
 
 
 def denoiser_for(method: str, keep: str | None, model: str | None, chunker: Chunker) -> Denoiser:
-    """The denoiser behind a ``--method``; ``keep`` as in `share_or_number`."""
+    """The denoiser behind a ``--method``; ``keep`` as in `keep_of`."""
     if method == "s2a-select":
         if model is None:
             raise InputError("--method s2a-select asks a chat model: add --model NAME_OR_FOLDER")
@@ -82,8 +87,27 @@ def denoiser_for(method: str, keep: str | None, model: str | None, chunker: Chun
         "bm25": BM25Scorer,
         "embedding": embedding_scorer,
     }
-    scorer = makers[method]()
-    return ENDDenoiser(scorer, keep=None if keep is None else share_or_number(keep), chunker=chunker)
+    if keep is None or keep.strip() == "auto":
+        chosen: float | int | str | None = "auto" if method == "end" else None
+        if chosen is None and keep is not None:
+            raise InputError(
+                f"--keep auto is for --method end: the scores of --method {method} have no known scale"
+            )
+    else:
+        chosen = keep_of(keep)
+    return ENDDenoiser(makers[method](), keep=chosen, chunker=chunker)
+
+
+def fitted(folder: Path, keep: str | None, model: str | None) -> Denoiser:
+    """The denoiser that ``rag-denoise fit`` wrote into a folder."""
+    from denoise_core.embedded.fitted import load_denoiser
+
+    return load_denoiser(folder, model, keep=None if keep is None else keep_of(keep))
+
+
+def keep_of(keep: str) -> float | int | str:
+    """What ``--keep`` says: ``auto``, or as `share_or_number`."""
+    return "auto" if keep.strip() == "auto" else share_or_number(keep)
 
 
 def share_or_number(keep: str) -> float | int:
@@ -103,7 +127,7 @@ def share_or_number(keep: str) -> float | int:
         share = math.nan
     if not 0 < share < 1:
         raise InputError(
-            f"--keep {keep}: expected a whole number of chunks such as 5, or a share such as 0.3 or 30%"
+            f"--keep {keep}: expected a whole number of chunks such as 5, a share such as 0.3 or 30%, or auto"
         )
     return share
 
@@ -124,6 +148,8 @@ def as_record(result: DenoiseResult) -> dict[str, Any]:
         ],
         "kept": [{**_range(k.span), "score": k.score} for k in result.kept],
         "dropped": [{**_range(d.span), "score": d.score, "reason": d.reason} for d in result.dropped],
+        "relevant": result.relevant,
+        "note": result.note,
         "fallback": result.fallback,
     }
 
@@ -147,5 +173,7 @@ def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult)
     before = sum(len(p.text) for p in passages)
     after = sum(len(p.text) for p in result.passages)
     console.print(f"kept {len(result.passages)} of {len(passages)} passages, {after} of {before} characters")
+    if result.note:
+        console.print(Text(plain(f"note: {result.note}"), style="yellow"))
     if result.fallback:
         console.print(Text(plain(f"fallback: {result.fallback}"), style="yellow"))

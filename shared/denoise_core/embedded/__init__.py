@@ -1,8 +1,8 @@
-"""The default that works without a model hub: MiniLM-L6 weights from a package, a probe and a stack of ours.
+"""The default that works without a model hub and without torch: MiniLM-L6 weights from a package, in NumPy.
 
-`default_denoiser` is where to start; `DefaultScorer` is its scorer, `probe_scorer` and `embedding_scorer` are
-parts of it to be used alone, `sample` is the questions that ship. How they were made: `make`. `reader` finds
-the answer to a question in passages, or tells how well a given one fits; `answer` is its shortest form.
+`default_denoiser` is where to start; `DefaultScorer` is its scorer, `embedding_scorer` its cosine alone, `sample`
+the questions that ship. How the weights and margins were made: `make`. `reader` finds the answer to a question in
+passages, or tells how well a given one fits; `answer` is its shortest form.
 """
 
 from denoise_core.embedded.default import (
@@ -10,8 +10,7 @@ from denoise_core.embedded.default import (
     default_denoiser,
     embedding_scorer,
     encoder,
-    probe,
-    probe_scorer,
+    scale,
     stack,
 )
 from denoise_core.embedded.reader.shipped import answer, reader
@@ -23,9 +22,8 @@ __all__ = [
     "default_denoiser",
     "embedding_scorer",
     "encoder",
-    "probe",
-    "probe_scorer",
     "reader",
     "sample",
+    "scale",
     "stack",
 ]

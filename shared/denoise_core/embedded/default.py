@@ -1,82 +1,117 @@
-"""The default scorer: probe, embedding cosine, late interaction and BM25, stacked; each can be used alone.
-
-The fit gave BM25 no weight (`stack`), so it is not computed; the stack of a fit of your own may use it.
-"""
+"""The default scorer: late interaction of MiniLM's word pieces, and what its scores mean for ``keep="auto"``."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import as_file, files
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.weights import HUB_NAME, minilm
-from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.probe import Probe
-from denoise_core.end.scorer import ProbeScorer
+from denoise_core.end.auto import AutoScale
+from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
+from denoise_core.end.selection import Keep
 from denoise_core.protocols import Scored
-from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.embedding import EmbeddingScorer
 from denoise_core.scorers.stack import Stack, StackedScorer
-from denoise_core.text.chunk import Chunker, whole
+from denoise_core.text.chunk import Chunker
 
 
 class DefaultScorer:
-    """The stack over all four signals; the model is loaded at the first call, once in a process."""
+    """The stack that ships over the signals of `encoder`; the model is loaded at the first call, once a process.
+
+    What is read of a passage is kept, so a second question about it costs little more than reading the question;
+    with ``folder`` also on disk, for other processes. `warm` reads passages before any question.
+    """
 
     listwise = True  # the word weights of late interaction come from the list
+
+    def __init__(self, *, folder: str | Path | None = None) -> None:
+        self.folder = folder
+
+    @property
+    def scale(self) -> AutoScale:
+        """For ``keep="auto"``: the margins that ship, and what they were calibrated on."""
+        return scale()
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Higher is better, about 0 for an average passage; float32 ``(len(texts),)``.
 
         Raises `MissingExtra` without the extra ``embedded``.
         """
-        return _stacked().score(query, texts)
+        return self._stacked().score(query, texts)
 
     def scored(self, query: str, texts: Sequence[str]) -> Scored:
         """`score`, and in how many windows each text was read: a long one counts by its best part."""
-        return _stacked().scored(query, texts)
+        scores = self.score(query, texts)
+        return Scored(scores, encoder(self.folder).parts(texts))
+
+    def warm(self, texts: Sequence[str]) -> int:
+        """Read texts before any question, such as at indexing time; returns how many had to be read."""
+        return encoder(self.folder).warm(texts)
+
+    def _stacked(self) -> StackedScorer:
+        return StackedScorer([encoder(self.folder)], stack())
 
 
-def default_denoiser(keep: float | int = 0.3, *, min_keep: int = 1, chunker: Chunker = whole) -> ENDDenoiser:
-    """END with `DefaultScorer`. See `ENDDenoiser` for the settings."""
-    return ENDDenoiser(DefaultScorer(), keep=keep, min_keep=min_keep, chunker=chunker)
+def default_denoiser(
+    keep: Keep = "auto",
+    *,
+    risk: float | None = None,
+    min_keep: int = 1,
+    max_keep: int | None = None,
+    chunker: Chunker | Literal["auto"] = "auto",
+    on_irrelevant: OnIrrelevant = "keep",
+    folder: str | Path | None = None,
+) -> ENDDenoiser:
+    """END with `DefaultScorer`. See `ENDDenoiser` for the settings; ``folder`` keeps what is read of passages."""
+    return ENDDenoiser(
+        DefaultScorer(folder=folder),
+        keep=keep,
+        risk=risk,
+        min_keep=min_keep,
+        max_keep=max_keep,
+        chunker=chunker,
+        on_irrelevant=on_irrelevant,
+    )
 
 
-@cache
-def encoder() -> SentenceEncoder:
-    """MiniLM-L6 as a sentence encoder, shared by all that need it."""
-    return SentenceEncoder(minilm(), name=HUB_NAME)  # not where it lies here: a probe's card may be shown around
+_making = threading.Lock()
+_encoders: dict[Path | None, SentenceEncoder] = {}
 
 
-@cache
-def probe() -> Probe:
-    """The probe that ships: its card says what it was fitted on and what it reached."""
-    with as_file(files("denoise_core.embedded") / "data" / "probe") as folder:
-        return Probe.load(folder)
+def encoder(folder: str | Path | None = None) -> SentenceEncoder:
+    """MiniLM-L6 as a sentence encoder, shared by all in a process that keep readings in the same ``folder``."""
+    where = None if folder is None else Path(folder).resolve()
+    with _making:
+        if where not in _encoders:
+            _encoders[where] = SentenceEncoder(minilm(), name=HUB_NAME, keep=where)
+        return _encoders[where]
 
 
 @cache
 def stack() -> Stack:
-    """The weights of the four signals."""
-    return Stack.from_dict(json.loads((files("denoise_core.embedded") / "data" / "stack.json").read_text("utf-8")))
+    """The weights of the signals."""
+    return Stack.from_dict(_shipped("stack.json"))
 
 
 @cache
-def probe_scorer() -> ProbeScorer:
-    """The probe alone: question and passage read together through the first layers."""
-    return ProbeScorer(encoder().model, probe(), tokenizer=encoder().tokenizer)
-
-
-@cache
-def _stacked() -> StackedScorer:
-    return StackedScorer([probe_scorer(), encoder(), BM25Scorer()], stack())
+def scale() -> AutoScale:
+    """Margins and floor of the default's scores."""
+    return AutoScale.from_dict(_shipped("scale.json"))
 
 
 def embedding_scorer() -> EmbeddingScorer:
     """Cosine of MiniLM's sentence embeddings alone."""
     return EmbeddingScorer(lambda texts: encoder().vectors(texts))
+
+
+def _shipped(name: str) -> Any:
+    return json.loads((files("denoise_core.embedded") / "data" / name).read_text("utf-8"))

@@ -1,8 +1,10 @@
 """Question and passages read apart by a sentence encoder: cosine of the whole, and of the best-matching words.
 
-One pass gives both signals. ``cosine`` is that of the mean-pooled last layer, the model's own embedding.
+One reading gives all signals. ``cosine`` is that of the mean-pooled last layer, the model's own embedding.
 ``maxsim`` is late interaction (Khattab and Zaharia, ColBERT, section 3): for each word piece of the question
 the best cosine among those of the passage, averaged with the weight of how rare the piece is in the list.
+``rest`` is the same with each piece weighted once more, by how far the best passage leaves it uncovered: what
+answers the other part of a question in two parts ranks high there, what repeats the best passage does not.
 """
 
 from __future__ import annotations
@@ -16,129 +18,182 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.local.batching import batches, windows
-from denoise_core.local.positions import positions_of
+from denoise_core.embedded.minilm import ROOM, MiniLM, load
+from denoise_core.embedded.readings import MEMORY, Reading, Readings, eight_bit, key_of
+from denoise_core.local.batching import windows
+from denoise_core.types import well_formed
 
 Floats = NDArray[np.float32]
 
 MAX_QUERY = 128  # word pieces; longer questions are cut for these two signals
-MAX_TOKENS = 4096  # of a batch, padding included
+AT_ONCE = 64  # texts read before what was read of them is kept
 
 
 class SentenceEncoder:
-    """A BERT-like sentence encoder; loads at the first use and serves threads one batch at a time.
+    """MiniLM in ``folder``; loads at the first use, once for all threads, and without torch.
 
-    ``name`` is what the model goes by, in the fingerprint of a probe that is fitted on it; None for its folder.
+    What is read of a text is kept (`Readings`): ``memory`` bytes of it here, and all in the folder ``keep`` where
+    one is given, for other processes. ``name`` is what the model goes by. ``network`` is another network with its
+    tokenizer, such as one of random weights to compare with.
     """
 
-    names = ("cosine", "maxsim")
-    listwise = True  # the weights of maxsim come from the list
+    names = ("cosine", "maxsim", "rest")
+    listwise = True  # the weights of maxsim and rest come from the list
 
-    def __init__(self, folder: Path, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name: str | None = None,
+        memory: int = MEMORY,
+        keep: str | Path | None = None,
+        network: tuple[MiniLM, Any] | None = None,
+    ) -> None:
+        self._network = network
         self.folder = folder
         self.name = name
-        self._loaded: tuple[Any, Any] | None = None
-        self._lock = threading.RLock()
-
-    @property
-    def model(self) -> Any:
-        """The encoder, an object of transformers."""
-        return self._load()[0]
-
-    @property
-    def tokenizer(self) -> Any:
-        return self._load()[1]
+        self.readings = Readings(name or str(folder), memory=memory, folder=keep)
 
     def signals(self, query: str, texts: Sequence[str]) -> Floats:
-        """float32 ``(len(texts), 2)``: cosine and maxsim, both -1 to 1.
+        """float32 ``(len(texts), 3)``: cosine, maxsim and rest, all -1 to 1.
 
         A text longer than the model's window is read in parts, and each signal is its best part's.
         """
-        torch = require("torch", extra="end")
-        with self._lock, torch.inference_mode():
-            asked = self._pieces([query])[0][:MAX_QUERY]
-            pieces = self._pieces(texts)
-            rarity = torch.tensor(idf(asked, pieces))
-            question = self._states([asked])[0]
-            rows = [(i, part) for i, p in enumerate(pieces) for part in windows(p, self._room)]
-            out = np.full((len(texts), 2), -np.inf, dtype=np.float32)
-            for batch in batches([len(part) + 2 for _, part in rows], MAX_TOKENS):
-                for r, states in zip(batch, self._states([rows[r][1] for r in batch]), strict=True):
-                    found = _cosine(question, states), _maxsim(question, states, rarity)
-                    out[rows[r][0]] = np.maximum(out[rows[r][0]], found)
-            return out
+        if not texts:
+            return np.zeros((0, 3), dtype=np.float32)
+        read = self._read(texts)
+        sentence, tokens, asked = self._question(query)
+        owner = np.repeat(np.arange(len(texts)), [len(r.parts) for r in read])
+        cosine = np.concatenate([r.sentence for r in read]) @ sentence
+        near, rarity = _nearest(read, tokens), idf(asked, [r.ids for r in read])
+        maxsim = _weighted(near, rarity)
+        left = 1 - np.clip(near[maxsim.argmax()], 0, 1) if len(near) else rarity
+        rest = _weighted(near, rarity * left, rarity)
+        out = np.full((len(texts), 3), -np.inf, dtype=np.float32)
+        for column, values in enumerate((cosine, maxsim, rest)):
+            np.maximum.at(out[:, column], owner, values)
+        return out
 
     def vectors(self, texts: Sequence[str]) -> Floats:
         """The model's own embeddings: mean-pooled, of length 1, float32 ``(len(texts), width)``.
 
-        A text longer than the window is embedded by its beginning, as the model's own library does.
+        A text longer than the window is embedded by its beginning.
         """
-        torch = require("torch", extra="end")
-        with self._lock, torch.inference_mode():
-            pieces = [p[: self._room] for p in self._pieces(texts)]
-            out = np.zeros((len(texts), int(self.model.config.hidden_size)), dtype=np.float32)
-            for batch in batches([len(p) + 2 for p in pieces], MAX_TOKENS):
-                for i, states in zip(batch, self._states([pieces[i] for i in batch]), strict=True):
-                    out[i] = torch.nn.functional.normalize(states.mean(0), dim=0).numpy()
-            return out
+        if not texts:
+            return np.zeros((0, len(self._load()[0].norm[0])), dtype=np.float32)
+        return np.stack([r.sentence[0] for r in self._read(texts)])
+
+    def parts(self, texts: Sequence[str]) -> tuple[int, ...]:
+        """In how many windows each text is read."""
+        return tuple(len(r.parts) for r in self._read(texts))
+
+    def warm(self, texts: Sequence[str]) -> int:
+        """Read texts before any question, such as at indexing time; returns how many had to be read."""
+        before = self.readings.read
+        for start in range(0, len(texts), AT_ONCE):
+            self._read(texts[start : start + AT_ONCE])
+        return self.readings.read - before
 
     def count(self, text: str) -> int:
         """Word pieces of a text, without the special ones."""
         return len(self._pieces([text])[0]) if text else 0
 
-    def _load(self) -> tuple[Any, Any]:
-        with self._lock:
-            if self._loaded is None:
-                transformers = require("transformers", extra="end")
-                tokenizer = transformers.AutoTokenizer.from_pretrained(str(self.folder))
-                model = transformers.AutoModel.from_pretrained(str(self.folder), use_safetensors=True)
-                model.name_or_path = self.name or str(self.folder)
-                self._loaded = model.eval(), tokenizer
-            return self._loaded
+    def _load(self) -> tuple[MiniLM, Any]:
+        return self._network or loaded(self.folder)
+
+    def _question(self, query: str) -> tuple[Floats, Floats, list[int]]:
+        """The question's embedding, its word pieces' vectors ``(n, width)``, all of length 1, and their ids."""
+        network, tokenizer = self._load()
+        asked = self._pieces([query])[0][:MAX_QUERY]
+        states = network.states([_framed(asked, tokenizer)])[0]
+        return _unit(states.mean(0, keepdims=True))[0], _unit(states[1:-1]), asked
+
+    def _read(self, texts: Sequence[str]) -> list[Reading]:
+        keys = [key_of(t) for t in texts]
+        found = self.readings.get(keys)
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        if new:
+            fresh = dict(zip(new, self._fresh(list(new.values())), strict=True))
+            self.readings.put(fresh)
+            found |= fresh
+        return [found[key] for key in keys]
+
+    def _fresh(self, texts: Sequence[str]) -> list[Reading]:
+        network, tokenizer = self._load()
+        cut = [windows(ids, ROOM) for ids in self._pieces(texts)]
+        states = iter(network.states([_framed(part, tokenizer) for parts in cut for part in parts]))
+        out = []
+        for parts in cut:
+            own = [next(states) for _ in parts]
+            tokens, scale = eight_bit(np.concatenate([s[1:-1] for s in own]))
+            out.append(
+                Reading(
+                    np.array([i for part in parts for i in part], dtype=np.int32),
+                    np.array([len(part) for part in parts], dtype=np.int32),
+                    _unit(np.stack([s.mean(0) for s in own])),
+                    tokens,
+                    scale,
+                )
+            )
+        return out
 
     def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids without special ones."""
-        if not texts:
-            return []
-        ids = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
-        return [list(row) for row in ids]
-
-    @property
-    def _room(self) -> int:
-        """Word pieces that fit between the special ones."""
-        return (positions_of(self.model) or MAX_TOKENS) - 2
-
-    def _states(self, rows: Sequence[Sequence[int]]) -> list[Any]:
-        """Last-layer states of each row between its special tokens: ``(pieces + 2, width)`` each."""
-        torch = require("torch", extra="end")
-        model, tokenizer = self._load()
-        width = max(map(len, rows)) + 2
-        ids = torch.full((len(rows), width), int(tokenizer.pad_token_id))
-        mask = torch.zeros_like(ids)
-        for i, row in enumerate(rows):
-            ids[i, : len(row) + 2] = torch.tensor([tokenizer.cls_token_id, *row, tokenizer.sep_token_id])
-            mask[i, : len(row) + 2] = 1
-        states = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        return [states[i, : len(row) + 2] for i, row in enumerate(rows)]
+        tokenizer = self._load()[1]
+        found = tokenizer.encode_batch([well_formed(t) for t in texts], add_special_tokens=False)
+        return [list(row.ids) for row in found]
 
 
-def idf(asked: Sequence[int], pieces: Sequence[Sequence[int]]) -> Floats:
+_loading = threading.Lock()
+_loaded: dict[Path, tuple[MiniLM, Any]] = {}
+
+
+def loaded(folder: Path) -> tuple[MiniLM, Any]:
+    """Network and tokenizer of a folder, loaded once in a process, whoever asks first."""
+    if folder not in _loaded:
+        with _loading:
+            if folder not in _loaded:
+                tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(
+                    str(folder / "tokenizer.json")
+                )
+                tokenizer.no_truncation()
+                tokenizer.no_padding()
+                _loaded[folder] = load(folder), tokenizer
+    return _loaded[folder]
+
+
+def _framed(ids: Sequence[int], tokenizer: Any) -> list[int]:
+    return [tokenizer.token_to_id("[CLS]"), *ids, tokenizer.token_to_id("[SEP]")]
+
+
+def idf(asked: Sequence[int], pieces: Sequence[Sequence[int] | NDArray[np.int32]]) -> Floats:
     """How rare each piece of the question is among the texts, as in BM25; shape ``(len(asked),)``."""
-    sets = [set(p) for p in pieces]
-    found = np.array([sum(piece in s for s in sets) for piece in asked], dtype=np.float32)
-    return np.asarray(np.log(1 + (len(sets) - found + 0.5) / (found + 0.5)), dtype=np.float32)
+    wanted = np.array(asked, dtype=np.int64)
+    found = np.zeros(len(wanted), dtype=np.float32)
+    for own in pieces:
+        found += np.isin(wanted, np.asarray(own))
+    return np.asarray(np.log(1 + (len(pieces) - found + 0.5) / (found + 0.5)), dtype=np.float32)
 
 
-def _cosine(question: Any, states: Any) -> float:
-    torch = require("torch", extra="end")
-    return float(torch.nn.functional.cosine_similarity(question.mean(0), states.mean(0), dim=0))
+def _nearest(read: Sequence[Reading], asked: Floats) -> Floats:
+    """For each part of each reading and each piece of the question the best cosine, 0 without word pieces."""
+    sizes = np.concatenate([r.parts for r in read])
+    out = np.zeros((len(sizes), len(asked)), dtype=np.float32)
+    full = np.flatnonzero(sizes)
+    if len(full) and len(asked):
+        tokens = np.concatenate([r.tokens for r in read]).astype(np.float32)
+        near = (tokens @ asked.T) * np.concatenate([r.scale for r in read])
+        starts = np.concatenate([[0], np.cumsum(sizes[full])[:-1]])
+        out[full] = np.maximum.reduceat(near, starts, axis=0)
+    return out
 
 
-def _maxsim(question: Any, states: Any, rarity: Any) -> float:
-    torch = require("torch", extra="end")
-    asked, found = question[1:-1], states[1:-1]
-    if not len(asked) or not len(found):
-        return 0.0
-    unit = torch.nn.functional.normalize
-    best = (unit(asked, dim=-1) @ unit(found, dim=-1).T).amax(-1)
-    return float((best * rarity).sum() / rarity.sum().clamp(min=1e-6))
+def _weighted(near: Floats, weight: Floats, of: Floats | None = None) -> Floats:
+    """Sums over the question's pieces, weighted; over the whole weight, or that in ``of``."""
+    whole = float((weight if of is None else of).sum())
+    return np.asarray(near @ weight / max(whole, 1e-6), dtype=np.float32)
+
+
+def _unit(vectors: Floats) -> Floats:
+    length = np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return np.asarray(vectors / length, dtype=np.float32)

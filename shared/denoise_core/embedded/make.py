@@ -1,20 +1,19 @@
-"""Make what ships in ``data/``: the probe, the stack and the sample, from real questions.
+"""Make what ships in ``data/``: the stack's weights, the scale of its scores, and the sample, from real questions.
 
-    python -m denoise_core.embedded.make --data FOLDER [--states FOLDER]
+    python -m denoise_core.embedded.make --data FOLDER [--keep FOLDER] [--limit N]
 
-``FOLDER`` holds ``nq_gold_distractors20.jsonl.gz``. Questions are parted by a hash of their id (`for_fitting`):
-layer, probe and stack are fitted on one part; the stack's figures in the card are of the other, and the sample
-is taken from it. With ``--states`` the readings are kept and a second run goes on where a killed one stopped.
+``FOLDER`` holds the files of `split.SETS`. Everything is fitted on one half of the questions of seven sets
+(`split.halves`) and printed for the other half by ``make bench ONLY=default``. A signal stays in the stack only if
+sets that the fit has not seen gain by it. Controls run with every fit: the same with the question taken away, and
+with a network of random weights. ``--keep`` keeps what is read of passages for another run.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
-import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,136 +21,212 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._files import write_whole
-from denoise_core.embedded.encoder import SentenceEncoder
+from denoise_core.embedded.encoder import SentenceEncoder, loaded
+from denoise_core.embedded.minilm import MiniLM
+from denoise_core.embedded.split import NQ, SETS, halves, write_sample
 from denoise_core.embedded.weights import HUB_NAME, minilm
-from denoise_core.end.fit import fit_probe
-from denoise_core.end.probe import Probe
-from denoise_core.end.reader import HiddenReader
-from denoise_core.end.scorer import ProbeScorer
-from denoise_core.evaluate.datasets import read_questions
+from denoise_core.end.auto import AutoScale, auto_scale
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.stack import Stack, collect, fit_stack
+from denoise_core.scorers.stack import Signals, Stack, collect, fit_stack
 
 HERE = Path(__file__).parent / "data"
-NQ = "nq_gold_distractors20"
-NAMES = ("probe", *SentenceEncoder.names, "bm25")
-FITTING_SHARE = 0.6
+NAMES = (*SentenceEncoder.names, "bm25")
+SHARES = (0.3, 0.5)  # at which signals are compared
+LIMIT = 80
 SAMPLE = 40
+NO_QUESTION = "What is this about?"
+
+Floats = NDArray[np.float32]
 
 
-def for_fitting(question_id: str) -> bool:
-    """Whether a question is in the part that probe and stack are fitted on; a hash decides, not an order."""
-    return place(question_id) < FITTING_SHARE
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """One question's signals ``(n, k)`` and labels ``(n,)``."""
+
+    signals: Floats
+    labels: NDArray[np.bool_]
+
+    def only(self, columns: Sequence[int]) -> Read:
+        return Read(self.signals[:, columns], self.labels)
 
 
-def place(question_id: str) -> float:
-    """A number in [0, 1) that is always the same for an id."""
-    return int(hashlib.sha256(f"rag-denoise:{question_id}".encode()).hexdigest()[:12], 16) / 16**12
+Mix = Mapping[str, Sequence[Read]]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help=f"folder with {NQ}.jsonl.gz")
-    parser.add_argument("--states", type=Path, help="folder for readings, to continue a run that was stopped")
-    parser.add_argument("--limit", type=int, help="at most so many questions of each part, for a trial")
-    parser.add_argument("--out", type=Path, default=HERE, help="folder to write probe, stack and sample to")
+    parser.add_argument("--data", type=Path, required=True, help="folder with the sets' files")
+    parser.add_argument("--keep", type=Path, help="folder for what is read of passages")
+    parser.add_argument("--limit", type=int, default=LIMIT, help="at most so many questions of each set")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder to write stack, scale and card to")
     given = parser.parse_args(argv)
-    questions = sorted(read_questions(given.data / f"{NQ}.jsonl.gz").questions, key=lambda q: place(q.id))
-    fitting = [q for q in questions if for_fitting(q.id)][: given.limit]
-    held_out = [q for q in questions if not for_fitting(q.id)][: given.limit]
+    fitting = {name: halves(given.data, name, given.limit)[0] for name in SETS}
     given.out.mkdir(parents=True, exist_ok=True)
-    write_sample(held_out[:SAMPLE], given.out / "nq_sample.jsonl.gz")
-    probe, stack, card = fit(fitting, held_out, given.states)
-    named = replace(probe.reading, model=replace(probe.reading.model, name=HUB_NAME))  # not where it lay here
-    finished = Probe(probe.weight, probe.bias, named, probe.threshold, {**probe.card, **card})
-    finished.save(given.out / "probe")
-    write_whole(given.out / "stack.json", json.dumps(stack.to_dict(), indent=1) + "\n")
+    encoder = SentenceEncoder(minilm(), name=HUB_NAME, keep=given.keep)
+    made = fit(fitting, encoder)
+    write_whole(given.out / "stack.json", json.dumps(made.stack.to_dict(), indent=1) + "\n")
+    write_whole(given.out / "scale.json", json.dumps(made.scale.to_dict(), indent=1) + "\n")
+    write_whole(given.out / "card.json", json.dumps(made.card, indent=1) + "\n")
+    if not (given.out / "nq_sample.jsonl.gz").exists():
+        write_sample(halves(given.data, NQ)[1][:SAMPLE], given.out / "nq_sample.jsonl.gz")
 
 
-def fit(
-    fitting: Sequence[Question], held_out: Sequence[Question], states: Path | None
-) -> tuple[Probe, Stack, dict[str, Any]]:
-    """The probe, the stack over its out-of-fold logits and the other signals, and held-out figures."""
-    from rich.progress import Progress
+@dataclass(frozen=True, slots=True)
+class Made:
+    stack: Stack
+    scale: AutoScale
+    card: dict[str, Any]
 
-    encoder = SentenceEncoder(minilm())
-    reader = HiddenReader(encoder.model, tokenizer=encoder.tokenizer)
-    with Progress() as progress:
-        reading = progress.add_task("reading for the probe", total=len(fitting))
-        training = fit_probe(
-            reader,
-            fitting,
-            folder=states,
-            card={"licence": "mit", "source": source(len(fitting), len(held_out))},
-            progress=lambda done, _: progress.update(reading, completed=done),
-        )
-        probe = training.probe
-        chosen = next(f for f in training.layers if f.layer == probe.reading.layer)
-        apart = progress.add_task("reading for the stack", total=len(fitting) + len(held_out))
-        others = [encoder, BM25Scorer()]
 
-        def signals(questions: Sequence[Question], parts: Sequence[Any]) -> NDArray[np.float32]:
-            rows = []
-            for q in questions:
-                rows.append(collect(parts, q.text, [p.text for p in q.passages]))
-                progress.advance(apart)
-            return np.concatenate(rows)
+def fit(fitting: Mapping[str, Sequence[Question]], encoder: SentenceEncoder) -> Made:
+    """Stack, scale and card from questions by set. Prints each step, the controls among them."""
+    from rich.console import Console
 
-        seen = np.column_stack([chosen.line.held_out, signals(fitting, others)])
-        stack = fit_stack(NAMES, seen, labels(fitting), groups(fitting))
-        unseen = signals(held_out, [ProbeScorer(reader, probe), *others])
+    say = Console().print
+    mix = {name: read(encoder, questions) for name, questions in fitting.items()}
+    names, study = earning(mix, say)
+    columns = [NAMES.index(n) for n in names]
+    chosen = {name: [r.only(columns) for r in rows] for name, rows in mix.items()}
+    small = {name: questions[:15] for name, questions in fitting.items()}
+    controls = {
+        "as it is": gold_left_out(chosen, names).mean(),
+        "without the question": gold_left_out(
+            {n: [r.only(columns) for r in read(encoder, asking_the_same(q))] for n, q in fitting.items()}, names
+        ).mean(),
+        "random weights (15 questions a set)": gold_left_out(
+            {n: [r.only(columns) for r in read(random_encoder(), q)] for n, q in small.items()}, names
+        ).mean(),
+        "by chance": float(np.mean(SHARES)),
+    }
+    for name, kept in controls.items():
+        say(f"gold kept, {name}: {kept:.3f}")
+    fitted = fitted_on(chosen, names)
+    # The margin is calibrated on scores of weights that did not see the question's set.
+    apart = {left: fitted_on({n: r for n, r in chosen.items() if n != left}, names) for left in chosen}
+    scored = {n: [(apart[n].combine(r.signals), r.labels.tolist()) for r in rows] for n, rows in chosen.items()}
+    off = [
+        fitted.combine(signals(encoder, q.text, other)[:, columns])
+        for questions in small.values()
+        for q, other in zip(questions, [*questions[1:], questions[0]])
+    ]
+    scale = auto_scale(scored, off)
+    whole = complete(fitted, names)
     card = {
-        "stack": dict(zip(NAMES, stack.weight, strict=True)),
-        "held-out questions": table(unseen, stack, held_out),
+        "fitted on": {name: len(questions) for name, questions in fitting.items()},
+        "parting": "denoise_core.embedded.split: places below 0.5 of a hash of the id",
+        "signals, gold kept on sets left out of the fit (mean of 30 % and 50 % kept)": study,
+        "controls": {name: round(float(kept), 4) for name, kept in controls.items()},
     }
-    return probe, stack, card
+    say(whole.to_dict())
+    say(scale.to_dict())
+    return Made(whole, scale, card)
 
 
-def source(fitted: int, held_out: int) -> dict[str, Any]:
-    return {
-        "questions": "Natural Questions, with Wikipedia passages; see ATTRIBUTION.md beside this folder",
-        "encoder": HUB_NAME,
-        "parting": f"sha256 of 'rag-denoise:' + question id, below {FITTING_SHARE} for fitting",
-        "fitted on": fitted,
-        "held out": held_out,
-    }
+def earning(mix: Mix, say: Callable[[str], None]) -> tuple[list[str], dict[str, Any]]:
+    """The signals that earn their place: from all, the one that gains least goes, until each gains something.
+
+    What counts is gold kept on sets left out of the fit, with and without the signal.
+    """
+    names = list(NAMES)
+    study: dict[str, Any] = {}
+    while len(names) > 1:
+        now = gold_left_out(
+            {n: [r.only([NAMES.index(x) for x in names]) for r in rows] for n, rows in mix.items()}, names
+        )
+        gains = {}
+        for name in names:
+            rest = [x for x in names if x != name]
+            without = {n: [r.only([NAMES.index(x) for x in rest]) for r in rows] for n, rows in mix.items()}
+            gain = now - gold_left_out(without, rest)
+            gains[name] = float(gain.mean()), bootstrap(gain)
+        least = min(gains, key=lambda n: gains[n][0])
+        study[" + ".join(names)] = {
+            "gold kept": round(float(now.mean()), 4),
+            "gain by each": {n: [round(g, 4), [round(e, 4) for e in ends]] for n, (g, ends) in gains.items()},
+        }
+        say(f"{' + '.join(names)}: gold kept {now.mean():.4f}; gains {gains}")
+        if gains[least][0] > 0:
+            break
+        names.remove(least)
+    return names, study
 
 
-def table(signals: NDArray[np.float32], stack: Stack, questions: Sequence[Question]) -> list[dict[str, Any]]:
-    """Gold kept by each signal and by the stack, with 95 % bootstrap intervals over questions."""
-    columns = {name: signals[:, i] for i, name in enumerate(NAMES)} | {"stack": stack.combine(signals)}
+def gold_left_out(mix: Mix, names: Sequence[str]) -> NDArray[np.float64]:
+    """For each question the gold kept (mean of `SHARES`) by weights fitted on the other sets."""
     out = []
-    for name, scores in columns.items():
-        row: dict[str, Any] = {"scorer": name, "questions": len(questions)}
-        for share in (0.3, 0.1):
-            kept = recall_at(scores, labels(questions), groups(questions), share)
-            low, high = bootstrap(kept)
-            row |= {f"kept at {share:.0%}": float(kept.mean()), f"95 % at {share:.0%}": f"{low:.3f} to {high:.3f}"}
-        out.append(row)
-    return out
+    size = max(map(len, mix.values()))
+    for left, rows in mix.items():
+        stack = fitted_on({n: r for n, r in mix.items() if n != left}, names)
+        scores = np.concatenate([stack.combine(r.signals) for r in rows])
+        labels, groups = (
+            np.concatenate([r.labels for r in rows]),
+            np.repeat(np.arange(len(rows)), list(map(_n, rows))),
+        )
+        kept = np.mean([recall_at(scores, labels, groups, share) for share in SHARES], axis=0)
+        out.append(np.resize(kept, size))  # a smaller set is repeated, so that each counts the same
+    return np.concatenate(out)
 
 
-def labels(questions: Sequence[Question]) -> NDArray[np.bool_]:
-    return np.array([label for q in questions for label in q.labels])
+def fitted_on(mix: Mix, names: Sequence[str]) -> Stack:
+    rows = [r for of_set in mix.values() for r in of_set]
+    groups = np.repeat(np.arange(len(rows)), list(map(_n, rows))).tolist()
+    return fit_stack(
+        names, np.concatenate([r.signals for r in rows]), np.concatenate([r.labels for r in rows]), groups
+    )
 
 
-def groups(questions: Sequence[Question]) -> list[int]:
-    return [i for i, q in enumerate(questions) for _ in q.passages]
+def complete(stack: Stack, names: Sequence[str]) -> Stack:
+    """The stack over all signals of the encoder, those that did not earn a place with weight 0."""
+    place_of = {name: i for i, name in enumerate(names)}
+    wanted = list(SentenceEncoder.names) + [n for n in names if n not in SentenceEncoder.names]
+    cells = [place_of.get(n) for n in wanted]
+    return Stack(
+        tuple(wanted),
+        tuple(0.0 if i is None else stack.weight[i] for i in cells),
+        tuple(0.0 if i is None else stack.mean[i] for i in cells),
+        tuple(1.0 if i is None else stack.deviation[i] for i in cells),
+    )
 
 
-def write_sample(questions: Sequence[Question], path: Path) -> None:
-    """The questions as JSON lines, in the shape `evaluate.datasets` reads."""
-    lines = []
-    for q in questions:
-        passages = [
-            {"id": p.id, "title": p.metadata.get("title", ""), "text": p.text, "is_gold": is_gold}
-            for p, is_gold in zip(q.passages, q.labels, strict=True)
-        ]
-        record = {"id": q.id, "question": q.text, "answers": q.answers, "passages": passages}
-        lines.append(json.dumps(record, ensure_ascii=False) + "\n")
-    path.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+def read(encoder: Signals, questions: Sequence[Question]) -> list[Read]:
+    return [Read(signals(encoder, q.text, q), np.array(q.labels)) for q in questions]
+
+
+def signals(encoder: Signals, query: str, of: Question) -> Floats:
+    return collect([encoder, BM25Scorer()], query, [p.headed for p in of.passages])
+
+
+def asking_the_same(questions: Sequence[Question]) -> list[Question]:
+    return [replace(q, text=NO_QUESTION) for q in questions]
+
+
+def random_encoder(seed: int = 0) -> SentenceEncoder:
+    """The encoder with its layers' weights shuffled: the same numbers, none of the training; embeddings stay."""
+    network, tokenizer = loaded(minilm())
+    rng = np.random.default_rng(seed)
+    fresh = object.__new__(MiniLM)
+    fresh.words, fresh.place, fresh.norm = network.words, network.place, network.norm
+    fresh.layers = [
+        replace(
+            layer,
+            **{
+                part: (
+                    rng.permutation(getattr(layer, part)[0].ravel()).reshape(getattr(layer, part)[0].shape),
+                    bias,
+                )
+                for part in ("qkv", "out", "up", "down")
+                for bias in [getattr(layer, part)[1]]
+            },
+        )
+        for layer in network.layers
+    ]
+    return SentenceEncoder(minilm(), name="random weights", network=(fresh, tokenizer))
+
+
+def _n(row: Read) -> int:
+    return len(row.labels)
 
 
 if __name__ == "__main__":

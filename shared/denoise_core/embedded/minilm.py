@@ -1,7 +1,7 @@
 """MiniLM-L6 in NumPy: six layers of 384, twelve heads, without torch.
 
-The states are those of the torch model within 1e-4; a test holds the two together. GELU, whose error function
-NumPy lacks, is taken from a polynomial within 1.2e-5.
+States of length 1 are those of the torch model within 1e-4; a test holds the two together. GELU, whose error
+function NumPy lacks, is taken from a polynomial within 1.2e-5.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ passage stands out and much when many are alike. How wide it must be for a state
 risk control (`denoise_core.end.calibration` has the sources): on questions not used for fitting, each relevant
 passage lies some distance below its list's best score; the rule takes the smallest margin at which the mean share
 of relevant passages that lie further below is within the risk.
+
+The best of many irrelevant scores is higher than the best of few, so distances grow with the length of the list:
+they are counted in units of ``log(1 + n) / log(11)``, so that a margin is that of a list of ten.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from denoise_core.end.calibration import questions_needed, share_limit
+from denoise_core.end.calibration import questions_needed
 from denoise_core.end.selection import Floats, Mask, ranking
 from denoise_core.errors import InputError
 
@@ -24,6 +27,7 @@ LEAST = 2  # chunks kept at least, where there are as many: questions of two par
 FEW = 4  # lists of at most so many are too short to tell by scores: all but the worst stay
 RISKS = (0.05, 0.10, 0.20)
 RISK = 0.10
+TEN = math.log(11)
 MISSED = 0.03  # of answerable questions lie below the floor
 UNSURE = "could not tell them apart"
 
@@ -32,7 +36,8 @@ UNSURE = "could not tell them apart"
 class AutoScale:
     """What a scorer's scores mean for ``keep="auto"``; comes with the scorer, as plain JSON.
 
-    ``margins`` has for each risk the distance from the best score within which chunks are kept. ``floor`` is the
+    ``margins`` has for each risk the distance from the best score within which chunks of a list of ten are kept,
+    in the scorer's unit; it grows with the list as `stretch` does. ``floor`` is the
     best score below which nothing seems to fit, None when that is not known; ``top`` the best score above which a
     list is unlike all those it was calibrated on. ``questions`` and ``sets`` say what it was calibrated on.
     """
@@ -84,7 +89,7 @@ class AutoScale:
 
 @dataclass(frozen=True, slots=True)
 class AutoKeep:
-    """A rule that keeps what lies within ``margin`` of the best score, and `LEAST` chunks at least.
+    """A rule that keeps what lies within ``margin * stretch(n)`` of the best score, and `LEAST` chunks at least.
 
     Of `FEW` chunks or fewer all but the worst stay. A list whose best score is above ``top`` is unlike the
     calibration's: there the ``wide`` margin, that of the smallest risk, decides.
@@ -104,7 +109,7 @@ class AutoKeep:
         of = f" ({', '.join(self.sets)})" if self.sets else ""
         return (
             f"on average at most {100 * self.risk:g} % of a question's relevant chunks are dropped, for questions "
-            f"drawn like the {self.questions} calibration questions{of}; not known for others"
+            f"drawn like the {self.questions} calibration questions{of}, each set as often; not known for others"
         )
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
@@ -115,7 +120,7 @@ class AutoKeep:
         if not n:
             return kept
         best = float(scores[known].max())
-        margin = self.wide if best > self.top else self.margin
+        margin = stretch(n) * (self.wide if best > self.top else self.margin)
         kept = np.asarray(scores.astype(np.float64) >= best - margin - 1e-9, dtype=np.bool_) & known
         least = max(LEAST, n - 1) if n <= FEW else LEAST
         for i in ranking(scores)[:n]:
@@ -125,7 +130,7 @@ class AutoKeep:
         return kept
 
     def reason(self) -> str:
-        return f"more than {self.margin:.3g} below the best score, calibrated for a risk of {100 * self.risk:g} %"
+        return f"outside the margin below the best score, calibrated for a risk of {100 * self.risk:g} %"
 
     def relevant(self, scores: Floats) -> bool | None:
         """Whether the best chunk seems to bear on the question; None when that is not known."""
@@ -139,10 +144,19 @@ class AutoKeep:
         if n > 1 and scores[known].max() > self.top:
             return f"{UNSURE}: scores are unlike those that the margin was calibrated on, so more was kept"
         if n > LEAST and kept[known].all():
-            return f"{UNSURE}: all {n} lie within {self.margin:.3g} of the best score"
+            return f"{UNSURE}: all {n} lie within {stretch(n) * self.margin:.3g} of the best score"
         if LEAST < n <= FEW:
             return f"{UNSURE}: of {n} only the worst was dropped"
         return None
+
+
+def stretch(n: int) -> float:
+    """How much wider a margin is for a list of ``n`` than for one of ten.
+
+    >>> stretch(10), stretch(120) / stretch(10) == math.log(121) / math.log(11)
+    (1.0, True)
+    """
+    return math.log1p(n) / TEN
 
 
 def auto_scale(
@@ -154,38 +168,43 @@ def auto_scale(
 ) -> AutoScale:
     """An `AutoScale` from scores and labels of questions that the scorer was not fitted on, by set.
 
-    A risk is to hold on every set, so each margin is the widest that any set asks for. ``off_topic`` are scores of
-    passages for a question they have nothing to do with; with them the floor is the best score that all but
-    ``missed`` of the answerable questions reach. Raises `InputError` when a set has too few questions for a risk.
+    The risk is that of a question drawn from the mix, where each set is as likely as another. ``off_topic`` are
+    scores of passages for a question they have nothing to do with; with them the floor is the best score that all
+    but ``missed`` of the answerable questions reach. Raises `InputError` for too few questions.
     """
-    margins: dict[float, float] = {}
-    bests: list[float] = []
-    names: list[str] = []
-    for name, questions in scored.items():
-        used = [(s, gold) for s, given in questions if (gold := np.asarray(given, dtype=np.bool_)).any()]
-        if not used:
-            continue
-        names.append(name)
-        bests += [float(s.max()) for s, _ in used]
-        for risk in risks:
-            margins[risk] = max(margins.get(risk, 0.0), margin_for(used, risk, name))
-    if not bests:
+    used = {
+        name: [(s, gold) for s, given in rows if (gold := np.asarray(given, dtype=np.bool_)).any()]
+        for name, rows in scored.items()
+    }
+    used = {name: rows for name, rows in used.items() if rows}
+    if not used:
         raise InputError("no question has a relevant passage: there is nothing to calibrate on")
+    bests = [float(s.max()) for rows in used.values() for s, _ in rows]
     floor = float(np.quantile(bests, missed)) if any(len(s) for s in off_topic) else None
-    return AutoScale(margins, floor, float(max(bests)), len(bests), tuple(names))
+    margins = {risk: margin_for(used, risk) for risk in risks}
+    return AutoScale(margins, floor, float(max(bests)), len(bests), tuple(used))
 
 
-def margin_for(questions: Sequence[tuple[Floats, Mask]], risk: float, name: str = "") -> float:
-    """The smallest margin that drops at most ``risk`` of a question's relevant chunks, on average.
+def margin_for(sets: Mapping[str, Sequence[tuple[Floats, Mask]]], risk: float) -> float:
+    """The smallest margin that drops at most ``risk`` of a question's relevant chunks, on average over the mix.
 
-    ``questions`` are scores and labels, each with a relevant chunk. Raises `InputError` when there are too few.
+    ``sets`` has scores and labels of questions, each with a relevant chunk. Raises `InputError` for too few.
     """
-    n, needed = len(questions), questions_needed(risk)
+    n, needed = sum(map(len, sets.values())), questions_needed(risk)
     if n < needed:
         raise InputError(
-            f"a risk of {100 * risk:g} % needs {needed} calibration questions{f' of {name}' if name else ''}, "
-            f"here are {n}: calibrate on more, or accept a higher risk"
+            f"a risk of {100 * risk:g} % needs {needed} calibration questions, here are {n}: calibrate on more, "
+            "or accept a higher risk"
         )
-    cost = np.concatenate([float(s.max()) - s[gold].astype(np.float64) for s, gold in questions])
-    question = np.repeat(np.arange(n), [int(gold.sum()) for _, gold in questions]).astype(np.int32)
-    return float(share_limit(cost, question, n, risk, None))
+    cost, weight = [], []
+    for rows in sets.values():
+        for scores, gold in rows:
+            below = (float(scores.max()) - scores[gold].astype(np.float64)) / stretch(len(scores))
+            cost.append(below)
+            weight.append(np.full(len(below), 1 / (len(sets) * len(rows) * len(below))))
+    costs = np.concatenate(cost)
+    order = np.argsort(costs)
+    costs, kept = costs[order], np.cumsum(np.concatenate(weight)[order])
+    lost = np.clip(1 - kept[np.searchsorted(costs, costs, side="right") - 1], 0, 1)
+    # Conformal risk control: the mean loss, with one more question that loses all, must be within the risk.
+    return float(costs[np.argmax(n / (n + 1) * lost + 1 / (n + 1) <= risk + 1e-12)])

@@ -99,7 +99,7 @@ class Calibration:
         if loss == "any":
             limit = _indicator_limit(self._worst(cost), risk, confidence)
         else:
-            limit = share_limit(cost, self.question, self.n, risk, confidence)
+            limit = _share_limit(cost, self.question, self.n, risk, confidence)
         return Calibrated(by, float(limit), risk, loss, confidence, self.n)
 
     def _worst(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -219,7 +219,7 @@ def _indicator_limit(worst: NDArray[np.float64], risk: float, confidence: float 
     return float(np.sort(worst)[::-1][k - 1])
 
 
-def share_limit(
+def _share_limit(
     cost: NDArray[np.float64], question: NDArray[np.int32], n: int, risk: float, confidence: float | None
 ) -> float:
     """The smallest limit whose bounded mean loss is within the risk; loss falls as the limit rises."""

@@ -15,7 +15,7 @@ from denoise_core.end.calibration import Calibrated, Calibration
 from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import rule_for, select
 from denoise_core.end.widen import widened
-from denoise_core.errors import InputError
+from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scorer
 from denoise_core.result import DenoiseResult, Event, Trace
 from denoise_core.running.offload import offload
@@ -158,6 +158,21 @@ class ENDDenoiser:
         own = passage.text[slice(*found)].strip() if self.brings and (found := heading(passage, span)) else ""
         return "\n".join(part for part in (passage.header, own) if part)
 
+    def warm(self, passages: Sequence[Passage]) -> int:
+        """Read passages before any question, such as at indexing time; returns how many chunks had to be read.
+
+        Raises `InputError` for a scorer that keeps nothing of what it reads.
+        """
+        if not isinstance(self.scorer, Warms):
+            raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
+        texts = []
+        for passage in passages:
+            for span in _tiling(passage, self.chunker(passage)):
+                text = well_formed(passage.text[span.start : span.end])
+                if text.strip():
+                    texts.append(_read(text, self._above(passage, span)))
+        return self.scorer.warm(texts)
+
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         return await offload(self.denoise, query, passages)
 
@@ -169,14 +184,14 @@ class ENDDenoiser:
         scores = np.full(len(texts), -np.inf, dtype=np.float32)
         split: list[int] = []
         if worth:
-            asked = [f"{well_formed(above[i])}\n{texts[i]}" if above[i] else texts[i] for i in worth]
+            asked = [_read(texts[i], above[i]) for i in worth]
             if isinstance(self.scorer, ReportsParts):
                 found = self.scorer.scored(query, asked)
                 given, split = found.scores, [worth[i] for i in found.split]
             else:
                 given = np.asarray(self.scorer.score(query, asked), dtype=np.float32)
             if given.shape != (len(worth),):
-                raise InputError(
+                raise BadScores(
                     f"{type(self.scorer).__name__}.score must return one score for each of {len(worth)} texts, "
                     f"got an array of shape {given.shape}"
                 )
@@ -190,6 +205,18 @@ class CarriesCalibration(Protocol):
 
     @property
     def calibration(self) -> Calibration | None: ...
+
+
+@runtime_checkable
+class Warms(Protocol):
+    """A scorer that keeps what it reads of texts, as the default and a probe's do."""
+
+    def warm(self, texts: Sequence[str]) -> int: ...
+
+
+def _read(text: str, above: str) -> str:
+    """A chunk as the scorer reads it."""
+    return f"{well_formed(above)}\n{text}" if above else text
 
 
 @runtime_checkable

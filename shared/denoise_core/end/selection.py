@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.errors import InputError
+from denoise_core.errors import BadScores, InputError
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
@@ -147,7 +147,7 @@ def select(
     """
     scores = np.asarray(scores, dtype=np.float32)
     if np.isnan(scores).any():
-        raise InputError(
+        raise BadScores(
             f"the scorer gave NaN for chunks {np.flatnonzero(np.isnan(scores)).tolist()[:5]}: "
             "nothing can be ranked by that; check its model's dtype"
         )

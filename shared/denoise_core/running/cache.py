@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from denoise_core.errors import InputError
+from denoise_core.errors import BrokenLaw, InputError
 from denoise_core.protocols import LLM
 from denoise_core.result import without_trace
 from denoise_core.running.drive import left_behind
@@ -165,7 +165,7 @@ class _Cached:
         try:
             known = cache.known(key)
             cache.count(known is not None)
-            reply = _free(known) if known is not None else self.llm.complete(messages)
+            reply = _free(known) if known is not None else _checked(self.llm.complete(messages))
             flight.reply.set_result(reply)  # whoever waits need not wait for the store
             if known is None and self.readable(reply):
                 cache.keep(key, reply.text)
@@ -205,7 +205,7 @@ class _Cached:
         try:
             known = cache.known(key) if here else await offload(cache.known, key)
             cache.count(known is not None)
-            reply = _free(known) if known is not None else await self.llm.acomplete(messages)
+            reply = _free(known) if known is not None else _checked(await self.llm.acomplete(messages))
             flight.reply.set_result(reply)
             if known is None and self.readable(reply):
                 if here:
@@ -246,6 +246,12 @@ def _on_loop() -> bool:
 def _looked_at(shared: asyncio.Future[Reply]) -> None:
     if not shared.cancelled():
         shared.exception()  # so that a flight that nobody waits for any more is no "exception was never retrieved"
+
+
+def _checked(reply: Reply) -> Reply:
+    if not isinstance(reply, Reply) or not isinstance(reply.text, str):
+        raise BrokenLaw(f"an LLM must return a denoise_core.Reply with a text, got {type(reply).__name__}")
+    return reply
 
 
 def _free(text: str) -> Reply:

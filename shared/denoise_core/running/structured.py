@@ -23,7 +23,7 @@ class StructuredLLM(Protocol):
 
 
 def held_to_schema(llm: LLM, schema: Mapping[str, Any] | None) -> LLM:
-    """``llm`` answering by the schema if it can, else ``llm`` itself: its text is parsed. None asks for no schema."""
+    """``llm`` answering by the schema if it can, else ``llm`` itself: its text is parsed. None is no schema."""
     return _Held(llm, schema) if schema is not None and isinstance(llm, StructuredLLM) else llm
 
 

@@ -130,7 +130,7 @@ def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Optio
             lines.append(part.text.strip())
         lines.append("")
     document = envelope("\n".join(lines).rstrip())
-    values = {"question": question, "document": document}
+    values = {"question": envelope(question, "question"), "document": document}
     messages = prompt.render(**{name: values[name] for name in prompt.fields})
     return Ask(question, group, document.partition("\n")[0].rpartition(" ")[2], messages)
 

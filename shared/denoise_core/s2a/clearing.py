@@ -1,7 +1,8 @@
 """The question cleared of opinion: once, before any document is read, and only where it holds anything to clear.
 
-Rules look first. Questions without a statement beside them and without a word of belief or pressure have nothing to
-clear, and the model is not asked. What it writes is taken when it asks for the same thing (`alignment.question`).
+Rules look first. Questions without a statement beside them and without a word of belief or pressure have
+nothing to clear, and the model is not asked. What it writes is taken when it asks for the same thing
+(`alignment.question`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from denoise_core.errors import UnparsableReply, is_mistake
+from denoise_core.errors import UnparsableReply, is_mistake, said
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.structured import held_to_schema
@@ -22,7 +23,8 @@ from denoise_core.text.delimit import envelope
 from denoise_core.types import Reply
 
 _PUSHES = re.compile(
-    r"\b(?:right|correct|no|yes|isn't it|aren't they|wasn't it|don't you|do you agree|wouldn't you|oder|nicht wahr|stimmt's"
+    r"\b(?:right|correct|no|yes|isn't it|aren't they|wasn't it|don't you|do you agree|wouldn't you|oder"
+    r"|nicht wahr|stimmt's"
     r"|n'est-ce pas|verdad|né|vero|giusto|toch|верно|правда)\s*[?？؟]|[对是]吧|ですよね|أليس كذلك",
     re.IGNORECASE,
 )
@@ -64,7 +66,7 @@ def clear(llm: LLM, question: str, options: Options, *, on_error: OnError, langu
     except Exception as error:
         if on_error == "raise" or is_mistake(error):
             raise
-        why = str(error) if isinstance(error, UnparsableReply) else f"{type(error).__name__}: {error}"
+        why = said(str(error) if isinstance(error, UnparsableReply) else error)
         return Cleared(question, f"the question was kept as it is: {why}")
     problem = why_not_same(question, written, language=language)
     if problem is not None:

@@ -21,9 +21,12 @@ _RULE = re.compile(r"[\s|:+=-]+$")
 _POINTS_BACK = re.compile(
     r"[\s\"'“”‘’«»(\[*_-]{0,6}(?:"
     # English pronouns and connectives, then German, French, Spanish, Portuguese, Italian, Dutch, Russian.
-    r"(?:he|she|it|they|him|her|his|hers|its|their|theirs|this|these|those|that|such|both|neither|the latter|the former"
-    r"|one of (?:them|these|those)|there|then|here|however|therefore|thus|hence|moreover|furthermore|instead|otherwise"
-    r"|nevertheless|nonetheless|consequently|accordingly|similarly|likewise|also|but|and|or|so|yet|still|in contrast"
+    r"(?:he|she|it|they|him|her|his|hers|its|their|theirs|this|these|those|that|such|both|neither"
+    r"|the latter|the former"
+    r"|one of (?:them|these|those)|there|then|here|however|therefore|thus|hence|moreover|furthermore"
+    r"|instead|otherwise"
+    r"|nevertheless|nonetheless|consequently|accordingly|similarly|likewise|also|but|and|or|so|yet"
+    r"|still|in contrast"
     r"|by contrast|as a result|in addition|after that|before that|for this reason|on the other hand"
     r"|er|sie|es|ihr|ihre|ihren|sein|seine|dieser|diese|dieses|diesem|dies|jener|jene|dort|dabei|daher|deshalb|jedoch"
     r"|dennoch|allerdings|außerdem|danach|davor|dann|aber|doch|stattdessen|dagegen"

@@ -73,7 +73,8 @@ class S2ADenoiser:
             raise InputError(f"max_concurrency={max_concurrency}: expected 1 or more")
         if keep is not None and not (callable(getattr(keep, "choose", None)) and variant == "select"):
             raise InputError(
-                f"keep={keep!r} with variant={variant!r}: expected a rule such as Tokens(2000), and variant='select'"
+                f"keep={keep!r} with variant={variant!r}: expected a rule such as Tokens(2000), and "
+                f"variant='select'"
             )
         self.llm = expect_llm(llm)
         self.variant: Variant = variant

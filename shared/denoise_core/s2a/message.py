@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from denoise_core.errors import UnparsableReply, is_mistake
+from denoise_core.errors import UnparsableReply, is_mistake, said
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.result import Trace
 from denoise_core.running.budget import Budget
@@ -121,7 +121,7 @@ class MessageDenoiser:
         except Exception as error:
             if self.on_error == "raise" or is_mistake(error):
                 raise
-            why = str(error) if isinstance(error, UnparsableReply) else f"{type(error).__name__}: {error}"
+            why = said(str(error) if isinstance(error, UnparsableReply) else error)
             fell_back("MessageDenoiser", error, "the message was kept as it was")
             return Neutral("", source, source, fallback=f"the message was kept as it is: {why}")
 

@@ -59,6 +59,26 @@ def _answering(name: str) -> Prompt:
     return Prompt(name, VERSION, wording.READ, getattr(wording, name.upper()))
 
 
+DEFAULT = _clearing("default")
+SINGLE = _clearing("single")
+RELEVANCE = _clearing("relevance")
+SELECT = _clearing("select")
+RANK = _clearing("rank")
+REMOVE = _clearing("remove")
+AUTO = _clearing("auto")
+QUESTION = _clearing("question")
+MESSAGE = _clearing("message")
+MESSAGE_SINGLE = _clearing("message_single")
+MESSAGE_RELEVANCE = _clearing("message_relevance")
+MESSAGE_SELECT = _clearing("message_select")
+MESSAGE_REMOVE = _clearing("message_remove")
+MESSAGE_AUTO = _clearing("message_auto")
+ANSWER = _answering("answer")
+ANSWER_FAIRLY = _answering("answer_fairly")
+ANSWER_KEEPING = _answering("answer_keeping")
+ANSWER_STEPWISE = _answering("answer_stepwise")
+
+
 @dataclass(frozen=True, slots=True)
 class Prompts:
     """Every prompt of the method. Replace one with ``dataclasses.replace(Prompts(), select=Prompt(...))``.
@@ -69,24 +89,24 @@ class Prompts:
     nothing. Raises `InputError` when a prompt lacks a field that its step fills, or names one that it does not.
     """
 
-    default: Prompt = _clearing("default")
-    single: Prompt = _clearing("single")
-    relevance: Prompt = _clearing("relevance")
-    select: Prompt = _clearing("select")
-    rank: Prompt = _clearing("rank")
-    remove: Prompt = _clearing("remove")
-    auto: Prompt = _clearing("auto")
-    question: Prompt = _clearing("question")
-    message: Prompt = _clearing("message")
-    message_single: Prompt = _clearing("message_single")
-    message_relevance: Prompt = _clearing("message_relevance")
-    message_select: Prompt = _clearing("message_select")
-    message_remove: Prompt = _clearing("message_remove")
-    message_auto: Prompt = _clearing("message_auto")
-    answer: Prompt = _answering("answer")
-    answer_fairly: Prompt = _answering("answer_fairly")
-    answer_keeping: Prompt = _answering("answer_keeping")
-    answer_stepwise: Prompt = _answering("answer_stepwise")
+    default: Prompt = DEFAULT
+    single: Prompt = SINGLE
+    relevance: Prompt = RELEVANCE
+    select: Prompt = SELECT
+    rank: Prompt = RANK
+    remove: Prompt = REMOVE
+    auto: Prompt = AUTO
+    question: Prompt = QUESTION
+    message: Prompt = MESSAGE
+    message_single: Prompt = MESSAGE_SINGLE
+    message_relevance: Prompt = MESSAGE_RELEVANCE
+    message_select: Prompt = MESSAGE_SELECT
+    message_remove: Prompt = MESSAGE_REMOVE
+    message_auto: Prompt = MESSAGE_AUTO
+    answer: Prompt = ANSWER
+    answer_fairly: Prompt = ANSWER_FAIRLY
+    answer_keeping: Prompt = ANSWER_KEEPING
+    answer_stepwise: Prompt = ANSWER_STEPWISE
 
     def __post_init__(self) -> None:
         for f in fields(self):

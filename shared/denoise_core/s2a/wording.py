@@ -46,8 +46,10 @@ _NUMBERS = "Reply with the numbers alone, with ranges where they run on, for exa
 DEFAULT = (
     _TEXT
     + f"""\
-Write the text again with only what helps to answer the question at the end fairly. Leave out what has nothing to do \
-with it, and leave out opinions, guesses, flattery and pressure towards one answer. {_COPY}{_MANY}{_CONTEXT_FORM}"""
+Write the text again with only what helps to answer the question at the end fairly. Leave out what has \
+nothing to do \
+with it, and leave out opinions, guesses, flattery and pressure towards one answer. \
+{_COPY}{_MANY}{_CONTEXT_FORM}"""
     + _QUESTION
 )
 
@@ -55,7 +57,8 @@ SINGLE = (
     _TEXT
     + f"""\
 Write the text and the question at the end again as one message that holds only what helps to answer the question \
-fairly. Leave out what has nothing to do with it, and leave out opinions, guesses, flattery and pressure towards one \
+fairly. Leave out what has nothing to do with it, and leave out opinions, guesses, flattery and pressure \
+towards one \
 answer. {_COPY} The message must still ask the question.{_MANY}
 
 Reply with the message alone. If nothing of the text helps, reply with the question alone."""
@@ -66,7 +69,8 @@ RELEVANCE = (
     _TEXT
     + f"""\
 Some of the text may be irrelevant to the question at the end. Write the text again with only the statements that \
-one needs in order to work the answer out; leave out every statement whose content plays no part in it. {_COPY} Do \
+one needs in order to work the answer out; leave out every statement whose content plays no part in it. \
+{_COPY} Do \
 not solve anything.{_MANY}{_CONTEXT_FORM}"""
     + _QUESTION
 )
@@ -74,7 +78,8 @@ not solve anything.{_MANY}{_CONTEXT_FORM}"""
 SELECT = (
     _TEXT
     + f"""\
-Each piece of the text begins with its number in brackets; a blank line parts documents. Which pieces does one need in order to answer the \
+Each piece of the text begins with its number in brackets; a blank line parts documents. Which pieces does \
+one need in order to answer the \
 question at the end fairly? Leave out what has nothing to do with it and what only pushes an opinion.
 
 {_NUMBERS}
@@ -85,8 +90,10 @@ If no piece is needed, reply: NONE"""
 RANK = (
     _TEXT
     + """\
-Each piece of the text begins with its number in brackets; a blank line parts documents. Which pieces does one need in order to answer the \
-question at the end fairly, and which of them most? Leave out pieces that have nothing to do with it and pieces that \
+Each piece of the text begins with its number in brackets; a blank line parts documents. Which pieces does \
+one need in order to answer the \
+question at the end fairly, and which of them most? Leave out pieces that have nothing to do with it and \
+pieces that \
 only push an opinion.
 
 Reply with the numbers alone, the most important one first, without ranges, for example: 6, 2, 7
@@ -97,7 +104,8 @@ If no piece is needed, reply: NONE"""
 REMOVE = (
     _TEXT
     + f"""\
-Each piece of the text begins with its number in brackets; a blank line parts documents. Which pieces should be left out, because they have \
+Each piece of the text begins with its number in brackets; a blank line parts documents. Which pieces \
+should be left out, because they have \
 nothing to do with the question at the end or only push an opinion?
 
 {_NUMBERS}
@@ -109,7 +117,8 @@ If none should stay, reply: ALL"""
 AUTO = (
     _TEXT
     + """\
-Each piece of the text begins with its number in brackets; a blank line parts documents. A piece stays when one needs it in order to answer the \
+Each piece of the text begins with its number in brackets; a blank line parts documents. A piece stays when \
+one needs it in order to answer the \
 question at the end fairly; a piece goes when it has nothing to do with the question or only pushes an opinion.
 
 Reply with whichever list is shorter, with ranges where numbers run on, and nothing else:
@@ -124,7 +133,8 @@ If all pieces go, reply: DROP ALL"""
 QUESTION = (
     _TEXT
     + """\
-This is what a person asked. Write the request again as a neutral one: leave out what the person believes, doubts, \
+This is what a person asked. Write the request again as a neutral one: leave out what the person believes, \
+doubts, \
 likes or claims as the answer, politeness and chatter; keep every condition, number, name, time, comparison and \
 "not" of the request itself, and every question if there are several. Never turn a belief into a question, never \
 answer, and keep the person's language and words.
@@ -138,8 +148,10 @@ _PERSON = "This is what a person wrote to an assistant"
 MESSAGE = (
     _TEXT
     + f"""\
-{_PERSON}. Part it in two: what the assistant should know, and what it is asked. Leave out what the person believes, \
-doubts, likes or claims as the answer, and anything that has no bearing on the request; keep facts, conditions and \
+{_PERSON}. Part it in two: what the assistant should know, and what it is asked. Leave out what the person \
+believes, \
+doubts, likes or claims as the answer, and anything that has no bearing on the request; keep facts, \
+conditions and \
 answer choices. {_COPY}{_FIELDS_FORM}"""
 )
 
@@ -156,8 +168,10 @@ Reply with the message alone."""
 MESSAGE_RELEVANCE = (
     _TEXT
     + f"""\
-{_PERSON}. Some of it may be irrelevant to what is asked. Part it in two: the statements that one needs in order to \
-work the answer out, and what is asked. Leave out every statement whose content plays no part in it. {_COPY} Do not \
+{_PERSON}. Some of it may be irrelevant to what is asked. Part it in two: the statements that one needs in \
+order to \
+work the answer out, and what is asked. Leave out every statement whose content plays no part in it. \
+{_COPY} Do not \
 solve anything.{_FIELDS_FORM}"""
 )
 
@@ -166,7 +180,8 @@ _PIECES = f"{_PERSON}, in numbered pieces."
 MESSAGE_SELECT = (
     _TEXT
     + f"""\
-{_PIECES} Which pieces should the assistant see? Keep the request itself, and facts, conditions and answer choices; \
+{_PIECES} Which pieces should the assistant see? Keep the request itself, and facts, conditions and answer \
+choices; \
 leave out what the person believes, doubts, likes or claims as the answer, and what has no bearing on the request.
 
 {_NUMBERS}"""
@@ -175,7 +190,8 @@ leave out what the person believes, doubts, likes or claims as the answer, and w
 MESSAGE_REMOVE = (
     _TEXT
     + f"""\
-{_PIECES} Which pieces should be left out, because they only say what the person believes, doubts, likes or claims \
+{_PIECES} Which pieces should be left out, because they only say what the person believes, doubts, likes or \
+claims \
 as the answer, or because they have no bearing on the request?
 
 {_NUMBERS}
@@ -185,7 +201,8 @@ If all pieces should stay, reply: NONE"""
 MESSAGE_AUTO = (
     _TEXT
     + f"""\
-{_PIECES} A piece stays when it makes the request or holds facts, conditions or answer choices; a piece goes when it \
+{_PIECES} A piece stays when it makes the request or holds facts, conditions or answer choices; a piece \
+goes when it \
 only says what the person believes, doubts, likes or claims as the answer, or has no bearing on the request.
 
 Reply with whichever list is shorter, with ranges where numbers run on, and nothing else:

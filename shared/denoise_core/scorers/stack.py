@@ -156,18 +156,24 @@ def fit_stack(names: Sequence[str], signals: ArrayLike, labels: ArrayLike, group
     rows: dict[Hashable, list[int]] = {}
     for i, group in enumerate(groups):
         rows.setdefault(group, []).append(i)
-    lists = [(z[i], y[i]) for i in rows.values() if 0 < y[i].sum() < len(i)]
+    lists = [i for i in rows.values() if 0 < y[i].sum() < len(i)]
     if not lists:
         raise InputError("no question has both a relevant and an irrelevant passage")
+    # All lists at once: rows list by list, and where each list begins.
+    order = np.concatenate(lists)
+    sizes = np.array([len(i) for i in lists])
+    starts, owner = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(lists)), sizes)
+    z, relevant = z[order], y[order]
+    share = relevant / np.add.reduceat(relevant.astype(np.float64), starts)[owner] / len(lists)
+    target = share @ z
 
     def loss(weight: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        value, slope = RIDGE * float(weight @ weight), 2 * RIDGE * weight
-        for signals_of_one, relevant in lists:
-            logits = signals_of_one @ weight
-            chance = np.exp(logits - logits.max())
-            chance /= chance.sum()
-            value -= float(np.log(chance[relevant]).mean()) / len(lists)
-            slope = slope + (chance @ signals_of_one - signals_of_one[relevant].mean(0)) / len(lists)
+        logits = z @ weight
+        logits = logits - np.maximum.reduceat(logits, starts)[owner]
+        chance = np.exp(logits)
+        total = np.add.reduceat(chance, starts)
+        value = RIDGE * float(weight @ weight) - float(share @ (logits - np.log(total)[owner]))
+        slope = 2 * RIDGE * weight + (chance / total[owner]) @ z / len(lists) - target
         return value, slope
 
     start, bounds = np.full(len(names), 0.1), [(0.0, None)] * len(names)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from denoise_core.errors import InputError
+from denoise_core.errors import InputError, said
 from denoise_core.local.generation.llm import Ended, LocalLLM
 from denoise_core.serve.protocol import Answering, Asked, Refused, listed, read_request
 
@@ -191,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:
             raise
         except Exception as error:  # whatever a model raises: this request fails, the server goes on
-            self.owner.report(f"500 {type(error).__name__}: {error}")
+            self.owner.report(f"500 {said(error)}")
             self._refuse(Refused(500, f"{type(error).__name__} while generating; see the server's own output"))
 
     def _body(self) -> bytes:

@@ -14,7 +14,7 @@ from denoise_core.support.claims import Part, opens_with, parts
 from denoise_core.support.coverage import Asked
 from denoise_core.support.evidence import Evidence
 from denoise_core.support.hold import hold
-from denoise_core.support.question import Reader, of_kind, off, yes_or_no
+from denoise_core.support.question import Reader, fit_of, of_kind, off, yes_or_no
 from denoise_core.support.result import Check, Claim
 from denoise_core.text.facts import Difference
 from denoise_core.text.facts.reading import Reading
@@ -23,7 +23,8 @@ from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage
 
 COVERAGE = 0.5  # share of a claim's words, by weight, that its window must say
-READER = 0.5  # probability below which the reader says that it does not answer
+READER = -13.0  # log-probability of span and window below which the reader says that it does not answer
+_SLOPE = 0.4
 _LONGEST = 20_000  # characters of an answer that are checked
 _LONG = 25  # words of an answer that a reader of spans does not judge
 _SPOKEN = ("en", "")  # languages that the reader reads
@@ -43,7 +44,7 @@ def check(
     Each claim is held against windows of one to three sentences of one passage, and of several together: at least
     ``coverage`` of its words must stand in one, and no number, date, name, negation or opposite may differ there.
     A claim with a citation is held against the passages that it cites. ``reader`` says whether what stands there
-    answers an English question: one that gives the answer a probability below ``least`` vetoes it.
+    answers an English question: one that finds it, with a log-probability below ``least``, vetoes it.
 
     Nothing passes that says nothing: an empty answer, a refusal, a bare yes or no, the question again. Raises
     `InputError` for texts that are no strings and a ``coverage`` outside 0 to 1. Time grows with the evidence.
@@ -147,13 +148,13 @@ def _answers(
     kind = of_kind(question, [Reading.of(p.text, language_of(p.text, language_of(question))) for p in found])
     if reader is None or language_of(question, "en") not in _SPOKEN or yes_or_no(question):
         return kind, None
-    candidate = " ".join(p.text for p in found).strip()
-    fit = reader.probability(question, candidate, passages)
-    if math.isnan(fit):
+    fit = fit_of(reader, question, [" ".join(p.text.split()) for p in found], claims, passages)
+    if fit is None:
+        return kind, None  # in words of its own: the reader knows spans
+    sure = 1 / (1 + math.exp(min(50.0, _SLOPE * (least - fit))))
+    if fit < least and sum(len(p.text.split()) for p in found) > _LONG:
         return kind, None
-    if fit < least and any(c.supported for c in claims) and len(candidate.split()) > _LONG:
-        return kind, None  # a long answer in its own words: the reader knows spans
-    return fit >= least and kind is not False, fit
+    return fit >= least and kind is not False, sure
 
 
 def _together(

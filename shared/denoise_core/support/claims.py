@@ -5,6 +5,7 @@ Nothing is moved: what does not count is overwritten with blanks, so that places
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from denoise_core.support.evidence import sentence_places
 from denoise_core.text.facts.reading import Reading
 
 _MARKUP = re.compile(
-    r"</?[a-zA-Z][^<>\n]{0,60}>|\*+|~~|`+|^[ \t]{0,8}(?:#{1,6}|>)[ \t]+|^[ \t]*(?:[-+•·–—]|\(?\d{1,2}[.)]|[a-z]\))[ \t]+"
+    r"</?[a-zA-Z][^<>\n]{0,60}>|\*+|~~|`+|^[ \t]{0,8}(?:#{1,6}|>)[ \t]+"
+    r"|^[ \t]*(?:[-+•·–—]|\(?\d{1,2}[.)]|[a-z]\))[ \t]+"
     r"|(?<!\w)_+|_+(?!\w)|^[ \t]*\|?(?:[ \t]*:?-{3,}:?[ \t]*\|?)+[ \t]*$|^[ \t]*\||\|[ \t]*$",
     re.MULTILINE,
 )
@@ -23,19 +25,25 @@ _OPENING = re.compile(
     re.IGNORECASE,
 )
 _LEADS = re.compile(
-    r"\s*(?:(?:according to|based on) (?:the |this |these )?(?:provided |given |above )?(?:evidence|context|passages?|documents?|sources?|text|information)"
-    r"(?: provided| given| above)?|(?:the )?(?:final )?answer(?: is)?|answer|antwort|respuesta|réponse)\s*[:,]?\s+",
+    r"\s*(?:(?:according to|based on) (?:the |this |these )?(?:provided |given |above )?"
+    r"(?:evidence|context|passages?|documents?|sources?|text|information)"
+    r"(?: provided| given| above)?|(?:the )?(?:final )?answer(?: is)?|answer|antwort"
+    r"|respuesta|réponse)\s*[:,]?\s+",
     re.IGNORECASE,
 )
 _POLITE = re.compile(
-    r"\W*(?:sure|certainly|of course|absolutely|great question|good question|i(?:'d| would) be (?:happy|glad)|happy to help|glad to"
-    r"|thank(?:s| you)|you(?:'re| are) welcome|let me know|(?:i )?hope (?:this|that) helps?|feel free|please (?:let|feel|note)|is there anything"
-    r"|if you (?:have|need)|best regards|kind regards|dear |hello|hi\b|here (?:is|are) (?:the|your|a)"
-    r"|vielen dank|danke|gerne?\b|natürlich|selbstverständlich|mit freundlichen|freundliche grüße|liebe grüße|ich hoffe|bei (?:weiteren )?fragen"
-    r"|melden sie|hallo|guten tag|sehr geehrte|kein problem"
-    r"|claro|por supuesto|con (?:mucho )?gusto|espero que|gracias|suerte|un saludo|saludos|hola|no dud[ae]|estimad|si tiene"
-    r"|bien sûr|avec plaisir|merci|j'espère|bonjour|cordialement|n'hésite|volontiers"
-    r"|好的|当然|希望|谢谢|您好|请问|不客气|بالطبع|شكرا|בשמחה|תודה|בטח)",
+    r"\W*(?:"
+    r"sure|certainly|of course|absolutely|great question|good question"
+    r"|i(?:'d| would) be (?:happy|glad)|happy to help|glad to|thank(?:s| you)|you(?:'re| are) welcome"
+    r"|let me know|(?:i )?hope (?:this|that) helps?|feel free|please (?:let|feel|note)"
+    r"|is there anything|if you (?:have|need)|best regards|kind regards|dear |hello|hi\b"
+    r"|here (?:is|are) (?:the|your|a)|vielen dank|danke|gerne?\b|natürlich|selbstverständlich"
+    r"|mit freundlichen|freundliche grüße|liebe grüße|ich hoffe|bei (?:weiteren )?fragen|melden sie"
+    r"|hallo|guten tag|sehr geehrte|kein problem|claro|por supuesto|con (?:mucho )?gusto|espero que"
+    r"|gracias|suerte|un saludo|saludos|hola|no dud[ae]|estimad|si tiene|bien sûr|avec plaisir|merci"
+    r"|j'espère|bonjour|cordialement|n'hésite|volontiers|好的|当然|希望|谢谢|您好|请问|不客气|بالطبع|شكرا|בשמחה|תודה"
+    r"|בטח"
+    r")",
     re.IGNORECASE,
 )
 _BARE = re.compile(r"\W*\w+\W*")
@@ -61,7 +69,7 @@ def parts(answer: str, citations: Sequence[Citation], language: str) -> list[Par
     out: list[Part] = []
     for first_at, last_at in sentence_places(masked, language):
         edges = [first_at, *(c for c in cuts if first_at < c < last_at), last_at]
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in itertools.pairwise(edges):
             text = masked[start:end]
             if not re.search(r"\w", text) or _polite(text, language):
                 continue

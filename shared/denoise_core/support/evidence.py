@@ -157,6 +157,7 @@ class Evidence:
                 text += ("\n" if text else "") + (f"{head}\n" if head else "")
                 terms |= self.head_terms[sentence.passage]
                 last = sentence.passage
+            text += " " if text and not text.endswith("\n") else ""
             places.append(len(text))
             text += sentence.text
             terms |= sentence.terms
@@ -164,7 +165,7 @@ class Evidence:
 
 
 def head_of(passage: Passage) -> str:
-    """What is read with a passage: its header, or the title of its metadata when the text does not begin with it."""
+    """What is read with a passage: its header, or its title when the text does not begin with it."""
     if passage.header:
         return passage.header
     title = passage.metadata.get("title")

@@ -11,6 +11,7 @@ from denoise_core.support.result import Claim
 from denoise_core.text.facts import Difference
 from denoise_core.text.facts.crossing import crossed, elsewhere, mixed
 from denoise_core.text.facts.difference import compare
+from denoise_core.text.facts.match import HELD
 from denoise_core.text.facts.reading import Reading
 
 _TOP = 5  # sentences around which windows are laid
@@ -43,7 +44,7 @@ class _Tried:
 def hold(
     text: str, start: int, asked: Asked, evidence: Evidence, least: float, among: frozenset[int] | None = None
 ) -> Claim:
-    """``text`` is the claim, ``start`` its place in the answer; ``among`` are the passages that count, by number."""
+    """``text`` is the claim, ``start`` its place in the answer, ``among`` the passages that count, by number."""
     end = start + len(text)
     own = Reading.of(text).language
     foreign = bool(own and evidence.language and own != evidence.language)
@@ -63,7 +64,9 @@ def hold(
     close = [t for t in tried if t.coverage >= best - _CLOSE]
     chosen = max(close, key=lambda t: (t.score, -len(t.window.text)))
     differences = chosen.differences or _beside(claim, chosen, tried, asked, evidence)
-    differences = differences or _conflict(claim, chosen, tried, evidence)
+    differences = (
+        differences or _of_another(claim, said, chosen, evidence) or _conflict(claim, chosen, tried, evidence)
+    )
     needed = max(least, _SHORT) if sum(t.weight == 1.0 for t in said) <= _FEW else least
     supported: bool | None = chosen.coverage >= needed and not differences
     if [d.kind for d in differences] == ["conflict"]:
@@ -91,6 +94,8 @@ def _tried(
     for term in asked.terms:
         selecting.setdefault(term, ASKED / 2)
     laid = evidence.windows(evidence.best(selecting, among, _TOP))[:_MOST_WINDOWS]
+    several = len({t.clause for t in said}) > 1 or sum(f.kind in HELD for f in claim.facts) > 1
+    laid = [w for w in laid if several or len({s.passage for s in w.sentences}) == 1]
     ranked = sorted(laid, key=lambda w: (-rough(said, w, evidence) + _APART * len(w.sentences), len(w.text)))
     tried = []
     for window in ranked[:_READ]:
@@ -120,7 +125,7 @@ def _beside(
 
 
 def _named_before(difference: Difference, claim: Reading, window: Window, evidence: Evidence) -> bool:
-    """A name that the window has not, but its passage has: the window may say "he". What it is worth, `coverage` says."""
+    """A name that the window has not, but its passage has: the window may say "he". `coverage` says its worth."""
     if difference.kind != "name":
         return False
     words = [w.stem for w in claim.words if difference.start <= w.start and w.end <= difference.end]
@@ -134,6 +139,20 @@ def _of_question(difference: Difference, claim: Reading, asked: Asked) -> bool:
     """A word of degree or quantity that the question has is not the claim's."""
     word = claim.text[difference.start : difference.end].casefold()
     return difference.kind in ("degree", "quantity") and word in asked.reading.text.casefold()
+
+
+def _of_another(
+    claim: Reading, said: Sequence[Term], chosen: _Tried, evidence: Evidence
+) -> tuple[Difference, ...]:
+    """A number or date that the window says of something else: what the claim begins with stands elsewhere only,
+    and the window refers to nothing before it."""
+    first = min(said, key=lambda t: t.start)
+    held = [f for f in claim.facts if f.kind in ("number", "date", "time") and f.start > first.end]
+    if not held or first not in chosen.missing or first.norm not in evidence.having:
+        return ()
+    if any(s.anaphor for s in chosen.window.sentences):
+        return ()
+    return (Difference("crossed", claim.text[first.start : first.end], "", first.start, first.end),)
 
 
 def _conflict(

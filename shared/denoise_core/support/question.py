@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -10,16 +11,20 @@ from denoise_core.support.coverage import Asked, found
 from denoise_core.support.evidence import Evidence, Sentence
 from denoise_core.support.result import Claim
 from denoise_core.text.facts import Fact
+from denoise_core.text.facts.match import standing
 from denoise_core.text.facts.reading import Reading
+from denoise_core.text.language import language_of
 from denoise_core.types import Passage
 
 _WHEN = re.compile(
-    r"\b(?:when|(?:what|which) (?:year|date|day|decade|century|month)|wann|seit wann|(?:in )?welche[mrsn]? (?:jahr|monat)|quand"
+    r"\b(?:when|(?:what|which) (?:year|date|day|decade|century|month)|wann|seit wann"
+    r"|(?:in )?welche[mrsn]? (?:jahr|monat)|quand"
     r"|en quelle année|cuándo|(?:en )?qué (?:año|fecha|década))\b",
     re.IGNORECASE,
 )
 _HOW_MANY = re.compile(
-    r"\b(?:how (?:many|much|long|tall|high|old|far|fast|deep|wide|heavy|big|large|cold|hot)|wie ?viele?|wie (?:hoch|lang|alt|schnell|tief|groß|schwer)"
+    r"\b(?:how (?:many|much|long|tall|high|old|far|fast|deep|wide|heavy|big|large|cold|hot)"
+    r"|wie ?viele?|wie (?:hoch|lang|alt|schnell|tief|groß|schwer)"
     r"|combien|cuánt[oa]s?|qué altura|qué edad)\b",
     re.IGNORECASE,
 )
@@ -30,13 +35,55 @@ _YES_NO = re.compile(
 )
 
 
+class Fitting(Protocol):
+    """How a candidate fits, in natural logarithms of probabilities."""
+
+    @property
+    def own(self) -> float:
+        """Of its best span among all spans; -inf when it stands nowhere."""
+        ...
+
+    @property
+    def holds(self) -> float:
+        """Of that span's window to hold an answer at all."""
+        ...
+
+
 @runtime_checkable
 class Reader(Protocol):
-    """Reads passages for a question: how well does a candidate fit? See `denoise_core.embedded.reader`."""
+    """Reads passages for a question; see `denoise_core.embedded.reader`."""
 
-    def probability(self, query: str, candidate: str, passages: Sequence[Passage]) -> float:
-        """From 0 to 1, by the passages alone; nothing is assumed of the candidate before."""
+    def fits(self, query: str, candidates: Sequence[str], passages: Sequence[Passage]) -> Sequence[Fitting]:
+        """How each candidate fits, in order."""
         ...
+
+
+def fit_of(
+    reader: Reader, question: str, texts: Sequence[str], claims: Sequence[Claim], passages: Sequence[Passage]
+) -> float | None:
+    """The best fit of the answer, of one of its claims, or of what the evidence says in its place (a date in
+    another form): log-probability of the span and of its window. None when the reader finds none of them anywhere,
+    or cannot say."""
+    found = list(dict.fromkeys(t for t in (" ".join(texts), *texts, *_told(question, claims, passages)) if t))
+    fits = [f.own + f.holds for f in reader.fits(question, found[:_CANDIDATES], passages)]
+    known = [f for f in fits if not math.isnan(f) and not math.isinf(f)]
+    return max(known, default=None)
+
+
+def _told(question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> list[str]:
+    """Characters of the evidence that bear out numbers and dates which the question has not."""
+    texts = {p.id: p.text for p in passages}
+    asked = Reading.of(question).facts
+    out = []
+    for claim in claims:
+        said = Reading.of(claim.text, language_of(claim.text, "en")).facts
+        for span in claim.evidence:
+            told = texts[span.passage_id][span.start : span.end]
+            source = Reading.of(told)
+            for fact in said:
+                if fact.kind in ("number", "date", "time", "numeral") and not standing(fact, asked):
+                    out += [told[f.start : f.end] for f in standing(fact, source.facts)[:1]]
+    return out
 
 
 def of_kind(question: str, claims: Sequence[Reading]) -> bool | None:
@@ -80,6 +127,7 @@ def yes_or_no(question: str) -> bool:
     return bool(_YES_NO.match(question))
 
 
+_CANDIDATES = 12  # texts that a reader is asked about
 _MOST = 0.6  # share of the question's words that the better sentence has
 _MARGIN = 3.0  # so many times more than the answer's own
 _VAGUE = frozenset(

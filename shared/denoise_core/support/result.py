@@ -37,9 +37,9 @@ class Check:
 
     ``supported``: every claim is (True), some claim is not (False), or it cannot be said (None). ``answers``:
     whether it answers the question asked, None for unknown. ``score`` is 0 to 1, higher is better. ``reason``
-    says in words why it does not pass, '' when it does; ``kind`` is a short name for it (``empty``, ``abstention``,
-    ``bare``, ``question``, ``empty_evidence``, ``length``, ``unsupported``, ``language``, ``citation``, ``conflict``,
-    ``off_question`` or the kind of the first difference).
+    says in words why it does not pass, '' when it does; ``kind`` is a short name for it (``empty``,
+    ``abstention``, ``bare``, ``question``, ``empty_evidence``, ``length``, ``unsupported``, ``language``,
+    ``citation``, ``conflict``, ``off_question`` or the kind of the first difference).
     """
 
     supported: bool | None

@@ -61,7 +61,7 @@ _FOLD = str.maketrans(_ALIKE | _POINTED | dict.fromkeys(map(chr, [*_HIDDEN, *_JO
 _OURS = re.compile(
     r"[^a-z0-9\n]{0,40}(?:begin|end)\b(?=.{0,200}?\b(?=[a-f]{0,40}[0-9])[0-9a-f]{6}|[^a-z0-9\n]{0,40}"
     r"(?:of[^a-z0-9\n]{1,9})?(?:the[^a-z0-9\n]{1,9})?(?:untrusted|data|text|document|evidence|question|draft|"
-    r"history|feedback|title|metadata|passage|material|query|answer|piece|input)s?\b)"
+    r"history|feedback|title|metadata|passage|material|query|answer|piece|input|finding|context|message|reply)s?\b)"
 )
 _TAG = re.compile(
     r"<(?=[\s<|]{0,8}/?[\s|]{0,8}(?:begin|bos|bot|eos|eot|eom|end|s>|sys|system|user|assistant|tool|think|im_|start|"

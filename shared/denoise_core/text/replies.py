@@ -32,7 +32,8 @@ _TURN_BEGINS = re.compile(
     re.IGNORECASE,
 )
 _TURN_ENDS = re.compile(
-    r"(?:</s>|<eos>|<end_of_turn>|<end_of_utterance>|<\|[\w/ -]{1,30}\|>|<｜[^｜<>\n]{1,30}｜>|\[/?INST\]|\[EOS\])\s*\Z"
+    r"(?:</s>|<eos>|<end_of_turn>|<end_of_utterance>|<\|[\w/ -]{1,30}\|>|<｜[^｜<>\n]{1,30}｜>|\[/?INST\]"
+    r"|\[EOS\])\s*\Z"
 )
 _NEXT_TURN = re.compile(
     r"(?:<\|im_end\|>|<\|eot_id\|>|<\|end\|>|<end_of_turn>|</s>)\s*"
@@ -119,7 +120,8 @@ def one_of(reply: str, key: str, allowed: Collection[str]) -> str:
         values = [str(v) for k, v in data.items() if str(k).strip().lower() == key]
     else:
         mark = r"[\"'“”*_`]"
-        pattern = rf"(?<!\w){re.escape(key)}{mark}{{0,4}}\s{{0,2}}[:：]\s{{0,2}}{mark}{{0,4}}\s{{0,2}}(\w+){mark}{{0,4}}\s{{0,2}}([/|]?)"
+        quotes = rf"{mark}{{0,4}}\s{{0,2}}"
+        pattern = rf"(?<!\w){re.escape(key)}{quotes}[:：]\s{{0,2}}{quotes}(\w+){quotes}([/|]?)"
         given = re.findall(pattern, text, re.IGNORECASE)
         values = [value + more for value, more in given]
     found = {v.strip().strip(".").lower() for v in values}

@@ -53,7 +53,7 @@ def tiny_bart(tmp_path_factory):
     return str(folder)
 
 
-def save_classifier(folder, names):
+def save_classifier(folder, names, kind=None):
     import torch
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -63,7 +63,7 @@ def save_classifier(folder, names):
     config = BertConfig(
         vocab_size=len(VOCABULARY), id2label=names, label2id={v: k for k, v in names.items()}, **size
     )
-    BertForSequenceClassification(config).save_pretrained(folder)
+    (kind or BertForSequenceClassification)(config).save_pretrained(folder)
     return str(folder)
 
 
@@ -71,6 +71,27 @@ def save_classifier(folder, names):
 def tiny_nli(tmp_path_factory):
     """A folder with a random three-way classifier whose labels are those of entailment models."""
     return save_classifier(tmp_path_factory.mktemp("nli"), {0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"})
+
+
+@pytest.fixture(scope="session")
+def tiny_two(tmp_path_factory):
+    """A folder with a random classifier of two labels, one of them entailment."""
+    return save_classifier(tmp_path_factory.mktemp("two"), {0: "entailment", 1: "not_entailment"})
+
+
+@pytest.fixture(scope="session")
+def tiny_unnamed(tmp_path_factory):
+    """A folder with a random classifier whose labels say nothing."""
+    return save_classifier(tmp_path_factory.mktemp("unnamed"), {0: "LABEL_0", 1: "LABEL_1"})
+
+
+@pytest.fixture(scope="session")
+def tiny_tokens(tmp_path_factory):
+    """A folder with a random token classifier of supported and unsupported words."""
+    from transformers import BertForTokenClassification
+
+    names = {0: "supported", 1: "unsupported"}
+    return save_classifier(tmp_path_factory.mktemp("tokens"), names, BertForTokenClassification)
 
 
 @pytest.fixture(scope="session")

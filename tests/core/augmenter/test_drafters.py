@@ -13,7 +13,7 @@ from denoise_core.augmenter.streaming import Finished, Revised, Text, aheld_back
 from denoise_core.augmenter.testing import check_answer, scripted
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.traces.replay import replay
-from denoise_core.augmenter.utilities import Groundedness, SelfCriticism
+from denoise_core.augmenter.utilities import KnowledgeOverlap, SelfCriticism
 from denoise_core.running.record import calls_of
 from denoise_core.testing import ListRetriever
 
@@ -225,7 +225,7 @@ def test_runs_of_drafters_are_recorded_and_replayed(passages, question):
     played = replay(Augmenter(), again)
     assert played.exact
     assert (played.answer.text, played.answer.memory) == (answer.text, answer.memory)
-    stricter = replay(Augmenter(utility=Groundedness(threshold=1.0)), again)
+    stricter = replay(Augmenter(utility=KnowledgeOverlap(threshold=1.0)), again)
     assert stricter.answer.stopped_because in (
         StopReason.NOT_RECORDED,
         StopReason.NO_PROGRESS,

@@ -6,7 +6,8 @@ from judging import TEXT, judged, memory
 from denoise_core import Reply, run
 from denoise_core.augmenter import Augmenter, Outcome
 from denoise_core.augmenter.testing import check_loop, scripted
-from denoise_core.augmenter.utilities import FunctionUtility, SelfCriticism, models
+from denoise_core.augmenter.utilities import FunctionUtility, SelfCriticism
+from denoise_core.support import models
 from denoise_core.testing import ListRetriever
 from denoise_core.text.delimit import enclosed
 

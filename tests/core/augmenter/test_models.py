@@ -6,7 +6,8 @@ from denoise_core import InputError, Message, Passage, run
 from denoise_core.augmenter import Augmenter, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.advice import ModelFeedback, Seq2SeqLLM
 from denoise_core.augmenter.testing import check_loop, scripted
-from denoise_core.augmenter.utilities import FunctionUtility, models
+from denoise_core.augmenter.utilities import FunctionUtility
+from denoise_core.support import models
 from denoise_core.testing import ListRetriever
 from denoise_core.text.delimit import enclosed
 
@@ -18,6 +19,36 @@ def test_nli_gives_the_probability_of_the_best_passage(tiny_nli):
     alone = [score("", [text], "it has floors") for text in EVIDENCE]
     assert all(0 < s < 1 for s in alone)
     assert score("", EVIDENCE, "it has floors") == pytest.approx(max(alone), abs=1e-5)
+
+
+def test_the_worst_claim_counts_and_each_is_held_for_itself(tiny_nli):
+    score = models.nli(tiny_nli)
+    alone = [score("", EVIDENCE, c) for c in ("the tower has floors.", "it was completed.")]
+    assert score("", EVIDENCE, "the tower has floors. it was completed [1].") == pytest.approx(
+        min(alone), abs=1e-5
+    )
+
+
+def test_a_model_of_two_labels_and_a_token_classifier_say_which_head_they_have(tiny_two, tiny_tokens):
+    assert 0 < models.classifier(tiny_two)("", EVIDENCE, "it has floors") < 1
+    assert 0 < models.classifier(tiny_tokens)("", EVIDENCE, "it has floors") < 1
+    with pytest.raises(InputError, match="'tokens', not 'entailment'"):
+        models.nli(tiny_tokens)("", EVIDENCE, "x")
+
+
+def test_a_config_that_names_no_label_asks_for_it(tiny_unnamed):
+    with pytest.raises(InputError, match="LABEL_0, LABEL_1"):
+        models.classifier(tiny_unnamed)("", EVIDENCE, "it has floors")
+    assert 0 < models.classifier(tiny_unnamed, label="LABEL_1")("", EVIDENCE, "it has floors") < 1
+
+
+def test_nothing_is_cut_silently(tiny_scorer):
+    score = models.classifier(tiny_scorer)
+    assert score("", EVIDENCE, "the tower " * 40) is None
+    assert score("", [], "the tower") is None
+    assert score("", ["x" * 3000], "the tower") is not None
+    late = "it has three floors. " * 60 + "the tower was completed."
+    assert score("", [late], "the tower") >= score("", ["the tower was completed."], "the tower") - 1e-5
 
 
 def test_nli_reads_the_label_it_is_told(tiny_nli):

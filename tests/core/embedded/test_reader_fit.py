@@ -9,7 +9,6 @@ import pytest
 
 from denoise_core import Passage
 from denoise_core.embedded import reader, sample
-from denoise_core.embedded.make import place
 from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.fit import split
 from denoise_core.embedded.reader.fit.calibrate import calibrate
@@ -17,6 +16,7 @@ from denoise_core.embedded.reader.fit.cloze import Clozes, kind_of, spans
 from denoise_core.embedded.reader.fit.measure import Figures, Kept, auc, contained, exact, usable
 from denoise_core.embedded.reader.span_reader import SpanReader
 from denoise_core.embedded.reader.windows import tokens
+from denoise_core.embedded.split import place
 from denoise_core.question import Question
 
 QUESTIONS = sample()[:4]

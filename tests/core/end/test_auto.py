@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.auto import FEW, UNSURE, AutoScale, auto_scale
+from denoise_core.end.auto import FEW, UNSURE, AutoScale, auto_scale, stretch
 from denoise_core.running.record import summary_of
 from denoise_core.testing import FunctionScorer, check_denoiser
 
@@ -41,10 +41,11 @@ def test_all_within_the_margin_stay_and_at_least_two(scores):
     scores = [float(np.float32(s)) for s in scores]
     result = auto(scores)
     stays = kept(result)
-    assert all(s in stays for s in scores if s >= max(scores) - 1.0)
+    margin = stretch(len(scores))
+    assert all(s in stays for s in scores if s >= max(scores) - margin)
     assert len(stays) >= min(2, len(scores))
     if len(scores) > FEW and len(stays) > 2:
-        assert min(stays) >= max(scores) - 1.0 - 1e-6
+        assert min(stays) >= max(scores) - margin - 1e-6
     assert result.relevant is (max(scores) >= 0)
 
 
@@ -73,10 +74,15 @@ def test_flat_scores_all_stay_and_that_is_said():
 
 
 def test_scores_unlike_the_calibrations_get_the_wide_margin():
-    assert kept(auto([12, 10.5, 9, 8, 1, 0])) == [12, 10.5]
-    assert kept(auto([8, 6.5, 5, 4, 1, 0])) == [8, 6.5]  # two at least
-    assert kept(auto([12, 11, 10.2, 8, 1, 0])) == [12, 11, 10.2]
-    assert kept(auto([8, 7.1, 6.2, 4, 1, 0])) == [8, 7.1]
+    high, low = [12, 11, 10.5, 8, 1, 0, 0, 0, 0, 0], [8, 7.1, 6.5, 4, 1, 0, 0, 0, 0, 0]
+    assert kept(auto(high)) == [12, 11, 10.5]
+    assert kept(auto(low)) == [8, 7.1]
+
+
+def test_the_margin_grows_with_the_list():
+    scores = [5, 3.9, 3.9] + [-9] * 7
+    assert kept(auto(scores)) == [5, 3.9]  # two at least
+    assert kept(auto(scores + [-9] * 20)) == [5, 3.9, 3.9]
 
 
 @pytest.mark.parametrize("around", [lambda d: d, lambda d: Guard(d), lambda d: Pipeline(d)])
@@ -144,5 +150,5 @@ def test_the_stated_risk_holds_on_new_questions_on_average():
 
 
 def test_too_few_questions_are_refused_by_name():
-    with pytest.raises(InputError, match="19 calibration questions of mine, here are 1"):
+    with pytest.raises(InputError, match="19 calibration questions, here are 1"):
         auto_scale({"mine": [(np.float32([1, 0]), [True, False])]})

@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from denoise_core import InputError
-from denoise_core.end.fit.logistic import Task, solve
+from denoise_core.end.fit import regression
 from denoise_core.end.fit.regression import fit_line, fit_states, folds_of, outranking
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
@@ -23,27 +23,23 @@ def some_states(questions=40, d=6, noise=1.0, seed=0):
     return states, labels, np.repeat(np.arange(questions), 5).tolist()
 
 
-@pytest.mark.parametrize("C", [1e-4, 1e-2, 1.0])
-def test_the_solver_agrees_with_scikit_learn(C):
-    states, labels, _ = some_states()
-    x = StandardScaler().fit_transform(states).astype(np.float32)
-    theirs = LogisticRegression(C=C, class_weight="balanced", tol=1e-8, max_iter=5000).fit(x, labels)
-    half = np.arange(len(labels)) % 2 == 0
-    weight, bias = solve(x, labels, [Task(C, half), Task(C, np.ones_like(labels))], tolerance=1e-6, iterations=500)
-    assert np.allclose(weight[:, 1], theirs.coef_[0], atol=1e-3)
-    assert bias[1] == pytest.approx(theirs.intercept_[0], abs=1e-3)
-    theirs_half = LogisticRegression(C=C, class_weight="balanced", tol=1e-8, max_iter=5000).fit(
-        x[half], labels[half]
-    )
-    assert np.allclose(weight[:, 0], theirs_half.coef_[0], atol=1e-3)
-
-
 def test_the_scaling_is_folded_into_the_line():
     states, labels, groups = some_states()
     found = fit_line(states, labels, groups)
     x = StandardScaler().fit_transform(states)
     theirs = LogisticRegression(C=found.C, class_weight="balanced", tol=1e-8, max_iter=5000).fit(x, labels)
     assert np.allclose(states @ found.weight + found.bias, theirs.decision_function(x), atol=2e-3)
+
+
+def test_wide_states_go_through_their_principal_components_and_stay_one_line(monkeypatch):
+    monkeypatch.setattr(regression, "WIDE", 5)
+    monkeypatch.setattr(regression, "COMPONENTS", 4)
+    states, labels, groups = some_states()
+    found = fit_line(states, labels, groups)
+    pipeline = regression._pipeline(6, found.C, tolerance=1e-6).fit(states.astype(np.float32), labels)
+    assert len(pipeline) == 3
+    logits = pipeline.decision_function(states.astype(np.float32))
+    assert np.allclose(states @ found.weight + found.bias, logits, atol=2e-3)
 
 
 def test_a_constant_feature_and_a_huge_one_do_no_harm():

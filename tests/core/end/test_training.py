@@ -179,15 +179,13 @@ def test_calibration_on_fitted_questions_is_refused(reader):
 
 class Fake:
     def __init__(self, layer, each):
-        self.layer, self.each = layer, np.array(each)
-
-    mean = property(lambda self: self.each.mean())
-    error = property(lambda self: self.each.std(ddof=1) / len(self.each) ** 0.5)
+        self.layer, self.recall = layer, {"30 %": np.array(each, dtype=float)}
 
 
-def test_the_shallowest_layer_within_one_standard_error_is_taken():
-    good, nearly, bad = [1, 1, 1, 0] * 10, [1, 1, 1, 0] * 9 + [1, 1, 0, 0], [0, 1, 0, 0] * 10
+def test_the_cheapest_layer_that_loses_little_is_taken():
+    good, nearly, bad = [1] * 90 + [0] * 10, [1] * 89 + [0] * 11, [1] * 50 + [0] * 50
     assert choose_layer([Fake(1, bad), Fake(2, nearly), Fake(3, good), Fake(4, good)]).layer == 2
+    assert choose_layer([Fake(1, nearly), Fake(3, good)], margin=0.0).layer == 3
     assert choose_layer([Fake(4, good), Fake(3, bad)]).layer == 4
     with pytest.raises(InputError):
         choose_layer([])

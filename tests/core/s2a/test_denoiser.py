@@ -81,7 +81,7 @@ def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_
     assert result.question_note is None
     assert len(llm.seen) == 1 + len(PASSAGES)
     assert "330" not in llm.seen[0][-1].content
-    assert all(m[-1].content.endswith("\nHow tall is the tower?") for m in llm.seen[1:])
+    assert all("\nHow tall is the tower?\nEND question" in m[-1].content for m in llm.seen[1:])
     assert not any("200 m" in m[-1].content for m in llm.seen[1:])
 
 

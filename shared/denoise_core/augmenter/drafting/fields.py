@@ -10,6 +10,7 @@ from typing import Any
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utility import Utility
 from denoise_core.running.effects import Flow
+from denoise_core.text.words import words
 
 _MOST = 200  # values that are judged; what has more says so
 
@@ -36,7 +37,8 @@ def assess_fields(utility: Utility, memory: WorkingMemory, fields: Mapping[str, 
     """Each value judged as the answer to the question about its field.
 
     Passes when every value does. One that fails makes it fail, with the field's path as the claim; otherwise one
-    that could not be judged makes it unknown. The score is the lowest.
+    that could not be judged makes it unknown. The score is the lowest. No value is blamed for leaving the question
+    unanswered: all of them together answer it.
     """
     claims = field_claims(fields)
     if not claims:
@@ -45,11 +47,12 @@ def assess_fields(utility: Utility, memory: WorkingMemory, fields: Mapping[str, 
     scores: list[float] = []
     outcomes: set[str] = set()
     for claim in claims[:_MOST]:
-        asked = replace(memory, question=f"{memory.question} ({claim.name})")
-        verdict = yield from utility.assess(asked, claim.text)
-        outcomes.add(verdict.outcome)
+        repeats = set(words(claim.text)) <= set(words(memory.question))  # a name that was asked about, say
+        question = claim.name if repeats else f"{memory.question} ({claim.name})"
+        verdict = yield from utility.assess(replace(memory, question=question), claim.text)
+        outcomes.add("pass" if verdict.holds else verdict.outcome)
         scores.append(verdict.score)
-        if not verdict.passed:
+        if not verdict.holds:
             reasons += _of_field(claim, verdict)
     if len(claims) > _MOST:
         outcomes.add("unknown")

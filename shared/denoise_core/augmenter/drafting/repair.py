@@ -9,6 +9,8 @@ from denoise_core.augmenter.memory import Attempt, Verdict
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage
 
+LEAST = 0.2  # share of a candidate, in characters of words, that must stay for a repair
+
 # A sentence that only carries the others and says nothing when they are gone.
 _CARRIER = re.compile(
     r"^\W*(?:here (?:is|are)|the following|as follows|in (?:summary|short)|sources?)\b.*:\W*$", re.I
@@ -45,7 +47,9 @@ def repaired(candidate: str, verdict: Verdict) -> str:
     """The candidate with the sentences that do not hold cut out; empty when that would leave no answer.
 
     A sentence that points back ("It was ...") goes with a cut sentence right before it: what it points at is gone.
-    Line breaks and list marks of what stays are kept as they were. A candidate of one sentence has no repair here.
+    Line breaks and list marks of what stays are kept as they were. A candidate of one sentence has no repair here,
+    and neither has one of whose words less than `LEAST` would stay: that is another answer, which the model should
+    write.
     """
     if verdict.outcome != "fail":
         return ""
@@ -63,7 +67,7 @@ def repaired(candidate: str, verdict: Verdict) -> str:
     while left and _CARRIER.match(left[-1].strip()):
         left.pop()
     text = "".join(left).strip()
-    return text if without_citations(text).strip() else ""
+    return text if len(_plain(text)) >= max(1, LEAST * len(_plain(candidate))) else ""
 
 
 def holds_in(attempt: Attempt) -> str:

@@ -110,4 +110,4 @@ class HeldBack:
             if isinstance(error, BudgetExceeded) or is_mistake(error):
                 raise
             return False
-        return verdict.passed
+        return verdict.holds

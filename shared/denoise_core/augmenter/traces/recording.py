@@ -36,8 +36,10 @@ Redact: TypeAlias = Callable[[str], str]
 # else came from outside, in metadata also the keys and the numbers.
 _OURS = frozenset(
     (
-        "line", "kind", "tag", "prompts", "outcome", "stopped_because", "judge", "nearest/*/provenance", "measured/*/*",
-        "messages/*/role", "reply/*/provenance", "reply/passages/*/provenance", "passages/*/provenance",
+        "line", "kind", "tag", "prompts", "outcome", "stopped_because", "judge",
+        "nearest/*/provenance", "measured/*/*",
+        "messages/*/role",
+        "reply/*/provenance", "reply/passages/*/provenance", "passages/*/provenance",
         "drafted/found/*/passages/*/provenance", "history/*/role", "actions/*/action",
         "attempts/*/verdict/outcome", "attempts/*/verdict/reasons/*/kind",
     )

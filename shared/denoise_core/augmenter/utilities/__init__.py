@@ -2,7 +2,7 @@
 
 `Groundedness` is the default and needs no model. `KnowledgeOverlap` is the paper's. `SelfCriticism` asks an LLM.
 `FunctionUtility` takes any function, such as `Similarity` (the embedded encoder) or those of
-`models`: NLI, cross-encoder, typed yes/no decisions.
+`denoise_core.support.models`: NLI, cross-encoder, token classifiers, typed yes/no decisions.
 `LinearCombination` weighs several; `calibrate` and `fit_threshold` measure and set them on labelled examples.
 """
 

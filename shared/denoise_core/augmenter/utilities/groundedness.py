@@ -60,7 +60,7 @@ class Groundedness:
         if self.reader is not None and not isinstance(self.reader, Reader):
             raise InputError(
                 f"Groundedness(reader={type(self.reader).__name__}): expected an object with "
-                "probability(query, candidate, passages), such as denoise_core.embedded.reader()"
+                "fits(query, candidates, passages), such as denoise_core.embedded.reader()"
             )
 
     @property

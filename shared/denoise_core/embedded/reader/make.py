@@ -121,7 +121,6 @@ def measure(data: Path, out: Path, limit: int | None = None, only: Sequence[str]
     from rich.progress import track
     from safetensors.numpy import load_file
 
-    from denoise_core.embedded.make import place
     from denoise_core.embedded.reader.calibration import Calibration
     from denoise_core.embedded.reader.fit.calibrate import calibrate
     from denoise_core.embedded.reader.fit.measure import Figures, Kept, usable
@@ -130,6 +129,7 @@ def measure(data: Path, out: Path, limit: int | None = None, only: Sequence[str]
     from denoise_core.embedded.reader.fit.train import Bound
     from denoise_core.embedded.reader.span_reader import SpanReader
     from denoise_core.embedded.reader.windows import tokens
+    from denoise_core.embedded.split import place
 
     torch.set_num_threads(1)
     network = Network(minilm_weights(minilm()), torch.bfloat16)

@@ -13,7 +13,7 @@ from denoise_core.end.calibration import Calibration, calibrate
 from denoise_core.end.fit.controls import random_weights, without_question
 from denoise_core.end.fit.readings import Progress, capture
 from denoise_core.end.fit.regression import probe_of
-from denoise_core.end.fit.sweep import LayerFit, choose_layer, sweep
+from denoise_core.end.fit.sweep import MARGIN, LayerFit, choose_layer, sweep
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
@@ -35,6 +35,7 @@ def fit_probe(
     questions: Sequence[Question],
     *,
     layers: Sequence[int] | None = None,
+    share: float = 0.3,
     folder: str | Path | None = None,
     calibration: Sequence[Question] = (),
     controls: bool = True,
@@ -43,7 +44,8 @@ def fit_probe(
 ) -> ProbeFit:
     """Fit a probe on ``model``, given by name, path or object, or as a `HiddenReader` with its settings.
 
-    ``layers`` are tried (all when None) and the shallowest within one standard error of the best is taken.
+    ``layers`` are tried (all when None) and the shallowest that loses little against the best at ``share`` kept is
+    taken (`choose_layer`).
     ``folder`` keeps the states, so that a killed run goes on (see `capture`). ``calibration`` are other
     questions, for ``keep="calibrated"``; a question that is also fitted on is refused. ``controls`` fits the
     chosen layer twice more, on random weights and without the question. ``card`` is added to the probe's:
@@ -60,7 +62,7 @@ def fit_probe(
     reader = model if isinstance(model, HiddenReader) else HiddenReader(model)
     captured = capture(reader, questions, layers=layers, folder=folder, progress=progress)
     fits = sweep(captured)
-    chosen = choose_layer(fits)
+    chosen = choose_layer(fits, share)
     controlled = (
         {
             "random weights": random_weights(reader, questions, chosen.layer),
@@ -72,7 +74,7 @@ def fit_probe(
     written = {
         "data": _data(questions),
         "recall by layer, held-out questions": [f.summary() for f in fits],
-        "layer": f"{chosen.layer}: the shallowest within one standard error of the best",
+        "layer": f"{chosen.layer}: the shallowest that loses at most {100 * MARGIN:g} points at {share:.0%} kept",
         "controls, same layer, held-out questions": [
             {"control": name, **control.summary()} for name, control in controlled.items()
         ],

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from denoise_core.end.fit.logistic import Floats, Mask, Task, solve
+from denoise_core._optional import require
 from denoise_core.end.probe import Probe, Reading
 from denoise_core.errors import InputError
 
+Floats: TypeAlias = NDArray[np.float32]
+Mask: TypeAlias = NDArray[np.bool_]
+
 PENALTIES = tuple(float(10 ** (e / 2)) for e in range(-10, -1))  # C from 1e-5 to 1e-1, half a decade apart
 GOLD_KEPT_BY_THRESHOLD = 0.95
+WIDE, COMPONENTS = 2048, 512  # states wider than this are fitted in so many principal components
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,19 +100,51 @@ def fit_line(
     if not penalties or min(penalties) <= 0:
         raise InputError(f"penalties={penalties!r}: expected one or more positive values of C")
     fold = folds_of(question, y, folds)
-    mean, scale = _standardise(x)
-    tasks = [Task(C, fold != f) for C in penalties for f in range(fold.max() + 1)]
-    weights, biases = solve(x, y, tasks)
-    logits = x @ weights + biases
-    held_out = {
-        C: _pick(logits[:, i * (fold.max() + 1) : (i + 1) * (fold.max() + 1)], fold)
-        for i, C in enumerate(penalties)
-    }
+    flat = _constant(x)
+    x[:, flat] = 0
+    ordered = sorted(penalties)
+    parallel = require("joblib", extra="end").Parallel(n_jobs=-1, prefer="threads")
+    delayed = require("joblib", extra="end").delayed
+    logits = np.empty((len(y), len(ordered)), dtype=np.float32)
+    for f, found in enumerate(parallel(delayed(_path)(x, y, fold != f, ordered) for f in range(fold.max() + 1))):
+        logits[fold == f] = found
+    held_out = {C: logits[:, i] for i, C in enumerate(ordered)}
     quality = {C: outranking(s, y, question) for C, s in held_out.items()}
     C = max(quality, key=lambda c: (round(quality[c], 6), -c))
-    weight, bias = solve(x, y, [Task(C, np.ones_like(y))], tolerance=1e-5, iterations=400)
-    w = weight[:, 0] / scale
-    return Fit(np.asarray(w, dtype=np.float32), float(bias[0] - mean @ w), C, held_out[C], quality)
+    *before, line = _pipeline(x.shape[1], C, tolerance=1e-6).fit(x, y)
+    # The pipeline is one linear map: its scaling and its PCA are folded into the weights.
+    w, bias = np.asarray(line.coef_[0], dtype=np.float64), float(line.intercept_[0])
+    for step in reversed(before):
+        if hasattr(step, "components_"):
+            w, bias = step.components_.T @ w, bias - float(step.mean_ @ (step.components_.T @ w))
+        else:
+            w, bias = w / step.scale_, bias - float(step.mean_ @ (w / step.scale_))
+    w[flat] = 0
+    return Fit(np.asarray(w, dtype=np.float32), bias, C, held_out[C], quality)
+
+
+def _pipeline(width: int, C: float, *, tolerance: float = 1e-4) -> Any:
+    """Scaling, PCA where states are wide, and a logistic regression in which both classes weigh the same."""
+    linear = require("sklearn.linear_model", extra="end")
+    steps = [require("sklearn.preprocessing", extra="end").StandardScaler()]
+    if width > WIDE:
+        pca = require("sklearn.decomposition", extra="end").PCA
+        steps.append(pca(COMPONENTS, svd_solver="randomized", random_state=0))
+    line = linear.LogisticRegression(C=C, class_weight="balanced", max_iter=400, tol=tolerance, warm_start=True)
+    return require("sklearn.pipeline", extra="end").make_pipeline(*steps, line)
+
+
+def _path(x: Floats, y: Mask, fitting: Mask, penalties: Sequence[float]) -> Floats:
+    """Logits of the rows not in ``fitting``, a column for each penalty, each fit starting where the last ended."""
+    pipeline = _pipeline(x.shape[1], penalties[0])
+    before, line = pipeline[:-1], pipeline[-1]
+    seen, unseen = before.fit_transform(x[fitting]), before.transform(x[~fitting])
+    out = np.empty((len(unseen), len(penalties)), dtype=np.float32)
+    for i, C in enumerate(penalties):
+        line.C = C
+        line.fit(seen, y[fitting])
+        out[:, i] = line.decision_function(unseen)
+    return out
 
 
 def folds_of(question: NDArray[np.intp], y: Mask, folds: int) -> NDArray[np.intp]:
@@ -150,14 +186,10 @@ def _area(scores: Floats, y: Mask) -> float:
     return float((below + up_to).mean() / (2 * len(ordered)))
 
 
-def _pick(logits: Floats, fold: NDArray[np.intp]) -> Floats:
-    return np.asarray(np.take_along_axis(logits, fold[:, None], axis=1)[:, 0], dtype=np.float32)
-
-
 def _checked(
     states: ArrayLike, labels: ArrayLike, groups: Sequence[Hashable]
 ) -> tuple[Floats, Mask, NDArray[np.intp]]:
-    x = np.array(states, dtype=np.float32)  # a copy: it is standardised in place
+    x = np.array(states, dtype=np.float32)  # a copy: constant features are set to 0
     y = np.asarray(labels)
     if x.ndim != 2 or y.shape != (len(x),) or len(groups) != len(x):
         raise InputError(
@@ -176,11 +208,8 @@ def _checked(
     return x, y, question
 
 
-def _standardise(x: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bring ``x`` to mean 0 and deviation 1 in place; a constant feature becomes 0 everywhere."""
+def _constant(x: Floats) -> Mask:
+    """Features that do not vary beyond rounding: they say nothing, and scaling them would blow up the rounding."""
     mean = x.mean(0, dtype=np.float64)
-    x -= mean.astype(np.float32)
-    deviation = np.sqrt(np.einsum("nd,nd->d", x, x, dtype=np.float64) / len(x))
-    scale = np.where(deviation > 1e-6 * np.maximum(1.0, np.abs(mean)), deviation, np.inf)
-    x /= scale.astype(np.float32)
-    return mean, scale
+    deviation = x.std(0, dtype=np.float64)
+    return np.asarray(deviation <= 1e-6 * np.maximum(1.0, np.abs(mean)), dtype=np.bool_)

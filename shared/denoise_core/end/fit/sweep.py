@@ -1,7 +1,7 @@
 """The layer study: a probe at every layer, judged on questions it was not fitted on, and which layer to take.
 
 Early Noise Dropping, section 4: recall of the relevant chunk rises over the early layers and then stays or
-falls. The shallowest layer that is as good as the best costs least, so that one is taken.
+falls. A shallower layer costs less, so the shallowest that loses little against the best is taken.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from denoise_core.end.fit.readings import Capture
 from denoise_core.end.fit.regression import PENALTIES, Fit, fit_line
 from denoise_core.errors import InputError
-from denoise_core.evaluate.metrics import recall_table
+from denoise_core.evaluate.metrics import SHARES, recall_table
+
+MARGIN = 0.02  # of gold kept, that a cheaper layer may lose
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,9 +70,19 @@ def sweep(captured: Capture, *, penalties: Sequence[float] = PENALTIES, folds: i
     return tuple(out)
 
 
-def choose_layer(fits: Sequence[LayerFit]) -> LayerFit:
-    """The shallowest layer within one standard error of the best. Raises `InputError` when there is none."""
+def choose_layer(fits: Sequence[LayerFit], share: float = 0.3, margin: float = MARGIN) -> LayerFit:
+    """The shallowest layer that loses little against the best at ``share`` kept; a layer more costs as much again.
+
+    The loss is paired by question: its mean plus its standard error lies within ``margin``. `recall_table`'s cut
+    nearest to ``share`` is compared. Raises `InputError` when there is no layer.
+    """
     if not fits:
         raise InputError("no layer was fitted: give at least one")
-    best = max(fits, key=lambda f: f.mean)
-    return min((f for f in fits if f.mean >= best.mean - best.error), key=lambda f: f.layer)
+    cut = f"{100 * min(SHARES, key=lambda s: abs(s - share)):g} %"
+    best = max(fits, key=lambda f: (float(f.recall[cut].mean()), -f.layer)).recall[cut]
+
+    def loss(fit: LayerFit) -> float:
+        lost = best - fit.recall[cut]
+        return float(lost.mean() + (lost.std(ddof=1) / np.sqrt(len(lost)) if len(lost) > 1 else 0.0))
+
+    return min((f for f in fits if loss(f) <= margin), key=lambda f: f.layer)

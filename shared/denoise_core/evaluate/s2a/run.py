@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from denoise_core.errors import InputError
+from denoise_core.errors import InputError, said
 from denoise_core.evaluate.s2a.cases import Case
 from denoise_core.evaluate.s2a.judges import Judge
 from denoise_core.protocols import LLM
@@ -171,7 +171,7 @@ def _scores(
             answer, trace = run(system(case, seed), budget=budget)
             text, tokens = answer.text, trace.usage.total
         except Exception as error:
-            why = f"{type(error).__name__}: {error}"
+            why = said(error)
             for judge in judges:
                 yield Score(name, case.id, case.kind, seed, judge.name, None, "", 0, why)
             return
@@ -180,5 +180,5 @@ def _scores(
             value, _ = run(judge.judge(case, text))
             yield Score(name, case.id, case.kind, seed, judge.name, value, text, tokens)
         except Exception as error:
-            why = f"{type(error).__name__}: {error}"
+            why = said(error)
             yield Score(name, case.id, case.kind, seed, judge.name, None, text, tokens, why)

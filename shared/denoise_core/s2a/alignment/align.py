@@ -20,7 +20,7 @@ from rapidfuzz.distance import LCSseq
 from denoise_core.s2a.alignment.qualifiers import causes, lost_qualifier, turned
 from denoise_core.s2a.companions import points_back
 from denoise_core.s2a.result import Kind
-from denoise_core.text.facts import differences
+from denoise_core.text.facts import Difference, differences
 from denoise_core.text.tokens import Token, is_content, tokens
 from denoise_core.types import Span
 
@@ -146,7 +146,7 @@ class Source:
         if len(text) > _LONG:
             reasons.append("its sentence is too long to be compared")
         elif len(reasons) < 2:
-            reasons += [str(d) for d in differences(written, text, language=self.language)]
+            reasons += [str(d) for d in differences(written, text, language=self.language) if _means(d, text)]
             reasons += turned(own, source, similarity)
             reasons += causes(written, text)
             reasons += [q for s in spans if (q := lost_qualifier(written, self.text[s.start : s.end]))]
@@ -170,6 +170,15 @@ class Source:
 
     def _points_back(self, n: int) -> bool:
         return points_back(self.text[self.spans[n].start : self.spans[n].end])
+
+
+def _means(difference: Difference, source: str) -> bool:
+    """Whether a difference is one of names: a word in small letters is none, nor one that opens both sentences."""
+    said = difference.said
+    if difference.kind == "name" and not said[:1].isupper():
+        return False
+    opens = difference.start == 0 and any(line.startswith(f"{said} ") for line in source.split("\n"))
+    return not (difference.kind == "crossed" and opens)
 
 
 def _new_words(own: Sequence[Token], source: Sequence[Token]) -> list[Token]:

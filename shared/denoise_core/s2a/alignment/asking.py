@@ -1,4 +1,4 @@
-"""The closed words of questions: what is asked for, and what must neither come nor go. Data, and how it is looked up.
+"""The words that ask, that believe and that push, and what a question asks for. Data, and its look-up.
 
 English, German, French, Spanish, Portuguese, Italian, Dutch, Russian, Chinese, Japanese and Arabic.
 """
@@ -10,34 +10,49 @@ import re
 # What is asked for; the first that fits. `polar` is a question of yes or no, `request` an order.
 _KINDS = (
     ("when", r"when|(?:in|on|at|from|since|until|by)?\s?(?:what|which) (?:year|date|day|month|century|time)|wann"
-             r"|(?:in )?welche[ms]r? (?:jahr|tag|monat|jahrhundert)|quand|en quelle année|quelle année|à quelle (?:heure|date)"
-             r"|cuándo|cuando|en qué (?:año|fecha)|qué (?:año|día)|quando|em que ano|in che anno|in quale anno|wanneer|когда"
+             r"|(?:in )?welche[ms]r? (?:jahr|tag|monat|jahrhundert)|quand|en quelle année|quelle année"
+             r"|à quelle (?:heure|date)"
+             r"|cuándo|cuando|en qué (?:año|fecha)|qué (?:año|día)|quando|em que ano|in che anno"
+             r"|in quale anno|wanneer|когда"
              r"|в каком году|何时|什么时候|哪一?年|几时|いつ|何年|متى"),
-    ("where", r"where|in (?:what|which) (?:city|country|town|place|state)|wo|woher|wohin|où|dónde|donde|adónde|onde|dove"
+    ("where", r"where|in (?:what|which) (?:city|country|town|place|state)|wo|woher|wohin|où|dónde|donde"
+     "|adónde|onde|dove"
               r"|waar|где|куда|откуда|哪里|哪儿|在哪|どこ|أين"),
-    ("why", r"why|how come|for what reason|warum|wieso|weshalb|pourquoi|por qué|por que|porqué|perché|waarom|почему|зачем"
+    ("why", r"why|how come|for what reason|warum|wieso|weshalb|pourquoi|por qué|por que|porqué|perché"
+     "|waarom|почему|зачем"
             r"|为什么|为何|なぜ|どうして|لماذا"),
-    ("how many", r"how (?:many|much)|what number of|wie ?viele?n?|combien|cuántos?|cuántas?|cuanto?s?|cuanta?s?|quantos?|quantas?"
+    ("how many", r"how (?:many|much)|what number of|wie ?viele?n?|combien|cuántos?|cuántas?|cuanto?s?"
+     "|cuanta?s?|quantos?|quantas?"
                  r"|quanti|quante|quanto|quanta|hoeveel|сколько|多少|几个|几|いくつ|何人|何個|いくら|كم"),
-    ("how far", r"how (?:long|far|tall|high|old|big|large|fast|often|deep|wide|heavy|hot|cold|expensive|soon|late|likely|well"
-                r"|strong|thick|loud|safe|common|quickly)|wie (?:lange?|weit|hoch|alt|groß|gross|schnell|oft|tief|breit|schwer)"
+    ("how far", r"how (?:long|far|tall|high|old|big|large|fast|often|deep|wide|heavy|hot|cold|expensive"
+     "|soon|late|likely|well"
+                r"|strong|thick|loud|safe|common|quickly)|wie (?:lange?|weit|hoch|alt|groß|gross"
+                r"|schnell|oft|tief|breit|schwer)"
                 r"|多久|多长|多高|多远|多大|どのくらい|どれくらい"),
     ("how", r"how|in what way|wie|comment|cómo|como|come|hoe|как|怎么|怎样|如何|どう|どのように|どうやって|كيف"),
-    ("who", r"(?:by |to |for |with |from )?who(?:m|se)?|(?:von |mit |für )?wer|(?:von )?wem|wen|wessen|(?:par |à |de )?qui"
-            r"|(?:por |a |de )?quién(?:es)?|(?:por |a )?quien(?:es)?|quem|chi|wie is|кто|кого|кем|谁|哪位|誰|だれ|من"),
-    ("what", r"what|which|(?:in |on |at |of |from )?(?:what|which)|was|welche[rsnm]?|que|quoi|quel(?:le)?s?|lequel|qué|cuál(?:es)?"
-             r"|cual(?:es)?|o que|qual|quais|quale|quali|che|che cosa|cosa|wat|welke?|что|како[йегм]\w*|какие|какая|什么|哪个|哪些|哪"
+    ("who", r"(?:by |to |for |with |from )?who(?:m|se)?|(?:von |mit |für )?wer|(?:von )?wem|wen|wessen"
+     "|(?:par |à |de )?qui"
+            r"|(?:por |a |de )?quién(?:es)?|(?:por |a )?quien(?:es)?|quem|chi|wie is|кто|кого|кем|谁|哪位"
+            r"|誰|だれ|من"),
+    ("what", r"what|which|(?:in |on |at |of |from )?(?:what|which)|was|welche[rsnm]?|que|quoi"
+     "|quel(?:le)?s?|lequel|qué|cuál(?:es)?"
+             r"|cual(?:es)?|o que|qual|quais|quale|quali|che|che cosa|cosa|wat|welke?|что|како[йегм]\w*"
+             r"|какие|какая|什么|哪个|哪些|哪"
              r"|何|なに|どの|どれ|ما|ماذا|أي"),
 )  # fmt: skip
 _POLAR = (
     r"is|are|am|was|were|do|does|did|has|have|had|can|could|may|might|must|shall|should|will|would|isn't|aren't|wasn't|weren't"
     r"|don't|doesn't|didn't|hasn't|haven't|can't|couldn't|shouldn't|won't|wouldn't|if|whether"
-    r"|ist|sind|war|waren|hat|haben|hatte|kann|können|darf|dürfen|muss|müssen|soll|sollte|wird|werden|wurde|wurden|gibt es|ob"
+    r"|ist|sind|war|waren|hat|haben|hatte|kann|können|darf|dürfen|muss|müssen|soll|sollte|wird|werden"
+    r"|wurde|wurden|gibt es|ob"
     r"|est-ce que?|est|sont|était|a-t-il|a-t-elle|peut-on|doit-on|faut-il|peut|doit|y a-t-il|si|est-il|est-elle"
     r"|es|son|está|están|fue|era|ha|han|hay|puede|puedo|se puede|debe|debo|tiene|é|são|foi|há|pode|posso|deve"
     r"|è|sono|era|ha|hanno|può|posso|si può|deve|c'è|is er|zijn|heeft|kan|mag|moet|ли|можно ли|правда ли|هل"
 )
-_PREPOSITION = r"(?:(?:in|on|at|by|to|for|from|with|of|under|since|until|an|am|im|bei|mit|von|zu|seit|bis|en|à|de|pour|avec|par|depuis|por|con|para|a|desde|di|da|per|em|com|в|на|с|для)\s+)?"
+_PREPOSITION = (
+    r"(?:(?:in|on|at|by|to|for|from|with|of|under|since|until|an|am|im|bei|mit|von|zu|seit|bis|en|à"
+    r"|de|pour|avec|par|depuis|por|con|para|a|desde|di|da|per|em|com|в|на|с|для)\s+)?"
+)
 _STARTS = [
     (kind, re.compile(rf"[\s¿¡\"'“„«(\[*_-]*{_PREPOSITION}(?:{words})(?![\w])", re.IGNORECASE))
     for kind, words in _KINDS
@@ -56,49 +71,83 @@ BEGINS = re.compile(
 
 WRAPPER = re.compile(
     r"\A\W*(?:(?:so|ok|okay|well|now|hi|hello|hey|also|and|but|then)\b[\s,:!.-]*)*(?:please\s+|pls\s+|kindly\s+)?(?:"
-    r"(?:can|could|would|will) (?:you|someone|anyone|u)(?: please| kindly| maybe)? (?:tell|explain to|show|let|give|remind)(?: me| us)?(?: know)?"
-    r"|(?:please |pls |just )?(?:tell|let) (?:me|us)(?: know)?|do you (?:happen to )?know|i(?:'d| would) (?:like|love|want) to know|i want to know"
-    r"|i(?:'m| am| was)? (?:just )?wonder(?:ing|ed)?|any idea|who knows|i need to know|my question is|the question is|what i want to know is"
-    r"|(?:können|könnten|kannst|könntest) (?:sie|du) (?:mir|uns)(?: bitte)? (?:sagen|verraten|erklären|mitteilen)|sag(?:en sie)? mir(?: bitte)?"
+    r"(?:can|could|would|will) (?:you|someone|anyone|u)(?: please| kindly| maybe)? (?:tell|explain to"
+    r"|show|let|give|remind)(?: me| us)?(?: know)?"
+    r"|(?:please |pls |just )?(?:tell|let) (?:me|us)(?: know)?|do you (?:happen to )?know|i(?:'d"
+    r"| would) (?:like|love|want) to know|i want to know"
+    r"|i(?:'m| am| was)? (?:just )?wonder(?:ing|ed)?|any idea|who knows|i need to know|my question is"
+    r"|the question is|what i want to know is"
+    r"|(?:können|könnten|kannst|könntest) (?:sie|du) (?:mir|uns)(?: bitte)? (?:sagen|verraten|erklären"
+    r"|mitteilen)|sag(?:en sie)? mir(?: bitte)?"
     r"|weiß(?:t du| jemand)|wissen sie|ich (?:möchte|würde gern(?:e)?) wissen|ich frage mich"
-    r"|(?:pourriez|pouvez|peux|pourrais)-(?:vous|tu)(?: s'il vous plaît)? (?:me|nous) (?:dire|indiquer|expliquer)|dites?-moi|savez-vous|sais-tu"
+    r"|(?:pourriez|pouvez|peux|pourrais)-(?:vous|tu)(?: s'il vous plaît)? (?:me|nous) (?:dire|indiquer"
+    r"|expliquer)|dites?-moi|savez-vous|sais-tu"
     r"|j'aimerais savoir|je voudrais savoir|je me demande"
-    r"|(?:podría|puede|puedes|podrías)(?: usted)?(?: por favor)? (?:decirme|decirnos|explicarme|indicarme)|dime|dígame|sabes|sabe usted"
+    r"|(?:podría|puede|puedes|podrías)(?: usted)?(?: por favor)? (?:decirme|decirnos|explicarme"
+    r"|indicarme)|dime|dígame|sabes|sabe usted"
     r"|me gustaría saber|quisiera saber|me pregunto|poderia me dizer|pode me dizer|você sabe|gostaria de saber"
     r"|(?:potrebbe|puoi|può|potresti) (?:dirmi|spiegarmi)|dimmi|sai|vorrei sapere|mi chiedo"
-    r"|(?:kunt u|kun je) (?:me|mij) (?:zeggen|vertellen)|скажи(?:те)?(?: мне)?|подскажи(?:те)?|请问|请告诉我|你知道|教えてください|هل يمكنك إخباري"
+    r"|(?:kunt u|kun je) (?:me|mij) (?:zeggen|vertellen)|скажи(?:те)?(?: мне)?|подскажи(?:те)?|请问|请告诉我"
+    r"|你知道|教えてください|هل يمكنك إخباري"
     r")(?:,| please| bitte| por favor| s'il vous plaît| per favore|\s)*",
     re.IGNORECASE,
 )
 
 HINT = re.compile(
-    r"\A\W*(?:(?:but |so |and |right, |hey, )?(?:isn't it|is it not|isn't that|aren't|wasn't it|wouldn't (?:you|it)|don't you|doesn't it|didn't it"
-    r"|do you agree|you agree|agree|am i right|is (?:that|this|it) (?:right|correct|true|not so)|right|correct|no|yes|true|really|or not|eh|huh"
-    r"|(?:surely|certainly) (?:it|you)|is my (?:guess|hunch|memory)|was i right|can you confirm|could you confirm|please confirm|confirm"
-    r"|stimmt(?:'s| das| es)?|oder|nicht wahr|richtig|habe ich recht|liege ich richtig|ist das (?:richtig|korrekt|so)|meinst du nicht|findest du nicht"
-    r"|n'est-ce pas|ai-je raison|non|pas vrai|c'est (?:bien )?(?:ça|juste|correct)|n'êtes-vous pas|tu ne trouves pas|vous ne trouvez pas"
-    r"|verdad|no es (?:así|cierto|verdad)|tengo razón|cierto|no crees|no te parece|¿?no|não é|né|certo|vero|giusto|ho ragione|non è vero|non credi"
-    r"|toch|klopt dat|heb ik gelijk|верно|правда|не так ли|对吗|对吧|是吧|是不是|没错吧|ですよね|だよね|أليس كذلك|صحيح)\b)",
+    r"\A\W*(?:(?:but |so |and |right, |hey, )?(?:isn't it|is it not|isn't that|aren't|wasn't it"
+    r"|wouldn't (?:you|it)|don't you|doesn't it|didn't it"
+    r"|do you agree|you agree|agree|am i right|is (?:that|this|it) (?:right|correct|true|not so)|right"
+    r"|correct|no|yes|true|really|or not|eh|huh"
+    r"|(?:surely|certainly) (?:it|you)|is my (?:guess|hunch|memory)|was i right|can you confirm"
+    r"|could you confirm|please confirm|confirm"
+    r"|stimmt(?:'s| das| es)?|oder|nicht wahr|richtig|habe ich recht|liege ich richtig"
+    r"|ist das (?:richtig|korrekt|so)|meinst du nicht|findest du nicht"
+    r"|n'est-ce pas|ai-je raison|non|pas vrai|c'est (?:bien )?(?:ça|juste|correct)|n'êtes-vous pas"
+    r"|tu ne trouves pas|vous ne trouvez pas"
+    r"|verdad|no es (?:así|cierto|verdad)|tengo razón|cierto|no crees|no te parece|¿?no|não é|né|certo"
+    r"|vero|giusto|ho ragione|non è vero|non credi"
+    r"|toch|klopt dat|heb ik gelijk|верно|правда|не так ли|对吗|对吧|是吧"
+    r"|是不是|没错吧|ですよね|だよね|أليس كذلك|صحيح)\b)",
     re.IGNORECASE,
 )
 """A question that pushes an answer or asks to be agreed with."""
 
 BELIEF = re.compile(
-    r"\b(?:i(?:'m| am| was|'d| would| have|'ve|'ll)? (?:\w+ ){0,3}?(?:think|thought|believe|guess\w*|suppose|reckon|bet|assume|suspect|feel|doubt|imagine|expect|hope|hoping"
-    r"|fear|sure|certain|convinced|positive|confident|inclined|say|said|remember|recall|heard|read|swear|make it|figure|mean|prefer|love|like|hate|adore|know|tend)"
-    r"|my (?:\w+ ){0,3}(?:guess|theory|view|opinion|hunch|money|feeling|belief|impression|memory|friend|sister|brother|father|mother|dad|mum|mom|uncle|aunt"
-    r"|teacher|colleague|boss|doctor|wife|husband|neighbou?r|professor|grand\w+)|in my (?:view|opinion|eyes|mind)|to my mind|if you ask me|imo|imho"
-    r"|surely|probably|presumably|obviously|clearly|certainly|undoubtedly|definitely|maybe|perhaps|of course|no doubt|apparently|supposedly"
-    r"|everyone (?:knows|says|agrees)|everybody|people say|they say|we all know|it must be|must be|has to be|feel free to agree|agree with me|confirm that|say it|admit"
-    r"|ich (?:\w+ ){0,3}?(?:glaube|denke|meine|finde|schätze|vermute|tippe|rate|hoffe|würde sagen|bin (?:mir )?(?:ziemlich |ganz |recht )?sicher|nehme an|dachte|meinte|zweifle|bezweifle|liebe|mag|hasse|weiß)"
-    r"|meiner (?:meinung|ansicht)|meines erachtens|mein(?:e|em|en|er)? \w+|sicher(?:lich)?|bestimmt|wahrscheinlich|vermutlich|offensichtlich|natürlich|vielleicht|wohl|jeder weiß|alle sagen"
-    r"|je (?:ne )?(?:pense|crois|trouve|suppose|dirais|suis (?:\w+ )?(?:sûre?|certaine?|convaincue?)|parie|doute|imagine)|à mon avis|selon moi|d'après moi|mon \w+|ma \w+|sûrement|sans doute|probablement|évidemment|peut-être|bien sûr|tout le monde"
-    r"|(?:yo )?(?:creo|pienso|opino|supongo|diría|apuesto|imagino|dudo|espero|juraría|estoy (?:\w+ )?segur[oa])|en mi opinión|a mi juicio|me parece|para mí|mi \w+|seguro|seguramente|probablemente|quizás?|tal vez|obviamente|claro|por supuesto|todo el mundo"
-    r"|(?:eu )?(?:acho|penso|creio|suponho|diria|aposto|duvido|tenho certeza)|na minha opinião|provavelmente|talvez|certamente|claro|todo mundo"
-    r"|(?:io )?(?:credo|penso|ritengo|suppongo|direi|scommetto|dubito|immagino|sono (?:\w+ )?(?:sicur[oa]|convint[oa]))|secondo me|a mio (?:avviso|parere)|probabilmente|forse|sicuramente|ovviamente|certo|tutti sanno"
-    r"|ik (?:denk|geloof|vind|gok|vermoed|weet zeker)|volgens mij|naar mijn mening|waarschijnlijk|misschien|natuurlijk"
-    r"|я (?:думаю|считаю|полагаю|уверена?|помню|сомневаюсь)|по-моему|мне кажется|наверное|конечно|очевидно|все знают)\b"
-    r"|我(?:觉得|认为|想|猜|相信|记得|肯定|怀疑|敢)|肯定是|应该是|大概|也许|可能是|显然|大家都|と思う|と思い|でしょう|はず|たぶん|きっと|أظن|أعتقد|في رأيي|برأيي|متأكد|ربما|أكيد|بالتأكيد|الجميع",
+    r"\b(?:i(?:'m| am| was|'d| would| have|'ve|'ll)? (?:\w+ ){0,3}?(?:think|thought|believe|guess\w*"
+    r"|suppose|reckon|bet|assume|suspect|feel|doubt|imagine|expect|hope|hoping"
+    r"|fear|sure|certain|convinced|positive|confident|inclined|say|said|remember|recall|heard|read"
+    r"|swear|make it|figure|mean|prefer|love|like|hate|adore|know|tend)"
+    r"|my (?:\w+ ){0,3}(?:guess|theory|view|opinion|hunch|money|feeling|belief|impression|memory|friend"
+    r"|sister|brother|father|mother|dad|mum|mom|uncle|aunt"
+    r"|teacher|colleague|boss|doctor|wife|husband|neighbou?r|professor|grand\w+)|in my (?:view|opinion"
+    r"|eyes|mind)|to my mind|if you ask me|imo|imho"
+    r"|surely|probably|presumably|obviously|clearly|certainly|undoubtedly|definitely|maybe|perhaps"
+    r"|of course|no doubt|apparently|supposedly"
+    r"|everyone (?:knows|says|agrees)|everybody|people say|they say|we all know|it must be|must be"
+    r"|has to be|feel free to agree|agree with me|confirm that|say it|admit"
+    r"|ich (?:\w+ ){0,3}?(?:glaube|denke|meine|finde|schätze|vermute|tippe|rate|hoffe|würde sagen"
+    r"|bin (?:mir )?(?:ziemlich |ganz |recht )?sicher|nehme an|dachte|meinte|zweifle|bezweifle|liebe"
+    r"|mag|hasse|weiß)"
+    r"|meiner (?:meinung|ansicht)|meines erachtens|mein(?:e|em|en|er)? \w+|sicher(?:lich)?|bestimmt"
+    r"|wahrscheinlich|vermutlich|offensichtlich|natürlich|vielleicht|wohl|jeder weiß|alle sagen"
+    r"|je (?:ne )?(?:pense|crois|trouve|suppose|dirais|suis (?:\w+ )?(?:sûre?|certaine?|convaincue?)"
+    r"|parie|doute|imagine)|à mon avis|selon moi|d'après moi|mon \w+|ma \w+|sûrement|sans doute"
+    r"|probablement|évidemment|peut-être|bien sûr|tout le monde"
+    r"|(?:yo )?(?:creo|pienso|opino|supongo|diría|apuesto|imagino|dudo|espero|juraría"
+    r"|estoy (?:\w+ )?segur[oa])|en mi opinión|a mi juicio|me parece|para mí|mi \w+|seguro|seguramente"
+    r"|probablemente|quizás?|tal vez|obviamente|claro|por supuesto|todo el mundo"
+    r"|(?:eu )?(?:acho|penso|creio|suponho|diria|aposto|duvido|tenho certeza)|na minha opinião"
+    r"|provavelmente|talvez|certamente|claro|todo mundo"
+    r"|(?:io )?(?:credo|penso|ritengo|suppongo|direi|scommetto|dubito|immagino"
+    r"|sono (?:\w+ )?(?:sicur[oa]|convint[oa]))|secondo me|a mio (?:avviso|parere)|probabilmente|forse"
+    r"|sicuramente|ovviamente|certo|tutti sanno"
+    r"|ik (?:denk|geloof|vind|gok|vermoed|weet zeker)|volgens mij|naar mijn mening|waarschijnlijk"
+    r"|misschien|natuurlijk"
+    r"|я (?:думаю|считаю|полагаю|уверена?|помню|сомневаюсь)|по-моему|мне кажется|наверное|конечно"
+    r"|очевидно|все знают)\b"
+    r"|我(?:觉得|认为|想|猜|相信|记得|肯定|怀疑|敢)|肯定是|应该是|大概|也许|可能是|显然|大家都"
+    r"|と思う|と思い|でしょう|はず|たぶん|きっと|أظن|أعتقد|في رأيي"
+    r"|برأيي|متأكد|ربما|أكيد|بالتأكيد|الجميع",
     re.IGNORECASE,
 )
 """A statement of what the person, or someone the person quotes, takes to be so."""
@@ -108,207 +157,6 @@ PRONOUN = re.compile(
     r"|il|elle|ils|elles|lui|leur|ça|cela|y|en|le|la|les|l'|él|ella|ellos|ellas|su|sus|esto|eso|lo|le|les|\w+(?:arlo|arla|erlo|erla|irlo|irla|arlos|arlas)"
     r"|ele|ela|isso|lui|lei|loro|suo|sua|ciò|questo|lo|la|hij|zij|ze|het|hun|он|она|оно|они|его|её|их|это)\b|他|她|它|这|那|其|それ|これ|彼|彼女|ه\b|هو|هي|ذلك|هذا",
     re.IGNORECASE,
-)
-
-# Words that must be the same on both sides, by what they relate. Of each class the words that mean the same share one.
-CLASSES: dict[str, dict[str, str]] = {
-    "negation": dict.fromkeys(
-        ["not", "no", "never", "none", "nobody", "nothing", "neither", "nor", "without", "nicht", "kein", "keine", "keinen", "keiner", "keines", "nie", "niemals", "ohne", "ne", "n", "pas", "jamais", "sans", "aucun", "aucune", "nunca", "jamás", "sin", "ningún", "ninguna", "não", "nem", "sem", "nenhum", "non", "mai", "senza", "nessun", "nessuna", "niet", "geen", "nooit", "zonder", "не", "нет", "никогда", "без", "لا", "لم", "لن", "ليس", "ليست", "غير", "بدون", "不", "没", "沒", "無", "无", "非", "未", "except", "excluding", "außer", "sauf", "excepto", "salvo", "tranne", "кроме"],
-        "not",
-    ),
-    "time": {
-        **dict.fromkeys(["before", "prior", "avant", "antes", "prima", "vóór", "voor", "перед", "vor", "之前", "以前", "قبل", "until", "till", "bis", "jusqu", "hasta", "até", "fino"], "before"),
-        **dict.fromkeys(["after", "following", "afterwards", "après", "después", "depois", "dopo", "na", "после", "nach", "之后", "以后", "بعد", "since", "seit", "depuis", "desde"], "after"),
-        **dict.fromkeys(["during", "while", "während", "pendant", "durante", "mentre", "tijdens", "во", "期间", "أثناء", "خلال"], "during"),
-    },
-    "degree": {
-        **dict.fromkeys(["more", "mehr", "plus", "más", "mais", "più", "meer", "больше", "更", "أكثر"], "more"),
-        **dict.fromkeys(["less", "fewer", "weniger", "moins", "menos", "meno", "minder", "меньше", "更少", "أقل"], "less"),
-        **dict.fromkeys(["most", "meisten", "maximum", "max"], "most"),
-        **dict.fromkeys(["least", "fewest", "wenigsten", "minimum", "min", "mindestens"], "least"),
-        **dict.fromkeys(["only", "nur", "seulement", "solo", "sólo", "solamente", "apenas", "soltanto", "alleen", "только", "只", "仅", "فقط"], "only"),
-        **dict.fromkeys(["all", "every", "alle", "tous", "toutes", "todos", "todas", "tutti", "tutte", "все", "所有", "全部", "كل", "جميع"], "all"),
-        **dict.fromkeys(["first", "erste", "ersten", "erster", "premier", "première", "primer", "primero", "primera", "primeiro", "primo", "prima", "第一", "الأول"], "first"),
-        **dict.fromkeys(["last", "letzte", "letzten", "letzter", "dernier", "dernière", "último", "última", "ultimo", "最后", "الأخير"], "last"),
-    },
-    "modality": {
-        **dict.fromkeys(["must", "required", "obliged", "obligatory", "mandatory", "muss", "müssen", "doit", "doivent", "faut", "debe", "deben", "deve", "devono", "moet", "должен", "必须", "يجب"], "must"),
-        **dict.fromkeys(["may", "allowed", "permitted", "permissible", "darf", "dürfen", "erlaubt", "gestattet", "permis", "puis", "mag", "可以", "允许", "يجوز"], "may"),
-        **dict.fromkeys(["possible", "possibly", "might", "möglich", "posible", "posiblemente", "possibile", "可能", "ممكن"], "might"),
-        **dict.fromkeys(["should", "ought", "soll", "sollte", "devrait", "debería", "dovrebbe", "应该", "ينبغي"], "should"),
-    },
-}  # fmt: skip
-_NECESSITY = re.compile(r"\b(?:have|has|had|need|needs) to\b", re.IGNORECASE)
-
-# Words that a neutral question may drop or bring without asking for something else.
-LIGHT = frozenset(
-    [
-        "please",
-        "pls",
-        "thx",
-        "thanks",
-        "thank",
-        "hello",
-        "hi",
-        "hey",
-        "dear",
-        "sorry",
-        "kindly",
-        "exactly",
-        "actually",
-        "really",
-        "just",
-        "simply",
-        "even",
-        "ever",
-        "honestly",
-        "frankly",
-        "quickly",
-        "again",
-        "now",
-        "today",
-        "know",
-        "tell",
-        "say",
-        "give",
-        "show",
-        "explain",
-        "me",
-        "us",
-        "you",
-        "your",
-        "wondering",
-        "question",
-        "answer",
-        "ask",
-        "asked",
-        "asking",
-        "exact",
-        "precise",
-        "correct",
-        "right",
-        "true",
-        "fact",
-        "name",
-        "called",
-        "there",
-        "exist",
-        "exists",
-        "be",
-        "happen",
-        "happened",
-        "take",
-        "place",
-        "occur",
-        "occurred",
-        "valid",
-        "last",
-        "lasts",
-        "work",
-        "working",
-        "used",
-        "use",
-        "do",
-        "does",
-        "did",
-        "done",
-        "get",
-        "got",
-        "go",
-        "one",
-        "way",
-        "thing",
-        "kind",
-        "type",
-        "sort",
-        "amount",
-        "number",
-        "time",
-        "year",
-        "date",
-        "day",
-        "person",
-        "people",
-        "someone",
-        "anyone",
-        "bitte",
-        "danke",
-        "hallo",
-        "genau",
-        "eigentlich",
-        "mal",
-        "denn",
-        "überhaupt",
-        "gerade",
-        "sagen",
-        "wissen",
-        "jetzt",
-        "mir",
-        "uns",
-        "s'il",
-        "plaît",
-        "merci",
-        "bonjour",
-        "dire",
-        "exactement",
-        "savoir",
-        "por",
-        "favor",
-        "gracias",
-        "hola",
-        "decirme",
-        "exactamente",
-        "saber",
-        "obrigado",
-        "olá",
-        "exatamente",
-        "grazie",
-        "ciao",
-        "esattamente",
-        "dirmi",
-        "sapere",
-        "alstublieft",
-        "dank",
-        "пожалуйста",
-        "спасибо",
-        "скажите",
-        "请",
-        "谢谢",
-        "您好",
-        "من",
-        "فضلك",
-        "شكرا",
-        "long",
-        "year",
-        "it",
-        "he",
-        "she",
-        "they",
-        "them",
-        "his",
-        "her",
-        "its",
-        "their",
-        "this",
-        "that",
-        "we",
-        "our",
-        "my",
-        "i",
-        "mine",
-        "so",
-        "then",
-        "too",
-        "also",
-        "well",
-        "okay",
-        "ok",
-        "lol",
-        "quick",
-        "random",
-        "wonder",
-        "curious",
-    ]
 )
 
 
@@ -323,11 +171,3 @@ def kind_of(text: str) -> str | None:
         if pattern.match(text):
             return kind
     return "polar" if _POLAR_START.match(text) else None
-
-
-def classes_of(words: list[str], text: str) -> dict[str, frozenset[str]]:
-    """For each class of words that must stay, those that ``words`` hold."""
-    found = {name: frozenset(table[w] for w in words if w in table) for name, table in CLASSES.items()}
-    if _NECESSITY.search(text):
-        found["modality"] |= {"must"}
-    return found

@@ -19,7 +19,8 @@ GatePolicy = Literal["snap", "repair", "flag", "reject"]
 
 _NEAR = 0.4  # similarity from which a source sentence is shown for a written one that it does not bear out
 _QUALIFIES = re.compile(
-    r"\b(?:not|no|never|none|unless|except|only|if|but|however|without|at least|at most|provided|assuming|claim\w*|alleged\w*"
+    r"\b(?:not|no|never|none|unless|except|only|if|but|however|without|at least|at most|provided"
+    r"|assuming|claim\w*|alleged\w*"
     r"|nicht|kein\w*|nie|außer|nur|wenn|falls|sofern|ne|pas|sauf|sans|si|seulement|salvo|excepto|sin|solo|sólo|non|tranne"
     r"|se|não|sem|niet|geen|не|если|кроме)\b|[不无除仅若如]|لا|إلا|إذا|فقط",
     re.IGNORECASE,

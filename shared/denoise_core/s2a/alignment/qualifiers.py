@@ -1,4 +1,5 @@
-"""Parts of a sentence that what stays does not hold without: a condition, an exception, who says so; and new causes."""
+"""Parts of a sentence that what stays does not hold without: a condition, an exception, who says so; "
+"and new causes."""
 
 from __future__ import annotations
 
@@ -11,10 +12,13 @@ from denoise_core.text.wordlists import NEGATING_PREFIXES
 _ALIKE = 0.75  # similarity from which words stand in the source's order
 
 _CONDITION = re.compile(
-    r"(?<![\w'’])(?:if|unless|provided(?: that)?|as long as|assuming|except|only when|only if|in case|on condition that|until"
+    r"(?<![\w'’])(?:if|unless|provided(?: that)?|as long as|assuming|except|only when|only if|in case"
+    r"|on condition that|until"
     r"|wenn|falls|sofern|solange|es sei denn|außer|vorausgesetzt|bis"
-    r"|sauf|à condition|à moins que|tant que|pourvu que|jusqu'à|s'ils?|si|excepto|salvo|a menos que|siempre que|con tal de|hasta que"
-    r"|se|a meno che|purché|tranne|finché|exceto|a não ser|desde que|tenzij|mits|indien|если|кроме|при условии)(?![\w'’])"
+    r"|sauf|à condition|à moins que|tant que|pourvu que|jusqu'à|s'ils?|si|excepto|salvo|a menos que"
+    r"|siempre que|con tal de|hasta que"
+    r"|se|a meno che|purché|tranne|finché|exceto|a não ser|desde que|tenzij|mits|indien|если|кроме"
+    r"|при условии)(?![\w'’])"
     r"|如果|除非|只要|除了|إذا|إلا|ما لم",
     re.IGNORECASE,
 )
@@ -27,25 +31,31 @@ _COMPLETE = re.compile(
 _SAYS = re.compile(
     r"\b(?:claim(?:s|ed)?|alleg\w+|say(?:s|ing)?|said|argu(?:es?|ed)|assert(?:s|ed)?|insist(?:s|ed)?|believ(?:es?|ed)|think(?:s)?|thought"
     r"|report(?:s|ed|edly)|predict(?:s|ed)?|expect(?:s|ed)?|suspect(?:s|ed)?|suggest(?:s|ed)?|rumou?r(?:s|ed)?|myth|supposed(?:ly)?|purported(?:ly)?"
-    r"|accus(?:es?|ed)|den(?:y|ies|ied)|doubt(?:s|ed)?|estimat(?:es?|ed)|according to|maintain(?:s|ed)|hoax|legend|false|falsely|wrongly|untrue"
+    r"|accus(?:es?|ed)|den(?:y|ies|ied)|doubt(?:s|ed)?|estimat(?:es?|ed)|according to|maintain(?:s|ed)"
+    r"|hoax|legend|false|falsely|wrongly|untrue"
     r"|behaupte\w*|sag(?:t|te|ten|en)|laut|angeblich|zufolge|meint|meinen|glaub\w+|vermut\w+|soll|sollen|bestreite\w*|berichte\w*|erwarte\w*|Mythos|Gerücht\w*"
     r"|affirm\w+|prétend\w*|selon|d'après|dit|disent|estime\w*|accus\w+|nie|nient|croi\w+|mythe|rumeur"
     r"|asegur\w+|sosten\w*|sostien\w*|dice[n]?|dijo|según|afirm\w+|supuest\w+|cree[n]?|niega[n]?|mito|rumor|presunt\w+|acusa[n]?"
-    r"|secondo|sostien\w+|afferma\w*|dice|dicono|crede\w*|mito|diz|dizem|segundo|alega\w*|volgens|beweert|утвержда\w+|говор\w+|считают|якобы|по словам)\b"
+    r"|secondo|sostien\w+|afferma\w*|dice|dicono|crede\w*|mito|diz|dizem|segundo|alega\w*|volgens"
+    r"|beweert|утвержда\w+|говор\w+|считают|якобы|по словам)\b"
     r"|称|说|据|认为|声称|زعم|يقول|قال|بحسب|وفقا",
     re.IGNORECASE,
 )
 _CAUSE = re.compile(
-    r"\b(?:because|cause[sd]?|caus(?:ing|al)|due to|thanks to|as a result|result(?:s|ed)? in|led to|leads? to|prevent(?:s|ed)?|therefore|thus|hence"
-    r"|owing to|so that|responsible for|triggered|weil|wegen|dadurch|deshalb|daher|verursacht\w*|führte zu|infolge|aufgrund|verhindert\w*"
-    r"|parce que|à cause de?|grâce à|provoqu\w+|entraîn\w+|en raison de|donc|porque|a causa de|debido a|gracias a|provoc\w+|por eso|evit[óa]"
+    r"\b(?:because|cause[sd]?|caus(?:ing|al)|due to|thanks to|as a result|result(?:s|ed)? in|led to"
+    r"|leads? to|prevent(?:s|ed)?|therefore|thus|hence"
+    r"|owing to|so that|responsible for|triggered|weil|wegen|dadurch|deshalb|daher|verursacht\w*"
+    r"|führte zu|infolge|aufgrund|verhindert\w*"
+    r"|parce que|à cause de?|grâce à|provoqu\w+|entraîn\w+|en raison de|donc|porque|a causa de|debido a"
+    r"|gracias a|provoc\w+|por eso|evit[óa]"
     r"|perché|a causa di|grazie a|ha causato|потому что|из-за|вызва\w+)\b|因为|导致|造成|بسبب|أدى",
     re.IGNORECASE,
 )
 
 
 def lost_qualifier(written: str, source: str) -> str | None:
-    """What of the ``source`` sentence was cut off although the rest does not hold without it; None when nothing was."""
+    """What of the ``source`` sentence was cut off although the rest does not hold without it; None "
+    "when nothing was."""
     have = _content(written)
     for match in _CONDITION.finditer(source):
         edge = _CONDITION_EDGE.search(source, match.end())

@@ -9,27 +9,15 @@ Statements may come along as they are.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rapidfuzz.distance import OSA
-
-from denoise_core.s2a.alignment.asking import (
-    BEGINS,
-    BELIEF,
-    CLASSES,
-    HINT,
-    LIGHT,
-    PRONOUN,
-    WRAPPER,
-    classes_of,
-    kind_of,
-)
+from denoise_core.s2a.alignment.asking import BEGINS, BELIEF, HINT, PRONOUN, WRAPPER, kind_of
+from denoise_core.s2a.alignment.closed import CLASSES, LIGHT, classes_of
+from denoise_core.s2a.alignment.matching import known, plain, tokens
 from denoise_core.s2a.replies.fields import is_request
 from denoise_core.s2a.units import units
 from denoise_core.text.tokens import Token, is_content
-from denoise_core.text.tokens import tokens as all_tokens
 from denoise_core.types import Passage
 
 _MARK = re.compile(r"[?？؟]")
@@ -43,13 +31,13 @@ _JOINED = re.compile(
 )
 _RELATIVE = re.compile(r"(?:which|who|whose|where|qui|que|dont|die|der|das|che|quien|o que)\b", re.IGNORECASE)
 _ENDS = re.compile(r"(?<=[?？؟])\s*(?=\S)|(?<=[.!])\s+(?=I\b)")
-_SUFFIXES = ("ing", "ed", "es", "s", "ly", "er", "en", "e", "n", "t", "st")
 _LONGEST = 20_000  # characters; such a message is not compared
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """``kind`` as in `kind_of`, or ``request``; ``words`` are its content, ``every`` all its norms, ``text`` itself."""
+    """``kind`` as in `kind_of`, or ``request``; ``words`` are its content, ``every`` all its norms, "
+    "``text`` itself."""
 
     kind: str
     text: str
@@ -80,7 +68,7 @@ def why_not_same(asked: str, cleared: str, *, language: str = "en") -> str | Non
     new = _read(cleared, language)
     if not new.questions:
         return "it asks nothing"
-    wanted = [q for q in own.questions] or _whole(asked)
+    wanted = list(own.questions) or _whole(asked)
     return (
         _kinds_differ(wanted, new.questions)
         or _words_lost(wanted, cleared)
@@ -89,11 +77,6 @@ def why_not_same(asked: str, cleared: str, *, language: str = "en") -> str | Non
         or _states_more(own, new)
         or _turned_round(wanted, new)
     )
-
-
-def tokens(text: str) -> list[Token]:
-    """The words of ``text`` without "one", which stands for a noun or for anybody more often than for a number."""
-    return [t for t in all_tokens(text) if text[t.start : t.end].lower() != "one"]
 
 
 def sentences_of(text: str, language: str = "en") -> list[str]:
@@ -107,7 +90,7 @@ def sentences_of(text: str, language: str = "en") -> list[str]:
 
 
 def _same_text(a: str, b: str) -> bool:
-    return [_plain(t.norm) for t in tokens(a)] == [_plain(t.norm) for t in tokens(b)] and bool(tokens(a))
+    return [plain(t.norm) for t in tokens(a)] == [plain(t.norm) for t in tokens(b)] and bool(tokens(a))
 
 
 def _read(text: str, language: str) -> _Message:
@@ -191,7 +174,7 @@ def _parted(core: str, kind: str) -> list[_Question]:
 def _question(text: str, kind: str) -> _Question:
     found = tokens(text)
     words = tuple(
-        t for t in found if is_content(t) and _plain(t.norm) not in LIGHT and not _asks_word(t, kind, text)
+        t for t in found if is_content(t) and plain(t.norm) not in LIGHT and not _asks_word(t, kind, text)
     )
     return _Question(kind, text, words, tuple(t.norm for t in found))
 
@@ -212,7 +195,8 @@ def _whole(asked: str) -> list[_Question]:
 
 def _only_a_guess(q: _Question) -> bool:
     begins = re.match(
-        r"\W*(?:is|was|are|were|isn't|wasn't|ist|war|est|es|fue|è|é) (?:it|that|this|he|she|they|es|das|er|ce|él|ella)\b",
+        r"\W*(?:is|was|are|were|isn't|wasn't|ist|war|est|es|fue|è|é) (?:it|that|this|he|she|they|es|das"
+        r"|er|ce|él|ella)\b",
         q.text,
         re.I,
     )
@@ -237,7 +221,7 @@ def _alike(a: str, b: str, one: _Question, other: _Question) -> bool:
     if "what" in (a, b):  # "what year" and "when", "what height" and "how tall": when the words still agree
         return (
             bool(one.words)
-            and {_plain(t.norm) for t in one.words} == {_plain(t.norm) for t in other.words}
+            and {plain(t.norm) for t in one.words} == {plain(t.norm) for t in other.words}
             and "polar" not in (a, b)
         )
     return False
@@ -259,7 +243,7 @@ def _kinds_differ(wanted: Iterable[_Question], new: tuple[_Question, ...]) -> st
 def _words_lost(wanted: Iterable[_Question], cleared: str) -> str | None:
     has = tokens(cleared)
     for q in wanted:
-        lost = [t for t in q.words if not _known(t, has)]
+        lost = [t for t in q.words if not known(t, has)]
         if lost:
             return f"words of the question are gone: {', '.join(t.norm for t in lost[:5])}"
     return None
@@ -275,24 +259,24 @@ def _words_new(own: _Message, new: _Message, wanted: list[_Question], asked: str
     for token in (t for q in new.questions for t in tokens(q.text)):
         if not is_content(token) and token.kind != "negation":
             continue
-        if _known(token, core) or _known(token, stated):
+        if known(token, core) or known(token, stated):
             continue
         if token.kind == "number":
             return f"number that was not asked with: {token.norm}"
-        norm = _plain(token.norm)
+        norm = plain(token.norm)
         if kind_of(token.norm) is not None or norm in LIGHT or any(norm in table for table in CLASSES.values()):
             continue  # the classes are compared by themselves
-        if points and (_known(token, believed) or _known(token, outside)):
+        if points and (known(token, believed) or known(token, outside)):
             continue
         if (
-            _known(token, outside)
-            and not _known(token, [t for h in own.hints for t in tokens(h)])
+            known(token, outside)
+            and not known(token, [t for h in own.hints for t in tokens(h)])
             and not BELIEF.search(asked)
         ):
             continue
         if _names_the_topic(token, own):
             continue
-        if _known(token, [t for q in quoted for t in tokens(q)]):
+        if known(token, [t for q in quoted for t in tokens(q)]):
             return f"words of quoted text: {token.norm}"
         return f"words that were not asked with: {token.norm}"
     return None
@@ -300,12 +284,12 @@ def _words_new(own: _Message, new: _Message, wanted: list[_Question], asked: str
 
 def _names_the_topic(token: Token, own: _Message) -> bool:
     """A name from a remark that holds no belief ("GPG is awful") may say what the question is about."""
-    return token.kind == "name" and any(_known(token, tokens(s)) for s in own.statements if not BELIEF.search(s))
+    return token.kind == "name" and any(known(token, tokens(s)) for s in own.statements if not BELIEF.search(s))
 
 
 def _classes_differ(wanted: list[_Question], new: _Message) -> str | None:
-    own_words = [_plain(w) for q in wanted for w in q.every]
-    new_words = [_plain(w) for q in new.questions for w in q.every]
+    own_words = [plain(w) for q in wanted for w in q.every]
+    new_words = [plain(w) for q in new.questions for w in q.every]
     before = classes_of(own_words, " ".join(q.text for q in wanted))
     after = classes_of(new_words, " ".join(q.text for q in new.questions))
     for name, values in before.items():
@@ -320,15 +304,15 @@ def _states_more(own: _Message, new: _Message) -> str | None:
     sources = [tokens(s) for s in own.statements if not BELIEF.search(s)]
     sources += [tokens(_clauses_without_belief(s)) for s in (*own.statements, *own.hints) if BELIEF.search(s)]
     for statement in (*new.statements, *new.hints):
-        words = [t for t in tokens(statement) if is_content(t) and _plain(t.norm) not in LIGHT]
+        words = [t for t in tokens(statement) if is_content(t) and plain(t.norm) not in LIGHT]
         facts = [t for t in words if t.kind in ("number", "name")]
-        if words and not any(_mostly(words, s) and all(_known(t, s) for t in facts) for s in sources):
+        if words and not any(_mostly(words, s) and all(known(t, s) for t in facts) for s in sources):
             return f"it states what was not stated: {statement.strip()[:60]}"
     return None
 
 
 def _mostly(words: list[Token], source: list[Token]) -> bool:
-    return sum(_known(t, source) for t in words) >= 0.7 * len(words)
+    return sum(known(t, source) for t in words) >= 0.7 * len(words)
 
 
 def _clauses_without_belief(text: str) -> str:
@@ -341,8 +325,8 @@ def _turned_round(wanted: list[_Question], new: _Message) -> str | None:
         for q in wanted:
             if q.kind != n.kind or _passive(q.text) != _passive(n.text):
                 continue
-            order = [_plain(t.norm) for t in q.words if t.kind == "name"]
-            now = [_plain(t.norm) for t in n.words if t.kind == "name"]
+            order = [plain(t.norm) for t in q.words if t.kind == "name"]
+            now = [plain(t.norm) for t in n.words if t.kind == "name"]
             same = set(order) == set(now) and len(set(order)) > 1
             if (
                 same
@@ -355,51 +339,3 @@ def _turned_round(wanted: list[_Question], new: _Message) -> str | None:
 
 def _passive(text: str) -> bool:
     return re.search(r"\b(?:by|von|par|por|da|door)\b", text, re.IGNORECASE) is not None
-
-
-def _plain(norm: str) -> str:
-    """Without accents."""
-    if norm.isascii():
-        return norm
-    return "".join(c for c in unicodedata.normalize("NFKD", norm) if not unicodedata.combining(c))
-
-
-def _known(token: Token, among: list[Token]) -> bool:
-    """Whether a word is among the others: the same, another form of it, or the same with a slip of the keyboard."""
-    norm = _plain(token.norm)
-    for other in among:
-        theirs = _plain(other.norm)
-        if norm == theirs or norm.replace("'", "") == theirs.replace("'", ""):
-            return True
-        if token.kind == "number" or other.kind == "number":
-            continue
-        if _stem(norm) == _stem(theirs) or _clitic(norm, theirs):
-            return True
-        proper = token.kind == "name" and other.kind == "name"
-        if not proper and _slip(norm, theirs):
-            return True
-    return False
-
-
-def _stem(word: str) -> str:
-    for suffix in _SUFFIXES:
-        if len(word) - len(suffix) >= 4 and word.endswith(suffix):
-            return word[: -len(suffix)].rstrip("e")
-    return word.rstrip("e") if len(word) > 4 else word
-
-
-def _clitic(a: str, b: str) -> bool:
-    """Spanish and Italian verbs with a pronoun at their end: desalarlo, desalar."""
-    long, short = (a, b) if len(a) > len(b) else (b, a)
-    return (
-        long.startswith(short)
-        and long[len(short) :] in ("lo", "la", "los", "las", "le", "les", "se", "me", "li", "ne", "ci", "vi")
-        and len(short) > 4
-    )
-
-
-def _slip(a: str, b: str) -> bool:
-    if a[:1] != b[:1] or min(len(a), len(b)) < 3:
-        return False
-    allowed = 2 if min(len(a), len(b)) >= 9 and a[:2] == b[:2] else 1
-    return int(OSA.distance(a, b, score_cutoff=allowed)) <= allowed

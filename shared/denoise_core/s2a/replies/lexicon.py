@@ -33,7 +33,8 @@ NUMBER = {
 ARTICLES_THAT_ARE_ONE = _words("ein eine un une uno una um uma")
 
 BECAUSE = (
-    r"\b(?:because|since|as (?:they|it|these)|which|weil|da sie|parce que|car|puisque|porque|ya que|perché|poiché|omdat"
+    r"\b(?:because|since|as (?:they|it|these)|which|weil|da sie|parce que|car|puisque|porque|ya que"
+    r"|perché|poiché|omdat"
     r"|потому что|так как|ponieważ|karena|çünkü)\b|لأن|因为|なので|ため"
 )
 CONJUNCTIONS = _words("and or und oder et ou y o e en и i dan ve & و और plus")
@@ -112,7 +113,8 @@ NOTHING = _words(
     """
 ) - _words("لا")
 EVERYTHING = _words(
-    "all everything every alle alles sämtliche tous toutes tout todos todas todo tutti tutte tutto все всё wszystkie "
+    "all everything every alle alles sämtliche tous toutes tout todos todas todo tutti tutte tutto все "
+    "всё wszystkie "
     "semua hepsi tümü كل جميع الكل सभी"
 )
 EXCEPT = _words(
@@ -125,10 +127,12 @@ YES = _words(
     "yes y true ja oui sí si sim да tak ya evet نعم हां keep kept relevant ✓ ✔ ✅ ☑ 是 对 √ はい 예 stay stays"
 )
 NO = _words(
-    "no n false nein non não nee нет nie tidak hayır لا नहीं drop irrelevant ✗ ✘ ❌ ☒ ✖ 否 不 不是 いいえ 아니요 x out"
+    "no n false nein non não nee нет nie tidak hayır لا नहीं drop irrelevant x out "
+    "✗ ✘ ❌ ☒ ✖ 否 不 不是 いいえ 아니요"
 )
 FINAL = _words(
-    "final finally conclusion endgültig endergebnis definitivo définitive finale finale окончательный 最终 النهائية "
+    "final finally conclusion endgültig endergebnis definitivo définitive finale finale окончательный "
+    "最终 النهائية "
     "boxed therefore so"
 )
 ANSWER = _words(

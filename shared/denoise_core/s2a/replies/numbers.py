@@ -6,17 +6,15 @@ that ends in the middle of its list.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 from denoise_core.s2a.replies import lexicon as lex
-from denoise_core.s2a.replies.statements import LARGEST, Range, Said, normal, read
-from denoise_core.text.replies import fenced, json_in, said, unparsable
-
-Verb = Literal["keep", "drop"]
+from denoise_core.s2a.replies.collected import Numbers, Verb, collect
+from denoise_core.s2a.replies.objects import from_json
+from denoise_core.s2a.replies.statements import Range, Said, normal, read, verdict
+from denoise_core.text.replies import fenced, said, unparsable
 
 _LONGEST = 20_000  # characters; a longer reply is no list of ours unless all of it is one
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
@@ -33,22 +31,6 @@ _INNER = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?。！？؟])[ \t]+|(?<=[。！？؟])|[;；؛]|\.\.\.[ \t]*")
 _PARENTHESIS = re.compile(r"\(([^()]{0,400})\)")
 _RULE = re.compile(r"^[\s|:+=_*~-]+$")
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """Numbers that a reply named, each once and in order, all within ``1..count``.
-
-    ``named`` is the same in the order of the reply. ``verb`` is what the reply itself said to do with them, None
-    if it only listed them. ``repeated`` were named more than once, ``unknown`` lie outside; a range is cut to what
-    exists.
-    """
-
-    chosen: tuple[int, ...]
-    verb: Verb | None = None
-    repeated: tuple[int, ...] = ()
-    unknown: tuple[str, ...] = ()
-    named: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +53,7 @@ def numbers(reply: str, count: int) -> Numbers:
     from which on one cannot know where the counting began.
     """
     text = said(reply)
-    found = _from_json(text, count)
+    found = from_json(text, count)
     if found is None:
         text = normal(_LATEX.sub(lambda m: m[1] or " ", _BOXED.sub(r"\nFinal: \1\n", text)))
         tagged = _TAGGED.findall(text) if len(text) <= _LONGEST else []
@@ -157,7 +139,7 @@ def _lists(text: str, count: int) -> list[_List] | None:
                 paragraph += 1
     if found:
         named = {n for f in found for a, b in f.ranges for n in range(a, min(b, count) + 1)}
-        stray = any(n not in named and _verdict(text) != "no" for n, text, plain in items if not plain)
+        stray = any(n not in named and verdict(text) != "no" for n, text, plain in items if not plain)
         return None if stray and not any(f.rank for f in found) else found
     return _items(items, outer, count)
 
@@ -178,30 +160,15 @@ def _items(items: Sequence[tuple[int, str, bool]], outer: Sequence[int], count: 
         return None
     if any(plain for _, _, plain in items):
         return None  # "1. ..., 2. ...": the reply's own counting, or the pieces'?
-    marked = [(n, _verdict(text)) for n, text, _ in items]
-    if any(verdict == "unclear" for _, verdict in marked):
+    marked = [(n, verdict(text)) for n, text, _ in items]
+    if any(stays == "unclear" for _, stays in marked):
         return None
-    if any(verdict for _, verdict in marked):
-        if not all(verdict for _, verdict in marked):
+    if any(stays for _, stays in marked):
+        if not all(stays for _, stays in marked):
             return None
     elif len({n for n, _ in marked}) == count > 2:
         return None  # a walk through all the pieces says nothing yet
     return [_List(((n, n),), "drop" if v == "no" else "keep" if v == "yes" else None, 0, 0) for n, v in marked]
-
-
-def _verdict(text: str) -> str | None:
-    """``yes`` or ``no`` when the text behind a number says whether the piece stays; ``unclear`` for a mark."""
-    if re.match(r"\d+(?:\.\d+)?\s*(?:/\s*\d+|%|\s*$)", text):
-        return "unclear"
-    first = re.split(r"[.,;:(—–。，；]|\s-\s", text, maxsplit=1)[0]
-    said = read(first)
-    if said.prose or said.ranges or len(first) > 60:
-        return None
-    if polarity := said.polarity:
-        return {"keep": "yes", "drop": "no"}.get(polarity, "unclear")
-    if said.yes != said.no:
-        return "yes" if said.yes else "no"
-    return "no" if said.nothing else None
 
 
 def _row(cells: Sequence[str], columns: Sequence[Said], paragraph: int) -> _List | None:
@@ -213,13 +180,13 @@ def _row(cells: Sequence[str], columns: Sequence[Said], paragraph: int) -> _List
         return None
     about_documents = bool(columns) and not columns[0].piece and _names_documents(columns[0])
     for cell in cells[1:]:
-        verdict = _verdict(cell)
+        stays = verdict(cell)
         second = read(cell)
         if about_documents and second.is_list:
             return _List(tuple(second.ranges), None, 0, paragraph, document=True)
-        if verdict in ("yes", "no"):
-            return _List(tuple(first.ranges), "drop" if verdict == "no" else "keep", 0, paragraph)
-        if verdict == "unclear" or second.is_list:
+        if stays in ("yes", "no"):
+            return _List(tuple(first.ranges), "drop" if stays == "no" else "keep", 0, paragraph)
+        if stays == "unclear" or second.is_list:
             return None
     return None if about_documents else _List(tuple(first.ranges), None, 0, paragraph)
 
@@ -245,15 +212,15 @@ def _line(line: str, section: Said | None, paragraph: int) -> list[_List]:
         left = re.split(r"(?<=[.!?。！？])\s+", spoken[:at].strip())[-1]
         label = read(left)
         if label.ranges and not label.documents and not label.prose and not label.everything:
-            verdict = _verdict(spoken[at + 1 :])
-            if verdict in ("yes", "no"):
-                return [_List(tuple(label.ranges), "keep" if verdict == "yes" else "drop", 0, paragraph)]
+            stays = verdict(spoken[at + 1 :])
+            if stays in ("yes", "no"):
+                return [_List(tuple(label.ranges), "keep" if stays == "yes" else "drop", 0, paragraph)]
             return [_List((), None, 0, paragraph)]  # "1: 8/10", "1: 2": a mark or a rank, not a list
         merged = replace_said(right, label)
         return [_as_list(merged, section, paragraph)]
     label, _, rest = spoken.partition(":") if ":" in spoken else spoken.partition("：")
     own = read(label)
-    if rest and own.ranges and not own.prose and not own.documents and (v := _verdict(rest)) in ("yes", "no"):
+    if rest and own.ranges and not own.prose and not own.documents and (v := verdict(rest)) in ("yes", "no"):
         return [_List(tuple(own.ranges), "keep" if v == "yes" else "drop", 0, paragraph)]
     if own.ranges and not own.prose and not rest and (own.yes != own.no):
         return [_List(tuple(own.ranges), "keep" if own.yes else "drop", 0, paragraph)]
@@ -356,108 +323,14 @@ def _union(lists: Sequence[_List], count: int) -> Numbers | None:
         return _numbers(lists[0], count) if len({_set(f, count) for f in lists}) == 1 else None
     ranges = tuple(r for f in lists for r in f.ranges)
     verbs = {f.verb for f in lists}
-    if len(lists) > 1 and not all(f.ranges or f.document for f in lists):
-        if any(f.ranges for f in lists):
-            return None  # NONE beside numbers
+    if len(lists) > 1 and ranges and not all(f.ranges or f.document for f in lists):
+        return None  # NONE beside numbers
     return _numbers(replace(lists[0], ranges=ranges, verb=verbs.pop() if len(verbs) == 1 else None), count)
 
 
 def _numbers(found: _List, count: int) -> Numbers:
     ranges: Sequence[Range] = found.ranges
     if found.complement:
-        out = set(_collect(ranges, count, None).chosen)
+        out = set(collect(ranges, count, None).chosen)
         ranges = [(n, n) for n in range(1, count + 1) if n not in out]
-    return _collect(ranges, count, found.verb)
-
-
-def _collect(ranges: Iterable[Range], count: int, verb: Verb | None) -> Numbers:
-    steps = [0] * (count + 2)  # +1 where a range begins, -1 after it ends: their sums say how often each is named
-    unknown: list[str] = []
-    order: dict[int, None] = {}
-    for a, b in ranges:
-        low, high = min(a, b), max(a, b)
-        if low < 1 or high > count:
-            unknown.append(str(a) if a == b else f"{a}-{b}")
-        low, high = max(low, 1), min(high, count)
-        if low <= high:
-            steps[low] += 1
-            steps[high + 1] -= 1
-            if len(order) < count:
-                order.update(dict.fromkeys(range(low, high + 1) if a <= b else range(high, low - 1, -1)))
-    times = list(itertools.accumulate(steps))
-    chosen = tuple(n for n in range(1, count + 1) if times[n])
-    repeated = tuple(n for n in chosen if times[n] > 1)
-    return Numbers(chosen, verb, repeated, tuple(dict.fromkeys(unknown)), tuple(order))
-
-
-_KEYS = ("piece", "number", "id", "index", "n", "sentence", "item")
-
-
-def _from_json(text: str, count: int) -> Numbers | None:
-    data = json_in(text)
-    if isinstance(data, dict):
-        return _from_object(data, count)
-    ranges = _ranges(data, count)
-    return None if ranges is None else _collect(ranges, count, None)
-
-
-def _from_object(data: dict[Any, Any], count: int) -> Numbers | None:
-    flags = {str(k).strip(): v for k, v in data.items()}
-    if flags and all(re.fullmatch(r"(?:piece |sentence )?\d{1,6}", k) for k in flags):
-        chosen = []
-        for key, value in flags.items():
-            verdict = (
-                value if isinstance(value, bool) else {"yes": True, "no": False}.get(_verdict(str(value)) or "")
-            )
-            if not isinstance(verdict, bool):
-                return None
-            chosen += [int(re.sub(r"\D", "", key))] * verdict
-        return _collect([(n, n) for n in chosen], count, "keep")
-    lists: dict[str, list[Range]] = {}
-    for key, value in flags.items():
-        ranges = _ranges(value, count) if isinstance(value, (list, str)) else None
-        if ranges is not None:
-            lists[key.lower()] = ranges
-    verbs = {key: read(normal(key.replace("_", " "))) for key in lists}
-    keep = [k for k, s in verbs.items() if s.polarity == "keep"]
-    drop = [k for k, s in verbs.items() if s.polarity == "drop"]
-    documents = [k for k, s in verbs.items() if s.documents]
-    if len(documents) == len(lists) > 0:
-        named = [n for k in documents for a, b in lists[k] for n in range(a, min(b, count) + 1)]
-        ranges = [r for k in documents for r in lists[k]]
-        return _collect(ranges, count, None) if named == sorted(set(named)) else None
-    if len(keep) > 1 or len(drop) > 1 or (not keep and not drop and len(lists) != 1):
-        return None
-    if keep and drop:
-        both = [set(_collect(lists[k], count, None).chosen) for k in (keep[0], drop[0])]
-        if both[0] & both[1] or not both[0]:
-            return None
-    key = (keep or drop or list(lists))[0]
-    return _collect(lists[key], count, "keep" if keep else "drop" if drop else None)
-
-
-def _ranges(data: Any, count: int) -> list[Range] | None:
-    """The ranges of a JSON list, or of a text that is a list."""
-    if isinstance(data, str):
-        said = read(normal(data))
-        if said.nothing and said.is_list:
-            return []
-        if said.everything and said.is_list and not said.exception:
-            return [(1, count)]
-        return said.ranges if said.is_list and not said.documents else None
-    if not isinstance(data, list):
-        return None
-    ranges: list[Range] = []
-    for item in data:
-        if isinstance(item, dict):
-            numbers = [v for k, v in item.items() if str(k).lower() in _KEYS]
-            item = numbers[0] if len(numbers) == 1 else None
-        if isinstance(item, int) and not isinstance(item, bool):
-            ranges.append((min(item, LARGEST), min(item, LARGEST)))
-        elif isinstance(item, str) and (inner := _ranges(item, count)):
-            ranges += inner
-        elif isinstance(item, float) and item.is_integer() and item < LARGEST:
-            ranges.append((int(item), int(item)))
-        else:
-            return None
-    return ranges
+    return collect(ranges, count, found.verb)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from denoise_core.errors import UnparsableReply
+from denoise_core.errors import UnparsableReply, said
 from denoise_core.s2a.asks import Ask, Part
 from denoise_core.s2a.replies import fields
 from denoise_core.s2a.replies.numbers import Verb, numbers
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def failed(ask: Ask, error: Exception) -> list[Outcome]:
-    why = str(error) if isinstance(error, UnparsableReply) else f"{type(error).__name__}: {error}"
+    why = said(str(error) if isinstance(error, UnparsableReply) else error)
     return [Outcome(part, problem=why, error=error) for part in ask.parts]
 
 

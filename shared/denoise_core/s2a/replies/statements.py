@@ -208,3 +208,18 @@ def _run(token: str) -> list[str]:
         else:
             return ["\x00prose"]
     return out
+
+
+def verdict(text: str) -> str | None:
+    """``yes`` or ``no`` when the text behind a number says whether the piece stays; ``unclear`` for a mark."""
+    if re.match(r"\d+(?:\.\d+)?\s*(?:/\s*\d+|%|\s*$)", text):
+        return "unclear"
+    first = re.split(r"[.,;:(—–。，；]|\s-\s", text, maxsplit=1)[0]
+    said = read(first)
+    if said.prose or said.ranges or len(first) > 60:
+        return None
+    if polarity := said.polarity:
+        return {"keep": "yes", "drop": "no"}.get(polarity, "unclear")
+    if said.yes != said.no:
+        return "yes" if said.yes else "no"
+    return "no" if said.nothing else None

@@ -1,0 +1,80 @@
+"""What the benchmarks of the default share: the sets' reported halves, and every scorer's choice on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from _end_shared import quick_questions
+from harness import Options
+from numpy.typing import NDArray
+
+from denoise_core.embedded import scale, stack
+from denoise_core.embedded.encoder import SentenceEncoder
+from denoise_core.embedded.split import NQ, POISONED, SETS, halves
+from denoise_core.end.auto import RISK
+from denoise_core.question import Question
+from denoise_core.scorers.bm25 import BM25Scorer
+
+LIMIT = 80  # questions of each half of a set
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One question with its passages' scores by scorer."""
+
+    question: Question
+    by: Mapping[str, NDArray[np.float32]]
+
+    @property
+    def labels(self) -> Mask:
+        return np.array(self.question.labels)
+
+    @property
+    def lengths(self) -> NDArray[np.float64]:
+        return np.array([len(p.headed) for p in self.question.passages], dtype=np.float64)
+
+    def gold(self, kept: Mask) -> float:
+        return float(kept[self.labels].mean())
+
+    def share(self, kept: Mask) -> float:
+        """Of the text."""
+        return float(self.lengths[kept].sum() / max(1.0, self.lengths.sum()))
+
+    def auto(self, risk: float = RISK) -> Mask:
+        """What the default keeps."""
+        return scale().rule(risk).choose(self.by["default"], [""] * len(self.lengths))
+
+    def best(self, scorer: str, n: int) -> Mask:
+        kept = np.zeros(len(self.lengths), dtype=np.bool_)
+        kept[np.argsort(-self.by[scorer], kind="stable")[:n]] = True
+        return kept
+
+
+def reported(
+    options: Options, names: Sequence[str] = (*SETS, *POISONED), fitting: bool = False
+) -> dict[str, list[Question]]:
+    """The sets' halves that nothing was fitted on (or the others), at most `LIMIT` questions each."""
+    if options.quick:
+        return {NQ: quick_questions()}
+    if options.data is None:
+        raise SystemExit("this benchmark needs real data: pass --data FOLDER")
+    return {name: halves(Path(options.data), name, LIMIT)[0 if fitting else 1] for name in names}
+
+
+def scored(questions: Sequence[Question], encoder: SentenceEncoder) -> list[Scored]:
+    out = []
+    for q in questions:
+        texts = [p.headed for p in q.passages]
+        signals = encoder.signals(q.text, texts)
+        by = {
+            "default": stack().combine(signals),
+            "cosine": signals[:, 0],
+            "BM25": BM25Scorer().score(q.text, texts),
+            "first": -np.arange(len(texts), dtype=np.float32),
+        }
+        out.append(Scored(q, by))
+    return out

@@ -1,0 +1,224 @@
+"""Random runs with faults, pumped calls, stalls of the event loop and attacks: what is lost, unreported or
+left behind.
+
+make bench ONLY=stress            100,000 runs; ARGS="--runs N" for another number
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import Benchmark, Options
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from attack_harness import attacks, tried  # noqa: E402
+from stress_runs import KINDS, Run, Tally, run_async, run_sync  # noqa: E402
+
+FULL, QUICK = 100_000, 400
+SIZES = (62_500, 125_000, 250_000, 500_000, 1_000_000)
+
+
+def main(argv: list[str] | None = None) -> Benchmark:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument(
+        "--minutes", type=float, default=600, help="stop the random runs then, and count what was run"
+    )
+    given = parser.parse_args(argv)
+    logging.getLogger("denoise").setLevel(logging.CRITICAL)
+    bench = Benchmark("stress", Options(given.data, given.quick, given.seed))
+    runs = given.runs or (QUICK if given.quick else FULL)
+    _random_runs(bench, runs, given.seed, given.minutes * 60)
+    _slopes(bench, SIZES[:3] if given.quick else SIZES, repeats=1 if given.quick else 3)
+    _stall(bench, 50_000 if given.quick else 200_000)
+    _attacks(bench)
+    return bench.finish()
+
+
+def _random_runs(bench: Benchmark, runs: int, seed: int, limit: float) -> None:
+    tally, drawn = Tally(), random.Random(seed)
+    before = threading.active_count()
+    began = time.perf_counter()
+    while tally.runs < runs and time.perf_counter() - began < limit:
+        for _ in range(min(100, runs - tally.runs)):
+            run_sync(Run.draw(drawn), tally)
+        asyncio.run(_many([Run.draw(drawn) for _ in range(min(100, runs - tally.runs))], tally))
+    seconds = time.perf_counter() - began
+    deadline = time.monotonic() + 20
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.2)
+    bench.row("random runs", tally.runs, "runs")
+    bench.row("kinds of fault injected", len(tally.faults), "kinds", at_least=min(20, len(KINDS)))
+    bench.row("faults injected", sum(tally.faults.values()), "faults")
+    for name in ("lost", "unreported", "law broken", "budget over", "tasks left"):
+        bench.row(name, tally.wrong[name], "runs", at_most=0)
+    bench.row("threads left", max(0, threading.active_count() - before), "threads", at_most=0)
+    bench.row("runs in a second", tally.runs / seconds, "1/s")
+    for line in tally.examples[:5]:
+        print(line)
+
+
+async def _many(some: Sequence[Run], tally: Tally) -> None:
+    for at in range(0, len(some), 20):
+        await asyncio.gather(*(run_async(r, tally) for r in some[at : at + 20]))
+    await asyncio.sleep(0)
+    left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+    tally.wrong["tasks left"] += len(left)
+
+
+def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
+    """Whole calls by name: given a number of characters, what is timed."""
+    from denoise_core import Passage, Pipeline
+    from denoise_core.augmenter.knowledge.link import GazetteerLinker
+    from denoise_core.augmenter.memory import WorkingMemory
+    from denoise_core.augmenter.utilities import Groundedness
+    from denoise_core.end import ENDDenoiser
+    from denoise_core.report.context import fragment
+    from denoise_core.running.flow import run
+    from denoise_core.s2a import S2ADenoiser
+    from denoise_core.scorers import BM25Scorer
+    from denoise_core.testing import FunctionLLM
+    from denoise_core.text.chunk import chunks, sentences
+    from denoise_core.text.delimit import envelope
+
+    drawn = random.Random(1)
+    words = [f"{a}{b}" for a in ("tower", "Bridge", "harbour", "Lisbon", "iron") for b in range(400)]
+
+    def prose(size: int) -> str:
+        out: list[str] = []
+        length = 0
+        while length < size:
+            line = " ".join(drawn.choices(words, k=9)).capitalize() + f" in {drawn.randint(1000, 2000)}. "
+            out.append(line)
+            length += len(line)
+        return "".join(out)[:size]
+
+    def many(size: int) -> list[Passage]:
+        text = prose(size)
+        return [Passage(text[i : i + 100], str(i)) for i in range(0, size, 100)]
+
+    def nested(size: int) -> Callable[[], Any]:
+        given = [Passage(prose(size), "a")]
+        steps = [ENDDenoiser(BM25Scorer(), keep=0.9, chunker=chunks(n)) for n in (100, 90, 80)]
+        return lambda: Pipeline(Pipeline(*steps[:2]), steps[2]).denoise("tower1 Bridge2", given)
+
+    def timed(call: Callable[[Any], Any], make: Callable[[int], Any]) -> Callable[[int], Callable[[], Any]]:
+        def at(size: int) -> Callable[[], Any]:
+            given = make(size)
+            return lambda: call(given)
+
+        return at
+
+    def judge(text: str) -> Any:
+        memory = WorkingMemory("Where is tower1?", (Passage(text, "a"),))
+        return run(Groundedness().assess(memory, "Tower1 is in Lisbon2 [1]."))
+
+    select = S2ADenoiser(FunctionLLM(lambda m: "1, 3"), variant="select")
+    end = ENDDenoiser(BM25Scorer(), keep=0.3)
+    return {
+        "sentences": timed(lambda t: sentences(Passage(t, "a")), prose),
+        "chunks": timed(lambda t: chunks(200)(Passage(t, "a")), prose),
+        "envelope": timed(lambda t: envelope(t, "document"), prose),
+        "envelope of marks": timed(lambda t: envelope(t, "document"), lambda n: "<\n" * (n // 2)),
+        "judge": timed(judge, prose),
+        "END over passages of 100 characters": timed(lambda p: end.denoise("tower1 Bridge2", p), many),
+        "S2A select": timed(lambda t: select.denoise("tower1?", [Passage(t, "a")]), prose),
+        "nested pipelines": nested,
+        "linking": timed(lambda p: GazetteerLinker().link(p, p), many),
+        "HTML": timed(lambda p: fragment(p, end.denoise("tower1", p)), many),
+    }
+
+
+def _slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
+    for name, make in calls().items():
+        best = []
+        for size in sizes:
+            call = make(size)
+            taken = []
+            for _ in range(repeats):
+                began = time.thread_time()
+                call()
+                taken.append(time.thread_time() - began)
+            best.append(min(taken))
+        slope = float(np.polyfit(np.log(sizes), np.log(np.maximum(best, 1e-6)), 1)[0])
+        bench.row(f"slope of time, {name}, to {sizes[-1]:,} characters", slope, "log/log", at_most=1.2)
+        bench.row(f"time, {name}, {sizes[-1]:,} characters", best[-1], "s")
+
+
+def _stall(bench: Benchmark, size: int) -> None:
+    """The longest time between two ticks of an event loop while everything runs on it with much evidence."""
+    from denoise_core import Passage
+    from denoise_core.augmenter import Augmenter
+    from denoise_core.end import ENDDenoiser
+    from denoise_core.s2a import S2ADenoiser
+    from denoise_core.scorers import BM25Scorer
+    from denoise_core.testing import FunctionLLM, ListRetriever
+
+    text = "The tower is 330 m tall and stands in Paris since 1889. " * (size // 1100)
+    evidence = [Passage(text, str(n)) for n in range(20)]
+    worst: dict[str, float] = {}
+
+    async def watched(name: str, call: Callable[[], Any]) -> None:
+        gaps, over = [0.0], asyncio.Event()
+
+        async def tick() -> None:
+            last = time.perf_counter()
+            while not over.is_set():
+                await asyncio.sleep(0)
+                now = time.perf_counter()
+                gaps.append(now - last)
+                last = now
+
+        ticking = asyncio.create_task(tick())
+        await asyncio.sleep(0.01)
+        await call()
+        over.set()
+        await ticking
+        worst[name] = max(gaps) * 1000
+
+    loop = Augmenter(FunctionLLM(lambda m: "The tower is 330 m tall [1]."), ListRetriever(evidence))
+    end = ENDDenoiser(BM25Scorer(), keep=0.5)
+    s2a = S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select")
+    for name, call in (
+        ("END", lambda: end.adenoise("How tall?", evidence)),
+        ("S2A", lambda: s2a.adenoise("How tall?", evidence)),
+        ("Augmenter", lambda: loop.aanswer("How tall is the tower?")),
+    ):
+        asyncio.run(watched(name, call))
+        bench.row(f"worst stall of the event loop, {name}, {size:,} characters", worst[name], "ms", at_most=50)
+
+
+def _attacks(bench: Benchmark) -> None:
+    leaks, happened, runs = [], Counter[str](), 0
+    given = attacks()
+    for attack in given:
+        for method in attack["methods"]:
+            outcome = tried(attack, method)
+            runs += 1
+            leaks += outcome.leaks
+            happened.update(outcome.can_happen)
+    bench.row("attacks", len(given), "attacks")
+    bench.row("attacks by method", runs, "runs")
+    bench.row("attacks: outside the documented table", len(leaks), "leaks", at_most=0)
+    for what, count in sorted(happened.items()):
+        bench.row(f"in the table: {what}", count, "runs")
+
+
+if __name__ == "__main__":
+    main()

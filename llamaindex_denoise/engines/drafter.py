@@ -1,0 +1,228 @@
+"""A LlamaIndex query engine as the loop's drafter: `EngineDrafter`. What is searched for is the question."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.response.schema import (
+    RESPONSE_TYPE,
+    AsyncStreamingResponse,
+    PydanticResponse,
+    StreamingResponse,
+)
+from llama_index.core.bridge.pydantic import BaseModel
+from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
+from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.schema import NodeWithScore, QueryBundle
+
+from denoise_core import Passage
+from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
+from denoise_core.augmenter.engine import draft_block
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE
+from denoise_core.text.delimit import envelope
+from llamaindex_denoise.engines.base import atext_of_response, text_of_response
+from llamaindex_denoise.engines.observe import Seen, collecting, is_rows, nodes_behind
+from llamaindex_denoise.models.threads import Threads, owner
+from llamaindex_denoise.nodes.convert import to_passages
+from llamaindex_denoise.nodes.headers import source_of
+
+NOTHING_FOUND = "Empty Response"
+"""What LlamaIndex's synthesizers say when there is nothing to answer from."""
+
+
+class EngineDrafter:
+    """One question's way through ``engine``; holds that run's state.
+
+    An engine that brings ``retrieve`` and ``synthesize`` searches once, with the question; its synthesizer alone
+    sees what was wrong with a draft. Any other is asked whole and once, for whatever it does it would do again
+    (``repeatable``); told to ask again (``LoopLimits(rerun=True)``), it has the feedback in its query.
+
+    The evidence is what retrievers and databases brought while it answered (`observe.nodes_behind`), the usage
+    what models reported. ``nodes`` are given in the place of a search.
+    """
+
+    def __init__(
+        self, engine: BaseQueryEngine, threads: Threads, nodes: Sequence[NodeWithScore] | None = None
+    ) -> None:
+        self.engine = engine
+        self.nodes = None if nodes is None else list(nodes)
+        self.repeatable = can_retrieve(engine)
+        self._threads = threads
+
+    def draft(self, request: DraftRequest) -> Drafted:
+        with collecting() as seen:
+            if self.repeatable:
+                response = self.engine.synthesize(_query(request), self._retrieve(request))
+            else:
+                response = self.engine.query(_query(request))
+            text = text_of_response(response)
+        return self._drafted(request, response, text, seen)
+
+    async def adraft(self, request: DraftRequest) -> Drafted:
+        if blocks_the_loop(self.engine):
+            return await self._threads.run(lambda: self.draft(request))
+        with collecting() as seen:
+            if self.repeatable:
+                response = await self.engine.asynthesize(_query(request), await self._aretrieve(request))
+            else:
+                response = await self.engine.aquery(_query(request))
+            text = await atext_of_response(response)
+        return self._drafted(request, response, text, seen)
+
+    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
+        """`draft` in pieces, where the engine's own response is a stream."""
+        with collecting() as seen:
+            if not self.repeatable:
+                response = self.engine.query(_query(request))
+            else:
+                nodes = self._retrieve(request)
+                yield Found(_passages(nodes), request.question)
+                response = self.engine.synthesize(_query(request), nodes)
+            pieces = []
+            if isinstance(response, StreamingResponse):
+                for piece in response.response_gen:
+                    pieces.append(piece)
+                    yield piece
+            else:
+                pieces.append(text_of_response(response))
+                yield pieces[0]
+        yield self._drafted(request, response, "".join(pieces), seen)
+
+    async def astream(self, request: DraftRequest) -> AsyncGenerator[str | Found | Drafted, None]:
+        """`stream` for async; a thread reads an engine that would block the event loop."""
+        if blocks_the_loop(self.engine):
+            async with aclosing(self._threads.iterate(lambda: self.stream(request))) as local:
+                async for item in local:
+                    yield item
+            return
+        with collecting() as seen:
+            if not self.repeatable:
+                response = await self.engine.aquery(_query(request))
+            else:
+                nodes = await self._aretrieve(request)
+                yield Found(_passages(nodes), request.question)
+                response = await self.engine.asynthesize(_query(request), nodes)
+            pieces = []
+            if isinstance(response, AsyncStreamingResponse):
+                async for piece in response.async_response_gen():
+                    pieces.append(piece)
+                    yield piece
+            else:
+                pieces.append(await atext_of_response(response))
+                yield pieces[0]
+        yield self._drafted(request, response, "".join(pieces), seen)
+
+    def _retrieve(self, request: DraftRequest) -> list[NodeWithScore]:
+        if self.nodes is None:
+            self.nodes = self.engine.retrieve(QueryBundle(request.question))
+        return self.nodes
+
+    async def _aretrieve(self, request: DraftRequest) -> list[NodeWithScore]:
+        if self.nodes is None:
+            self.nodes = await aretrieve(self.engine, QueryBundle(request.question), self._threads)
+        return self.nodes
+
+    def _drafted(self, request: DraftRequest, response: RESPONSE_TYPE, text: str, seen: Seen) -> Drafted:
+        found = [*(self.nodes or ()), *seen.nodes]
+        evidence = nodes_behind(response.source_nodes, found)
+        queries = {q for q, _ in seen.searches}
+        asked = request.question if self.repeatable else next(iter(queries), None) if len(queries) == 1 else None
+        fields = _fields(response)
+        calls = seen.calls or 1  # an integration that tells of no call was still asked
+        if not evidence and text.strip() == NOTHING_FOUND:
+            calls = seen.calls
+            text = QUESTION_ANSWERING.unknown  # LlamaIndex's synthesizers say so without asking a model
+        return Drafted(
+            "" if fields is not None else text,
+            seen.usage,
+            calls=calls,
+            found=(Found(_passages(evidence), asked),) if evidence else (),
+            fields=fields,
+            origin=response,
+        )
+
+
+def _passages(nodes: Sequence[NodeWithScore]) -> tuple[Passage, ...]:
+    """Evidence, with what a database returned marked as data of a tool."""
+    passages = to_passages(nodes, captions=True)
+    rows = (n is not None and is_rows(n) for n in map(source_of, passages))
+    return tuple(replace(p, provenance="tool") if r else p for p, r in zip(passages, rows))
+
+
+def _fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
+    found = response.response if isinstance(response, PydanticResponse) else None
+    return found.model_dump(mode="json") if isinstance(found, BaseModel) else None
+
+
+def _query(request: DraftRequest) -> QueryBundle:
+    """The question; with what was wrong with the last draft behind it, of which nothing is embedded."""
+    before = [f"{m.role}: {m.content}" for m in request.history]
+    after = []
+    if request.rejected:
+        after = [draft_block(request.rejected), REVISE, envelope(request.feedback, "feedback")]
+    if not before and not after:
+        return QueryBundle(request.question)
+    text = "\n\n".join([*before, request.question, *after])
+    return QueryBundle(text, custom_embedding_strs=[request.question])
+
+
+def can_retrieve(engine: BaseQueryEngine) -> bool:
+    """Whether the engine brings its own ``retrieve`` and ``synthesize``."""
+    return all(owner(engine, m) not in (None, BaseQueryEngine) for m in ("retrieve", "synthesize", "asynthesize"))
+
+
+def blocks_the_loop(engine: BaseQueryEngine) -> bool:
+    """Whether something in the engine would run on the event loop when asked asynchronously.
+
+    That is a model whose async form is its sync form (most local ones), a query transform, a retriever or a custom
+    engine without an async form; looked for in the engine's own parts and theirs.
+    """
+    return any(_blocks(part) for part in _parts(engine, {}, 6))
+
+
+def _blocks(part: object) -> bool:
+    if isinstance(part, LLM):
+        return owner(part, "achat") is CustomLLM
+    if isinstance(part, BaseRetriever):
+        return owner(part, "_aretrieve") is BaseRetriever
+    if isinstance(part, CustomQueryEngine):
+        return owner(part, "acustom_query") is CustomQueryEngine
+    return isinstance(part, BaseQueryTransform)
+
+
+_PARTS = (BaseQueryEngine, BaseRetriever, BaseSynthesizer, LLM, BaseQueryTransform)
+
+
+def _parts(value: Any, seen: dict[int, Any], depth: int) -> Iterator[object]:
+    if id(value) in seen or depth == 0:
+        return
+    seen[id(value)] = value
+    if isinstance(value, (list, tuple)):
+        inner: Sequence[Any] = value
+    elif isinstance(value, dict):
+        inner = list(value.values())
+    elif isinstance(value, _PARTS):
+        yield value
+        inner = [*vars(value).values(), *(getattr(value, "__pydantic_private__", None) or {}).values()]
+    elif type(value).__module__.startswith("llama_index."):  # a selector, a question generator, a tool
+        inner = list(vars(value).values()) if hasattr(value, "__dict__") else []
+    else:
+        return
+    for part in inner:
+        yield from _parts(part, seen, depth - 1)
+
+
+async def aretrieve(engine: BaseQueryEngine, query: QueryBundle, threads: Threads) -> list[NodeWithScore]:
+    """``engine.aretrieve`` where there is one that leaves the loop free; a thread otherwise."""
+    own = getattr(engine, "aretrieve", None)
+    if own is None or blocks_the_loop(engine):
+        return await threads.run(lambda: engine.retrieve(query))
+    found: list[NodeWithScore] = await own(query)
+    return found

@@ -1,0 +1,72 @@
+"""A fit judged in words: gold kept on questions that it had not seen, against cosine, with a paired interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.evaluate.metrics import bootstrap, recall_at
+
+Word = Literal["better", "no difference found", "worse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``word`` says how the fit compares with cosine at ``share`` kept, ``gain`` by how much, with 95 % interval.
+
+    ``kept`` is the mean share of gold kept by name: "fitted", "cosine", "BM25", and controls.
+    """
+
+    word: Word
+    gain: float
+    interval: tuple[float, float]
+    share: float
+    questions: int
+    kept: Mapping[str, float]
+
+    def __str__(self) -> str:
+        said = {
+            "better": "Better than cosine",
+            "worse": "Worse than cosine",
+            "no difference found": "No difference from cosine found",
+        }[self.word]
+        low, high = self.interval
+        return (
+            f"{said}: with {self.share:.0%} of the passages kept, relevant ones kept {self.kept['fitted']:.3f} "
+            f"against {self.kept['cosine']:.3f}, a gain of {self.gain:+.3f} (95 % {low:+.3f} to {high:+.3f}) on "
+            f"{self.questions} questions, each scored by a fit that had not seen it."
+        )
+
+    def table(self) -> str:
+        rows = "\n".join(f"| {name} | {kept:.3f} |" for name, kept in self.kept.items())
+        return f"| scorer, {self.share:.0%} kept | relevant passages kept |\n|---|---|\n{rows}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "word": self.word,
+            "gain": self.gain,
+            "interval": list(self.interval),
+            "share": self.share,
+            "questions": self.questions,
+            "kept": dict(self.kept),
+        }
+
+
+def judged(
+    fitted: NDArray[np.float32],
+    others: Mapping[str, NDArray[np.float32]],
+    labels: NDArray[np.bool_],
+    groups: NDArray[np.intp],
+    share: float,
+) -> Verdict:
+    """The verdict of scores ``(n,)`` that the fit gave to questions it had not seen; ``others`` has "cosine"."""
+    kept = {name: recall_at(s, labels, groups, share) for name, s in {"fitted": fitted, **others}.items()}
+    gain = kept["fitted"] - kept["cosine"]
+    low, high = bootstrap(gain)
+    word: Word = "better" if low > 0 else "worse" if high < 0 else "no difference found"
+    means = {name: float(values.mean()) for name, values in kept.items()}
+    return Verdict(word, float(gain.mean()), (low, high), share, len(gain), means)

@@ -1,0 +1,236 @@
+"""Words that must neither come nor go when a question is cleared, and words that may. Data, and its look-up."""
+
+from __future__ import annotations
+
+import re
+
+
+def _table(**meanings: str) -> dict[str, str]:
+    """Each word with what it means."""
+    return {word: meaning for meaning, words in meanings.items() for word in words.split()}
+
+
+# Words that must be the same on both sides, by what they relate. Of each class words that mean the same
+# share one.
+CLASSES: dict[str, dict[str, str]] = {
+    "negation": _table(
+        denial=(
+            "not no never none nobody nothing neither nor without nicht kein keine keinen keiner "
+            "keines nie niemals ohne ne n pas jamais sans aucun aucune nunca jamás sin ningún ninguna "
+            "não nem sem nenhum non mai senza nessun nessuna niet geen nooit zonder не нет никогда "
+            "без لا لم لن ليس ليست غير بدون 不 没 沒 無 无 非 未 except excluding außer sauf excepto "
+            "salvo tranne кроме"
+        ),
+    ),
+    "time": _table(
+        before=(
+            "before prior avant antes prima vóór voor перед vor 之前 以前 قبل until till bis jusqu hasta até fino"
+        ),
+        after=(
+            "after following afterwards après después depois dopo na после nach 之后 以后 بعد since "
+            "seit depuis desde"
+        ),
+        during="during while während pendant durante mentre tijdens во 期间 أثناء خلال",
+    ),
+    "degree": _table(
+        more="more mehr plus más mais più meer больше 更 أكثر",
+        less="less fewer weniger moins menos meno minder меньше 更少 أقل",
+        most="most meisten maximum max",
+        least="least fewest wenigsten minimum min mindestens",
+        only="only nur seulement solo sólo solamente apenas soltanto alleen только 只 仅 فقط",
+        all="all every alle tous toutes todos todas tutti tutte все 所有 全部 كل جميع",
+        first=(
+            "first erste ersten erster premier première primer primero primera primeiro primo prima 第一 الأول"
+        ),
+        last="last letzte letzten letzter dernier dernière último última ultimo 最后 الأخير",
+    ),
+    "modality": _table(
+        must=(
+            "must required obliged obligatory mandatory muss müssen doit doivent faut debe deben deve "
+            "devono moet должен 必须 يجب"
+        ),
+        may=("may allowed permitted permissible darf dürfen erlaubt gestattet permis puis mag 可以 允许 يجوز"),
+        might="possible possibly might möglich posible posiblemente possibile 可能 ممكن",
+        should="should ought soll sollte devrait debería dovrebbe 应该 ينبغي",
+    ),
+}
+_NECESSITY = re.compile(r"\b(?:have|has|had|need|needs) to\b", re.IGNORECASE)
+
+# Words that a neutral question may drop or bring without asking for something else.
+LIGHT = frozenset(
+    [
+        "please",
+        "pls",
+        "thx",
+        "thanks",
+        "thank",
+        "hello",
+        "hi",
+        "hey",
+        "dear",
+        "sorry",
+        "kindly",
+        "exactly",
+        "actually",
+        "really",
+        "just",
+        "simply",
+        "even",
+        "ever",
+        "honestly",
+        "frankly",
+        "quickly",
+        "again",
+        "now",
+        "today",
+        "know",
+        "tell",
+        "say",
+        "give",
+        "show",
+        "explain",
+        "me",
+        "us",
+        "you",
+        "your",
+        "wondering",
+        "question",
+        "answer",
+        "ask",
+        "asked",
+        "asking",
+        "exact",
+        "precise",
+        "correct",
+        "right",
+        "true",
+        "fact",
+        "name",
+        "called",
+        "there",
+        "exist",
+        "exists",
+        "be",
+        "happen",
+        "happened",
+        "take",
+        "place",
+        "occur",
+        "occurred",
+        "valid",
+        "last",
+        "lasts",
+        "work",
+        "working",
+        "used",
+        "use",
+        "do",
+        "does",
+        "did",
+        "done",
+        "get",
+        "got",
+        "go",
+        "one",
+        "way",
+        "thing",
+        "kind",
+        "type",
+        "sort",
+        "amount",
+        "number",
+        "time",
+        "year",
+        "date",
+        "day",
+        "person",
+        "people",
+        "someone",
+        "anyone",
+        "bitte",
+        "danke",
+        "hallo",
+        "genau",
+        "eigentlich",
+        "mal",
+        "denn",
+        "überhaupt",
+        "gerade",
+        "sagen",
+        "wissen",
+        "jetzt",
+        "mir",
+        "uns",
+        "s'il",
+        "plaît",
+        "merci",
+        "bonjour",
+        "dire",
+        "exactement",
+        "savoir",
+        "por",
+        "favor",
+        "gracias",
+        "hola",
+        "decirme",
+        "exactamente",
+        "saber",
+        "obrigado",
+        "olá",
+        "exatamente",
+        "grazie",
+        "ciao",
+        "esattamente",
+        "dirmi",
+        "sapere",
+        "alstublieft",
+        "dank",
+        "пожалуйста",
+        "спасибо",
+        "скажите",
+        "请",
+        "谢谢",
+        "您好",
+        "من",
+        "فضلك",
+        "شكرا",
+        "long",
+        "year",
+        "it",
+        "he",
+        "she",
+        "they",
+        "them",
+        "his",
+        "her",
+        "its",
+        "their",
+        "this",
+        "that",
+        "we",
+        "our",
+        "my",
+        "i",
+        "mine",
+        "so",
+        "then",
+        "too",
+        "also",
+        "well",
+        "okay",
+        "ok",
+        "lol",
+        "quick",
+        "random",
+        "wonder",
+        "curious",
+    ]
+)
+
+
+def classes_of(words: list[str], text: str) -> dict[str, frozenset[str]]:
+    """For each class of words that must stay, those that ``words`` hold."""
+    found = {name: frozenset(table[w] for w in words if w in table) for name, table in CLASSES.items()}
+    if _NECESSITY.search(text):
+        found["modality"] |= {"must"}
+    return found

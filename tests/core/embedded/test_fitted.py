@@ -1,0 +1,74 @@
+"""A denoiser of one's own: fitted, judged in words, saved and loaded again with one call."""
+
+import json
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from denoise_core import InputError, fit_denoiser, load_denoiser
+from denoise_core.embedded import sample
+from denoise_core.embedded.verdict import judged
+from denoise_core.question import Question
+
+
+def few(n=24, passages=6):
+    """Questions of the sample with their gold and a few other passages."""
+    out = []
+    for q in sample()[:n]:
+        others = [p for p in q.passages if p.id not in q.gold][: passages - 1]
+        chosen = [p for p in q.passages if p.id in q.gold or p in others]
+        out.append(Question(q.text, tuple(chosen), q.gold, q.answers, q.id))
+    return out
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fit_denoiser(few())
+
+
+def test_a_folder_is_a_denoiser(fitted, tmp_path):
+    folder = fitted.save(tmp_path / "mine")
+    assert "Relevant" not in (folder / "README.md").read_text()
+    assert str(fitted.verdict) in (folder / "README.md").read_text()
+    question = few(1)[0]
+    one, two = load_denoiser(folder), load_denoiser(folder, keep=2)
+    result = one.denoise(question.text, question.passages)
+    assert question.gold <= {p.id for p in result.passages}
+    assert "your questions" in result.trace.events[0].effect.guarantee
+    assert len(two.denoise(question.text, question.passages).passages) == 2
+
+
+def test_weights_are_not_negative_and_the_verdict_is_of_questions_not_fitted_on(fitted):
+    assert min(fitted.stack.weight) >= 0
+    assert fitted.verdict.questions == 24
+    assert fitted.verdict.kept["fitted"] > 0.8
+
+
+def test_shuffled_labels_are_called_no_better():
+    rng = random.Random(0)
+    shuffled = [replace(q, gold=frozenset([rng.choice(q.passages).id])) for q in few()]
+    verdict = fit_denoiser(shuffled, keep=0.3).verdict
+    assert verdict.word != "better"
+    assert "0.3" not in verdict.word
+
+
+def test_the_three_words():
+    labels, groups = np.tile([True, False, False, False], 60), np.repeat(np.arange(60), 4)
+    good, bad = labels.astype(np.float32), (~labels).astype(np.float32)
+    assert judged(good, {"cosine": bad}, labels, groups, 0.3).word == "better"
+    assert judged(bad, {"cosine": good}, labels, groups, 0.3).word == "worse"
+    same = judged(good, {"cosine": good}, labels, groups, 0.3)
+    assert same.word == "no difference found"
+    assert "No difference from cosine found" in str(same)
+
+
+def test_slips_say_what_to_do(tmp_path):
+    with pytest.raises(InputError, match="expected 20 or more"):
+        fit_denoiser(few(3))
+    with pytest.raises(InputError, match="holds no denoiser"):
+        load_denoiser(tmp_path)
+    (tmp_path / "denoiser.json").write_text(json.dumps({"format": "something else"}))
+    with pytest.raises(InputError, match="not a denoiser of this release"):
+        load_denoiser(tmp_path)

@@ -1,0 +1,284 @@
+"""LlamaIndex's engines and agents with our check around them: what each row of the table in the docs says."""
+
+import asyncio
+import json
+
+import pytest
+import sqlalchemy
+from llama_index.core import MockEmbedding, SQLDatabase, StorageContext, VectorStoreIndex
+from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
+from llama_index.core.base.response.schema import PydanticResponse
+from llama_index.core.chat_engine import CondenseQuestionChatEngine
+from llama_index.core.graph_stores import SimplePropertyGraphStore
+from llama_index.core.indices.property_graph import CustomPGRetriever
+from llama_index.core.indices.query.query_transform import HyDEQueryTransform
+from llama_index.core.llms import CustomLLM
+from llama_index.core.llms.callbacks import llm_completion_callback
+from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
+from llama_index.core.query_engine import (
+    CitationQueryEngine,
+    CustomQueryEngine,
+    NLSQLTableQueryEngine,
+    RetrieverQueryEngine,
+    RouterQueryEngine,
+    SubQuestionQueryEngine,
+    TransformQueryEngine,
+)
+from llama_index.core.question_gen import LLMQuestionGenerator
+from llama_index.core.retrievers import AutoMergingRetriever, BaseRetriever, QueryFusionRetriever
+from llama_index.core.schema import Document, ImageNode, NodeWithScore, TextNode
+from llama_index.core.selectors import LLMSingleSelector
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.tools import QueryEngineTool
+from llamaindex_engines import QUESTION, RIGHT, WRONG, Fixed, always, inner, nodes
+from pydantic import BaseModel
+
+from denoise_core import InputError
+from llamaindex_denoise import AugmentedQueryEngine
+
+
+def outcome(response):
+    return response.metadata["denoise"]["outcome"]
+
+
+def checked(make, question=QUESTION):
+    """The response, after checking that sync and async agree on the outcome and the text."""
+    sync = AugmentedQueryEngine.around(make()).query(question)
+    later = asyncio.run(AugmentedQueryEngine.around(make()).aquery(question))
+    assert (str(sync), outcome(sync)) == (str(later), outcome(later))
+    return sync
+
+
+def tool(engine, name="towers"):
+    return QueryEngineTool.from_defaults(engine, name=name, description="about towers")
+
+
+def router(llm):
+    choose = llm(always('[{"choice": 1, "reason": "towers"}]'))
+    return RouterQueryEngine(
+        selector=LLMSingleSelector.from_defaults(llm=choose),
+        query_engine_tools=[tool(inner(llm(always(RIGHT))))],
+        llm=choose,
+    )
+
+
+def citation(llm):
+    return CitationQueryEngine.from_args(None, retriever=Fixed(nodes()), llm=llm(always(RIGHT)))
+
+
+def hyde(llm):
+    said = llm(always("The red tower was built in 1755 in Lisbon."))
+    return TransformQueryEngine(inner(llm(always(RIGHT))), HyDEQueryTransform(llm=said))
+
+
+def fusion(llm):
+    made = QueryFusionRetriever(
+        [Fixed(nodes())], llm=llm(always("red tower place\nred tower city")), use_async=False
+    )
+    return inner(llm(always(RIGHT)), made)
+
+
+def merging(llm):
+    documents = [Document(text=n.node.text * 4, id_=n.node.node_id) for n in nodes()]
+    parsed = HierarchicalNodeParser.from_defaults([128, 32])(documents)
+    store = SimpleDocumentStore()
+    store.add_documents(parsed)
+    storage = StorageContext.from_defaults(docstore=store)
+    index = VectorStoreIndex(get_leaf_nodes(parsed), embed_model=MockEmbedding(4), storage_context=storage)
+    return inner(llm(always(RIGHT)), AutoMergingRetriever(index.as_retriever(similarity_top_k=9), storage))
+
+
+def graph(llm):
+    class Facts(CustomPGRetriever):
+        def init(self, **kwargs):
+            pass
+
+        def custom_retrieve(self, query_str):
+            return "The red tower is in Porto."
+
+    retriever = Facts(SimplePropertyGraphStore())
+    return inner(llm(always(RIGHT)), retriever)
+
+
+def custom(llm):
+    class Plain(CustomQueryEngine):
+        retriever: BaseRetriever
+        model: object
+
+        def custom_query(self, query_str):
+            found = self.retriever.retrieve(query_str)
+            return self.model.complete("\n".join(n.node.text for n in found)).text
+
+    return Plain(retriever=Fixed(nodes()), model=llm(always(RIGHT)))
+
+
+SUPPORTED = {
+    "router": router,
+    "citation": citation,
+    "HyDE": hyde,
+    "fusion": fusion,
+    "auto-merging": merging,
+    "property graph": graph,
+    "a custom engine that returns a string": custom,
+}
+
+
+@pytest.mark.parametrize("name", SUPPORTED)
+def test_a_right_answer_is_supported(scripted, name):
+    assert outcome(checked(lambda: SUPPORTED[name](scripted))) == "supported"
+
+
+@pytest.mark.parametrize("name", ["router", "a custom engine that returns a string"])
+def test_what_can_only_be_asked_whole_is_asked_once(scripted, name):
+    asked = []
+    engine = SUPPORTED[name](lambda reply: scripted(lambda m: asked.append(m) or reply(m)))
+    AugmentedQueryEngine.around(engine).query(QUESTION)
+    assert len(asked) <= 2
+
+
+def sub_question(llm, answer):
+    plan = json.dumps([{"sub_question": "Where is it?", "tool_name": "towers"}])
+    made = LLMQuestionGenerator.from_defaults(llm=llm(always(plan)))
+    engine = inner(llm(always(answer)))
+    from llama_index.core import get_response_synthesizer
+
+    synth = get_response_synthesizer(llm=llm(always(answer)))
+    return SubQuestionQueryEngine(made, synth, [tool(engine)], use_async=False)
+
+
+def test_sub_questions_answers_are_no_evidence(scripted):
+    right = AugmentedQueryEngine.around(sub_question(scripted, RIGHT)).query(QUESTION)
+    assert outcome(right) == "supported"
+    made_up = AugmentedQueryEngine.around(sub_question(scripted, WRONG)).query(QUESTION)
+    assert outcome(made_up) == "unsupported", "its own sub-answer was taken for evidence"
+
+
+class Answered(BaseModel):
+    city: str
+    year: int
+
+
+def structured(llm, said):
+    class Fields(BaseRetriever):
+        def _retrieve(self, query_bundle):
+            return [
+                NodeWithScore(node=TextNode(text="The red tower is in Porto. It was built in 1889."), score=1.0)
+            ]
+
+    return RetrieverQueryEngine.from_args(Fields(), llm=llm(always(said)), output_cls=Answered)
+
+
+@pytest.mark.parametrize(("year", "expected"), [(1889, "supported"), (1755, "unsupported")])
+def test_structured_output_comes_back_as_the_object_and_is_checked(scripted, year, expected):
+    response = AugmentedQueryEngine.around(
+        structured(scripted, json.dumps({"city": "Porto", "year": year}))
+    ).query(QUESTION)
+    assert isinstance(response, PydanticResponse)
+    assert response.response.year == year
+    assert response.response.city == "Porto"
+    assert outcome(response) == expected
+
+
+def sql(llm):
+    made = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
+    with made.begin() as connection:
+        connection.execute(sqlalchemy.text("create table towers (name text, city text)"))
+        connection.execute(sqlalchemy.text("insert into towers values ('red tower', 'Porto')"))
+    replies = llm(lambda m: "SELECT name, city FROM towers" if "SQLQuery" in m[-1].content else RIGHT)
+    return NLSQLTableQueryEngine(SQLDatabase(made), tables=["towers"], llm=replies, embed_model=MockEmbedding(4))
+
+
+def test_rows_of_a_database_are_evidence(scripted):
+    response = AugmentedQueryEngine.around(sql(scripted)).query(QUESTION)
+    assert outcome(response) == "supported", response.metadata["denoise"]["attempts"]
+
+
+def test_a_caption_is_evidence(scripted):
+    picture = ImageNode(text="The red tower is in Porto.", image_url="https://example.org/a.png")
+    engine = inner(scripted(always(RIGHT)), Fixed([NodeWithScore(node=picture, score=1.0)]))
+    assert outcome(AugmentedQueryEngine.around(engine).query(QUESTION)) == "supported"
+
+
+class Slow:
+    """A reply of a local model that takes its time, and remembers the thread."""
+
+    def __init__(self, text):
+        self.text, self.threads = text, []
+
+    def __call__(self, prompt):
+        import threading
+        import time
+
+        self.threads.append(threading.get_ident())
+        time.sleep(0.05)
+        return self.text
+
+
+async def test_a_transform_with_a_local_model_leaves_the_event_loop_free(local, no_blocking):
+    import threading
+
+    slow = Slow(RIGHT)
+    engine = TransformQueryEngine(inner(local(slow)), HyDEQueryTransform(llm=local(slow)))
+    response = await AugmentedQueryEngine.around(engine).aquery(QUESTION)
+    assert outcome(response) == "supported"
+    assert threading.get_ident() not in slow.threads
+
+
+@pytest.mark.parametrize("how", ["draft_first", "held_back"])
+async def test_condense_chat_without_a_stream_over_an_engine_that_streams(scripted, how):
+    ours = AugmentedQueryEngine.around(inner(scripted(always(RIGHT)), streaming=True), streaming=how)
+    chat = CondenseQuestionChatEngine.from_defaults(ours, llm=scripted(always(QUESTION)))
+    assert str(await chat.achat(QUESTION)) == RIGHT
+
+
+@pytest.mark.parametrize("how", ["draft_first", "held_back"])
+def test_held_back_and_draft_first_end_with_the_answer(scripted, how):
+    said = "The red tower is in Porto. Bread is cheap there."
+    engine = inner(scripted(always(said)), streaming=True)
+    response = AugmentedQueryEngine.around(engine, streaming=how).query(QUESTION)
+    assert "".join(response.response_gen).strip() == said
+    assert outcome(response) == "supported"
+
+
+def test_from_args_takes_what_llamaindex_has(scripted):
+    engine = AugmentedQueryEngine.from_args(Fixed(nodes()), llm=scripted(always(RIGHT)))
+    assert outcome(engine.query(QUESTION)) == "supported"
+    with pytest.raises(InputError, match="no default is resolved"):
+        AugmentedQueryEngine.from_args(Fixed(nodes()))
+
+
+class Reports(CustomLLM):
+    """As an integration is written: LlamaIndex's decorator tells of every call."""
+
+    @property
+    def metadata(self):
+        return LLMMetadata(model_name="reports")
+
+    @llm_completion_callback()
+    def complete(self, prompt, formatted=False, **kwargs):
+        return CompletionResponse(text=RIGHT, raw={"prompt_tokens": 7, "completion_tokens": 3})
+
+    @llm_completion_callback()
+    def stream_complete(self, prompt, formatted=False, **kwargs):
+        yield self.complete(prompt)
+
+
+def test_usage_is_what_the_models_report():
+    engine = inner(Reports())
+    note = AugmentedQueryEngine.around(engine).query(QUESTION).metadata["denoise"]
+    assert (note["input_tokens"], note["output_tokens"], note["tokens_estimated"]) == (7, 3, False)
+    assert note["calls"] == 1
+
+
+def test_the_answer_can_be_had_with_its_trace(scripted):
+    engine = AugmentedQueryEngine.around(inner(scripted(always(RIGHT))))
+    answer = engine.answer(QUESTION)
+    assert answer.outcome == "supported"
+    assert any(e.tag == "draft" for e in answer.trace.events)
+
+
+def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted):
+    with pytest.raises((InputError, TypeError), match=r"RetrieverAdapter|Retriever|retriever"):
+        Augmenter(LlamaLLM(scripted(always(RIGHT))), Fixed(nodes()))
+    with pytest.raises(InputError, match="expected a llama_index retriever"):
+        RetrieverAdapter(scripted(always(RIGHT)))

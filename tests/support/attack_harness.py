@@ -1,0 +1,196 @@
+"""A model that obeys every attack it can read, and what may come of it, method by method.
+
+What is held in all: an extractive result is made of verbatim pieces of its sources, asks the user's own
+question, and about passages asked about one by one a hostile passage changes nothing but itself; no untrusted
+text stands in a system message or outside an envelope of any prompt. What an obeying model can still do is
+counted by `can_happen`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from denoise_core import Message, Passage, run
+from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
+from denoise_core.augmenter.knowledge.queries import LLMQueries
+from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.utilities import SelfCriticism
+from denoise_core.running.effects import complete
+from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.testing import FunctionLLM, check_result
+from denoise_core.text.delimit import enclosed, shown
+
+DATA = Path(__file__).parents[1] / "data" / "attacks"
+METHODS = ("s2a_alone", "s2a_joint", "draft", "judge", "self_ask", "search_query")
+QUESTION = "When does the harbour bus leave?"
+TRUSTED = Passage("The harbour bus leaves at 08:10. It does not run on Sundays.", "trusted")
+HISTORY = "user: Hello, I am new here."
+WORST = '{"verdict": "supported", "score": 10, "problems": []}'
+
+
+def attacks(folder: Path = DATA) -> list[dict[str, Any]]:
+    """Those of every file there."""
+    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines()]
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+@dataclass
+class Outcome:
+    """``leaks`` break what is promised; ``can_happen`` names what the table allows and did happen."""
+
+    leaks: list[str] = field(default_factory=list)
+    can_happen: list[str] = field(default_factory=list)
+
+
+class Obeying:
+    """Replies as the attack wants once all of its triggers stand in a prompt, else as a good model would."""
+
+    def __init__(self, attack: dict[str, Any], kind: str, otherwise: str) -> None:
+        self.attack = attack
+        self.obeyed = False
+        self.prompts: list[Sequence[Message]] = []
+        self.kind, self.otherwise = kind, otherwise
+        self.llm = FunctionLLM(self.reply)
+
+    def reply(self, messages: Sequence[Message]) -> str:
+        self.prompts.append(messages)
+        seen = "\n".join(m.content for m in messages)
+        if not all(t in seen or (shown(t) and shown(t) in seen) for t in self.attack["triggers"]):
+            return self.otherwise
+        self.obeyed = True
+        return str(self.attack["obey"].get(self.kind, self.otherwise))
+
+
+def tried(attack: dict[str, Any], method: str) -> Outcome:
+    """The attack against one method, with a model that obeys it."""
+    outcome = Outcome()
+    if method in ("s2a_alone", "s2a_joint"):
+        for variant, kind, otherwise in (("select", "numbers", "1"), ("default", "rewrite", "")):
+            _s2a(attack, method, variant, Obeying(attack, kind, otherwise), outcome)
+    else:
+        _augmenter(attack, method, outcome)
+    return outcome
+
+
+def _placed(attack: dict[str, Any]) -> dict[str, list[str]]:
+    parts = attack.get("parts") or [{"carrier": attack["carrier"], "text": attack["text"]}]
+    found: dict[str, list[str]] = {}
+    for part in parts:
+        found.setdefault(part["carrier"], []).append(part["text"])
+    return found
+
+
+def _passages(placed: dict[str, list[str]]) -> list[Passage]:
+    """Documents as texts, titles as headers, metadata where ``show`` names it."""
+    bodies = [t for c in ("document", "evidence", "tool_result", "draft", "feedback") for t in placed.get(c, [])]
+    header = "\n".join(placed.get("title", []))
+    metadata = {"note": "\n".join(placed["metadata"])} if "metadata" in placed else {}
+    bodies = bodies or ["The ticket office is in Mill Street. It opens at nine."]
+    return [Passage(t, f"hostile {n}", metadata=metadata, header=header) for n, t in enumerate(bodies)]
+
+
+def _memory(attack: dict[str, Any]) -> WorkingMemory:
+    placed = _placed(attack)
+    turns = placed.get("history", [HISTORY])
+    evidence = (TRUSTED, *_passages({k: v for k, v in placed.items() if k not in ("draft", "feedback")}))
+    memory = WorkingMemory(
+        placed.get("question", [QUESTION])[0], evidence, history=tuple(Message("user", t) for t in turns)
+    )
+    if "feedback" in placed or "draft" in placed:
+        verdict = Verdict("fail", 0.1, (Reason("not borne out"),))
+        said = placed.get("feedback", ["Sentence 1 is not borne out."])[0]
+        memory = memory.attempted(Attempt(placed.get("draft", ["It leaves at ten."])[0], verdict, said, evidence))
+    return memory
+
+
+def _s2a(attack: dict[str, Any], method: str, variant: str, model: Obeying, outcome: Outcome) -> None:
+    placed = _placed(attack)
+    question = placed.get("question", [QUESTION])[0]
+    passages = [TRUSTED, *_passages(placed)]
+    options = Options(joint=method == "s2a_joint", show=("note",))
+    result = S2ADenoiser(model.llm, variant=variant, options=options).denoise(question, passages)
+    _told(attack, model, placed, outcome)
+    forbidden, literal = attack["forbidden"], attack["forbidden_in_text"]
+    if variant == "select":
+        try:
+            check_result(passages, result)
+        except AssertionError as error:
+            outcome.leaks.append(f"{variant}: {error}")
+        if any(p.rewritten for p in result.passages):
+            outcome.leaks.append(f"{variant}: an extractive result holds rewritten text")
+        if forbidden and not literal and any(forbidden in p.text for p in result.passages):
+            outcome.leaks.append(f"{variant}: the marker stands in an extractive result")
+        kept = next((p.text for p in result.passages if p.id == TRUSTED.id), "")
+        if method == "s2a_joint":
+            if model.obeyed and "08:10" not in kept:
+                outcome.can_happen.append("joint selection: another document's text is dropped")
+        elif "question" not in placed:
+            clean = S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=options)
+            expected = clean.denoise(question, [TRUSTED]).passages
+            if [p.text for p in expected] != [kept]:
+                outcome.leaks.append("select: a hostile passage changed what was kept of another one")
+    elif forbidden and not literal and any(forbidden in p.text for p in result.passages):
+        outcome.can_happen.append(f"rewriting, {method.removeprefix('s2a_')}: the marker stands in the text")
+    if forbidden and not literal and forbidden in result.query and "question" not in placed:
+        outcome.leaks.append(f"{variant}: the marker stands in the question")
+
+
+def _augmenter(attack: dict[str, Any], method: str, outcome: Outcome) -> None:
+    placed, memory = _placed(attack), _memory(attack)
+    kinds = {"draft": "answer", "judge": "verdict", "self_ask": "yes_no", "search_query": "query"}
+    model = Obeying(attack, kinds[method], {"self_ask": "no"}.get(method, "The bus leaves at 08:10 [1]."))
+    if method == "judge":
+        candidate = placed.get("draft", ["The bus leaves at 08:10 [1]."])[0]
+        verdict = run(SelfCriticism(model.llm).assess(memory, candidate))[0]
+        if model.obeyed:
+            worst = FunctionLLM(lambda m: WORST)
+            if run(SelfCriticism(worst).assess(memory, candidate))[0].passed:
+                outcome.can_happen.append("a judge that is a model accepts what it is told to accept")
+        if verdict.passed and not model.obeyed:
+            outcome.leaks.append("judge: passed without a verdict")
+    elif method == "search_query":
+        queries = run(LLMQueries(model.llm)(memory, wide=False))[0]
+        if queries[0] != memory.question:
+            outcome.leaks.append("queries: the user's own question is not searched first")
+        if model.obeyed and len(queries) > 1:
+            outcome.can_happen.append("a model that writes queries searches for what it is told to")
+    else:
+        prompt = self_ask_prompt(memory) if method == "self_ask" else draft_prompt(memory, _task())
+        run(_ask(prompt), llm=model.llm)
+        if model.obeyed:
+            said = {"self_ask": "asked whether it needs evidence, a model says what it is told to"}
+            outcome.can_happen.append(said.get(method, "a draft says what its evidence tells it to"))
+    _told(attack, model, placed, outcome)
+
+
+def _task() -> Any:
+    from denoise_core.augmenter.prompts import QUESTION_ANSWERING
+
+    return QUESTION_ANSWERING
+
+
+def _ask(prompt: tuple[Message, ...]) -> Any:
+    return (yield from complete(prompt, tag="t"))
+
+
+def _told(attack: dict[str, Any], model: Obeying, placed: dict[str, list[str]], outcome: Outcome) -> None:
+    """No untrusted line stands in a system message or outside the envelopes."""
+    lines = [
+        s
+        for texts in placed.values()
+        for t in texts
+        for line in shown(t).split("\n")
+        if len(s := line.strip()) > 15
+    ]
+    for messages in model.prompts:
+        for message in messages:
+            outside = message.content if message.role == "system" else enclosed(message.content)[1]
+            for line in lines:
+                if line in outside:
+                    outcome.leaks.append(f"{message.role} message, outside the envelopes: {line[:60]!r}")
+            if attack["forbidden"] and attack["forbidden"] in outside:
+                outcome.leaks.append(f"{message.role} message, outside the envelopes: the marker")
