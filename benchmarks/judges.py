@@ -26,8 +26,8 @@ from harness import Benchmark, Options, arguments, read
 
 import denoise_core.augmenter.utilities as utilities
 from denoise_core.augmenter.utilities.calibrate import area_under_curve
-from denoise_core.embedded.make import place
 from denoise_core.embedded.reader.fit.split import SHARE
+from denoise_core.embedded.split import place
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
 from denoise_core.support import Reader, check

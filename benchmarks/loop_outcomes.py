@@ -20,11 +20,12 @@ from _s2a_shared import wilson
 from harness import Benchmark, Options, arguments, read
 
 from denoise_core import Passage
-from denoise_core.augmenter import Answer, Augmenter, LoopLimits, Outcome
+from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
+from denoise_core.embedded import reader
 
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+){1,3}\b")
-_NQ = 200  # questions
+_NQ = 100  # questions
 
 
 class Drafts:
@@ -46,11 +47,11 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("loop_outcomes", options)
     rows = _made_up() if options.quick else _rated(options)
-    _real_drafts(bench, rows)
     questions = _made_up_names() if options.quick else _names(options)
-    _distractors(bench, questions)
+    for utility in (Groundedness(), Groundedness(reader=reader())):
+        _real_drafts(bench, rows, utility)
+        _distractors(bench, questions, utility)
     _adversaries(bench)
-    bench.about["judge"] = Augmenter().answer("Why?", drafter=Written("So it is.")).judge
     return bench.finish()
 
 
@@ -77,10 +78,13 @@ def _passages(listed: Sequence[dict[str, Any]]) -> tuple[Passage, ...]:
     )
 
 
-def _real_drafts(bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...], dict[str, bool]]]) -> None:
+def _real_drafts(
+    bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...], dict[str, bool]]], utility: Groundedness
+) -> None:
     supported = good = extra = corrected = harmed = repaired = cut_good = runs = 0
     outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
-    loop = Augmenter(limits=LoopLimits(patience=3))
+    loop = Augmenter(utility=utility, limits=LoopLimits(patience=3))
+    by = f"MTRAG, {utility.name}:"
     for question, evidence, rated in rows:
         texts = list(rated)
         for first in range(len(texts)):
@@ -99,20 +103,20 @@ def _real_drafts(bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...]
                 supported += 1
                 good += rated[answer.text]
     before = sum(g for _, _, rated in rows for g in rated.values()) / max(1, runs)
-    bench.row("MTRAG, first drafts that are good", before, "share")
+    bench.row(f"{by} first drafts that are good", before, "share")
     for outcome, count in outcomes.items():
-        bench.row(f"MTRAG, {outcome}", count / max(1, runs), "share")
+        bench.row(f"{by} {outcome}", count / max(1, runs), "share")
     share = good / supported if supported else 0.0
-    bench.row("MTRAG, supported as written: good", share, "share", at_least=0.9, interval=wilson(good, supported))
-    bench.row("MTRAG, supported after repair", repaired / max(1, runs), "share")
-    bench.row("MTRAG, repaired: the draft was good as a whole", cut_good / max(1, repaired), "share of these")
-    bench.row("MTRAG, corrected less harmed", corrected - harmed, "answers of " + str(runs))
+    bench.row(f"{by} supported as written: good", share, "share", at_least=0.9, interval=wilson(good, supported))
+    bench.row(f"{by} supported after repair", repaired / max(1, runs), "share")
+    bench.row(f"{by} repaired: the draft was good as a whole", cut_good / max(1, repaired), "share of these")
+    bench.row(f"{by} corrected less harmed", corrected - harmed, "answers of " + str(runs))
     mended = corrected - harmed + repaired - cut_good
-    bench.row("MTRAG, extra drafts", extra, "drafts")
+    bench.row(f"{by} extra drafts", extra, "drafts")
     price = extra / (corrected - harmed) if corrected > harmed else 999.0
-    bench.row("MTRAG, extra drafts for each net correction, repairs not counted", price, "drafts", at_most=6)
+    bench.row(f"{by} extra drafts for each net correction, repairs not counted", price, "drafts", at_most=6)
     best = extra / mended if mended > 0 else 999.0
-    bench.row("MTRAG, the same, were every repair of a bad draft good", best, "drafts")
+    bench.row(f"{by} the same, were every repair of a bad draft good", best, "drafts")
 
 
 def _names(options: Options) -> list[tuple[str, tuple[Passage, ...], str, str]]:
@@ -133,8 +137,10 @@ def _foreign(passages: Sequence[dict[str, Any]], known: str) -> Iterator[str]:
             yield from (n for n in _NAME.findall(p["text"]) if n.casefold() not in known)
 
 
-def _distractors(bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...], str, str]]) -> None:
-    loop = Augmenter()
+def _distractors(
+    bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...], str, str]], utility: Groundedness
+) -> None:
+    loop = Augmenter(utility=utility)
 
     def judged(question: str, evidence: tuple[Passage, ...], draft: str) -> Answer:
         return loop.answer(question, drafter=Written(draft), evidence=evidence)
@@ -145,13 +151,13 @@ def _distractors(bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...]
     passed = sum(a.outcome is Outcome.SUPPORTED for a in right)
     n = max(1, len(rows))
     bench.row(
-        "NQ, distractor drafts stopped or repaired",
+        f"NQ, {utility.name}: distractor drafts stopped or repaired",
         stopped / n,
         "share",
         at_least=0.5,
         interval=wilson(stopped, n),
     )
-    bench.row("NQ, right answers supported", passed / n, "share", interval=wilson(passed, n))
+    bench.row(f"NQ, {utility.name}: right answers supported", passed / n, "share", interval=wilson(passed, n))
 
 
 def _adversaries(bench: Benchmark) -> None:

@@ -16,7 +16,7 @@ from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import rule_for, select
 from denoise_core.end.widen import widened
 from denoise_core.errors import BadScores, InputError
-from denoise_core.protocols import ReportsParts, Scorer
+from denoise_core.protocols import ReportsParts, Scorer, expect_scorer
 from denoise_core.result import DenoiseResult, Event, Trace
 from denoise_core.running.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
@@ -98,7 +98,7 @@ class ENDDenoiser:
             raise InputError(f"on_irrelevant={on_irrelevant!r}: expected 'keep' or 'drop'")
         if isinstance(chunker, str) and chunker != "auto":
             raise InputError(f"chunker={chunker!r}: expected 'auto' or a function from a passage to its spans")
-        self.scorer = scorer
+        self.scorer = expect_scorer(scorer)
         if keep == "calibrated" and threshold is None:
             keep = _calibration_of(scorer).rule(CALIBRATED_RISK if risk is None else risk)
         elif keep == "auto" and threshold is None:

@@ -49,10 +49,20 @@ def carry_batch(drive: Drive[Any], effect: Batch) -> list[Any]:
             return found
         pool = Pool(workers)
         try:
-            futures = [pool.submit(partial(_perform, drive.servers, a)) for a in attempts]
+            mistaken: list[Any] = []  # the others would go the same way: none that has not begun begins
+
+            def one(attempt: Attempt) -> Any:
+                if mistaken:
+                    return mistaken[0]
+                outcome = _perform(drive.servers, attempt)
+                if mistake_in(outcome) is not None:
+                    mistaken.append(outcome)
+                return outcome
+
+            futures = [pool.submit(partial(one, a)) for a in attempts]
             for future in as_completed(futures):
                 if mistake_in(future.result()) is not None:
-                    return [future.result()]  # the others would go the same way: none that has not begun begins
+                    return [future.result()]
             return [f.result() for f in futures]
         finally:  # after Ctrl-C nobody waits for calls under way, and no new one starts
             pool.close()

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.errors import InputError
+from denoise_core.errors import BadScores, InputError
+from denoise_core.running.once import Once
 
 Pairs: TypeAlias = Callable[[list[tuple[str, str]]], Any]
 
@@ -45,16 +46,20 @@ class CrossEncoderScorer:
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         if scores.shape != (len(texts),):
-            raise InputError(
+            raise BadScores(
                 f"expected one score for each of {len(texts)} pairs, got an array of shape {scores.shape}; "
                 "a model with several classes is no reranker"
             )
         return scores
 
 
+_models: Once[Any] = Once()  # by name, for as long as somebody uses one
+
+
 def _predictor(model: Pairs | Predicts | str) -> Pairs:
     if isinstance(model, str):
-        model = require("sentence_transformers", extra="dense").CrossEncoder(model, trust_remote_code=False)
+        name, module = model, require("sentence_transformers", extra="dense")
+        model = _models(name, lambda: module.CrossEncoder(name, trust_remote_code=False))
     if isinstance(model, Predicts):
         predicts = model
         return lambda pairs: predicts.predict(pairs)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
-from denoise_core.protocols import LLM
+from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.flow import run
 from denoise_core.scorers.discrim_prompts import CRITERIA, INSTRUCTIONS, SYSTEM, USER
@@ -48,7 +48,7 @@ class LLMDiscrim:
     def __init__(self, llm: LLM, *, max_concurrency: int = 10, on_error: OnError = "raise") -> None:
         if on_error not in ("raise", "unclear"):
             raise InputError(f"on_error={on_error!r}: expected 'raise' or 'unclear'")
-        self.llm = llm
+        self.llm = expect_llm(llm)
         self.max_concurrency = max_concurrency
         self.on_error = on_error
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.errors import InputError
+from denoise_core.errors import BadScores, InputError
+from denoise_core.running.once import Once
 
 Vectors: TypeAlias = Callable[[Sequence[str]], Any]
 
@@ -54,12 +55,15 @@ class EmbeddingScorer:
             return self._loaded
 
 
+_models: Once[Any] = Once()  # by name, for as long as somebody uses one
+
+
 def _embedder(embed: Vectors | Encodes | str) -> Vectors:
     if isinstance(embed, str):
         # "dense" is the extra that brings sentence-transformers; its own default for remote code is off, too.
-        loaded: Any = require("sentence_transformers", extra="dense").SentenceTransformer(
-            embed, trust_remote_code=False
-        )
+        name = embed
+        module = require("sentence_transformers", extra="dense")
+        loaded = _models(name, lambda: module.SentenceTransformer(name, trust_remote_code=False))
         return lambda texts: loaded.encode(list(texts))
     if isinstance(embed, Encodes):  # before callable: a sentence-transformers model is both
         model = embed
@@ -72,9 +76,9 @@ def _embedder(embed: Vectors | Encodes | str) -> Vectors:
 def _checked(vectors: Any, n: int) -> NDArray[np.float32]:
     out = np.asarray(vectors, dtype=np.float32)
     if out.ndim != 2 or len(out) != n:
-        raise InputError(f"embed must return one vector for each of {n} texts, got an array of shape {out.shape}")
+        raise BadScores(f"embed must return one vector for each of {n} texts, got an array of shape {out.shape}")
     if not np.isfinite(out).all():
-        raise InputError("embed returned vectors that are not finite (NaN or infinite)")
+        raise BadScores("embed returned vectors that are not finite (NaN or infinite)")
     return out
 
 

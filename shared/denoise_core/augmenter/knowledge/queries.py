@@ -9,7 +9,7 @@ from denoise_core.augmenter.knowledge.questions import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import QUERIES
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
-from denoise_core.protocols import LLM
+from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
 from denoise_core.types import Message
 
@@ -26,7 +26,7 @@ class LLMQueries:
     def __init__(self, llm: LLM | None = None, *, most: int = 3) -> None:
         if most < 1:
             raise InputError(f"most={most}: expected 1 or more")
-        self.llm = llm
+        self.llm = None if llm is None else expect_llm(llm)
         self.most = most
 
     def __call__(self, memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:

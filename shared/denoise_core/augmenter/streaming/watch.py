@@ -13,13 +13,23 @@ from denoise_core.running.effects import Flow
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage
 
+_LONG = 2000  # characters without the end of a sentence, from which on not every piece is looked at
+
 
 class Watcher(Protocol):
     """Sees each piece of a draft. ``more`` and ``end`` give (what to show now, whether to go on)."""
 
     memory: WorkingMemory
-    text: str  # of the draft, so far
-    shown: str  # what the reader has in front of them
+
+    @property
+    def text(self) -> str:
+        """Of the draft, so far."""
+        ...
+
+    @property
+    def shown(self) -> str:
+        """What the reader has in front of them."""
+        ...
 
     def begin(self) -> bool:
         """A new draft begins; True when what was shown is thereby withdrawn."""
@@ -35,20 +45,28 @@ class DraftFirst:
 
     def __init__(self) -> None:
         self.memory = WorkingMemory("")
-        self.text = ""
-        self.shown = ""
+        self._text: list[str] = []
+        self._shown: list[str] = []
         self._over = False
 
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    @property
+    def shown(self) -> str:
+        return "".join(self._shown)
+
     def begin(self) -> bool:
-        self._over = bool(self.shown)
-        self.text = ""
+        self._over = any(self._shown)
+        self._text = []
         return False
 
     def more(self, piece: str) -> Flow[tuple[str, bool]]:
-        self.text += piece
+        self._text.append(piece)
         if self._over:
             return without_effects(("", True))
-        self.shown += piece
+        self._shown.append(piece)
         return without_effects((piece, True))
 
     def end(self) -> Flow[tuple[str, bool]]:
@@ -65,38 +83,57 @@ class HeldBack:
         self.utility = utility
         self.when = when
         self.memory = WorkingMemory("")
-        self.text = ""
-        self.shown = ""
-        self._at = 0  # characters of the draft that were judged
+        self._judged: list[str] = []
+        self._shown: list[str] = []
+        self._waiting: list[str] = []
+        self._length = self._looked = 0  # of what waits: now, and when sentences were last looked for
+
+    @property
+    def text(self) -> str:
+        return "".join((*self._judged, *self._waiting))
+
+    @property
+    def shown(self) -> str:
+        return "".join(self._shown)
 
     def begin(self) -> bool:
-        withdrawn = bool(self.shown)
-        self.text = self.shown = ""
-        self._at = 0
+        withdrawn = bool(self._shown)
+        self._judged, self._shown = [], []
+        self._waits("")
         return withdrawn
 
     def more(self, piece: str) -> Flow[tuple[str, bool]]:
-        self.text += piece
-        waiting = self.text[self._at :]
-        ends = [s.end for s in sentences(Passage(waiting, "draft"))]
-        return (yield from self._release(ends[:-1]))
+        self._waiting.append(piece)
+        self._length += len(piece)
+        if self._length > _LONG and self._length < self._looked * 1.25:
+            return "", True  # a sentence without an end: looked at now and then, so that its time stays linear
+        return (yield from self._release(last=False))
 
     def end(self) -> Flow[tuple[str, bool]]:
-        waiting = self.text[self._at :]
-        return (yield from self._release([s.end for s in sentences(Passage(waiting, "draft"))]))
+        return (yield from self._release(last=True))
 
-    def _release(self, ends: list[int]) -> Flow[tuple[str, bool]]:
-        """Judge the waiting text up to each of ``ends`` in turn."""
-        start, released = self._at, ""
-        for end in ends:
-            sentence = self.text[self._at : start + end]
+    def _release(self, *, last: bool) -> Flow[tuple[str, bool]]:
+        """Judge what waits, sentence by sentence; the last one only when the draft has ended."""
+        waiting = "".join(self._waiting)
+        ends = [s.end for s in sentences(Passage(waiting, "draft"))]
+        at = 0
+        released: list[str] = []
+        for end in ends if last else ends[:-1]:
+            sentence = waiting[at:end]
             if sentence.strip() and not (yield from self._passes(sentence)):
-                self.text = self.text[: start + end]
-                return released, False
-            self._at = start + end
-            released += sentence
-            self.shown += sentence
-        return released, True
+                self._judged.append(sentence)
+                self._waits("")
+                return "".join(released), False
+            at = end
+            self._judged.append(sentence)
+            self._shown.append(sentence)
+            released.append(sentence)
+        self._waits(waiting[at:])
+        return "".join(released), True
+
+    def _waits(self, text: str) -> None:
+        self._waiting = [text]
+        self._length = self._looked = len(text)
 
     def _passes(self, sentence: str) -> Flow[bool]:
         """What is not to be judged is shown; what a judge fails on is not, and the loop judges it again."""

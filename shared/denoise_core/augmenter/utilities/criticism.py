@@ -14,7 +14,7 @@ from denoise_core.augmenter.engine import draft_block, evidence_block, question_
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import CRITICISE
 from denoise_core.errors import InputError, UnparsableReply
-from denoise_core.protocols import LLM
+from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
 from denoise_core.support.abstention import abstains
 from denoise_core.types import Message
@@ -33,7 +33,7 @@ class SelfCriticism:
     def __init__(self, llm: LLM | None = None, *, threshold: float = 0.5) -> None:
         if not 0.0 <= threshold <= 1.0:
             raise InputError(f"threshold={threshold}: expected 0 to 1")
-        self.llm = llm
+        self.llm = None if llm is None else expect_llm(llm)
         self.threshold = threshold
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:

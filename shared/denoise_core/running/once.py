@@ -1,0 +1,33 @@
+"""What is costly to make is made once in a process, however many threads ask for it at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar, cast
+from weakref import WeakValueDictionary
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """One value for each key: ``loaded("name", load)`` calls ``load`` once while the value is in use anywhere.
+
+    Threads that ask for the same key wait for the one that loads, those that ask for another do not. A load that
+    fails raises for whoever ran it; the next one tries again. With ``keep`` a value stays for the life of the
+    process; else it is let go when nobody holds it any more, and loaded again when asked for.
+    """
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self._values: Any = {} if keep else WeakValueDictionary()
+        self._locks: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, key: Hashable, load: Callable[[], T]) -> T:
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            found = self._values.get(key)
+            if found is None:
+                found = self._values[key] = load()
+            return cast(T, found)

@@ -1,0 +1,44 @@
+import threading
+import time
+
+import pytest
+
+from denoise_core.running.once import Once
+
+
+class Model:
+    pass
+
+
+def test_many_threads_load_once():
+    once, loads, found = Once(), [], []
+
+    def load():
+        loads.append(1)
+        time.sleep(0.05)
+        return Model()
+
+    threads = [threading.Thread(target=lambda: found.append(once("m", load))) for _ in range(16)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(loads) == 1
+    assert len({id(m) for m in found}) == 1
+
+
+def test_another_key_does_not_wait_and_a_failed_load_is_tried_again():
+    once = Once(keep=True)
+    with pytest.raises(OSError, match="gone"):
+        once("m", lambda: (_ for _ in ()).throw(OSError("gone")))
+    inside = once("m", lambda: once("n", Model))
+    assert once("n", Model) is inside is once("m", Model)
+
+
+def test_what_nobody_holds_is_let_go():
+    once = Once()
+    loads = []
+    for _ in range(2):
+        model = once("m", lambda: loads.append(1) or Model())
+        del model
+    assert len(loads) == 2
