@@ -1,8 +1,9 @@
 """LangChain's own compressors and ours, on the same model, documents and machine.
 
-The model is the scripted one of `s2a_cost`: it finds the same sentences needed whoever asks, so the figures say
-what each way of asking costs and what becomes of a reply, not how well a model chooses. The two embedding pieces
-run on real MiniLM weights. Twenty real documents a question (HotpotQA: ten of its own, ten of another question).
+Each of theirs runs at its own defaults beside the one line that takes its place. The model is the scripted one of
+`s2a_cost`: it finds the same sentences needed whoever asks, so the figures say what each way of asking costs and
+what becomes of a reply, not how well a model chooses. Embeddings and cross-encoder run on real MiniLM weights.
+Twenty real documents a question (HotpotQA: ten of its own, ten of another question).
 
 Beside that: what the adapter costs over the core, what it costs to import, how long twenty calls of 0.1 s take,
 and how many of twenty documents come through when one reply is bad.
@@ -11,6 +12,7 @@ and how many of twenty documents come through when one reply is bad.
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import statistics
 import subprocess
@@ -19,46 +21,45 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from _s2a_shared import wilson
 from harness import Benchmark, arguments
+from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from s2a_cost import QUOTES, Server, Work, token_counter, work
+from s2a_cost import QUOTES, Server, Work, tokenizer, work
 
-from denoise_core import Passage
-from denoise_core.embedded.default import default_denoiser, encoder
+from denoise_core import Guard, Passage
+from denoise_core.embedded import probe_scorer
 from denoise_core.end import ENDDenoiser
+from denoise_core.running.record import KEY, RECORD_BYTES
 from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import ChatModelLLM, DenoiseCompressor
+from langchain_denoise import ChatModelLLM, DenoiseCompressor, EmbeddedEmbeddings
 from langchain_denoise.testing import FunctionChatModel
 
-KEPT = 0.3  # share of the documents that the two embedding pieces keep
 
+class Timed:
+    """The scripted model behind a clock: 5,000 tokens read a second, 60 written, 50 ms a call; for threads too."""
 
-class FilterServer(Server):
-    """The scripted model, which also knows the form that LLMChainFilter asks in; counts right under threads."""
-
-    def __init__(self, count: Callable[[str], int], speed: float) -> None:
-        super().__init__(count, speed)
+    def __init__(self, speed: float) -> None:
+        self.server = Server(tokenizer())
+        self.speed = speed
         self.lock = threading.Lock()
 
-    def answer(self, prompt: str) -> tuple[str, float]:
+    def answer(self, prompt: str) -> tuple[str, int, int, float]:
+        """The reply, tokens read and written, and how long it takes."""
         with self.lock:
-            return self._counted(prompt)
-
-    def _counted(self, prompt: str) -> tuple[str, float]:
-        if "> Relevant (YES / NO):" not in prompt:
-            return super().answer(prompt)
-        text = "YES" if any(s in prompt for s in self.wanted) else "NO"
-        self.calls, self.read, self.written = self.calls + 1, self.read + self.count(prompt), self.written + 1
-        return text, (0.05 + self.count(prompt) / 5000 + 1 / 60) / self.speed
+            read, written = self.server.read, self.server.written
+            text = self.server.answer(prompt)
+            read, written = self.server.read - read, self.server.written - written
+        return text, read, written, (0.05 + read / 5000 + written / 60) / self.speed
 
 
 class Scripted(BaseChatModel):
@@ -72,9 +73,8 @@ class Scripted(BaseChatModel):
 
     def _result(self, messages: Sequence[Any]) -> tuple[ChatResult, float]:
         prompt = "\n".join(str(m.text) for m in messages)
-        text, seconds = self.server.answer(prompt)
-        tokens = self.server.count(prompt), self.server.count(text)
-        usage = UsageMetadata(input_tokens=tokens[0], output_tokens=tokens[1], total_tokens=sum(tokens))
+        text, read, written, seconds = self.server.answer(prompt)
+        usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))]), seconds
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
@@ -90,37 +90,37 @@ class Scripted(BaseChatModel):
         return result
 
 
-class MiniLM(Embeddings):
-    def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        vectors: list[list[float]] = encoder().vectors(texts).tolist()
-        return vectors
+class ProbePairs(BaseCrossEncoder):
+    """The probe that ships as a cross-encoder, the same for theirs and ours."""
 
-    def embed_query(self, text: str) -> list[float]:
-        return self.embed_documents([text])[0]
+    def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
+        return [float(probe_scorer().score(query, [text])[0]) for query, text in text_pairs]
 
 
-def embeddings_filter(k: int) -> BaseDocumentCompressor:
+def moves(model: BaseChatModel) -> dict[str, tuple[BaseDocumentCompressor, BaseDocumentCompressor]]:
+    """LangChain's compressors at their own defaults, and the one line that takes the place of each."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it imports langchain-community, which warns that it is being split up
-        from langchain_classic.retrievers.document_compressors import EmbeddingsFilter
+        warnings.simplefilter("ignore")  # one of them imports langchain-community, which warns
+        from langchain_classic.retrievers.document_compressors import (
+            CrossEncoderReranker,
+            EmbeddingsFilter,
+            LLMChainExtractor,
+            LLMChainFilter,
+        )
 
-        compressor: BaseDocumentCompressor = EmbeddingsFilter(embeddings=MiniLM(), k=k)
-    return compressor
-
-
-def compressors(model: BaseChatModel) -> dict[str, BaseDocumentCompressor]:
-    from langchain_classic.retrievers.document_compressors import LLMChainExtractor, LLMChainFilter
-
-    llm = ChatModelLLM(model)
-    groups = Options(joint=True, window=4000)
-    return {
-        "LLMChainExtractor": LLMChainExtractor.from_llm(model),
-        "LLMChainFilter": LLMChainFilter.from_llm(model),
-        "ours, S2A select": DenoiseCompressor(denoiser=S2ADenoiser(llm, variant="select"), max_concurrency=10),
-        "ours, S2A select in groups": DenoiseCompressor(
-            denoiser=S2ADenoiser(llm, variant="select", options=groups), max_concurrency=10
-        ),
-    }
+        embeddings, encoder = EmbeddedEmbeddings(), ProbePairs()
+        return {
+            "LLMChainExtractor": (LLMChainExtractor.from_llm(model), DenoiseCompressor.from_llm(model)),
+            "LLMChainFilter": (LLMChainFilter.from_llm(model), DenoiseCompressor.from_llm(model)),
+            "EmbeddingsFilter": (
+                EmbeddingsFilter(embeddings=embeddings),
+                DenoiseCompressor.from_embeddings(embeddings),
+            ),
+            "CrossEncoderReranker": (
+                CrossEncoderReranker(model=encoder),
+                DenoiseCompressor.from_cross_encoder(encoder),
+            ),
+        }
 
 
 def as_documents(passages: Sequence[Passage]) -> list[Document]:
@@ -135,39 +135,67 @@ def ask(compressor: BaseDocumentCompressor, documents: list[Document], query: st
     return list(asyncio.run(compressor.acompress_documents(documents, query)))
 
 
-def peers(bench: Benchmark, all_work: list[Work]) -> None:
-    """Time, calls, tokens; gold sentences, ids and metadata kept."""
-    server = FilterServer(token_counter(), speed=50.0 if bench.options.quick else 1.0)
-    ways = [(name, c, sync) for name, c in compressors(Scripted(server=server)).items() for sync in (True, False)]
-    ways += [("EmbeddingsFilter", embeddings_filter(6), True)]
-    ways += [("ours, END default", DenoiseCompressor(denoiser=default_denoiser(keep=KEPT)), True)]
-    ask(ways[-1][1], as_documents(all_work[0][1]), "warm up", True)
-    for name, compressor, sync in ways:
-        server.calls = server.read = server.written = 0
-        gold = found = characters = given = ids = out_count = 0
+@dataclass
+class Run:
+    """What one compressor did over all questions."""
+
+    seconds: float = 0.0
+    gold: int = 0
+    found: int = 0
+    characters: int = 0
+    given: int = 0
+    ids: int = 0
+    out: int = 0
+
+
+def run_of(compressor: BaseDocumentCompressor, timed: Timed, all_work: list[Work], sync: bool) -> Run:
+    """Time; gold sentences, characters and ids kept."""
+    made, server = Run(), timed.server
+    server.clear()
+    for question, passages, sparse, _ in all_work:
+        server.wanted = sparse
+        documents = as_documents(passages)
         started = time.perf_counter()
-        for question, passages, sparse, _ in all_work:
-            server.wanted = sparse
-            documents = as_documents(passages)
-            out = ask(compressor, documents, question, sync)
-            text = " ".join(d.page_content for d in out)
-            gold += len(sparse)
-            found += sum(s.strip(QUOTES) in text for s in sparse)
-            characters += len(text)
-            given += sum(len(d.page_content) for d in documents)
-            known = {d.id for d in documents}
-            ids += sum(d.id in known for d in out)
-            out_count += len(out)
-        seconds = (time.perf_counter() - started) / len(all_work)
-        label = name if "Embed" in name or "END" in name else f"{name}, {'sync' if sync else 'async'}"
-        bench.row(f"{label}: time a question", seconds, "s")
-        bench.row(f"{label}: calls a question", server.calls / len(all_work), "calls")
-        bench.row(f"{label}: tokens read a question", server.read / len(all_work), "tokens")
-        bench.row(f"{label}: tokens written a question", server.written / len(all_work), "tokens")
-        bench.row(f"{label}: gold sentences kept", found / gold, "share", interval=wilson(found, gold))
-        bench.row(f"{label}: characters kept", characters / given, "share")
-        goal = 1.0 if name.startswith("ours") else None
-        bench.row(f"{label}: documents that keep their id", ids / max(1, out_count), "share", at_least=goal)
+        out = ask(compressor, documents, question, sync)
+        made.seconds += time.perf_counter() - started
+        text = " ".join(d.page_content for d in out)
+        known = {d.id for d in documents}
+        made.gold += len(sparse)
+        made.found += sum(s.strip(QUOTES) in text for s in sparse)
+        made.characters += sum(len(d.page_content) for d in out)
+        made.given += sum(len(d.page_content) for d in documents)
+        made.ids += sum(d.id in known for d in out)
+        made.out += len(out)
+    return made
+
+
+def peers(bench: Benchmark, all_work: list[Work]) -> None:
+    """Each peer and the one line in its place: gold kept, characters, ids, calls, tokens, time."""
+    timed = Timed(speed=50.0 if bench.options.quick else 1.0)
+    server = timed.server
+    for name, (theirs, ours) in moves(Scripted(server=timed)).items():
+        ask(ours, as_documents(all_work[0][1]), "warm up", True)
+        for sync in (True, False):
+            bound: Run | None = None
+            for label, compressor in ((name, theirs), (f"in place of {name}", ours)):
+                made = run_of(compressor, timed, all_work, sync)
+                n, how = len(all_work), "sync" if sync else "async"
+                label = f"{label}, {how}"
+                bench.row(f"{label}: time a question", made.seconds / n, "s")
+                bench.row(f"{label}: calls a question", server.calls / n, "calls")
+                bench.row(f"{label}: tokens read a question", server.read / n, "tokens")
+                bench.row(f"{label}: tokens written a question", server.written / n, "tokens")
+                share, kept = made.found / made.gold, made.characters / made.given
+                interval = wilson(made.found, made.gold)
+                at_least = None if bound is None else bound.found / bound.gold
+                at_most = None if bound is None else round(bound.characters / bound.given + 0.0005, 4)
+                bench.row(f"{label}: gold sentences kept", share, "share", interval=interval, at_least=at_least)
+                bench.row(f"{label}: characters kept", kept, "share", at_most=at_most)
+                goal = None if bound is None else 1.0
+                bench.row(
+                    f"{label}: documents that keep their id", made.ids / max(1, made.out), "share", at_least=goal
+                )
+                bound = made
 
 
 BAD = {
@@ -196,9 +224,11 @@ def survival(bench: Benchmark) -> None:
                 return next(f"Fact {i} is known." for i in range(20) if f"Fact {i} " in prompt)
             return "1"
 
-        for name, compressor in compressors(FunctionChatModel(reply=reply)).items():
-            if "groups" in name:
-                continue
+        model = FunctionChatModel(reply=reply)
+        theirs = {name: pair[0] for name, pair in moves(model).items() if "LLM" in name}
+        each = S2ADenoiser(ChatModelLLM(model), options=Options(joint=False))
+        ours = {"ours, a call a document": DenoiseCompressor(denoiser=each)}
+        for name, compressor in {**theirs, **ours}.items():
             for sync in (True, False):
                 try:
                     out = ask(compressor, documents, "What is known?", sync)
@@ -217,13 +247,16 @@ def survival(bench: Benchmark) -> None:
 
 
 def overhead(bench: Benchmark) -> None:
-    """The adapter over the core: 20 documents of 2,000 characters, a scorer that costs nothing; processor time."""
+    """The adapter over the core behind its guard: 20 documents of 2,000 characters, a scorer that costs nothing.
+
+    Processor time of paired runs, one after the other; the median of their differences.
+    """
     documents = [
         Document(page_content=("word " * 400)[:2000], id=str(i), metadata={"source": "x", "page": i})
         for i in range(20)
     ]
-    denoiser = ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf)
-    compressor = DenoiseCompressor(denoiser=denoiser)
+    denoiser = Guard(ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf))
+    compressor = DenoiseCompressor(denoiser=denoiser.denoiser)
     passages = [Passage(d.page_content, str(d.id), metadata=d.metadata) for d in documents]
 
     async def adapter() -> None:
@@ -232,25 +265,42 @@ def overhead(bench: Benchmark) -> None:
     async def core() -> None:
         await denoiser.adenoise("q", passages)
 
-    rounds = 20 if bench.options.quick else 300
-    with_adapter = median_ms(lambda: compressor.compress_documents(documents, "q"), rounds)
-    alone = median_ms(lambda: denoiser.denoise("q", passages), rounds)
-    goal = None if bench.options.quick else 1.0
-    bench.row("core alone, 20 documents of 2,000 characters", alone, "CPU ms")
-    bench.row("adapter over the core, sync", with_adapter - alone, "CPU ms", at_most=goal)
+    rounds = 20 if bench.options.quick else 500
+    goal = None if bench.options.quick else 0.5
+    alone, more = paired_ms(
+        lambda: denoiser.denoise("q", passages), lambda: compressor.compress_documents(documents, "q"), rounds
+    )
+    bench.row("core alone behind its guard, 20 documents of 2,000 characters", alone, "CPU ms")
+    bench.row("adapter over the core, sync", more, "CPU ms", at_most=goal)
     with asyncio.Runner() as runner:
-        with_adapter = median_ms(lambda: runner.run(adapter()), rounds)
-        alone = median_ms(lambda: runner.run(core()), rounds)
-    bench.row("adapter over the core, async", with_adapter - alone, "CPU ms", at_most=goal)
+        _, more = paired_ms(lambda: runner.run(core()), lambda: runner.run(adapter()), rounds)
+    bench.row("adapter over the core, async", more, "CPU ms", at_most=goal)
 
 
-def median_ms(work: Callable[[], Any], rounds: int) -> float:
-    times = []
+def paired_ms(base: Callable[[], Any], work: Callable[[], Any], rounds: int) -> tuple[float, float]:
+    """The median of ``base``, and of what ``work`` takes beyond it."""
+    alone, more = [], []
     for _ in range(rounds):
-        started = time.process_time()
+        at = time.process_time()
+        base()
+        between = time.process_time()
         work()
-        times.append(time.process_time() - started)
-    return 1000 * statistics.median(times)
+        alone.append(between - at)
+        more.append(time.process_time() - between - alone[-1])
+    return 1000 * statistics.median(alone), 1000 * statistics.median(more)
+
+
+def records(bench: Benchmark, all_work: list[Work]) -> None:
+    """Bytes of the largest record, sentence by sentence, beside the text it stands for."""
+    for detail, goal in (("spans", RECORD_BYTES), ("full", None)):
+        compressor = DenoiseCompressor(scorer=BM25Scorer(), keep=0.3, chunks="sentences", record=detail)
+        sizes, texts = [], 0
+        for question, passages, _, _ in all_work:
+            for document in compressor.compress_documents(as_documents(passages), question):
+                sizes.append(len(json.dumps(document.metadata[KEY], ensure_ascii=False).encode()))
+                texts += len(document.page_content.encode())
+        bench.row(f"largest record, {detail}", max(sizes), "bytes", at_most=goal)
+        bench.row(f"records over text, {detail}", sum(sizes) / texts, "ratio")
 
 
 def concurrency(bench: Benchmark) -> None:
@@ -293,7 +343,7 @@ def imports(bench: Benchmark) -> None:
     base, *ours = ((name, statistics.median(t)) for name, t in times.items())
     bench.row(f"import {base[0]}", base[1], "CPU s")
     for name, seconds in ours:
-        goal = None if bench.options.quick or name == "every name it has" else 0.1
+        goal = None if bench.options.quick or name == "every name it has" else 0.05
         bench.row(f"import {name}, beyond these", seconds - base[1], "CPU s", at_most=goal)
 
 
@@ -304,6 +354,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     concurrency(bench)
     imports(bench)
     survival(bench)
+    records(bench, all_work)
     peers(bench, all_work)
     return bench.finish()
 

@@ -28,8 +28,8 @@ def gold_kept(run: Any, example: Any) -> dict[str, Any]:
 
 
 def tokens_saved(run: Any, example: Any) -> dict[str, Any]:
-    """The share of the characters of ``example.inputs``' documents that those of ``run.outputs`` do without: of the
-    tokens about as many."""
+    """The share of the characters of ``example.inputs``' documents that those of ``run.outputs`` do without; of
+    the tokens it is about the same."""
     before = sum(map(len, _texts(_documents(_part(example, "inputs")))))
     after = sum(map(len, _texts(_documents(_part(run, "outputs")))))
     score = 1 - after / before if before else None

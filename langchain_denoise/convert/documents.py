@@ -27,9 +27,11 @@ def read_documents(given: Any, what: str = "documents") -> list[Document]:
         raise InputError(
             f"{what}: expected documents, got a {type(given).__name__}; write {what}=[Document(page_content=...)]"
         )
-    documents = [Document(**d) if isinstance(d, dict) and "page_content" in d else d for d in given]
+    documents = list(given)
     for position, document in enumerate(documents):
-        if not isinstance(document, Document):
+        if isinstance(document, dict) and "page_content" in document:
+            documents[position] = Document(**document)
+        elif not isinstance(document, Document):
             hint = "; a text is Document(page_content=text)" if isinstance(document, str) else ""
             raise InputError(
                 f"{what}[{position}]: expected a langchain_core Document, got {type(document).__name__}{hint}"
@@ -37,13 +39,12 @@ def read_documents(given: Any, what: str = "documents") -> list[Document]:
     return documents
 
 
-def to_passages(documents: Iterable[Document], header_keys: Sequence[str] = ()) -> tuple[Passage, ...]:
+def to_passages(documents: Sequence[Document], header_keys: Sequence[str] = ()) -> tuple[Passage, ...]:
     """One passage per document, in order; a missing or repeated id is replaced by one of its own.
 
-    ``header_keys`` name the metadata that becomes the passage's header. Raises `InputError` for anything that is
-    not a `Document` with a string as its text.
+    ``header_keys`` name the metadata that becomes the passage's header. Raises `InputError` for a text that is no
+    string; `read_documents` comes before.
     """
-    documents = read_documents(documents)
     ids = unique_ids([d.id for d in documents])
     return tuple(
         Passage(

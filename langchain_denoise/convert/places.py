@@ -7,7 +7,7 @@ own. What cannot be found is an error that lists what was there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from denoise_core import InputError, Passage, unique_ids
 from denoise_core.running.record import KEY
-from langchain_denoise.convert.documents import HEADER_KEYS, to_passages
+from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_passages
 
 Place: TypeAlias = str | Callable[..., Any] | None
 
@@ -161,14 +161,10 @@ def documents_of(message: ToolMessage) -> list[Document] | None:
 def as_passages(found: Any) -> tuple[Passage, ...]:
     """Documents, strings, or one of either, as passages."""
     items = [found] if isinstance(found, (str, Document)) else found
-    if items is None or not isinstance(items, Sequence):
+    if items is None or not isinstance(items, Iterable):
         raise InputError(f"evidence: expected documents or strings, got {type(found).__name__}")
-    documents = [Document(page_content=i) if isinstance(i, str) else i for i in items]
-    ids = unique_ids([d.id if isinstance(d, Document) else None for d in documents])
-    return to_passages(
-        [d.model_copy(update={"id": i}) if isinstance(d, Document) else d for d, i in zip(documents, ids)],
-        HEADER_KEYS,
-    )
+    documents = read_documents((Document(page_content=i) if isinstance(i, str) else i for i in items), "evidence")
+    return to_passages(documents, HEADER_KEYS)
 
 
 def with_feedback(given: Any, rejected: str, feedback: str, place: Place) -> Any:

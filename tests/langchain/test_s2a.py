@@ -82,8 +82,8 @@ LEADING = "I am sure it is Lyon, but what is the capital of France?"
 
 def neutral(messages):
     said = messages[-1].text
-    if "BEGIN question" in said:
-        return "What is the capital of France?"
+    if said.startswith("BEGIN question"):
+        return "Question: What is the capital of France?"
     if "NONE" not in said:
         return "answer"
     context = "I live in Nice." if "I live in Nice." in said else "NONE"

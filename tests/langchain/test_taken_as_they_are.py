@@ -143,7 +143,7 @@ def test_the_shipped_encoder_as_embeddings():
         ({"denoiser": ENDDenoiser}, "the class ENDDenoiser"),
         ({"scorer": "bm25"}, "scorer: expected embeddings"),
         ({"scorer": RunnableLambda(str)}, "a chat model goes to from_llm"),
-        ({"scorer": ENDDenoiser(Counts())}, "pass denoiser="),
+        ({"scorer": ENDDenoiser(FunctionScorer(len))}, "pass denoiser="),
         ({"model": 7}, "model: expected a chat model"),
         ({"keep": 7.5}, "keep=7.5"),
         ({"keep": 3, "threshold": 0.5}, "give one of the two"),

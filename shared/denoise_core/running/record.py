@@ -138,6 +138,8 @@ def _bounded(record: dict[str, Any], result: DenoiseResult) -> dict[str, Any]:
 
 def _touching(ranges: list[list[int]]) -> list[list[int]]:
     """Ranges that follow one another without a gap, as one."""
+    if len(ranges) == 1:
+        return ranges
     joined: list[list[int]] = []
     for start, end in ranges:
         if joined and joined[-1][1] == start:
@@ -149,14 +151,14 @@ def _touching(ranges: list[list[int]]) -> list[list[int]]:
 
 def short_id(name: str) -> str:
     """An id as it stands in a bounded record: a long one by its hash."""
-    if _weight(name) <= _LONGEST:
+    if len(name) <= _LONGEST // 6 or _weight(name) <= _LONGEST:  # a character weighs six bytes at most
         return name
     return f"sha256:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _cut(text: str, longest: int = _LONGEST) -> str:
     if len(text) <= longest // 6 or (len(text) <= longest and _weight(text) <= longest):
-        return text  # a character weighs six bytes at most
+        return text
     size = min(len(text), longest)
     while _weight(text[:size]) > longest - 3:
         size = size * 3 // 4

@@ -1,0 +1,79 @@
+"""docs/langchain.md: its code runs from top to bottom, and the tests and names it speaks of are there."""
+
+import re
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from langchain_core.tools import create_retriever_tool
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from langchain_denoise import EmbeddedEmbeddings
+from langchain_denoise.testing import FunctionChatModel
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "langchain.md"
+RIGHT = "The Eiffel Tower was completed in 1889."
+TEXTS = [
+    RIGHT,
+    "Bananas are yellow.",
+    "The Louvre is a museum in Paris.",
+    "Chess is a board game.",
+    "Lava is hot.",
+]
+
+
+def rewritten(messages):
+    return (
+        RIGHT if any(isinstance(m, AIMessage) for m in messages) else "It was completed in 1912 by Otto Brenner."
+    )
+
+
+def searching(messages):
+    call = {"name": "search", "args": {"query": "Eiffel Tower"}, "id": "1"}
+    return RIGHT if messages[-1].type == "tool" else AIMessage("", tool_calls=[call])
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
+def test_the_code_runs_from_top_to_bottom():
+    embeddings = EmbeddedEmbeddings()
+    documents = [
+        Document(page_content=t, id=str(i), metadata={"tenant": "ab"[i % 2]}) for i, t in enumerate(TEXTS)
+    ]
+    store = InMemoryVectorStore(embeddings)
+    store.add_documents(documents)
+    retriever = store.as_retriever(search_kwargs={"k": 5})
+    names = {
+        "documents": documents,
+        "question": "When was the Eiffel Tower completed?",
+        "right": RIGHT,
+        "embeddings": embeddings,
+        "retriever": retriever,
+        "model": FunctionChatModel(reply=lambda m: "1"),
+        "answering": FunctionChatModel(reply=rewritten),
+        "agent_model": FunctionChatModel(reply=searching),
+        "search": create_retriever_tool(retriever, "search", "Finds.", response_format="content_and_artifact"),
+    }
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert len(blocks) > 8
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), names)
+
+
+def test_the_tests_and_names_it_speaks_of_are_there():
+    import langchain_denoise
+    from langchain_denoise import evaluators, middleware, nodes
+
+    page = PAGE.read_text("utf-8")
+    for path in re.findall(r"`(tests/[\w/]+\.py)`", page):
+        assert (ROOT / path).exists(), path
+    for notebook in re.findall(r"\]\(\.\./(cookbook/\w+\.ipynb)\)", page):
+        assert (ROOT / notebook).exists(), notebook
+    for home, pattern in ((middleware, r"`(\w+Middleware|DenoiseTool\w*)`"), (nodes, r"`(\w+Node)`")):
+        assert all(
+            hasattr(home, name) for name in re.findall(pattern, page) if not hasattr(langchain_denoise, name)
+        )
+    assert all(hasattr(evaluators, name) for name in ("gold_kept", "tokens_saved", "Supported"))
+    public = set(langchain_denoise.__all__)
+    assert {n for n in public if n not in page} <= {"DenoiseInput"}
