@@ -16,11 +16,11 @@ from transformers import LlamaConfig, LlamaModel
 from denoise_core.local.batching import batches
 from denoise_core.local.first_layers import EarlyLayers, early_layers
 from denoise_core.local.forward import inputs_of
-from denoise_core.local.kv import KeptPrefix
+from denoise_core.local.keeping.kv import KeptPrefix
+from denoise_core.local.keeping.one_pass import Chunk, OnePass, Page
+from denoise_core.local.keeping.prefix import PrefixCache
+from denoise_core.local.keeping.reuse import PrefixReuse
 from denoise_core.local.layout import Prompt
-from denoise_core.local.one_pass import Chunk, OnePass, Page
-from denoise_core.local.prefix import PrefixCache
-from denoise_core.local.reuse import PrefixReuse
 
 INSTRUCTION, QUERY = 20, 30  # tokens
 

@@ -96,8 +96,8 @@ def chat(reply=keep_first, seconds=0.0):
 
 
 def s2a_with(model, *, variant="select", **settings):
-    settings.setdefault("options", Options(joint=False))  # a call a document, so that calls can be told apart
-    return S2ADenoiser(ChatModelLLM(model), variant=variant, **settings)
+    """One call for each document, unless ``options`` say otherwise."""
+    return S2ADenoiser(ChatModelLLM(model), variant=variant, **{"options": Options(joint=False), **settings})
 
 
 def s2a(reply=keep_first, **settings):
@@ -110,7 +110,7 @@ DENOISERS = {
     "s2a-select": s2a,
     "s2a-remove": lambda: s2a(lambda m: "1", variant="remove"),
     "s2a-default": lambda: s2a(
-        lambda m: "Context: Paris is in France.", variant="default"
+        lambda m: "Context: Paris is in France.\nQuestion: Which capital?", variant="default"
     ),
     "s2a-joint": lambda: s2a(options=Options(joint=True)),
     "s2a-nonsense": lambda: s2a(lambda m: "🤷"),

@@ -211,7 +211,7 @@ def test_the_record_of_one_document(kit):
     dropped = [{"start": 5, "end": 8, "score": None, "reason": "not needed for the question"}]
     for detail, record in (
         ("spans", {"denoise": spans}),
-        ("full", {"denoise": {**spans, "kept": [], "dropped": dropped}}),
+        ("full", {"denoise": {**spans, "relevant": None, "note": None, "kept": [], "dropped": dropped}}),
         ("none", {}),
     ):
         [out] = DenoiseCompressor(denoiser=kit.s2a(), record=detail).compress_documents(documents, "q")

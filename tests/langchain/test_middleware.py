@@ -183,7 +183,7 @@ async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(make, 
     assert state["messages"][0].text == LEADING
     assert "denoised_messages" not in state
     assert [call[0].text for call in model.seen] == [NEUTRAL, NEUTRAL]
-    assert len(clearing.seen) == 2  # the question, then the message about it
+    assert len(clearing.seen) == 2  # the question, then the words; once a turn
 
 
 @both_ways
@@ -203,7 +203,7 @@ async def test_cleared_words_survive_in_a_checkpoint(make, kit, sync):
 
 async def test_two_instances_at_once(make, kit):
     first = S2AMiddleware(kit.chat(neutral), variant="default", name="opinion")
-    second = S2AMiddleware(kit.chat(lambda m: "🤷"), name="other", scope="history")
+    second = S2AMiddleware(kit.chat(lambda m: "🤷"), variant="default", name="other", scope="history")
     tools = [DenoiseToolResults(by_words(2), name="first cut"), DenoiseToolResults(by_words(1), name="second cut")]
     agent, model = make(first, second, *tools)
     state = await agent.ainvoke({"messages": [HumanMessage(LEADING)]})
@@ -212,7 +212,7 @@ async def test_two_instances_at_once(make, kit):
 
 
 async def test_nothing_said_by_a_user(make, kit):
-    agent, _ = make(S2AMiddleware(kit.chat(kit.fail_chat)), reply=lambda m: "hello")
+    agent, _ = make(S2AMiddleware(kit.chat(kit.fail_chat), variant="default"), reply=lambda m: "hello")
     state = await agent.ainvoke({"messages": [AIMessage("I begin.")]})
     assert state["messages"][-1].text == "hello"
 
@@ -309,7 +309,10 @@ async def test_evidence_by_a_function_of_the_messages(make):
 async def test_drafts_and_inner_calls_never_reach_the_users_stream(make, kit, sync):
     clearing, judging = kit.chat(neutral), kit.s2a(lambda m: "1")
     agent, _ = make(
-        S2AMiddleware(clearing, variant="default"), DenoiseToolResults(judging), VerificationMiddleware(), reply=searching(told)
+        S2AMiddleware(clearing, variant="default"),
+        DenoiseToolResults(judging),
+        VerificationMiddleware(),
+        reply=searching(told),
     )
     if sync:
         parts = await asyncio.to_thread(lambda: list(agent.stream(ASKED, stream_mode="messages")))
@@ -325,7 +328,9 @@ async def test_drafts_and_inner_calls_never_reach_the_users_stream(make, kit, sy
 @both_ways
 async def test_spans_nest_under_the_hooks(make, kit, sync):
     seen = RunRecorder()
-    agent, _ = make(S2AMiddleware(kit.chat(neutral), variant="default"), DenoiseToolResults(kit.s2a(lambda m: "1")))
+    agent, _ = make(
+        S2AMiddleware(kit.chat(neutral), variant="default"), DenoiseToolResults(kit.s2a(lambda m: "1"))
+    )
     await run(agent, sync, ASKED, {"callbacks": [seen]})
     paths = seen.paths("llm")
     assert any("S2AMiddleware.before_agent" in p for p in paths)
@@ -336,7 +341,11 @@ async def test_spans_nest_under_the_hooks(make, kit, sync):
 async def test_all_three_with_a_checkpointer_and_strict_serialisation(make, kit, monkeypatch):
     monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
     saver = InMemorySaver()
-    middleware = (S2AMiddleware(kit.chat(neutral), variant="default"), DenoiseToolResults(by_words()), VerificationMiddleware())
+    middleware = (
+        S2AMiddleware(kit.chat(neutral), variant="default"),
+        DenoiseToolResults(by_words()),
+        VerificationMiddleware(),
+    )
     agent, _ = make(*middleware, reply=searching(told), checkpointer=saver)
     thread = {"configurable": {"thread_id": "1"}}
     await agent.ainvoke({"messages": [HumanMessage(LEADING)]}, thread)

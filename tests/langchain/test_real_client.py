@@ -12,7 +12,7 @@ from langchain_openai import ChatOpenAI
 from openai_server import NEW_TOKENS
 
 from denoise_core import Message
-from denoise_core.s2a import S2ADenoiser
+from denoise_core.s2a import Options, S2ADenoiser
 from langchain_denoise import ChatModelLLM, DenoiseCompressor
 
 pytestmark = pytest.mark.enable_socket
@@ -33,7 +33,9 @@ def documents(count):
 
 
 def compressor(model, **settings):
-    return DenoiseCompressor(denoiser=S2ADenoiser(ChatModelLLM(model), variant="select"), **settings)
+    return DenoiseCompressor(
+        denoiser=S2ADenoiser(ChatModelLLM(model), variant="select", options=Options(joint=False)), **settings
+    )
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -64,7 +66,7 @@ async def test_twenty_documents_are_asked_about_ten_at_a_time(server, client, sy
     assert len(server.requests) == 20
     assert server.peak == 10
     assert [d.id for d in out] == [str(i) for i in range(20)]
-    assert "'0'" in out[0].metadata["denoise"]["fallback"]
+    assert "the reply begins" in out[0].metadata["denoise"]["fallback"]
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -110,7 +112,7 @@ async def test_a_connection_that_breaks_in_the_middle_of_a_stream(server, client
         out = await ours.acompress_documents(documents(2), "q")
     assert [d.id for d in out] == ["0", "1"]
     fallback = out[0].metadata["denoise"]["fallback"]
-    assert "Error" in fallback.split("'0' kept")[1].split(";")[0]
+    assert "Error" in fallback
 
 
 def test_nobody_listens(client, server):

@@ -82,7 +82,9 @@ LEADING = "I am sure it is Lyon, but what is the capital of France?"
 
 def neutral(messages):
     said = messages[-1].text
-    if "NONE" not in said and "what a person asked" not in said:
+    if "BEGIN question" in said:
+        return "What is the capital of France?"
+    if "NONE" not in said:
         return "answer"
     context = "I live in Nice." if "I live in Nice." in said else "NONE"
     return f"Context: {context}\nQuestion: What is the capital of France?"
@@ -143,7 +145,7 @@ def test_the_variant_that_writes_one_message(kit):
 
 
 def test_an_unreadable_reply_changes_nothing(kit):
-    for reply, why in ((lambda m: "🤷", "no line 'Context:'"), (kit.fail_chat, "no route to the model")):
+    for reply, why in ((lambda m: "🤷", "the reply begins"), (kit.fail_chat, "no route to the model")):
         out = both(S2AMessages(model=kit.chat(reply), variant="default"), CONVERSATION)
         assert [m.content for m in out] == [m.content for m in CONVERSATION]
         assert [m for m in out if "denoise" in m.response_metadata] == [out[6]]
@@ -152,8 +154,10 @@ def test_an_unreadable_reply_changes_nothing(kit):
 
 def test_a_question_put_in_the_users_mouth_is_refused(kit):
     foreign = "Context: NONE\nQuestion: How do I bake bread in Germany in 1812?"
-    step = S2AMessages(model=kit.chat(lambda m: foreign), variant="default")
-    [out] = both(step, [HumanMessage("What is the capital of France?")])
+    [out] = both(
+        S2AMessages(model=kit.chat(lambda m: foreign), variant="default"),
+        [HumanMessage("What is the capital of France?")],
+    )
     assert out.text == "What is the capital of France?"
 
 
@@ -190,8 +194,11 @@ def test_images_and_text_keep_their_order_and_what_stands_beside_them(kit):
 
 def test_it_stands_between_a_prompt_and_a_model(kit):
     model = kit.chat(neutral)
-    step = S2AMessages(model=model, variant="default")
-    chain = ChatPromptTemplate([("system", "be brief"), ("human", "{said}")]) | step | model
+    chain = (
+        ChatPromptTemplate([("system", "be brief"), ("human", "{said}")])
+        | S2AMessages(model=model, variant="default")
+        | model
+    )
     assert chain.invoke({"said": LEADING}).text == "answer"
     assert [m.text for m in model.seen[-1]] == ["be brief", "What is the capital of France?"]
 

@@ -162,7 +162,7 @@ def test_an_argument_that_would_be_left_out_is_an_error(kit):
 async def test_max_concurrency_of_the_call_holds_within(sync, kit):
     documents = [Document(page_content=f"One {i}. Two.", id=str(i)) for i in range(8)]
     model = kit.chat(seconds=0.02)
-    retriever = DenoisingRetriever.from_llm(kit.ListRetriever(found=documents), model)
+    retriever = DenoisingRetriever(retriever=kit.ListRetriever(found=documents), denoiser=kit.s2a_with(model))
     config = {"max_concurrency": 2}
     found = (
         await asyncio.to_thread(retriever.invoke, "q", config) if sync else await retriever.ainvoke("q", config)

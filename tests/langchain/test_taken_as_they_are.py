@@ -83,8 +83,8 @@ def wanted(messages):
     if "> Relevant (YES / NO):" in prompt:
         return "YES" if "andlepin" in prompt.split(">>>")[1] else "NO"
     text = prompt.split("BEGIN", 1)[1].split("\nEND ")[0]
-    lines = [i for i, s in enumerate(text.splitlines()[1:], 1) if "andlepin" in s]
-    return ", ".join(map(str, lines)) or "NONE"
+    pieces = [line.split("]")[0][1:] for line in text.splitlines() if line.startswith("[") and "andlepin" in line]
+    return ", ".join(pieces) or "NONE"
 
 
 def test_moving_from_llm_chain_extractor_and_filter(kit):

@@ -18,15 +18,15 @@ from denoise_core.errors import InputError
 from denoise_core.local import layout as layouts
 from denoise_core.local.batching import batches
 from denoise_core.local.fingerprint import ModelFingerprint
+from denoise_core.local.keeping.prefix import PrefixCache, PrefixStats
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
 from denoise_core.local.normalise import Norm, kind_of
 from denoise_core.local.positions import regime_of
-from denoise_core.local.prefix import PrefixCache, PrefixStats
 
 if TYPE_CHECKING:
-    from denoise_core.local.kv import KeptPrefix
+    from denoise_core.local.keeping.kv import KeptPrefix
+    from denoise_core.local.keeping.reuse import PrefixReuse
     from denoise_core.local.loading import Backbone, Load
-    from denoise_core.local.reuse import PrefixReuse
 
 Floats = NDArray[np.float32]
 Batch: TypeAlias = tuple[list[int], dict[int, Floats]]  # positions of prompts, their states by layer
@@ -260,7 +260,7 @@ class HiddenReader:
         return self._reuse().off(layer)
 
     def _reuse(self) -> PrefixReuse:
-        from denoise_core.local.reuse import PrefixReuse
+        from denoise_core.local.keeping.reuse import PrefixReuse
 
         if self._kept is None:
             self._kept = PrefixReuse(

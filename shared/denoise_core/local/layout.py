@@ -3,7 +3,7 @@
 A prompt is defined as concatenated token ids, in fitting and in scoring alike; the joint text is never
 tokenised, because a tokeniser may merge characters across a boundary and then the same passage would have
 other tokens under another question. What comes before the question is therefore the same for every
-question, and its keys and values can be reused exactly (`denoise_core.local.prefix`).
+question, and its keys and values can be reused exactly (`denoise_core.local.keeping.prefix`).
 
 A layout of your own is a name and its parts::
 

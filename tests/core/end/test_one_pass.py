@@ -18,10 +18,10 @@ from denoise_core.end.answering.one_pass import OnePassAnswers
 from denoise_core.end.answering.second_pass import SecondPass
 from denoise_core.local.first_layers import early_layers
 from denoise_core.local.generation.llm import LocalLLM
-from denoise_core.local.kv import record
+from denoise_core.local.keeping.kv import record
+from denoise_core.local.keeping.one_pass import Chunk, OnePass
+from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import Prompt
-from denoise_core.local.one_pass import Chunk, OnePass
-from denoise_core.local.prefix import PrefixCache
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 LAYER = 4

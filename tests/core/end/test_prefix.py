@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError
 from denoise_core.end import DISTINGUISH, PASSAGE, QUERY, SC, SCQ, SQC, HiddenReader, Layout, ReadingSettings
-from denoise_core.local.prefix import PrefixCache
+from denoise_core.local.keeping.prefix import PrefixCache
 
 SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
 TEXTS = ["alpha " * 7, "b", "gamma delta " * 5, "e" * 33]

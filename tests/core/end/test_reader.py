@@ -12,9 +12,9 @@ from transformers import LlamaModel
 from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.end.score_cache import ScoreCache
+from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.local.loading import Load, load_first_layers, load_model
-from denoise_core.local.prefix import PrefixCache
 from denoise_core.testing import check_scorer
 
 SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))

@@ -2,7 +2,7 @@
 chunks.
 
 Ours, not the paper's, which reads the kept chunks again from the start (Early Noise Dropping, section 3). What is
-approximate stands in `denoise_core.local.one_pass`; `OnePass.apart` says how far the first answer's prompt was
+approximate stands in `denoise_core.local.keeping.one_pass`; `OnePass.apart` says how far the first answer's prompt was
 from its exact reading on the user's own model.
 """
 
@@ -21,7 +21,7 @@ from denoise_core.local.layout import token_ids
 from denoise_core.types import Reply, well_formed
 
 if TYPE_CHECKING:
-    from denoise_core.local.one_pass import OnePass, Page
+    from denoise_core.local.keeping.one_pass import OnePass, Page
 
 BETWEEN = "\n\nPassage:\n"  # between two chunks, where the layout has one slot
 CUE = "\n\nAnswer:"  # after the question, where no chat template ends with the model's turn
@@ -108,7 +108,7 @@ class OnePassAnswers:
         return sum(p.passage[1] - p.passage[0] for p in prompts) + reader.layout.overhead + len(query)
 
     def _read(self, query: str, texts: Sequence[str], page: Page | None, feedback: str) -> Read:
-        from denoise_core.local.one_pass import Chunk
+        from denoise_core.local.keeping.one_pass import Chunk
 
         one_pass = self._ready()
         why = one_pass if isinstance(one_pass, str) else one_pass.off()
@@ -131,7 +131,7 @@ class OnePassAnswers:
         if self._one_pass is None:
             require("torch", extra="end")
             from denoise_core.local.first_layers import early_layers
-            from denoise_core.local.one_pass import OnePass
+            from denoise_core.local.keeping.one_pass import OnePass
 
             reader, layer = self.scorer.reader, self.scorer.probe.layer
             self.llm.load()

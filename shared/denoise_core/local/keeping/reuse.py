@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from denoise_core.local.batching import batches
 from denoise_core.local.forward import halving, inputs_of, pool_of
-from denoise_core.local.kv import KeptPrefix, record, resume, work_space
+from denoise_core.local.keeping.kv import KeptPrefix, record, resume, work_space
 from denoise_core.local.layout import Prompt
 from denoise_core.local.positions import regime_of
 
 if TYPE_CHECKING:
     from denoise_core.local.first_layers import EarlyLayers
-    from denoise_core.local.prefix import PrefixCache
+    from denoise_core.local.keeping.prefix import PrefixCache
 
 Floats = NDArray[np.float32]
 

@@ -22,9 +22,9 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from denoise_core.local.first_layers import EarlyLayers
 from denoise_core.local.forward import inputs_of
-from denoise_core.local.kv import KeptPrefix, record
+from denoise_core.local.keeping.kv import KeptPrefix, record
+from denoise_core.local.keeping.turning import Turning, turning_of
 from denoise_core.local.layout import Prompt
-from denoise_core.local.turning import Turning, turning_of
 
 Pairs = list[tuple[torch.Tensor, torch.Tensor]]
 

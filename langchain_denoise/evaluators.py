@@ -1,0 +1,84 @@
+"""Evaluators for LangSmith-style datasets: functions of a run and an example. No account is needed to call them.
+
+A run has ``outputs``, an example ``inputs`` and ``outputs``, as objects or dicts; documents are `Document`s,
+dicts of them, or texts. Each gives ``{"key", "score", "comment"}``, the score None where nothing can be said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from langchain_core.documents import Document
+
+from denoise_core import InputError, Passage
+from denoise_core.augmenter.drafting.drafter import Written
+from langchain_denoise.convert.places import ANSWER_KEYS, EVIDENCE_KEYS, QUESTION_KEYS
+from langchain_denoise.verification.verifier import Verifier
+
+
+def gold_kept(run: Any, example: Any) -> dict[str, Any]:
+    """The share of ``example.outputs["gold"]`` (texts) that stand in the documents of ``run.outputs``, white space
+    aside."""
+    gold = [_plain(t) for t in _texts(_part(example, "outputs").get("gold", ()))]
+    found = _plain(" ".join(_texts(_documents(_part(run, "outputs")))))
+    kept = sum(g in found for g in gold)
+    score = kept / len(gold) if gold else None
+    return {"key": "gold_kept", "score": score, "comment": f"{kept} of {len(gold)}"}
+
+
+def tokens_saved(run: Any, example: Any) -> dict[str, Any]:
+    """The share of the characters of ``example.inputs``' documents that those of ``run.outputs`` do without: of the
+    tokens about as many."""
+    before = sum(map(len, _texts(_documents(_part(example, "inputs")))))
+    after = sum(map(len, _texts(_documents(_part(run, "outputs")))))
+    score = 1 - after / before if before else None
+    return {"key": "tokens_saved", "score": score, "comment": f"{before} characters, then {after}"}
+
+
+class Supported:
+    """Whether the answer of ``run.outputs`` holds against its documents, in the judgement of a `Verifier`: 1 where
+    it is supported, 0 where it is not, None where nothing can be said."""
+
+    def __init__(self, verifier: Verifier | None = None) -> None:
+        self.verifier = verifier or Verifier()
+
+    def __call__(self, run: Any, example: Any) -> dict[str, Any]:
+        outputs, inputs = _part(run, "outputs"), _part(example, "inputs")
+        question = _first({**inputs, **{k: v for k, v in outputs.items() if k not in ANSWER_KEYS}}, QUESTION_KEYS)
+        evidence = [Passage(t, f"passage-{i}") for i, t in enumerate(_texts(_documents(outputs)))]
+        written = Written(str(_first(outputs, ANSWER_KEYS)), evidence)
+        answer = self.verifier.loop.answer(str(question), drafter=written)
+        score = {"supported": 1, "unsupported": 0}.get(str(answer.outcome))
+        why = "; ".join(r.text for a in answer.memory.attempts[:1] for r in a.verdict.reasons)
+        return {"key": "supported", "score": score, "comment": f"{answer.outcome}: {why}".rstrip(": ")}
+
+
+def _part(value: Any, name: str) -> Mapping[str, Any]:
+    found = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    if not isinstance(found, Mapping):
+        raise InputError(f"expected an object or dict with {name} as a dict, got {type(value).__name__}")
+    return found
+
+
+def _documents(found: Mapping[str, Any]) -> Any:
+    return next((found[k] for k in (*EVIDENCE_KEYS, "output") if k in found), ())
+
+
+def _first(found: Mapping[str, Any], keys: Iterable[str]) -> Any:
+    for key in keys:
+        if key in found:
+            return found[key]
+    raise InputError(f"none of the keys {', '.join(keys)} is there; keys: {sorted(map(str, found))}")
+
+
+def _texts(found: Any) -> list[str]:
+    items = [found] if isinstance(found, (str, Document, Mapping)) else list(found)
+    return [
+        i if isinstance(i, str) else i.page_content if isinstance(i, Document) else i["page_content"]
+        for i in items
+    ]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,221 @@
+"""Whole agents and graphs, as users write them: each asked sync and async."""
+
+import asyncio
+from typing import Annotated
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelRetryMiddleware,
+    PIIMiddleware,
+    SummarizationMiddleware,
+)
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.tools import create_retriever_tool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import Command
+from pydantic import BaseModel
+
+from denoise_core.end import ENDDenoiser
+from denoise_core.testing import FunctionScorer
+from langchain_denoise import Verifier
+from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, VerificationMiddleware
+from langchain_denoise.nodes import DenoiseNode, JudgeNode
+from langchain_denoise.testing import FunctionChatModel
+
+TOWER = "The Eiffel Tower was completed in 1889."
+FOUND = [Document(page_content=t, id=i) for i, t in (("tower", TOWER), ("fruit", "Bananas are yellow."))]
+QUESTION = "When was the Eiffel Tower completed?"
+WRONG = "It was completed in 1912 by Otto Brenner."
+
+both_ways = pytest.mark.parametrize("sync", [True, False])
+
+
+async def asked(app, given, sync, config=None):
+    return await asyncio.to_thread(app.invoke, given, config) if sync else await app.ainvoke(given, config)
+
+
+def by_tower():
+    return ENDDenoiser(FunctionScorer(lambda query, text: float("Tower" in text)), threshold=0.5)
+
+
+def calls(name, **args):
+    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}])
+
+
+@pytest.fixture
+def search(kit):
+    return create_retriever_tool(
+        kit.ListRetriever(found=FOUND), "search", "Searches.", response_format="content_and_artifact"
+    )
+
+
+@both_ways
+async def test_an_agent_with_interrupt_and_checkpointer(sync, search):
+    """A mail is sent once, although the answer is written twice."""
+    sent = []
+
+    @tool
+    def send_mail(text: str) -> str:
+        """Sends a mail."""
+        sent.append(text)
+        return "sent"
+
+    def reply(messages):
+        last = messages[-1]
+        if isinstance(last, ToolMessage):
+            return calls("send_mail", text="tower") if last.name == "search" else WRONG
+        return TOWER if "did not hold" in last.text or "not found" in last.text else calls("search", query="tower")
+
+    agent = create_agent(
+        FunctionChatModel(reply=reply),
+        [search, send_mail],
+        middleware=[
+            HumanInTheLoopMiddleware(interrupt_on={"send_mail": True}),
+            DenoiseToolResults(by_tower()),
+            VerificationMiddleware(),
+        ],
+        checkpointer=InMemorySaver(),
+    )
+    thread = {"configurable": {"thread_id": "1"}}
+    waiting = await asked(agent, {"messages": [HumanMessage(QUESTION)]}, sync, thread)
+    assert waiting["__interrupt__"]
+    assert sent == []
+    out = await asked(agent, Command(resume={"decisions": [{"type": "approve"}]}), sync, thread)
+    assert out["messages"][-1].text == TOWER
+    assert out["messages"][-1].response_metadata["denoise"]["outcome"] == "supported"
+    assert sent == ["tower"]
+    found = next(m for m in out["messages"] if isinstance(m, ToolMessage) and m.name == "search")
+    assert "Bananas" not in found.text
+    assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
+
+
+class State(BaseModel):
+    messages: Annotated[list[AnyMessage], add_messages]
+    documents: list[Document] = []
+    answer: str = ""
+    verdict: dict = {}
+    tries: int = 0
+
+
+@both_ways
+async def test_a_graph_with_typed_state(sync, kit):
+    retriever = kit.ListRetriever(found=FOUND)
+    model = FunctionChatModel(reply=lambda m: TOWER if "did not" in m[0].text else WRONG)
+
+    def retrieve(state: State) -> dict:
+        return {"documents": retriever.invoke(state.messages[-1].text)}
+
+    def answer(state: State) -> dict:
+        said = state.verdict.get("feedback", "")
+        return {
+            "answer": model.invoke(f"{state.documents}\n{said and 'did not hold'}").text,
+            "tries": state.tries + 1,
+        }
+
+    graph = StateGraph(State)
+    graph.add_node("retrieve", retrieve)
+    graph.add_node("denoise", DenoiseNode(denoiser=by_tower()))
+    graph.add_node("answer", answer)
+    graph.add_node("judge", JudgeNode(verifier=Verifier()))
+    for one, next_one in (
+        (START, "retrieve"),
+        ("retrieve", "denoise"),
+        ("denoise", "answer"),
+        ("answer", "judge"),
+    ):
+        graph.add_edge(one, next_one)
+    graph.add_conditional_edges(
+        "judge", lambda s: "answer" if s.verdict["outcome"] == "fail" and s.tries < 3 else END
+    )
+    out = await asked(graph.compile(), {"messages": [HumanMessage(QUESTION)]}, sync)
+    assert (out["answer"], out["tries"], out["verdict"]["outcome"]) == (TOWER, 2, "pass")
+
+
+@both_ways
+async def test_tools_as_mcp_servers_give_them(sync):
+    """Content blocks of text and images, a structured artifact, and more tools than a turn needs."""
+    image = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
+
+    @tool(response_format="content_and_artifact")
+    def web_search(query: str) -> tuple[list, dict]:
+        """Searches the web for facts about towers."""
+        blocks = [
+            {"type": "text", "text": f"Bananas are yellow.\n\n{TOWER}"},
+            image,
+            {"type": "text", "text": "Rain."},
+        ]
+        return blocks, {"structured_content": {"n": 3}}
+
+    def other(i):
+        def run(x: str) -> str:
+            return x
+
+        return tool(f"other_{i}", description=f"Cooks dish number {i}.")(run)
+
+    shown = []
+
+    class Model(FunctionChatModel):
+        def bind_tools(self, tools, **kwargs):
+            shown.append([t.name for t in tools])
+            return self
+
+    model = Model(reply=lambda m: TOWER if m[-1].type == "tool" else calls("web_search", query="tower"))
+    agent = create_agent(
+        model,
+        [other(1), web_search, *(other(i) for i in range(2, 9))],
+        middleware=[
+            DenoiseTools(FunctionScorer(lambda query, text: float("tower" in text)), k=1),
+            DenoiseToolResults(by_tower(), tools=["web_search"]),
+            VerificationMiddleware(),
+        ],
+    )
+    out = await asked(agent, {"messages": [HumanMessage(QUESTION)]}, sync)
+    found = next(m for m in out["messages"] if isinstance(m, ToolMessage))
+    assert [b["type"] for b in found.content] == ["text", "image"]
+    assert found.content[0]["text"].strip() == TOWER
+    assert found.artifact == {"structured_content": {"n": 3}}
+    assert out["messages"][-1].response_metadata["denoise"]["outcome"] == "supported"
+    assert set(map(tuple, shown)) == {("web_search",)}
+
+
+@both_ways
+async def test_beside_the_stock_middleware(sync, search):
+    """Summaries, context editing, masking and retries; a tool call keeps its message in all of them."""
+    faults = iter([ConnectionError("once")])
+
+    def reply(messages):
+        if "extract" in messages[-1].text.lower() and len(messages) == 1:
+            return "A summary."
+        for fault in faults:
+            raise fault
+        return TOWER if messages[-1].type == "tool" else calls("search", query="tower")
+
+    model = FunctionChatModel(reply=reply)
+    agent = create_agent(
+        model,
+        [search],
+        middleware=[
+            SummarizationMiddleware(
+                model=FunctionChatModel(reply=lambda m: "A summary."), trigger=("messages", 6)
+            ),
+            ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=10_000)]),
+            PIIMiddleware("email"),
+            ModelRetryMiddleware(max_retries=2, initial_delay=0.0),
+            DenoiseToolResults(by_tower()),
+            VerificationMiddleware(),
+        ],
+        checkpointer=InMemorySaver(),
+    )
+    thread = {"configurable": {"thread_id": "1"}}
+    for _ in range(3):
+        out = await asked(agent, {"messages": [HumanMessage(f"{QUESTION} Mail me at a@b.example.")]}, sync, thread)
+        assert out["messages"][-1].text == TOWER
+    called = {c["id"] for m in out["messages"] if isinstance(m, AIMessage) for c in m.tool_calls}
+    assert {m.tool_call_id for m in out["messages"] if isinstance(m, ToolMessage)} <= called
