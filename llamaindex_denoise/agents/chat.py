@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
@@ -18,10 +20,10 @@ from llamaindex_denoise.engines.base import pieces_of
 
 
 class AugmentedChatEngine(BaseChatEngine):
-    """A context chat engine over an `AugmentedQueryEngine`: searches with the message, writes with the conversation.
+    """A context chat engine over an `AugmentedQueryEngine`: searches with the message, writes in the conversation.
 
-    The verdict stands in ``response.metadata["denoise"]``; the memory keeps messages and answers, no rejected draft.
-    A stream hands the answer out once it is final. Raises `InputError` for another kind of engine.
+    The verdict stands in ``response.metadata["denoise"]``; the memory keeps messages and answers, no rejected
+    draft. A stream hands the answer out once it is final. Raises `InputError` for another kind of engine.
     """
 
     def __init__(self, engine: AugmentedQueryEngine, *, memory: BaseMemory | None = None) -> None:
@@ -47,17 +49,25 @@ class AugmentedChatEngine(BaseChatEngine):
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> StreamingAgentChatResponse:
         said = self.chat(message, chat_history)
-        return StreamingAgentChatResponse(
+        response = StreamingAgentChatResponse(
             chat_stream=_pieces(said.response), sources=said.sources, source_nodes=said.source_nodes
         )
+        # LlamaIndex's response is read through a writer to a memory; ours has the answer already.
+        aside = ChatMemoryBuffer.from_defaults(token_limit=10**9)
+        threading.Thread(target=response.write_response_to_history, args=(aside,), daemon=True).start()
+        return response
 
     async def astream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> StreamingAgentChatResponse:
         said = await self.achat(message, chat_history)
-        return StreamingAgentChatResponse(
+        response = StreamingAgentChatResponse(
             achat_stream=_apieces(said.response), sources=said.sources, source_nodes=said.source_nodes
         )
+        aside = ChatMemoryBuffer.from_defaults(token_limit=10**9)
+        writing = response.awrite_response_to_history(aside)
+        response.awrite_response_to_history_task = asyncio.create_task(writing)
+        return response
 
     def reset(self) -> None:
         self.memory.reset()
