@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llamaindex_denoise.agents.chat import AugmentedChatEngine
     from llamaindex_denoise.agents.function_agent import VerifiedFunctionAgent, VerifiedQueryTool
     from llamaindex_denoise.agents.workflow import AugmentedWorkflow
     from llamaindex_denoise.engines.augmented import AugmentedQueryEngine
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AnswerEvent": "events",
+    "AugmentedChatEngine": "agents.chat",
     "AugmentedQueryEngine": "engines.augmented",
     "AugmentedWorkflow": "agents.workflow",
     "DenoiseEvent": "events",
@@ -49,6 +51,7 @@ _HOME = {
 
 __all__ = [
     "AnswerEvent",
+    "AugmentedChatEngine",
     "AugmentedQueryEngine",
     "AugmentedWorkflow",
     "DenoiseEvent",

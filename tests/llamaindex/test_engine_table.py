@@ -34,7 +34,8 @@ from llamaindex_engines import QUESTION, RIGHT, WRONG, Fixed, always, inner, nod
 from pydantic import BaseModel
 
 from denoise_core import InputError
-from llamaindex_denoise import AugmentedQueryEngine
+from denoise_core.augmenter import Augmenter
+from llamaindex_denoise import AugmentedQueryEngine, LlamaLLM, RetrieverAdapter
 
 
 def outcome(response):

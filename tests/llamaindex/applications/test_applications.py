@@ -1,0 +1,248 @@
+"""Twelve whole applications as users write them, sync and async, on four vector stores."""
+
+import asyncio
+import re
+from zlib import crc32
+
+import pytest
+from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
+from llama_index.core.embeddings import BaseEmbedding
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.postprocessor import LLMRerank
+from llama_index.core.query_engine import CitationQueryEngine
+from llama_index.core.schema import Document, MetadataMode
+
+from denoise_core.augmenter import Augmenter
+from denoise_core.end import ENDDenoiser
+from denoise_core.scorers import BM25Scorer
+from denoise_core.text.chunk import sentences
+from llamaindex_denoise import (
+    AugmentedChatEngine,
+    AugmentedQueryEngine,
+    AugmentedWorkflow,
+    DenoisePostprocessor,
+    DenoiseTransform,
+    LlamaLLM,
+    RetrieverAdapter,
+    S2AQueryEngine,
+    cited,
+    record,
+)
+
+QUESTION = "In which city is the red tower?"
+ANSWER = "The red tower is in Porto."
+PAGES = {
+    "red tower": "The red tower is in Porto. Bread is cheap there.",
+    "blue bridge": "The blue bridge crosses the river. It is old.",
+    "ships": "Ships are long. They carry grain to the north.",
+    "bread": "Bread is made of flour and water. Salt is added.",
+}
+DOCUMENTS = [Document(text=t, id_=f"d{i}", metadata={"title": k}) for i, (k, t) in enumerate(PAGES.items())]
+
+
+class Words(BaseEmbedding):
+    """A bag of words, hashed: what shares words lies close."""
+
+    def _vector(self, text):
+        values = [0.001] * 64
+        for word in re.findall(r"\w+", text.lower()):
+            values[crc32(word.encode()) % 64] += 1.0
+        return values
+
+    _get_text_embedding = _get_query_embedding = lambda self, text: self._vector(text)
+
+    async def _aget_query_embedding(self, query):
+        return self._vector(query)
+
+    async def _aget_text_embedding(self, text):
+        return self._vector(text)
+
+
+def simple():
+    return None
+
+
+def faiss():
+    library = pytest.importorskip("faiss")
+    module = pytest.importorskip("llama_index.vector_stores.faiss")
+    return module.FaissVectorStore(faiss_index=library.IndexFlatL2(64))
+
+
+def qdrant():
+    client = pytest.importorskip("qdrant_client")
+    module = pytest.importorskip("llama_index.vector_stores.qdrant")
+    return module.QdrantVectorStore(
+        "towers", client=client.QdrantClient(":memory:"), aclient=client.AsyncQdrantClient(":memory:")
+    )
+
+
+def chroma():
+    client = pytest.importorskip("chromadb")
+    module = pytest.importorskip("llama_index.vector_stores.chroma")
+    made = client.EphemeralClient(client.Settings(anonymized_telemetry=False))
+    name = "towers"
+    if name in [c if isinstance(c, str) else c.name for c in made.list_collections()]:
+        made.delete_collection(name)
+    return module.ChromaVectorStore(chroma_collection=made.create_collection(name))
+
+
+STORES = {"simple": simple, "faiss": faiss, "qdrant": qdrant, "chroma": chroma}
+
+
+def index_of(store, transformations=()):
+    """The index; Qdrant's two clients in memory do not share what they hold, so both are filled."""
+    steps = [SentenceSplitter(chunk_size=200, chunk_overlap=0), *transformations]
+    storage = StorageContext.from_defaults(vector_store=store) if store is not None else None
+    index = VectorStoreIndex.from_documents(
+        DOCUMENTS, embed_model=Words(), storage_context=storage, transformations=steps
+    )
+    if getattr(store, "_aclient", None) is not None:
+        nodes = steps[0](DOCUMENTS)
+        for step in steps[1:]:
+            nodes = step(nodes)
+        for n in nodes:
+            n.embedding = Words()._vector(n.get_content(MetadataMode.EMBED))
+        asyncio.run(store.async_add(nodes))
+    return index
+
+
+def model(messages):
+    asked = messages[-1].content or ""
+    if "Which pieces" in asked:
+        pieces = re.findall(r"^\[(\d+)\] (.*)$", asked, re.MULTILINE)
+        return ", ".join(n for n, text in pieces if "tower" in text) or "NONE"
+    if "Doc: " in asked and "Relevance" in asked:
+        return "Doc: 1, Relevance: 9"
+    if "standalone question" in asked.lower():
+        return QUESTION
+    return ANSWER
+
+
+def end(keep=2):
+    return ENDDenoiser(BM25Scorer(), keep=keep, chunker=sentences)
+
+
+def asks(engine):
+    """A query engine both ways."""
+    return lambda: engine.query(QUESTION), lambda: engine.aquery(QUESTION)
+
+
+def talks(engine):
+    """A chat engine both ways."""
+    return lambda: engine.chat(QUESTION), lambda: engine.achat(QUESTION)
+
+
+def denoised(response):
+    assert str(response) == ANSWER
+    assert all(record(n.node) for n in response.source_nodes)
+    assert any("red tower" in n.node.get_content() for n in response.source_nodes)
+
+
+def supported(response):
+    assert str(response) == ANSWER
+    assert response.metadata["denoise"]["outcome"] == "supported"
+    assert response.source_nodes
+
+
+def qa(index, llm):
+    post = DenoisePostprocessor(denoiser=end())
+    return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
+
+
+def qa_by_an_llm(index, llm):
+    post = DenoisePostprocessor.from_llm(llm, top_n=2)
+    return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
+
+
+def qa_by_embeddings(index, llm):
+    post = DenoisePostprocessor.from_embed_model(Words(), keep=2, chunker=sentences)
+    return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
+
+
+def qa_by_a_reranker(index, llm):
+    post = DenoisePostprocessor.from_reranker(LLMRerank(llm=llm, top_n=1))
+    return asks(index.as_query_engine(llm=llm, node_postprocessors=[post], similarity_top_k=2)), denoised
+
+
+def checked(index, llm):
+    return asks(AugmentedQueryEngine.around(index.as_query_engine(llm=llm))), supported
+
+
+def denoised_and_checked(index, llm):
+    post = DenoisePostprocessor(denoiser=end())
+    engine = AugmentedQueryEngine.from_args(index.as_retriever(), llm=llm, node_postprocessors=[post])
+    return asks(engine), lambda r: (supported(r), denoised(r))
+
+
+def s2a(index, llm):
+    return asks(S2AQueryEngine.from_args(index.as_retriever(), llm=llm)), denoised
+
+
+def citations(index, llm):
+    post = DenoisePostprocessor(denoiser=end())
+    engine = CitationQueryEngine.from_args(index, llm=llm, node_postprocessors=[post])
+
+    def right(response):
+        response.response = f"{response.response} [1]"
+        (place,) = cited(response)[1]
+        assert place.ranges
+        assert place.node_id
+
+    return asks(engine), right
+
+
+def context_chat(index, llm):
+    post = DenoisePostprocessor(denoiser=end())
+    engine = ContextChatEngine.from_defaults(index.as_retriever(), llm=llm, node_postprocessors=[post])
+    return talks(engine), denoised
+
+
+def condensed_chat(index, llm):
+    post = DenoisePostprocessor(denoiser=end())
+    engine = CondensePlusContextChatEngine.from_defaults(index.as_retriever(), llm=llm, node_postprocessors=[post])
+    return talks(engine), denoised
+
+
+def checked_chat(index, llm):
+    engine = AugmentedChatEngine(AugmentedQueryEngine.from_args(index.as_retriever(), llm=llm))
+
+    def right(response):
+        supported(response)
+        assert [m.role.value for m in engine.chat_history[-2:]] == ["user", "assistant"]
+
+    return talks(engine), right
+
+
+def workflow(index, llm):
+    loop = Augmenter(LlamaLLM(llm), RetrieverAdapter(index.as_retriever()))
+
+    async def run():
+        result = await AugmentedWorkflow(loop).run(question=QUESTION)
+        return result.response()
+
+    return (lambda: asyncio.run(run()), run), supported
+
+
+APPLICATIONS = [
+    qa, qa_by_an_llm, qa_by_embeddings, qa_by_a_reranker, checked, denoised_and_checked, s2a, citations,
+    context_chat, condensed_chat, checked_chat, workflow,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("application", APPLICATIONS, ids=lambda a: a.__name__)
+@pytest.mark.parametrize("store", STORES)
+def test_an_application(scripted, application, store):
+    index = index_of(STORES[store]())
+    for turn in (0, 1):
+        (sync, later), right = application(index, scripted(model))
+        right(sync() if turn == 0 else asyncio.run(later()))
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_what_was_denoised_when_it_was_indexed_is_still_known_when_it_is_found(store):
+    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=end(keep=1)), subject="the red tower")
+    index = index_of(STORES[store](), [step])
+    (found, *_) = index.as_retriever(similarity_top_k=1).retrieve("red tower title")
+    assert found.node.text.strip() == "The red tower is in Porto."
+    assert record(found.node)["origin_spans"] == [[0, 27]]

@@ -1,0 +1,41 @@
+"""The page's code runs, the tests it names are there, and so are the names in its tables."""
+
+import re
+from pathlib import Path
+
+import pytest
+from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core.schema import Document
+from llamaindex_engines import RIGHT, always
+
+import llamaindex_denoise
+
+PAGE = Path(__file__).parents[2] / "docs" / "llamaindex.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_the_code_runs(scripted):
+    pytest.importorskip("tokenizers")
+    index = VectorStoreIndex.from_documents(
+        [Document(text="The red tower is in Porto. Bread is cheap there.")], embed_model=MockEmbedding(4)
+    )
+    names = {"index": index, "llm": scripted(always(RIGHT))}
+    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), names)
+    assert names["response"].metadata["denoise"]["outcome"] == "supported"
+
+
+def test_every_test_it_names_is_there():
+    named = set(re.findall(r"`((?:applications/)?test_\w+\.py)`", TEXT[: TEXT.index("## Recipes")]))
+    assert len(named) > 10
+    assert not [n for n in named if not (Path(__file__).parent / n).exists()]
+
+
+def test_every_name_of_ours_in_the_first_table_is_there():
+    table = TEXT[TEXT.index("| you have") : TEXT.index("```python")]
+    ours = {n for n in re.findall(r"`(\w+)[(.`]", table) if n in llamaindex_denoise.__all__}
+    assert len(ours) >= 10
+    for cls, method in re.findall(r"`(\w+)\.(from_\w+|around)\(", table):
+        assert callable(getattr(getattr(llamaindex_denoise, cls), method))

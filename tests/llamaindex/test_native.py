@@ -1,0 +1,136 @@
+"""What LlamaIndex's own parts take, ours take: models, embeddings, rerankers, Settings; and slips are named."""
+
+import pytest
+from llama_index.core import MockEmbedding, Settings
+from llama_index.core.chat_engine.types import BaseChatEngine
+from llama_index.core.llms import MockLLM
+from llama_index.core.postprocessor import LLMRerank
+from llamaindex_denoisers import QUESTION, RedSentences, both, nodes_of
+from llamaindex_engines import Fixed, always, around, inner, keep_red, nodes
+
+from denoise_core import InputError, Message
+from denoise_core.end import ENDDenoiser
+from denoise_core.testing import FunctionScorer
+from llamaindex_denoise import (
+    AugmentedChatEngine,
+    AugmentedQueryEngine,
+    DenoisePostprocessor,
+    EmbeddedEmbedding,
+    S2AQueryEngine,
+    record,
+)
+
+
+@pytest.fixture
+def settings():
+    """LlamaIndex's Settings, as a user sets them, and unset again."""
+    yield Settings
+    Settings._llm = Settings._embed_model = None
+
+
+def test_the_default_is_the_embedded_denoiser_and_works_offline():
+    pytest.importorskip("tokenizers")
+    out = both(DenoisePostprocessor(on_error="raise"), nodes_of())
+    assert any("red tower" in n.node.text for n in out)
+    assert record(out[0].node)["op"] == "ENDDenoiser"
+
+
+def test_the_embedded_encoder_as_an_embedding():
+    pytest.importorskip("tokenizers")
+    made = EmbeddedEmbedding()
+    tower, bread, asked = made.get_text_embedding_batch(
+        ["The tower is in Porto.", "Bread.", "Where is the tower?"]
+    )
+    assert len(tower) == 384
+    assert made.similarity(asked, tower) > made.similarity(asked, bread)
+
+
+def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted):
+    for make in (
+        lambda: DenoisePostprocessor.from_llm(),
+        lambda: DenoisePostprocessor.from_embed_model(),
+        lambda: AugmentedQueryEngine.from_args(Fixed(nodes())),
+        lambda: S2AQueryEngine.from_args(Fixed(nodes())),
+    ):
+        with pytest.raises(InputError, match="no default is resolved"):
+            make()
+    settings.llm, settings.embed_model = scripted(keep_red), MockEmbedding(4)
+    assert DenoisePostprocessor.from_llm().denoiser.llm.model is settings.llm
+    assert DenoisePostprocessor.from_embed_model().denoiser.scorer.embed_model is settings.embed_model
+    assert S2AQueryEngine.from_args(Fixed(nodes())).query(QUESTION).source_nodes
+
+
+def test_a_rerankers_scores_and_its_own_number_of_nodes(scripted):
+    said = "Doc: 3, Relevance: 9\nDoc: 1, Relevance: 5\nDoc: 2, Relevance: 1"
+    reranker = LLMRerank(llm=scripted(always(said)), top_n=2)
+    out = both(DenoisePostprocessor.from_reranker(reranker, on_error="raise"), nodes_of(["a", "b", "c"]))
+    assert [n.node.node_id for n in out] == ["n2", "n0"]
+    assert reranker.top_n == 2
+
+
+def lengths(keep=3):
+    return ENDDenoiser(FunctionScorer(lambda q, t: float(len(t))), keep=keep)
+
+
+def test_top_n_and_order():
+    texts = ["aa", "aaaa", "a", "aaa"]
+    given = both(DenoisePostprocessor(denoiser=lengths(), top_n=2), nodes_of(texts))
+    assert [n.node.text for n in given] == ["aaaa", "aaa"]
+    ranked = both(DenoisePostprocessor(denoiser=lengths(), order="score"), nodes_of(texts))
+    assert [n.node.text for n in ranked] == ["aaaa", "aaa", "aa"]
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (MockLLM(), "from_llm"),
+        (MockEmbedding(4), "from_embed_model"),
+        (DenoisePostprocessor(denoiser=RedSentences()), "from_reranker"),
+    ],
+)
+def test_a_framework_object_in_a_denoisers_place_is_told_where_it_goes(made, wanted):
+    with pytest.raises(ValueError, match=wanted):
+        DenoisePostprocessor(denoiser=made)
+
+
+def test_an_index_or_engine_in_the_wrong_place_is_named(scripted):
+    with pytest.raises(InputError, match="query engine"):
+        AugmentedQueryEngine.around(Fixed(nodes()))
+    with pytest.raises(InputError, match="AugmentedQueryEngine"):
+        AugmentedChatEngine(inner(scripted(always("x"))))
+
+
+class Broken(RedSentences):
+    def denoise(self, query, passages):
+        raise ConnectionError("down")
+
+
+def test_what_began_also_ends_when_it_fails(watched):
+    with pytest.raises(ConnectionError):
+        DenoisePostprocessor(denoiser=Broken(), on_error="raise").postprocess_nodes(nodes_of(), query_str="q")
+    names = [type(e).__name__ for e in watched[0]]
+    assert names.count("ReRankStartEvent") == names.count("ReRankEndEvent") == 1
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_conversation_with_checked_answers(scripted, sync):
+    asked = []
+    ours = around(lambda reply: scripted(lambda m: asked.append(m[-1].content) or "The red tower is in Porto."))
+    chat = AugmentedChatEngine(ours)
+    assert isinstance(chat, BaseChatEngine)
+    first = chat.chat(QUESTION) if sync else await chat.achat(QUESTION)
+    assert first.metadata["denoise"]["outcome"] == "supported"
+    second = chat.stream_chat("And where is it?") if sync else await chat.astream_chat("And where is it?")
+    pieces = list(second.response_gen) if sync else [p async for p in second.async_response_gen()]
+    assert "".join(pieces) == "The red tower is in Porto."
+    assert QUESTION in asked[-1], "the conversation was not shown"
+    assert len(chat.chat_history) == 4
+    chat.reset()
+    assert chat.chat_history == []
+
+
+def test_history_takes_messages_of_either_kind_and_nothing_else(scripted):
+    engine = around(scripted)
+    assert engine.answer(QUESTION, [Message("user", "Hi.")]).text
+    with pytest.raises(InputError, match="expected a list of ChatMessages, got a str"):
+        engine.answer(QUESTION, "Hi.")
