@@ -60,7 +60,7 @@ def document_of(talk, numbered):
 
 @pytest.mark.parametrize(("make", "variant"), [(rewrite, None), (select, "select")])
 def test_the_first_step_of_s2a_reads_the_reply_that_was_taught(make, variant, world):
-    """The wording is version 2's, which the core has moved on from (`tasks.wording`); the replies are read as ever."""
+    """The wording is version 2's, which the core has moved on from (`tasks.wording`); replies are read as ever."""
     talk = once(make(world, Difficulty(5, 2, 3)))  # without prose: sentences are cut where they were joined
     if variant is None:
         tail = talk[-2].content.rsplit("END ", 1)[1]

@@ -69,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     write_whole(given.out / "stack.json", json.dumps(made.stack.to_dict(), indent=1) + "\n")
     write_whole(given.out / "scale.json", json.dumps(made.scale.to_dict(), indent=1) + "\n")
     write_whole(given.out / "card.json", json.dumps(made.card, indent=1) + "\n")
-    if not (given.out / "nq_sample.jsonl.gz").exists():
-        write_sample(halves(given.data, NQ)[1][:SAMPLE], given.out / "nq_sample.jsonl.gz")
+    if not (given.out / "nq_sample.jsonl.xz").exists():
+        write_sample(halves(given.data, NQ)[1][:SAMPLE], given.out / "nq_sample.jsonl.xz")
 
 
 @dataclass(frozen=True, slots=True)

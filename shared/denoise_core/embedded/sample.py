@@ -5,8 +5,8 @@ None of them was used to fit anything that ships. Sources and licences: ``data/A
 
 from __future__ import annotations
 
-import gzip
 import json
+import lzma
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -31,15 +31,15 @@ class Prepared:
 @cache
 def sample() -> tuple[Question, ...]:
     """The questions; one passage of each holds the answer, and titles stand in the metadata too."""
-    with as_file(files("denoise_core.embedded") / "data" / "nq_sample.jsonl.gz") as path:
+    with as_file(files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz") as path:
         return read_questions(path).questions
 
 
 @cache
 def prepared_answers() -> tuple[Prepared, ...]:
     """A right and a wrong answer to each question of `sample`, in its order."""
-    packed = (files("denoise_core.embedded") / "data" / "nq_sample.jsonl.gz").read_bytes()
-    records = [json.loads(line) for line in gzip.decompress(packed).decode("utf-8").splitlines()]
+    packed = (files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz").read_bytes()
+    records = [json.loads(line) for line in lzma.decompress(packed).decode("utf-8").splitlines()]
     return tuple(
         Prepared(question, record["right"], record["wrong"], record["suggested_by"])
         for question, record in zip(sample(), records, strict=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
+import lzma
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -72,4 +72,4 @@ def write_sample(questions: Sequence[Question], path: Path) -> None:
         ]
         record = {"id": q.id, "question": q.text, "answers": q.answers, "passages": passages}
         lines.append(json.dumps(record, ensure_ascii=False) + "\n")
-    path.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+    path.write_bytes(lzma.compress("".join(lines).encode(), preset=9))

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ class Loaded:
 
 
 def read_questions(path: str | Path, *, skip_bad: bool = False) -> Loaded:
-    """Questions of a ``.jsonl`` or ``.json`` file, ``.gz`` or not.
+    """Questions of a ``.jsonl`` or ``.json`` file, ``.gz``, ``.xz`` or not.
 
     Raises `InputError` for a file that cannot be read and, unless ``skip_bad``, for the first record that
     cannot be used, by its place in the file.
@@ -254,10 +255,11 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
     """Each record with its line (or its place in the array), from 1."""
     try:
         blob = path.read_bytes()
-        text = (gzip.decompress(blob) if path.suffix == ".gz" else blob).decode("utf-8-sig")
+        unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)
+        text = unpack(blob).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{path} cannot be read: {error}; expected UTF-8 text, .jsonl or .json, .gz or not"
+            f"{path} cannot be read: {error}; expected UTF-8 text, .jsonl or .json, .gz, .xz or not"
         ) from error
     if text.lstrip().startswith("["):
         try:

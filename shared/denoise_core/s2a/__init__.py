@@ -6,7 +6,7 @@ Read in this order: `prompts` and `wording` (what is asked), `clearing` (the que
 `answer` (the whole step with step 2).
 """
 
-from denoise_core.running.cache import Cache, MemoryStore, SqliteStore, Store
+from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore, Store
 from denoise_core.running.structured import StructuredLLM
 from denoise_core.s2a.alignment.fidelity import Fidelity, fidelity, same_question
 from denoise_core.s2a.alignment.gate import FidelityGate

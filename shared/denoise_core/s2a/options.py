@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from denoise_core.errors import InputError
-from denoise_core.running.cache import Cache
+from denoise_core.running.caches.cache import Cache
 from denoise_core.s2a.alignment.gate import FidelityGate
 from denoise_core.s2a.prompts import Prompt, Prompts
 from denoise_core.s2a.skip import Skip

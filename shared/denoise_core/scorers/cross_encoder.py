@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
-from denoise_core.running.once import Once
+from denoise_core.running.caches.once import Once
 
 Pairs: TypeAlias = Callable[[list[tuple[str, str]]], Any]
 

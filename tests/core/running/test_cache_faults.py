@@ -9,7 +9,7 @@ import pytest
 from denoise_core import InputError, Message, Reply, trace_of
 from denoise_core.result import attach_trace
 from denoise_core.running import heard
-from denoise_core.running.cache import Cache, MemoryStore, SqliteStore
+from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore
 from denoise_core.running.effects import Complete
 from denoise_core.running.flow import run
 from denoise_core.testing import FunctionLLM

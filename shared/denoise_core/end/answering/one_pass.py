@@ -2,8 +2,8 @@
 chunks.
 
 Ours, not the paper's, which reads the kept chunks again from the start (Early Noise Dropping, section 3). What is
-approximate stands in `denoise_core.local.keeping.one_pass`; `OnePass.apart` says how far the first answer's prompt was
-from its exact reading on the user's own model.
+approximate stands in `denoise_core.local.keeping.one_pass`; `OnePassAnswers.apart` says how far the first answer's
+prompt was from its exact reading on the user's own model.
 """
 
 from __future__ import annotations
