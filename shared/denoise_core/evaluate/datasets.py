@@ -257,7 +257,7 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
         blob = path.read_bytes()
         unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)
         text = unpack(blob).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         raise InputError(
             f"{path} cannot be read: {error}; expected UTF-8 text, .jsonl or .json, .gz, .xz or not"
         ) from error
