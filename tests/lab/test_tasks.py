@@ -20,7 +20,6 @@ from denoise_lab.worlds.scene import Difficulty
 from denoise_lab.worlds.world import World
 
 HARD = Difficulty(6, 3, 3, 120)
-MARK = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 @pytest.fixture(params=range(25))
@@ -42,11 +41,6 @@ def once(talk):
     return talk[: [m.role for m in talk].index("assistant") + 1]
 
 
-def sent(talk):
-    """The last call of a conversation, its marker made plain."""
-    return [(m.role, MARK.sub("MARK", m.content)) for m in talk[:-1]]
-
-
 def document_of(talk, numbered):
     user = talk[-2].content
     question = user.rsplit("\n\nQuestion:\n", 1)[1].split("\n\n", 1)[0]
@@ -60,7 +54,7 @@ def document_of(talk, numbered):
 
 @pytest.mark.parametrize(("make", "variant"), [(rewrite, None), (select, "select")])
 def test_the_first_step_of_s2a_reads_the_reply_that_was_taught(make, variant, world):
-    """The wording is version 2's, which the core has moved on from (`tasks.wording`); the replies are read as ever."""
+    """The wording is version 2's (`tasks.wording`), which the core has left; replies are read as ever."""
     talk = once(make(world, Difficulty(5, 2, 3)))  # without prose: sentences are cut where they were joined
     if variant is None:
         tail = talk[-2].content.rsplit("END ", 1)[1]
