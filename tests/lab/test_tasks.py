@@ -20,7 +20,6 @@ from denoise_lab.worlds.scene import Difficulty
 from denoise_lab.worlds.world import World
 
 HARD = Difficulty(6, 3, 3, 120)
-MARK = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 @pytest.fixture(params=range(25))
@@ -40,11 +39,6 @@ def test_a_conversation_ends_with_a_reply_and_every_reply_follows_a_question(tas
 def once(talk):
     """A conversation up to its first reply: training asks further questions about the same text."""
     return talk[: [m.role for m in talk].index("assistant") + 1]
-
-
-def sent(talk):
-    """The last call of a conversation, its marker made plain."""
-    return [(m.role, MARK.sub("MARK", m.content)) for m in talk[:-1]]
 
 
 def document_of(talk, numbered):
