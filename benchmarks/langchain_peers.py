@@ -35,7 +35,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from s2a_cost import QUOTES, Server, Work, tokenizer, work
 
 from denoise_core import Guard, Passage
-from denoise_core.embedded import probe_scorer
+from denoise_core.embedded import embedding_scorer
 from denoise_core.end import ENDDenoiser
 from denoise_core.running.record import KEY, RECORD_BYTES
 from denoise_core.s2a import Options, S2ADenoiser
@@ -90,11 +90,11 @@ class Scripted(BaseChatModel):
         return result
 
 
-class ProbePairs(BaseCrossEncoder):
-    """The probe that ships as a cross-encoder, the same for theirs and ours."""
+class CosinePairs(BaseCrossEncoder):
+    """The cosine that ships in the place of a cross-encoder, the same for theirs and ours."""
 
     def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
-        return [float(probe_scorer().score(query, [text])[0]) for query, text in text_pairs]
+        return [float(embedding_scorer().score(query, [text])[0]) for query, text in text_pairs]
 
 
 def moves(model: BaseChatModel) -> dict[str, tuple[BaseDocumentCompressor, BaseDocumentCompressor]]:
@@ -108,7 +108,7 @@ def moves(model: BaseChatModel) -> dict[str, tuple[BaseDocumentCompressor, BaseD
             LLMChainFilter,
         )
 
-        embeddings, encoder = EmbeddedEmbeddings(), ProbePairs()
+        embeddings, encoder = EmbeddedEmbeddings(), CosinePairs()
         return {
             "LLMChainExtractor": (LLMChainExtractor.from_llm(model), DenoiseCompressor.from_llm(model)),
             "LLMChainFilter": (LLMChainFilter.from_llm(model), DenoiseCompressor.from_llm(model)),
