@@ -37,7 +37,7 @@ class Weights:
 
 
 def fields(text):
-    return Prompt("select", "1", "{marker} " + text, "{question} {document}")
+    return Prompt("select", "1", text, "{question} {document}")
 
 
 SETTINGS = [
