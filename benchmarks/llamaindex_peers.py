@@ -2,15 +2,9 @@
 
 The model is a function with a fixed time per call, of the kind most local models are in LlamaIndex: its async
 form is its sync form. So control flow is compared, not language ability: calls, waiting, the event loop, ids,
-<<<<<<< HEAD
-streams, what one bad reply costs. All judge with the same rule. Peers at their own defaults: `LLMRerank` (ten
-nodes a call; ``top_n`` alone is set, so that nodes left can be compared), `SentenceEmbeddingOptimizer`,
-`SimilarityPostprocessor`, `RetryQueryEngine`, `RetrySourceQueryEngine`. These build parts on ``Settings``, which is therefore set.
-=======
 streams, what one bad reply costs. All judge with one rule. Peers at their own defaults: `LLMRerank` (ten
 nodes a call; ``top_n`` alone is set, so that nodes left can be compared), `SentenceEmbeddingOptimizer`,
 `RetryQueryEngine`, `RetrySourceQueryEngine`. These build parts on ``Settings``, which is therefore set.
->>>>>>> llamaindex
 
 ``--data`` names the folder of real questions: then titles and table captions are moved from the text into metadata
 (NQ, OTT-QA, DSTC11), and what is kept of the gold passages is counted with the embedded default, both ways.
