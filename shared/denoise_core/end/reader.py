@@ -226,6 +226,8 @@ class HiddenReader:
 
     def _open(self) -> tuple[Backbone, BoundLayout]:
         with self._opening:
+            if self._opened is not None and self._opened[0].early is None:  # a copy: hooks do not travel
+                self._opened = self._kept = None
             if self._opened is None:
                 require("torch", extra="end")
                 require("transformers", extra="end")
