@@ -32,7 +32,6 @@ def demo(
     html: Annotated[Path, typer.Option(help="Where the page with kept and dropped text is written.")] = Path(
         "denoise-demo.html"
     ),
-    keep: Annotated[float, typer.Option(help="Share of the passages to keep in what is printed and drawn.")] = 0.3,
     questions: Annotated[int, typer.Option(min=1, help="How many of the 40 questions to run.")] = 40,
 ) -> None:
     """Denoise 40 real questions with 20 passages each, and compare with BM25 and embedding cosine.
@@ -44,7 +43,7 @@ def demo(
     """
     from denoise_core.cli.demo import run_demo
 
-    run_demo(html, keep=keep, questions=questions)
+    run_demo(html, questions=questions)
 
 
 @app.command()

@@ -15,23 +15,22 @@ from rich.text import Text
 from denoise_core._files import write_whole
 from denoise_core.cli import demo_answers
 from denoise_core.cli.plain import plain
-from denoise_core.embedded import DefaultScorer, embedding_scorer, encoder
+from denoise_core.embedded import default_denoiser, embedding_scorer, encoder
 from denoise_core.embedded.sample import prepared_answers, sample
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.selection import count_of_share
 from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import wilson
-from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.report.context import Shown, rendered, values_of
 from denoise_core.result import DenoiseResult
 from denoise_core.scorers.bm25 import BM25Scorer
 
 SHARES = (0.3, 0.1)
-METHODS: dict[str, Callable[[], Scorer]] = {
-    "default": DefaultScorer,
-    "cosine": embedding_scorer,
-    "BM25": BM25Scorer,
+METHODS: dict[str, Callable[[], ENDDenoiser]] = {
+    "default": default_denoiser,
+    "cosine": lambda: ENDDenoiser(embedding_scorer(), keep=SHARES[0]),
+    "BM25": lambda: ENDDenoiser(BM25Scorer(), keep=SHARES[0]),
 }
 
 
@@ -53,20 +52,14 @@ class Outcome:
         ids = self.ranking()
         return set(ids[: count_of_share(share, len(ids))])
 
-    def gold_at(self, share: float) -> bool:
-        """Whether every passage that holds the answer is kept when ``share`` of them are."""
-        return self.question.gold <= self.kept_at(share)
 
-
-def run_demo(html: Path, *, keep: float, questions: int) -> None:
-    """Print each question's fate and the summary, and write the page. Raises `InputError` for a bad share."""
+def run_demo(html: Path, *, questions: int) -> None:
+    """Print each question's fate and the summary, and write the page. Raises `InputError` without its folder."""
     console = Console(highlight=False)
     if not html.parent.is_dir():
         raise InputError(f"--html {html}: there is no folder {str(html.parent)!r}")
-    if not 0 < keep < 1:
-        raise InputError(f"--keep {keep:g}: the demo keeps a share, above 0 and below 1")
     chosen = sample()[:questions]
-    denoisers = {name: ENDDenoiser(make(), keep=keep) for name, make in METHODS.items()}
+    denoisers = {name: make() for name, make in METHODS.items()}
     with console.status("loading the embedded model ..."):
         for denoiser in denoisers.values():
             denoiser.denoise(chosen[0].text, chosen[0].passages)
@@ -80,7 +73,7 @@ def run_demo(html: Path, *, keep: float, questions: int) -> None:
     _print_table(console, rows)
     found = demo_answers.judged(prepared_answers()[:questions])
     demo_answers.print_judged(console, found)
-    _write(html, outcomes["default"], rows, keep, found)
+    _write(html, outcomes["default"], rows, found)
     console.print(Text(plain(f"The page with every kept and dropped passage: {html.resolve()}")), soft_wrap=True)
 
 
@@ -115,33 +108,38 @@ def _titles(question: Question, ids: set[str]) -> Text:
 
 def _summary(outcomes: dict[str, list[Outcome]]) -> list[list[str]]:
     """Header and rows of the table, as text."""
-    rows = [["method", "kept", "answer kept", "95 %", "tokens before", "tokens after", "time"]]
+    rows = [["method", "kept", "answer kept", "95 %", "tokens before", "tokens after"]]
     tokens = {
         (i, p.id): encoder().count(p.text) for i, o in enumerate(outcomes["default"]) for p in o.question.passages
     }
     n = len(outcomes["default"])
-    for share in SHARES:
-        for name, found in outcomes.items():
-            hits = sum(o.gold_at(share) for o in found)
-            low, high = wilson(hits, n)
-            after = sum(tokens[i, passage] for i, o in enumerate(found) for passage in o.kept_at(share))
-            seconds = sorted(o.seconds for o in found)[n // 2]
-            rows.append(
-                [
-                    name,
-                    f"{share:.0%}",
-                    f"{hits} of {n} ({hits / n:.0%})",
-                    f"{low:.0%} to {high:.0%}",
-                    f"{sum(tokens.values()) / n:,.0f}",
-                    f"{after / n:,.0f}",
-                    f"{1000 * seconds:,.0f} ms",
-                ]
-            )
+    own = [{p.id for p in o.result.passages} for o in outcomes["default"]]
+    share = sum(map(len, own)) / sum(len(o.question.passages) for o in outcomes["default"])
+    ways = [("default", f"auto: {share:.0%}", outcomes["default"], own)]
+    ways += [
+        (name, f"{share:.0%}", found, [o.kept_at(share) for o in found])
+        for share in SHARES
+        for name, found in outcomes.items()
+    ]
+    for name, amount, found, kept in ways:
+        hits = sum(o.question.gold <= ids for o, ids in zip(found, kept, strict=True))
+        low, high = wilson(hits, n)
+        after = sum(tokens[i, passage] for i, ids in enumerate(kept) for passage in ids)
+        rows.append(
+            [
+                name,
+                amount,
+                f"{hits} of {n} ({hits / n:.0%})",
+                f"{low:.0%} to {high:.0%}",
+                f"{sum(tokens.values()) / n:,.0f}",
+                f"{after / n:,.0f}",
+            ]
+        )
     return rows
 
 
 def _print_table(console: Console, rows: Sequence[Sequence[str]]) -> None:
-    table = Table(title="\nOf the questions above (tokens: mean a question; time: median)", title_justify="left")
+    table = Table(title="\nOf the questions above (tokens: mean a question)", title_justify="left")
     for i, name in enumerate(rows[0]):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows[1:]:
@@ -153,7 +151,6 @@ def _write(
     path: Path,
     outcomes: Sequence[Outcome],
     rows: list[list[str]],
-    keep: float,
     found: Sequence[demo_answers.Judged],
 ) -> None:
     items = [
@@ -166,8 +163,8 @@ def _write(
         for o in outcomes
     ]
     lead = (
-        f"Real questions of Natural Questions, 20 Wikipedia passages each, {keep:.0%} kept by the embedded "
-        "default. Kept text is plain, dropped text struck through; scores show when the pointer rests on a text."
+        "Real questions of Natural Questions, 20 Wikipedia passages each, and what the embedded default "
+        "keeps. Kept text is plain, dropped text struck through; scores show when the pointer rests on a text."
     )
     values = {
         "answers": demo_answers.values_of(found),

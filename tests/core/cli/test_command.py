@@ -174,7 +174,7 @@ def test_a_keep_that_is_neither_share_nor_number_is_refused(run, source, keep):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--html", "missing/x.html"], "there is no folder"), (["--keep", "5"], "keeps a share")],
+    [(["--html", "missing/x.html"], "there is no folder"), (["--questions", "0"], "--questions")],
 )
 def test_the_demo_refuses_before_it_runs(command, arguments, message):
     done = command("demo", *arguments)
