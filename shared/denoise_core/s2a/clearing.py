@@ -25,7 +25,7 @@ from denoise_core.types import Reply
 _PUSHES = re.compile(
     r"\b(?:right|correct|no|yes|isn't it|aren't they|wasn't it|don't you|do you agree|wouldn't you|oder"
     r"|nicht wahr|stimmt's"
-    r"|n'est-ce pas|verdad|né|vero|giusto|toch|верно|правда)\s*[?？؟]|[对是]吧|ですよね|أليس كذلك",
+    r"|n'est-ce pas|verdad|né|vero|giusto|toch|верно|правда)\s{0,9}[?？؟]|[对是]吧|ですよね|أليس كذلك",
     re.IGNORECASE,
 )
 
@@ -47,7 +47,7 @@ def holds_something(question: str) -> bool:
     )
 
 
-_ASKS = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s*\Z")
+_ASKS = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{0,9}\Z")
 
 
 def clear(llm: LLM, question: str, options: Options, *, on_error: OnError, language: str) -> Flow[Cleared]:

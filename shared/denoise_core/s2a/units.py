@@ -15,10 +15,10 @@ from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage, Span
 
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
-ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$|[^\t\n]*\t[^\n]*$")
-ITEM = re.compile(r"[ \t]*(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]+\S")
-_TURN = re.compile(r"[ \t]*(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]+\S")
-_ASKED = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s+(?=[\"'“‘«(\[]?[^\W\d_a-z])")
+ROW = re.compile(r"[ \t]{0,9}\|.*\|[ \t]{0,9}$|[^\t\n]*\t[^\n]*$")
+ITEM = re.compile(r"[ \t]{0,9}(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]{1,9}\S")
+_TURN = re.compile(r"[ \t]{0,9}(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]{1,9}\S")
+_ASKED = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{1,9}(?=[\"'“‘«(\[]?[^\W\d_a-z])")
 _ENDS_SENTENCE = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
 
 

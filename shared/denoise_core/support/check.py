@@ -128,7 +128,7 @@ def _held(part: Part, asked: Asked, evidence: Evidence, coverage: float) -> Clai
 
 def _shown(claim: Claim) -> Claim:
     """Its text without the blanks that stand for what was left out."""
-    return replace(claim, text=re.sub(r"\s+([.,;:!?])", r"\1", " ".join(claim.text.split())))
+    return replace(claim, text=re.sub(r"\s{1,9}([.,;:!?])", r"\1", " ".join(claim.text.split())))
 
 
 def _miscited(claim: Claim, citation: Citation, why: str, evidence: Evidence) -> Claim:

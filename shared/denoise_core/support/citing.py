@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from denoise_core.types import Passage
 
 _BRACKETS = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
-_NUMBERS = re.compile(r"\s*\d{1,3}(?:\s*[,;–-]\s*\d{1,3})*\s*$")  # four digits are a year
+_NUMBERS = re.compile(r"\s{0,9}\d{1,3}(?:\s{0,9}[,;–-]\s{0,9}\d{1,3})*\s{0,9}$")  # four digits are a year
 _LONGEST_RANGE = 50
 
 
@@ -45,6 +45,6 @@ def cited(answer: str, passages: Sequence[Passage]) -> list[Citation]:
 
 
 def _range(part: str) -> range:
-    first, _, last = re.sub(r"\s*[–-]\s*", "-", part).partition("-")
+    first, _, last = re.sub(r"\s{0,9}[–-]\s{0,9}", "-", part).partition("-")
     low = int(first)
     return range(low, min(int(last or first), low + _LONGEST_RANGE) + 1)

@@ -15,20 +15,20 @@ from denoise_core.support.evidence import sentence_places
 from denoise_core.text.facts.reading import Reading
 
 _MARKUP = re.compile(
-    r"</?[a-zA-Z][^<>\n]{0,60}>|\*+|~~|`+|^[ \t]{0,8}(?:#{1,6}|>)[ \t]+"
-    r"|^[ \t]*(?:[-+•·–—]|\(?\d{1,2}[.)]|[a-z]\))[ \t]+"
-    r"|(?<!\w)_+|_+(?!\w)|^[ \t]*\|?(?:[ \t]*:?-{3,}:?[ \t]*\|?)+[ \t]*$|^[ \t]*\||\|[ \t]*$",
+    r"</?[a-zA-Z][^<>\n]{0,60}>|\*+|~~|`+|^[ \t]{0,8}(?:#{1,6}|>)[ \t]{1,9}"
+    r"|^[ \t]{0,9}(?:[-+•·–—]|\(?\d{1,2}[.)]|[a-z]\))[ \t]{1,9}"
+    r"|(?<!\w)_+|_+(?!\w)|^[ \t]{0,9}\|?(?:[ \t]{0,9}:?-{3,}:?[ \t]{0,9}\|?)+[ \t]{0,9}$|^[ \t]{0,9}\||\|[ \t]{0,9}$",
     re.MULTILINE,
 )
 _OPENING = re.compile(
-    r"\s*(?:(?:yes|no|yep|nope|ja|nein|sí|si|no|oui|non|true|false|是的?|不是?|对|כן|לא|نعم|لا)\s*[,.:;!，。！—–-]+\s*)+",
+    r"\s{0,9}(?:(?:yes|no|yep|nope|ja|nein|sí|si|no|oui|non|true|false|是的?|不是?|对|כן|לא|نعم|لا)\s{0,9}[,.:;!，。！—–-]+\s{0,9})+",
     re.IGNORECASE,
 )
 _LEADS = re.compile(
-    r"\s*(?:(?:according to|based on) (?:the |this |these )?(?:provided |given |above )?"
+    r"\s{0,9}(?:(?:according to|based on) (?:the |this |these )?(?:provided |given |above )?"
     r"(?:evidence|context|passages?|documents?|sources?|text|information)"
     r"(?: provided| given| above)?|(?:the )?(?:final )?answer(?: is)?|answer|antwort"
-    r"|respuesta|réponse)\s*[:,]?\s+",
+    r"|respuesta|réponse)\s{0,9}[:,]?\s{1,9}",
     re.IGNORECASE,
 )
 _POLITE = re.compile(
@@ -130,4 +130,4 @@ def _blank(text: str, ranges: Sequence[tuple[int, int]]) -> str:
 
 def uncited(answer: str) -> str:
     """The answer without numbers in brackets."""
-    return re.sub(r"\s?\[\d{1,3}(?:\s*[,;–-]\s*\d{1,3})*\]", "", answer)
+    return re.sub(r"\s?\[\d{1,3}(?:\s{0,9}[,;–-]\s{0,9}\d{1,3})*\]", "", answer)

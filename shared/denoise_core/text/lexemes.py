@@ -21,11 +21,11 @@ _LEXEME = re.compile(
     r"(?P<number>\d+(?:[.,:/'’\u00a0\u202f]\d+)*)"
     rf"|(?P<ideograph>[{IDEOGRAPHS}])"
     rf"|(?P<word>[^\W\d_{IDEOGRAPHS}]+"
-    rf"(?:(?:[{_APOSTROPHES}]|[{_HYPHENS}](?:\n[ \t]*)?|_)?(?:[^\W_{IDEOGRAPHS}]|[{_MARKS}])+)*)"
+    rf"(?:(?:[{_APOSTROPHES}]|[{_HYPHENS}](?:\n[ \t]{{0,9}})?|_)?(?:[^\W_{IDEOGRAPHS}]|[{_MARKS}])+)*)"
     r"|(?P<mark>[^\w\s]|_)"
 )
 _FOLDED = str.maketrans(dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_HYPHENS, "-"))
-_BROKEN = re.compile(rf"[{_HYPHENS}]\n[ \t]*|\u00ad")
+_BROKEN = re.compile(rf"[{_HYPHENS}]\n[ \t]{{0,9}}|\u00ad")
 _SPACED = re.compile(r"\d{1,3}(?: \d{3})+(?![\d.,:/]*\d)")
 
 

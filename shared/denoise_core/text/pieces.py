@@ -19,9 +19,9 @@ WHOLE = 1200  # characters up to which a text is not cut
 PIECE = 800  # characters of a piece, at most
 HEADING = 100  # characters of a heading without a mark, at most
 
-_MARKED = re.compile(r"\s{0,3}(#{1,6}\s+\S|={2,}+\s*+[^=\s][^=\n]+={2,}\s*$)")
-_UNDERLINE = re.compile(r"\s{0,3}(={3,}|-{3,})\s*$")
-_ROW = re.compile(r"\s*\|.*\|\s*$|[^\t\n]+\t[^\n]+$")
+_MARKED = re.compile(r"\s{0,3}(#{1,6}\s{1,9}\S|={2,}+\s*+[^=\s][^=\n]+={2,}\s{0,9}$)")
+_UNDERLINE = re.compile(r"\s{0,3}(={3,}|-{3,})\s{0,9}$")
+_ROW = re.compile(r"\s{0,9}\|.*\|\s{0,9}$|[^\t\n]+\t[^\n]+$")
 _PRONOUN = re.compile(
     r"\W*(he|she|it|its|they|them|their|his|her|this|these|those|that|such|the (?:former|latter))\b", re.IGNORECASE
 )

@@ -15,7 +15,7 @@ from denoise_core.errors import UnparsableReply
 
 _THOUGHTS = "think|thinking|thought|thoughts|reasoning|reason|reflection|scratchpad|analysis|seed:think|internal"
 _OPEN = re.compile(
-    rf"\s*(?:<(?P<xml>{_THOUGHTS})(?:\s[^>\n]{{0,80}})?>|\[(?P<square>{_THOUGHTS})\]|◁(?P<kimi>think)▷"
+    rf"\s{{0,9}}(?:<(?P<xml>{_THOUGHTS})(?:\s[^>\n]{{0,80}})?>|\[(?P<square>{_THOUGHTS})\]|◁(?P<kimi>think)▷"
     r"|<\|(?:START_THINKING|begin_of_thought|thinking|think)\|>)",
     re.IGNORECASE,
 )
@@ -23,28 +23,30 @@ _CLOSE = re.compile(
     rf"</(?:{_THOUGHTS})>|\[/(?:{_THOUGHTS})\]|◁/think▷|<\|(?:END_THINKING|end_of_thought|/thinking|/think)\|>",
     re.IGNORECASE,
 )
-_ANY_OPEN = re.compile(_OPEN.pattern.removeprefix(r"\s*"), re.IGNORECASE)
+_ANY_OPEN = re.compile(_OPEN.pattern.removeprefix(r"\s{0,9}"), re.IGNORECASE)
 _TURN_BEGINS = re.compile(
-    r"\s*(?:<s>|<bos>|<\|begin_of_text\|>|<\|endoftext\|>"
-    r"|<\|start_header_id\|>\s*\w+\s*<\|end_header_id\|>|<\|im_start\|>\s*assistant\b|<start_of_turn>\s*model\b"
+    r"\s{0,9}(?:<s>|<bos>|<\|begin_of_text\|>|<\|endoftext\|>"
+    r"|<\|start_header_id\|>\s{0,9}\w+\s{0,9}<\|end_header_id\|>|<\|im_start\|>\s{0,9}assistant\b|<start_of_turn>\s{0,9}model\b"
     r"|<\|start\|>assistant|<\|assistant\|>|<\|message\|>|<\|(?:START_RESPONSE|begin_of_solution)\|>"
     r"|<\|START_OF_TURN_TOKEN\|>|<\|CHATBOT_TOKEN\|>|<｜Assistant｜>|\[/INST\])",
     re.IGNORECASE,
 )
 _TURN_ENDS = re.compile(
     r"(?:</s>|<eos>|<end_of_turn>|<end_of_utterance>|<\|[\w/ -]{1,30}\|>|<｜[^｜<>\n]{1,30}｜>|\[/?INST\]"
-    r"|\[EOS\])\s*\Z"
+    r"|\[EOS\])\s{0,9}\Z"
 )
 _NEXT_TURN = re.compile(
-    r"(?:<\|im_end\|>|<\|eot_id\|>|<\|end\|>|<end_of_turn>|</s>)\s*"
+    r"(?:<\|im_end\|>|<\|eot_id\|>|<\|end\|>|<end_of_turn>|</s>)\s{0,9}"
     r"(?:<\|im_start\|>|<\|start_header_id\|>|<\|start\|>|<start_of_turn>|\[INST\]|<\|user\|>)"
 )
-_FINAL = re.compile(r"<\|channel\|>\s*final[^<\n]{0,60}<\|message\|>", re.IGNORECASE)
+_FINAL = re.compile(r"<\|channel\|>\s{0,9}final[^<\n]{0,60}<\|message\|>", re.IGNORECASE)
 _FENCE = re.compile(
-    r"^[ \t]*(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*\n(.*?)\n?[ \t]*\1[ \t]*$", re.DOTALL | re.MULTILINE
+    r"^[ \t]{0,9}(`{3,}|~{3,})[ \t]{0,9}([\w+-]*)[ \t]{0,9}\n(.*?)\n?[ \t]{0,9}\1[ \t]{0,9}$",
+    re.DOTALL | re.MULTILINE,
 )
 _WRAPPER = re.compile(
-    r"\A<(response|answer|output|result|reply|final_answer|final)>\s*(.*?)\s*</\1>\Z", re.DOTALL | re.IGNORECASE
+    r"\A<(response|answer|output|result|reply|final_answer|final)>\s{0,9}(.*?)\s{0,9}</\1>\Z",
+    re.DOTALL | re.IGNORECASE,
 )
 _CUT_OFF = "the reply ends inside its thinking"
 
@@ -73,7 +75,7 @@ def unfenced(text: str) -> str:
         inner = text[3:-3]
         if text.startswith(mark) and text.endswith(mark) and len(text) >= 6 and mark not in inner:
             first, broken, rest = inner.partition("\n")
-            named = re.fullmatch(r"[\w+-]*\s*", first) is not None
+            named = re.fullmatch(r"[\w+-]*\s{0,9}", first) is not None
             return (rest if broken and named else inner).strip()
     return text
 

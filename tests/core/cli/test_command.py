@@ -95,10 +95,10 @@ def test_text_from_standard_input_is_cut_into_chunks(run):
     assert len(record["dropped"]) > 0
 
 
-def test_no_passages_are_no_error(run, tmp_path):
+def test_no_passages_have_a_status_of_their_own(run, tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
     done = run("-p", str(tmp_path / "empty.jsonl"), "--method", "bm25", "--json")
-    assert (done.returncode, json.loads(done.stdout)["passages"]) == (0, [])
+    assert (done.returncode, json.loads(done.stdout)["passages"]) == (3, [])
 
 
 def test_bad_lines_are_left_out_on_demand_and_said_on_standard_error(run, tmp_path):
@@ -192,10 +192,9 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
     target.write_text("old")
     write_whole(target, "new")
     assert target.read_text() == "new"
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(target, "half a character: \ud83d")
+    write_whole(target, "half a character: \ud83d")  # what no file can hold is replaced, and nothing is lost
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
-    assert target.read_text() == "new"
+    assert target.read_text("utf-8").startswith("half a character: ")
 
 
 def test_a_noisy_retrieval_set_is_made_and_read_back(command, tmp_path):

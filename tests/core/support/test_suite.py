@@ -1,6 +1,8 @@
 """Answers written by hand, in several languages, with what is to be said of them.
 
-The rates were chosen from ``development.jsonl``: a change that falls below them made the checker worse.
+The rates of ``development.jsonl`` were chosen from it. ``held_out.jsonl`` was written before the checker and was
+not looked at while it was made; its rates are a little below what one run of the finished checker gave. A change
+that falls below them made the checker worse.
 """
 
 import json
@@ -13,8 +15,7 @@ from denoise_core import Passage
 from denoise_core.support import check
 
 FOLDER = Path(__file__).parents[2] / "data" / "answers"
-RIGHT_PASSED = 0.75
-WRONG_STOPPED = 0.65
+RATES = {"development": (0.75, 0.65), "held_out": (0.65, 0.60)}  # right ones passed, wrong ones stopped
 
 
 def rows(path):
@@ -30,8 +31,9 @@ def passed(row):
 def test_most_right_answers_pass_and_most_wrong_ones_are_stopped(path):
     count = Counter((r["supported"] is True and r["answers"] is True, passed(r)) for r in rows(path))
     right, wrong = count[True, True] + count[True, False], count[False, True] + count[False, False]
-    assert count[True, True] >= RIGHT_PASSED * right
-    assert count[False, False] >= WRONG_STOPPED * wrong
+    passes, stops = RATES[path.stem]
+    assert count[True, True] >= passes * right
+    assert count[False, False] >= stops * wrong
 
 
 def test_no_answer_that_says_nothing_passes():

@@ -51,13 +51,13 @@ _POLAR = (
 )
 _PREPOSITION = (
     r"(?:(?:in|on|at|by|to|for|from|with|of|under|since|until|an|am|im|bei|mit|von|zu|seit|bis|en|à"
-    r"|de|pour|avec|par|depuis|por|con|para|a|desde|di|da|per|em|com|в|на|с|для)\s+)?"
+    r"|de|pour|avec|par|depuis|por|con|para|a|desde|di|da|per|em|com|в|на|с|для)\s{1,9})?"
 )
 _STARTS = [
-    (kind, re.compile(rf"[\s¿¡\"'“„«(\[*_-]*{_PREPOSITION}(?:{words})(?![\w])", re.IGNORECASE))
+    (kind, re.compile(rf"[\s¿¡\"'“„«(\[*_-]{{0,12}}{_PREPOSITION}(?:{words})(?![\w])", re.IGNORECASE))
     for kind, words in _KINDS
 ]
-_POLAR_START = re.compile(rf"[\s¿¡\"'“„«(\[*_-]*(?:{_POLAR})(?![\w'’])", re.IGNORECASE)
+_POLAR_START = re.compile(rf"[\s¿¡\"'“„«(\[*_-]{{0,12}}(?:{_POLAR})(?![\w'’])", re.IGNORECASE)
 _CJK_KINDS = [
     (k, re.compile("|".join(w for w in words.split("|") if re.search(r"[\u3040-\u9fff]", w))))
     for k, words in _KINDS
@@ -70,7 +70,7 @@ BEGINS = re.compile(
 """Where a question may begin within a sentence."""
 
 WRAPPER = re.compile(
-    r"\A\W*(?:(?:so|ok|okay|well|now|hi|hello|hey|also|and|but|then)\b[\s,:!.-]*)*(?:please\s+|pls\s+|kindly\s+)?(?:"
+    r"\A\W*(?:(?:so|ok|okay|well|now|hi|hello|hey|also|and|but|then)\b[\s,:!.-]*)*(?:please\s{1,9}|pls\s{1,9}|kindly\s{1,9})?(?:"
     r"(?:can|could|would|will) (?:you|someone|anyone|u)(?: please| kindly| maybe)? (?:tell|explain to"
     r"|show|let|give|remind)(?: me| us)?(?: know)?"
     r"|(?:please |pls |just )?(?:tell|let) (?:me|us)(?: know)?|do you (?:happen to )?know|i(?:'d"
@@ -166,7 +166,7 @@ def kind_of(text: str) -> str | None:
         for kind, pattern in _CJK_KINDS:
             if pattern.pattern and pattern.search(text):
                 return kind
-        return "polar" if re.search(r"吗|嗎|か[?？。]?\s*\Z|是否", text) else None
+        return "polar" if re.search(r"吗|嗎|か[?？。]?\s{0,9}\Z|是否", text) else None
     for kind, pattern in _STARTS:
         if pattern.match(text):
             return kind

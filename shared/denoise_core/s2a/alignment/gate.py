@@ -147,7 +147,7 @@ def _trimmed(span: Span, source: str, written: set[str]) -> tuple[Span, ...]:
     return tuple(s for s in keep if len(s))
 
 
-_CUTTABLE = re.compile(r"\((?P<inner>[^()]{1,300})\)\s?|(?<=;)(?P<tail>[^;]+?)(?=\s*\Z)")
+_CUTTABLE = re.compile(r"\((?P<inner>[^()]{1,300})\)\s?|(?<=;)(?P<tail>[^;]+?)(?=\s{0,9}\Z)")
 
 
 def _repaired(sentence: Sentence) -> Sentence:

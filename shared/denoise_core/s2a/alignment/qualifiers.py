@@ -25,7 +25,7 @@ _CONDITION = re.compile(
 _CONDITION_EDGE = re.compile(r"[,;:.!?—–，。；]|\s(?:then|dann|so)\s")
 _COMPLETE = re.compile(
     r"\b(?:only|exactly|solely|just|nur|ausschließlich|genau|seulement|uniquement|exactement|sólo|solo|solamente|únicamente|soltanto"
-    r"|apenas|somente|alleen|только)\b(?P<list>[^.;!?]*?,[^.;!?]*?\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s+\S+(?:\s\S+)?)",
+    r"|apenas|somente|alleen|только)\b(?P<list>[^.;!?]*?,[^.;!?]*?\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s{1,9}\S+(?:\s\S+)?)",
     re.IGNORECASE,
 )
 _SAYS = re.compile(

@@ -21,16 +21,17 @@ from denoise_core.text.tokens import Token, is_content
 from denoise_core.types import Passage
 
 _MARK = re.compile(r"[?？؟]")
-_QUOTED = re.compile(r"[\"“«„「](?:[^\"”»“」]{25,})[\"”»“」]")
+_QUOTED = re.compile(r"[\"“«„「](?:[^\"”»“」]{25,400})[\"”»“」]")
 _SEPARATOR = re.compile(
-    r"[,;:：，–—]\s*(?:but|and|so|yet|however|aber|doch|und|mais|et|pero|y|mas|e|ma)?\s*|\s+(?:but|yet|aber|mais|pero)\s+",
+    r"[,;:：，–—]\s{0,9}(?:but|and|so|yet|however|aber|doch|und|mais|et|pero|y|mas|e|ma)?\s{0,9}|\s{1,9}(?:but|yet|aber|mais|pero)\s{1,9}",
     re.IGNORECASE,
 )
 _JOINED = re.compile(
-    r"(?:[,;，、]\s*(?:and|und|et|y|e|en|и|or)?\s*|\s+(?:and|und|et|y|e|en|и)\s+)(?=\S)", re.IGNORECASE
+    r"(?:[,;，、]\s{0,9}(?:and|und|et|y|e|en|и|or)?\s{0,9}|\s{1,9}(?:and|und|et|y|e|en|и)\s{1,9})(?=\S)",
+    re.IGNORECASE,
 )
 _RELATIVE = re.compile(r"(?:which|who|whose|where|qui|que|dont|die|der|das|che|quien|o que)\b", re.IGNORECASE)
-_ENDS = re.compile(r"(?<=[?？؟])\s*(?=\S)|(?<=[.!])\s+(?=I\b)")
+_ENDS = re.compile(r"(?<=[?？؟])\s{0,9}(?=\S)|(?<=[.!])\s{1,9}(?=I\b)")
 _LONGEST = 20_000  # characters; such a message is not compared
 
 

@@ -154,7 +154,7 @@ def message(reply: str) -> str:
 
 def asked_in(text: str) -> str:
     """What a message without fields asks: from its first question or order on; all of it when there is none."""
-    cut = re.split(r"(?<=[.!?。！？؟])\s+|\n+", text)
+    cut = re.split(r"(?<=[.!?。！？؟])\s{1,9}|\n+", text)
     for n, sentence in enumerate(cut):
         if _ASKED.search(sentence) or is_request(sentence):
             return " ".join(cut[n:]).strip()

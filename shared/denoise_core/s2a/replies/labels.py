@@ -23,7 +23,7 @@ AFTER = r"[*_`\]>]{0,3}"
 def _label(names: str) -> str:
     return (
         rf"{DECORATION}(?:(?:{ADJECTIVES})\s){{0,3}}(?:{names})(?:\s(?:text|context|neutre|neutral|neutra))?{AFTER}"
-        rf"(?:[ \t\u00a0]{{0,2}}[:：]{AFTER}[ \t]*|[ \t]*(?=\n|$))"
+        rf"(?:[ \t\u00a0]{{0,2}}[:：]{AFTER}[ \t]{{0,9}}|[ \t]{{0,9}}(?=\n|$))"
     )
 
 
@@ -31,9 +31,10 @@ CONTEXT = re.compile(_label(CONTEXTS), re.IGNORECASE)
 QUESTION = re.compile(_label(QUESTIONS), re.IGNORECASE)
 BEGINS = re.compile(rf"{_label(CONTEXTS)}|{_label(QUESTIONS)}", re.IGNORECASE)
 AFTER_PREAMBLE = re.compile(
-    rf"\A[^\n]{{0,160}}?[.!:：。！]\s{{0,2}}\**(?:{CONTEXTS})\**\s{{0,2}}[:：]\**[ \t]*", re.IGNORECASE
+    rf"\A[^\n]{{0,160}}?[.!:：。！]\s{{0,2}}\*{{0,3}}(?:{CONTEXTS})\*{{0,3}}\s{{0,2}}[:：]\*{{0,3}}[ \t]{{0,9}}",
+    re.IGNORECASE,
 )
-XML = r"<({names})(?:\s[^>\n]{{0,40}})?>\s*(.*?)\s*</\1>"
+XML = r"<({names})(?:\s[^>\n]{{0,40}})?>\s{{0,9}}(.*?)\s{{0,9}}</\1>"
 XML_CONTEXT = re.compile(XML.format(names=CONTEXTS), re.IGNORECASE | re.DOTALL)
 XML_QUESTION = re.compile(XML.format(names=QUESTIONS), re.IGNORECASE | re.DOTALL)
 NONE_WORDS = (
@@ -42,11 +43,12 @@ NONE_WORDS = (
     "|nessun[oa]?|niente|nenhum|нет|brak|无|無|没有|なし|없음|لا شيء|لا يوجد|hiç|tidak ada"
 )
 NOTHING = re.compile(
-    rf"[\s\"'“”*_`(\[]*(?:{NONE_WORDS})[\s\"'“”*_`)\].!。]*(?:\([^()]{{0,300}}\)|\Z|\n\s*\n)", re.IGNORECASE
+    rf"[\s\"'“”*_`(\[]{{0,20}}(?:{NONE_WORDS})[\s\"'“”*_`)\].!。]{{0,20}}(?:\([^()]{{0,300}}\)|\Z|\n\s{{0,9}}\n)",
+    re.IGNORECASE,
 )
-ONLY_NOTHING = re.compile(rf"[\s\"'“”*_`(\[]*(?:{NONE_WORDS})[\s\"'“”*_`)\].!。]*\Z", re.IGNORECASE)
+ONLY_NOTHING = re.compile(rf"[\s\"'“”*_`(\[]{{0,20}}(?:{NONE_WORDS})[\s\"'“”*_`)\].!。]{{0,20}}\Z", re.IGNORECASE)
 REMARK = re.compile(
-    r"\A[\s(*_>\[-]*(?:"
+    r"\A[\s(*_>\[-]{0,20}(?:"
     r"let me know\b|hope (?:this|that)\b|i hope\b|feel free\b|if you (?:need|want|would|have|'d)\b"
     r"|is there anything"
     r"|would you like\b|please (?:let me|note that i)\b|thank(?:s| you)\b"
@@ -65,7 +67,7 @@ REMARK = re.compile(
     r")",
     re.IGNORECASE,
 )
-RULE = re.compile(r"^[ \t]*(?:-{3,}|\*{3,}|_{3,}|={3,})[ \t]*$", re.MULTILINE)
+RULE = re.compile(r"^[ \t]{0,9}(?:-{3,}|\*{3,}|_{3,}|={3,})[ \t]{0,9}$", re.MULTILINE)
 PAIRS = (
     ('"', '"'),
     ("“", "”"),
@@ -84,18 +86,18 @@ DOCUMENT = (
 HEADING = re.compile(
     rf"^[ \t>]{{0,4}}(?:"
     rf"[*_#` \t]{{0,6}}[\[【(](?:{DOCUMENT})[ \t#]{{0,2}}(\d{{1,6}})[\]】)][*_`:：]{{0,4}}"
-    rf"|#{{1,6}}[ \t*]{{1,4}}(?:{DOCUMENT})[ \t]{{0,2}}(\d{{1,6}})[*_:：]{{0,4}}[ \t]*$"
+    rf"|#{{1,6}}[ \t*]{{1,4}}(?:{DOCUMENT})[ \t]{{0,2}}(\d{{1,6}})[*_:：]{{0,4}}[ \t]{{0,9}}$"
     rf"|\*\*(?:{DOCUMENT})[ \t]{{0,2}}(\d{{1,6}})[ \t]?[:：]?\*\*[:：]?"
-    rf"|(?:{DOCUMENT})[ \t]{{0,2}}(\d{{1,6}})(?:[ \t]?[:：]|[ \t]*$)"
-    rf")[ \t]*",
+    rf"|(?:{DOCUMENT})[ \t]{{0,2}}(\d{{1,6}})(?:[ \t]?[:：]|[ \t]{{0,9}}$)"
+    rf")[ \t]{{0,9}}",
     re.IGNORECASE | re.MULTILINE,
 )
 XML_DOCUMENT = re.compile(
     rf"<(?:{DOCUMENT})[ _-]?(?:index|id|number"
-    rf"|n)?\s{{0,2}}=?\s{{0,2}}[\"']?(\d{{1,6}})[\"']?\s*>\s*(.*?)\s*</(?:{DOCUMENT})[ _-]?\d{{0,6}}>",
+    rf"|n)?\s{{0,2}}=?\s{{0,2}}[\"']?(\d{{1,6}})[\"']?\s{{0,9}}>\s{{0,9}}(.*?)\s{{0,9}}</(?:{DOCUMENT})[ _-]?\d{{0,6}}>",
     re.IGNORECASE | re.DOTALL,
 )
-OPTIONS = re.compile(r"^[ \t]*(?:\d{1,2}[.)]|[-*•])[ \t]+\S", re.MULTILINE)
+OPTIONS = re.compile(r"^[ \t]{0,9}(?:\d{1,2}[.)]|[-*•])[ \t]{1,9}\S", re.MULTILINE)
 ASKS_BACK = re.compile(
     r"(?:provide|share|give|send|tell|paste|what|which|include|supply)\b[^?\n]{0,60}\b(?:the|your"
     r"|a)? ?(?:question|message|text|query)"

@@ -17,18 +17,19 @@ from denoise_core.s2a.replies.statements import Range, Said, normal, read, verdi
 from denoise_core.text.replies import fenced, said, unparsable
 
 _LONGEST = 20_000  # characters; a longer reply is no list of ours unless all of it is one
-_BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
-_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}|\\[\[\]()]|\$|\\[,;]")
+_BOXED = re.compile(r"\\(?:boxed|fbox)\s{0,9}\{((?:[^{}]|\{[^{}]*\})*)\}")
+_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s{0,9}\{([^{}]*)\}|\\[\[\]()]|\$|\\[,;]")
 _TAGGED = re.compile(
-    r"<(answer|response|output|result|final_answer|final|keep|numbers|pieces)>\s*(.*?)\s*</\1>", re.I | re.S
+    r"<(answer|response|output|result|final_answer|final|keep|numbers|pieces)>\s{0,9}(.*?)\s{0,9}</\1>",
+    re.I | re.S,
 )
-_BULLET = re.compile(r"^[ \t]*(?:[-*+•‣◦·][ \t]+|>[ \t]*)+")
-_OUTER = re.compile(r"^(\d{1,4})[.)][ \t]+(?=\S)")
+_BULLET = re.compile(r"^[ \t]{0,9}(?:[-*+•‣◦·][ \t]{1,9}|>[ \t]{0,9})+")
+_OUTER = re.compile(r"^(\d{1,4})[.)][ \t]{1,9}(?=\S)")
 _INNER = re.compile(
-    r"^(?:(?P<word>[^\W\d_]+)[ \t]+(?:no\.?[ \t]+)?)?(?P<open>[\[(【])?(?P<n>\d{1,6})(?P<close>[\])】])?"
-    r"[ \t]*(?P<mark>[:：.–—]|-(?!\d))?[ \t]*(?P<text>.*)$"
+    r"^(?:(?P<word>[^\W\d_]+)[ \t]{1,9}(?:no\.?[ \t]{1,9})?)?(?P<open>[\[(【])?(?P<n>\d{1,6})(?P<close>[\])】])?"
+    r"[ \t]{0,9}(?P<mark>[:：.–—]|-(?!\d))?[ \t]{0,9}(?P<text>.*)$"
 )
-_SENTENCE = re.compile(r"(?<=[.!?。！？؟])[ \t]+|(?<=[。！？؟])|[;；؛]|\.\.\.[ \t]*")
+_SENTENCE = re.compile(r"(?<=[.!?。！？؟])[ \t]{1,9}|(?<=[。！？؟])|[;；؛]|\.\.\.[ \t]{0,9}")
 _PARENTHESIS = re.compile(r"\(([^()]{0,400})\)")
 _RULE = re.compile(r"^[\s|:+=_*~-]+$")
 
@@ -86,7 +87,7 @@ def _one(text: str, count: int) -> Numbers | None:
 
 
 def _one_plain_list(text: str, whole: Said) -> bool:
-    return whole.polarity is None and not re.search(r"\n[ \t]*\n[ \t]*\S", text)
+    return whole.polarity is None and not re.search(r"\n[ \t]{0,9}\n[ \t]{0,9}\S", text)
 
 
 def _lists(text: str, count: int) -> list[_List] | None:
@@ -114,7 +115,9 @@ def _lists(text: str, count: int) -> list[_List] | None:
             found.append(row)
             continue
         columns = None
-        is_heading = line.lstrip().startswith("#") or re.fullmatch(r"\s*\*\*[^*]+\*\*:?\s*|[^:]*[:：]\s*", line)
+        is_heading = line.lstrip().startswith("#") or re.fullmatch(
+            r"\s{0,9}\*\*[^*]+\*\*:?\s{0,9}|[^:]*[:：]\s{0,9}", line
+        )
         bare = _BULLET.sub("", line.replace("**", "").replace("__", "").replace("`", "").lstrip("# \t")).strip()
         if numbered := _OUTER.match(bare):
             inner = bare[numbered.end() :]
@@ -209,7 +212,7 @@ def _line(line: str, section: Said | None, paragraph: int) -> list[_List]:
         right = _first_sentence_list(spoken[at + 1 :])
         if right is None:
             continue
-        left = re.split(r"(?<=[.!?。！？])\s+", spoken[:at].strip())[-1]
+        left = re.split(r"(?<=[.!?。！？])\s{1,9}", spoken[:at].strip())[-1]
         label = read(left)
         if label.ranges and not label.documents and not label.prose and not label.everything:
             stays = verdict(spoken[at + 1 :])
@@ -256,7 +259,7 @@ def _first_sentence_list(text: str) -> Said | None:
 
 
 def _one_colon_between_numbers(text: str) -> bool:
-    return re.search(r"\d\s*[:：]\s*(?:\d|\w)", text) is not None
+    return re.search(r"\d\s{0,9}[:：]\s{0,9}(?:\d|\w)", text) is not None
 
 
 def _unparenthesised(line: str) -> str:

@@ -14,7 +14,7 @@ from denoise_core.s2a.replies import lexicon as lex
 
 _TOKEN = re.compile(r"\n|\d+|[^\W\d_]+(?:['’][^\W\d_]+)*|[^\w\s]|_")
 _DECIMAL = re.compile(r"\d\.{1,3}\d|\d[A-Za-z]|[A-Za-z]\d")
-_CUT_OFF = re.compile(r"[,、，،]\s*$|\d\s*[-–—]\s*$")
+_CUT_OFF = re.compile(r"[,、，،]\s{0,9}$|\d\s{0,9}[-–—]\s{0,9}$")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _PUNCTUATION = frozenset(",;:.、，；。،؛(){}[]<>#*`_&+|\"'“”„«»：!！¿¡…‐·")
 LARGEST = 10**9
@@ -212,7 +212,7 @@ def _run(token: str) -> list[str]:
 
 def verdict(text: str) -> str | None:
     """``yes`` or ``no`` when the text behind a number says whether the piece stays; ``unclear`` for a mark."""
-    if re.match(r"\d+(?:\.\d+)?\s*(?:/\s*\d+|%|\s*$)", text):
+    if re.match(r"\d+(?:\.\d+)?\s{0,9}(?:/\s{0,9}\d+|%|\s{0,9}$)", text):
         return "unclear"
     first = re.split(r"[.,;:(—–。，；]|\s-\s", text, maxsplit=1)[0]
     said = read(first)
