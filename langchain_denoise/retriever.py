@@ -163,11 +163,12 @@ class DenoisingRetriever(DenoiseSettings, BaseRetriever):
 
 def _without_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
     """The config without its own k where the call gave one."""
-    asked = (config.get("configurable") or {}).get(KEY)
+    configurable = config.get("configurable") or {}
+    asked = configurable.get(KEY)
     if k is None or not isinstance(asked, Mapping) or "k" not in asked:
         return config
     rest = {name: value for name, value in asked.items() if name != "k"}
-    return {**config, "configurable": {**config["configurable"], KEY: rest}}
+    return {**config, "configurable": {**configurable, KEY: rest}}
 
 
 def _takes(retriever: Any, name: str) -> bool:

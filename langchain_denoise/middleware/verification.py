@@ -80,7 +80,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
         if show not in ("held", "draft_first"):
             raise InputError(f"show={show!r}: expected 'held' or 'draft_first'")
         self.verifier = verifier or Verifier()
-        self.evidence = evidence
+        self.evidence: Find | Scope = evidence
         self.show = show
         self._name = name
 

@@ -60,7 +60,7 @@ class AugmentedQueryEngine(DenoiseEngine):
     ``metadata["denoise"]`` are there when the stream has ended, and ``get_response()`` gives the answer alone.
     """
 
-    revision_notice = "\n\n(The draft above did not hold. The answer:)\n\n"
+    revision_notice: str = "\n\n(The draft above did not hold. The answer:)\n\n"
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class AugmentedQueryEngine(DenoiseEngine):
             raise InputError(f"streaming={streaming!r}: expected False, True, 'draft_first' or 'held_back'")
         super().__init__(callback_manager)
         self.augmenter = augmenter
-        self.streaming = streaming
+        self.streaming: Streaming = streaming
         self.query_engine: BaseQueryEngine | None = None
         self._threads = Threads(10)
 

@@ -129,7 +129,7 @@ def earning(mix: Mix, say: Callable[[str], None]) -> tuple[list[str], dict[str, 
 
     What counts is gold kept on sets left out of the fit, with and without the signal.
     """
-    names = list(NAMES)
+    names: list[str] = [*NAMES]
     study: dict[str, Any] = {}
     while len(names) > 1:
         now = gold_left_out(

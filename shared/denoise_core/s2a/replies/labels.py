@@ -94,7 +94,8 @@ HEADING = re.compile(
 )
 XML_DOCUMENT = re.compile(
     rf"<(?:{DOCUMENT})[ _-]?(?:index|id|number"
-    rf"|n)?\s{{0,2}}=?\s{{0,2}}[\"']?(\d{{1,6}})[\"']?\s{{0,9}}>\s{{0,9}}(.*?)\s{{0,9}}</(?:{DOCUMENT})[ _-]?\d{{0,6}}>",
+    rf"|n)?\s{{0,2}}=?\s{{0,2}}[\"']?(\d{{1,6}})[\"']?\s{{0,9}}>"
+    rf"\s{{0,9}}(.*?)\s{{0,9}}</(?:{DOCUMENT})[ _-]?\d{{0,6}}>",
     re.IGNORECASE | re.DOTALL,
 )
 OPTIONS = re.compile(r"^[ \t]{0,9}(?:\d{1,2}[.)]|[-*•])[ \t]{1,9}\S", re.MULTILINE)
