@@ -157,7 +157,9 @@ def replacing(folder: Path, *, ours: frozenset[str]) -> Iterator[Path]:
 def check_free(folder: Path, ours: frozenset[str] = OURS) -> None:
     """Raises `InputError` when `replacing` would refuse: worth asking before hours of work."""
     if folder.exists():
-        inside = [p.name for p in folder.iterdir()] if folder.is_dir() else [folder.name]
+        inside: list[str] = []
+        with contextlib.suppress(FileNotFoundError):  # another saver moved it away just now
+            inside = [p.name for p in folder.iterdir()] if folder.is_dir() else [folder.name]
         others = sorted(name for name in inside if name not in ours)
         if others:
             raise InputError(f"{folder} exists and holds {others[:3]}: choose another folder")

@@ -118,7 +118,7 @@ def test_ctrl_c_ends_the_process(call):
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        assert process.stdout.readline() == b"calling\n"
+        assert process.stdout.readline().startswith(b"calling")  # two threads may write at once
         time.sleep(1)  # all calls are under way, and the main thread waits for them
         began = time.monotonic()
         os.kill(process.pid, signal.SIGINT)
