@@ -25,7 +25,7 @@ from denoise_core.augmenter.knowledge import (
 )
 from denoise_core.augmenter.knowledge.chain import Chain, pack
 from denoise_core.augmenter.testing import check_loop, scripted
-from denoise_core.testing import ListRetriever, check_denoiser
+from denoise_core.testing import FunctionLLM, ListRetriever, check_denoiser
 
 ROWS = rows_as_passages(
     ["Cap", "Player", "Home"],
@@ -320,3 +320,17 @@ def test_ten_thousand_passages_are_searched_and_chained():
     )
     found = ChainRetriever(many, tokens=100).retrieve("Where does item 77 lie?")
     assert found[0].id == "i77"
+
+
+def test_queries_that_a_model_did_not_write_are_heard_of(caplog):
+    from denoise_core.running.heard import forget
+
+    def down(messages):
+        raise ConnectionError("no route")
+
+    forget()
+    memory = WorkingMemory("When was it built?")
+    queries, _ = run(LLMQueries(FunctionLLM(down))(memory, False))
+    assert queries == ("When was it built?",)
+    assert "LLMQueries" in caplog.text
+    assert "no route" in caplog.text

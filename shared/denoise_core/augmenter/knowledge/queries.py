@@ -11,6 +11,7 @@ from denoise_core.augmenter.prompts import QUERIES
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
+from denoise_core.running.heard import fell_back
 from denoise_core.types import Message
 
 _MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s*")
@@ -39,7 +40,8 @@ class LLMQueries:
             lines = [_MARK.sub("", line).strip().strip("\"'") for line in reply.text.splitlines()]
         except (BudgetExceeded, NotRecorded):
             raise
-        except Exception:
+        except Exception as error:
+            fell_back("LLMQueries", error, "the question alone was searched for")
             return plain
         usable = [line for line in lines if line and len(line) <= _LONGEST]
         return (*plain, *usable[: self.most])
