@@ -173,7 +173,7 @@ def asked_in(text: str) -> str:
 
 _ASKED = re.compile(r"[?？؟]")
 _LAST_ASKED = re.compile(r"[?？؟]+")
-_WORD = re.compile(r"\w")
+_ELLIPSIS = re.compile(r"\A\s{0,9}(?:\.{2,9}|…|-{1,3}|–|—)\s{0,9}\Z")
 _TWO = re.compile(r"[?？؟]\s{0,2}/\s{0,2}\S")
 _NO_QUESTION = re.compile(
     r"\b(?:no|keine|aucune|ninguna|nessuna) (?:\w{1,12} ){0,2}(?:question|request|frage|pregunta|domanda)\b",
@@ -237,7 +237,7 @@ def _field(text: str, reply: str) -> str:
     if not text.strip():
         raise unparsable("an empty context", reply)
     left = framing.without_remarks(text)
-    if left is None or not _WORD.search(left) or left.lstrip().startswith("|\n") or labels.REFUSES.match(left):
+    if left is None or _ELLIPSIS.match(left) or left.lstrip().startswith("|\n") or labels.REFUSES.match(left):
         raise unparsable("a context whose last lines are not a remark and maybe no text", reply)
     again = [*_labels(left, labels.CONTEXT), *_labels(left, labels.QUESTION)]
     if any(left[start:end].rstrip("*_ \t").endswith((":", "：")) for start, end in again if start):
