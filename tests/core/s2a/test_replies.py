@@ -150,7 +150,8 @@ def test_a_field_without_a_text_was_cut_off():
 
 
 @pytest.mark.parametrize(
-    "beside", ["Perhaps also 7.", "(and 7 if the price matters)", "Sorry, I meant 7.", "Either way, 7 is borderline."]
+    "beside",
+    ["Perhaps also 7.", "(and 7 if the price matters)", "Sorry, I meant 7.", "Either way, 7 is borderline."],
 )
 def test_what_amends_a_list_is_not_passed_over(beside):
     assert numbers("2, 4", 9).chosen == (2, 4)

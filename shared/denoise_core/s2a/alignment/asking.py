@@ -104,7 +104,7 @@ HINT = re.compile(
     r"|wouldn't (?:you|it)|don't you|doesn't it|didn't it"
     r"|(?:could|might|can) it be that|(?:please |just )?(?:say|tell me|admit"
     r"|confirm)(?: that)? (?:it's|it is|i'm|i am|i was|yes|no)|do you agree|you agree|agree"
-    r"|am i right|is (?:that|this|it) (?:right|correct|true|not so)|right"
+    r"|am i (?:right|wrong|mistaken|crazy)|is (?:that|this|it) (?:right|correct|true|not so)|right"
     r"|correct|no|yes|true|really|or not|eh|huh"
     r"|(?:surely|certainly) (?:it|you)|is my (?:guess|hunch|memory)|was i right|can you confirm"
     r"|could you confirm|please confirm|confirm"

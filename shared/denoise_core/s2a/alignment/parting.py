@@ -11,7 +11,7 @@ from denoise_core.s2a.alignment.matching import plain, tokens
 from denoise_core.s2a.replies.fields import is_request
 from denoise_core.s2a.units import units
 from denoise_core.text.tokens import Token, is_content
-from denoise_core.text.wordlists import FUNCTION_WORDS
+from denoise_core.text.wordlists import FUNCTION_WORDS, listed
 from denoise_core.types import Passage
 
 _MARK = re.compile(r"[?？؟]")
@@ -25,28 +25,24 @@ _JOINED = re.compile(
 )
 _SPACED = re.compile(r"\S+")
 _EDGES = ".,;:!?¿¡\"'“”()"
-_ADDRESSED = frozenset(
-    [
-        "you",
-        "u",
-        "someone",
-        "anyone",
-        "somebody",
-        "anybody",
-        "sie",
-        "du",
-        "ihr",
-        "jemand",
-        "vous",
-        "tu",
-        "quelqu'un",
-        "usted",
-        "alguien",
-    ]
-)
+_ADDRESSED = listed("you u someone anyone somebody anybody sie du ihr jemand vous tu quelqu'un usted alguien")
 _WHETHER = re.compile(r"\A(?:if|whether|ob|si|se)\s{1,9}", re.IGNORECASE)
 _EXCLAIMS = re.compile(
     r"\W{0,6}(?:what an?|such an?|qué|quel(?:le)?|was für ein\w{0,2})\s{1,9}[^?]{1,200}\Z", re.IGNORECASE
+)
+_PUSHES = re.compile(
+    r"\W{0,6}(?:(?:please |just )?(?:say|tell me|admit|confirm)(?: that)? (?:it's|it is|i'm|i am"
+    r"|i was|yes|no|that's)\b"
+    r"|(?:please )?(?:help|answer|be)(?: me| honestly| truthfully| honest| quick| brief)?\W{0,6}\Z"
+    r"|(?:bitte )?sag\w{0,3} (?:mir )?(?:ja|nein|dass)\b"
+    r"|di(?:te)?s-moi que\b|(?:dime|dígame) que\b|dimmi (?:di|che)\b)",
+    re.IGNORECASE,
+)
+"""An order that pushes an answer, or none in particular."""
+_TAGGED = re.compile(
+    r",\s{0,3}(?:can|could|is|isn't|was|wasn't|are|aren't|do|don't|does|doesn't|did|didn't|will|won't|would|wouldn't|has|hasn't|have"
+    r"|haven't|should|shouldn't) (?:it|he|she|they|that|there|you|we|i)\s{0,3}\?\W{0,4}\Z",
+    re.IGNORECASE,
 )
 _ASIDE = re.compile(
     r"(?:,|\s[–—-])\s{1,9}(?:(?:which|who|that|was|ce que|lo que)\s{1,9})?(?:i|we|my|our|ich|wir|mein\w{0,2}"
@@ -61,7 +57,12 @@ _GOES_ON = re.compile(
     re.IGNORECASE,
 )
 _RELATIVE = re.compile(r"(?:which|who|whose|where|qui|que|dont|die|der|das|che|quien|o que)\b", re.IGNORECASE)
-_ENDS = re.compile(r"(?<=[?？؟])\s{0,9}(?=\S)|(?<=[.!])\s{1,9}(?=I\b)")
+# Where sentences end besides what the cutting of documents knows: behind a bracket or a smile, before a question.
+_ENDS = re.compile(
+    r"(?<=[?？؟])\s{0,9}(?=\S)|(?<=[.!…])\s{1,9}(?=¿)|(?<=[.!?][)\"'”»])\s{1,9}(?=[^\W\da-zß-ÿ])|(?<=[:;][)(DP])\s{1,9}(?=\S)"
+    r"|(?<=[.!])\s{1,9}(?=(?:I|How|What|Who|Whom|Whose|When|Where|Why|Which|Is|Are|Do|Does|Did|Can|Could|Was|Were|Will|Should"
+    r"|List|Name|Wie|Was|Wer|Wann|Wo|Warum|Welche\w?|Comment|Quel\w{0,3}|Qui|Quand|Où|Pourquoi)\b)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,9 @@ def part(text: str, language: str) -> Message:
     hints: list[str] = []
     statements: list[str] = []
     for sentence in sentences_of(text, language):
+        if _TAGGED.search(sentence) and kind_of(sentence) is None:
+            hints.append(sentence)  # "It can't be seven, can it?"
+            continue
         sentence, asides = _without_asides(sentence)
         hints += asides
         core, before = _core(sentence)
@@ -125,7 +129,7 @@ def part(text: str, language: str) -> Message:
 def _core(sentence: str) -> tuple[str | None, str]:
     """The part of a sentence that asks, or None, and what stands before it."""
     marked = _MARK.search(sentence) is not None
-    if _EXCLAIMS.match(sentence) and not marked:
+    if not marked and (_EXCLAIMS.match(sentence) or _PUSHES.match(sentence)):
         return None, sentence
     stripped = _unwrapped(WRAPPER.sub("", sentence))
     wrapped = stripped != sentence
@@ -133,8 +137,11 @@ def _core(sentence: str) -> tuple[str | None, str]:
         return stripped.strip(" ,"), ""
     bare = sentence.strip()
     if HINT.match(bare) and marked:
-        pushed, colon, rest = bare.partition(":")  # "Just say yes: is the contract valid?"
-        return (rest.strip(), pushed) if colon and kind_of(rest) else (bare, "")
+        for mark in (":", ", so ", ","):  # "Just say yes: is the contract valid?", "Right, so who won?"
+            pushed, found, rest = bare.partition(mark)
+            if found and kind_of(rest) and HINT.sub("", pushed).strip(" ,") == "":
+                return rest.strip(), pushed
+        return bare, ""
     if kind_of(bare) is not None and (marked or _no_statement(bare)):
         return bare, ""
     if is_request(bare):
@@ -176,11 +183,11 @@ def _unwrapped(sentence: str) -> str:
     for n, m in enumerate(_SPACED.finditer(sentence)):
         rest = sentence[m.start() :]
         kind = kind_of(rest) if n else None
-        if tells and (kind not in (None, "polar") or _WHETHER.match(rest)):
+        word = m[0].strip(_EDGES).lower().replace("’", "'")
+        if tells and ((kind not in (None, "polar") and word != "was") or _WHETHER.match(rest)):
             return _WHETHER.sub("", rest)
         if asked and order is None and is_request(rest):
             order = m.start()
-        word = m[0].strip(_EDGES).lower().replace("’", "'")
         parts = {word, *word.split("-")} - {""} if "-" in word else {word}
         if n == 16 or not any(parts & known for known in (COURTESIES, TELLING, FUNCTION_WORDS, {""})):
             break

@@ -17,6 +17,7 @@ from denoise_core.s2a.alignment.matching import known, plain, tokens
 from denoise_core.s2a.alignment.parting import Message, Question, part, whole
 from denoise_core.s2a.replies.fields import is_request
 from denoise_core.text.tokens import Token, is_content
+from denoise_core.text.wordlists import listed
 
 _QUOTED = re.compile(r"[\"“«„「][^\"“”«»„「」]{25,400}+[\"”»“」]|(?<=:)\s{0,9}['‘][^'‘’\n]{8,400}+['’]")
 _IS = re.compile(
@@ -24,23 +25,7 @@ _IS = re.compile(
     re.IGNORECASE,
 )
 _THAN = re.compile(r"\b(?:than|als|que|чем|di|dan)\b", re.IGNORECASE)
-_CAN = frozenset(
-    [
-        "can",
-        "could",
-        "able",
-        "possible",
-        "kann",
-        "können",
-        "konnte",
-        "peut",
-        "peuvent",
-        "puede",
-        "pueden",
-        "può",
-        "possono",
-    ]
-)
+_CAN = listed("can could able possible kann können konnte peut peuvent puede pueden può possono")
 _LONGEST = 20_000  # characters; such a message is not compared
 
 
