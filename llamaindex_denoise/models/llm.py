@@ -52,7 +52,7 @@ class LlamaLLM:
         self._threads = Threads(max_threads)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        with self._threads.slots:
+        with self._threads.slot():
             return _reply(self.model.chat(_chat(messages)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
@@ -65,7 +65,7 @@ class LlamaLLM:
         if not self.structured:
             return self.complete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        with self._threads.slots:
+        with self._threads.slot():
             response = model.chat_with_tools(
                 [reply_tool(schema)], chat_history=_chat(messages), tool_required=True
             )
@@ -87,7 +87,7 @@ class LlamaLLM:
         """
         pieces = _Pieces()
         try:
-            with self._threads.slots:
+            with self._threads.slot():
                 for response in self.model.stream_chat(_chat(messages)):
                     if piece := pieces.next(response):
                         yield piece
