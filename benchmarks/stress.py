@@ -46,12 +46,8 @@ def main(argv: list[str] | None = None) -> Benchmark:
     parser.add_argument(
         "--minutes", type=float, default=600, help="stop the random runs then, and count what was run"
     )
-    parser.add_argument(
-        "--tally", type=Path, help="only the random runs; what came of them is written to this folder"
-    )
-    parser.add_argument(
-        "--sum", type=Path, help="no random runs: those of every --tally to this folder are counted"
-    )
+    parser.add_argument("--tally", type=Path, help="only the random runs, counted in this folder")
+    parser.add_argument("--sum", type=Path, help="count the runs of every --tally to this folder")
     given = parser.parse_args(argv)
     logging.getLogger("denoise").setLevel(logging.CRITICAL)
     bench = Benchmark("stress", Options(given.data, given.quick, given.seed))
