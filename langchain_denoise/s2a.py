@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict, override
 
 from denoise_core import Guard, InputError
+from denoise_core._secrets import PickledModel
 from denoise_core.running.bound import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
 from denoise_core.s2a import S2A, S2AAnswer, S2ADenoiser
@@ -41,7 +42,7 @@ class S2AOutput(TypedDict):
     denoise: dict[str, Any]
 
 
-class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
+class S2ARunnable(PickledModel, RunnableSerializable[S2AInput, S2AOutput]):
     """Clears the context of what is irrelevant or opinion, then answers from what is left.
 
     Both steps of the paper (section 2), with the same model. For prompts, cache and fidelity gate of your own
@@ -105,7 +106,7 @@ class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
         )
 
 
-class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
+class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
     """Messages in (whatever a chat model takes), messages out: the user's own words, cleared of opinion and of
     what is beside the question.
 
