@@ -8,7 +8,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
 from denoise_core import Message
 from langchain_denoise import ChatModelLLM, DenoiseCompressor, S2ARunnable
@@ -23,8 +23,8 @@ class Keyed(BaseChatModel):
     api_key: str | None = KEY
     hidden: SecretStr | None = SecretStr(WORDS)
     base_url: str | None = f"https://user:{WORDS}@host/v1"
-    default_headers: dict[str, Any] = {"Authorization": f"Bearer {WORDS}", "x-team": "blue"}
-    model_kwargs: dict[str, Any] = {"extra": [{"password": WORDS, "top_k": 3}]}
+    default_headers: dict[str, Any] = Field({"Authorization": f"Bearer {WORDS}", "x-team": "blue"})
+    model_kwargs: dict[str, Any] = Field({"extra": [{"password": WORDS, "top_k": 3}]})
     max_tokens: int = 256
     stop: str = "token"
 

@@ -1,4 +1,4 @@
-"""A pickle holds no key; what is loaded from it takes its key from the environment, as a model made without one."""
+"""A pickle holds no key; what is loaded from it takes its key from the environment."""
 
 import copy
 import pickle
@@ -22,12 +22,8 @@ class Keyed(MockEmbedding):
 
 
 def model():
-    return OpenAILike(
-        model="tiny",
-        api_key=KEY,
-        api_base=f"https://user:{WORDS}@host/v1",
-        default_headers={"Authorization": WORDS},
-    )
+    base = f"https://user:{WORDS}@host/v1"
+    return OpenAILike(model="tiny", api_key=KEY, api_base=base, default_headers={"Authorization": WORDS})
 
 
 def used():

@@ -116,7 +116,7 @@ def evaluate(
         return list(_scores(name, systems[name], case, seed, missing, answered, budget))
 
     pool = Pool(max_concurrency)
-    with open(path, "a", encoding="utf-8") as out:
+    with open(path, "a", encoding="utf-8", errors="replace") as out:  # a reply may hold half a character
         _end_torn_line(path, out)
         waiting = [pool.submit(partial(work, *t)) for t in todo]
         try:
