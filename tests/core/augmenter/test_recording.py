@@ -104,9 +104,8 @@ def test_redaction_is_by_position_and_reaches_keys_and_numbers(metadata, fields)
     answer = recorded([passage], f"When was {SECRET} completed?", OSError(SECRET), RIGHT)
     attempts = tuple(replace(a, fields=plain({SECRET: fields})) for a in answer.memory.attempts)
     answer = replace(answer, memory=replace(answer.memory, attempts=attempts))
-    answer = replace(
-        answer, trace=replace(answer.trace, events=tuple(replace(e, seconds=0) for e in answer.trace.events))
-    )
+    events = tuple(replace(e, seconds=0) for e in answer.trace.events)  # a time may hold any digits
+    answer = replace(answer, trace=replace(answer.trace, events=events))
     lines = list(to_lines(answer, redact=lambda text: text.replace(SECRET, "####")))
     assert SECRET not in "\n".join(lines)
     again = from_lines(lines)

@@ -1,4 +1,4 @@
-"""Lone surrogates, which come out of JSON with half an escaped emoji, make no output unwritable and no call fail."""
+"""Lone surrogates, which come out of JSON with half an escaped emoji, never make an output unwritable."""
 
 import json
 import os
@@ -34,9 +34,8 @@ def test_words_are_scored(language):
 
 def test_a_scorer_is_asked_with_whole_characters():
     asked = []
-    ENDDenoiser(FunctionScorer(lambda query, text: asked.extend((query, text)) or 1.0), keep=0.5).denoise(
-        HALF, PASSAGES
-    )
+    scorer = FunctionScorer(lambda query, text: asked.extend((query, text)) or 1.0)
+    ENDDenoiser(scorer, keep=0.5).denoise(HALF, PASSAGES)
     assert "".join(asked).encode()
 
 
