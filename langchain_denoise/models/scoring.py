@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from denoise_core import Denoiser, InputError, Scorer
 from denoise_core.end import Probe, ProbeScorer
 from denoise_core.end.calibration import Calibration
 from denoise_core.protocols import Scored
+from denoise_core.running.caches.once import Once
 from denoise_core.running.offload import offload
 from denoise_core.scorers.cross_encoder import CrossEncoderScorer
 from denoise_core.scorers.embedding import EmbeddingScorer
@@ -112,7 +112,12 @@ class FolderProbe:
         return self._made
 
 
-@lru_cache(maxsize=8)
+_probes: Once[ProbeScorer] = Once(keep=8)
+
+
 def _loaded(folder: str, model: str | None) -> ProbeScorer:
-    probe = Probe.load(folder)
-    return ProbeScorer(model or probe.reading.model.name, probe)
+    def fresh() -> ProbeScorer:
+        probe = Probe.load(folder)
+        return ProbeScorer(model or probe.reading.model.name, probe)
+
+    return _probes((folder, model), fresh)

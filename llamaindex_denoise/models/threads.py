@@ -43,11 +43,13 @@ class Threads:
 
     @contextlib.contextmanager
     def slot(self) -> Iterator[None]:
-        """One of ``limit`` calls at a time; waits for its turn."""
+        """One of ``limit`` calls at a time; waits for its turn. Raises `TimeoutError` once nobody waits for it."""
         held = left_behind.get() or LeftBehind()
         with self._free:
-            while len(self._counting()) >= self.limit:
+            while len(self._counting()) >= self.limit and not held.is_set():
                 self._free.wait(_LOOK)
+            if held.is_set():
+                raise TimeoutError("nobody waits for this call any more")
             self._held.append(held)
         try:
             yield

@@ -230,6 +230,15 @@ async def test_a_judge_that_fails_is_no_pass_and_no_crash():
     assert "judge is down" in verdict["attempts"][0]["reasons"][0]
 
 
+async def test_a_mistake_of_the_judge_raises():
+    class Breaks(Groundedness):
+        def assess(self, memory, candidate):
+            raise AttributeError("a typo in the judge")
+
+    with pytest.raises(AttributeError, match="a typo in the judge"):
+        await ask(agent_with(Script(look_up, RIGHT), utility=Breaks()))
+
+
 @pytest.mark.parametrize("kind", ["retriever tool", "query engine tool"])
 async def test_evidence_is_the_source_nodes_of_tools(scripted, kind):
     if kind == "retriever tool":

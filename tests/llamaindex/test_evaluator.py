@@ -16,8 +16,9 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetryQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from denoise_core import Budget, InputError, Passage, run
+from denoise_core import Budget, InputError, MissingExtra, Passage, run
 from denoise_core.augmenter import Augmenter, Groundedness, WorkingMemory
+from denoise_core.running import heard
 from denoise_core.testing import FunctionLLM, ListRetriever
 from llamaindex_denoise import AugmentedQueryEngine, EvaluatorUtility, UtilityEvaluator
 
@@ -60,6 +61,25 @@ def test_a_utility_that_breaks_is_unknown_with_the_reason():
     result = both(UtilityEvaluator(Breaks()), RIGHT)
     assert result.passing is None
     assert "judge is down" in result.invalid_reason
+
+
+def test_a_mistake_of_a_judge_raises_and_a_failure_is_heard(caplog):
+    class Breaks:
+        def __init__(self, error):
+            self.error = error
+
+        def assess(self, memory, candidate):
+            raise self.error
+            yield
+
+    heard.forget()
+    both(UtilityEvaluator(Breaks(ConnectionError("down"))), RIGHT)
+    assert "nothing is known of the answer" in caplog.text
+    for error in (AttributeError("x"), MissingExtra("pip install it")):
+        with pytest.raises(type(error)):
+            UtilityEvaluator(Breaks(error)).evaluate(QUESTION, RIGHT, CONTEXT)
+        with pytest.raises(type(error)):
+            asyncio.run(UtilityEvaluator(Breaks(error)).aevaluate(QUESTION, RIGHT, CONTEXT))
 
 
 @pytest.mark.parametrize(("query", "response"), [(None, "x"), ("x", None)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -19,6 +18,7 @@ from denoise_core.end.auto import AutoScale
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import Keep
 from denoise_core.protocols import Scored
+from denoise_core.running.caches.once import Once
 from denoise_core.scorers.embedding import EmbeddingScorer
 from denoise_core.scorers.stack import Stack, StackedScorer
 from denoise_core.text.chunk import Chunker
@@ -83,17 +83,13 @@ def default_denoiser(
     )
 
 
-_making = threading.Lock()
-_encoders: dict[Path | None, SentenceEncoder] = {}
+_encoders: Once[SentenceEncoder] = Once(keep=None)
 
 
 def encoder(folder: str | Path | None = None) -> SentenceEncoder:
     """MiniLM-L6 as a sentence encoder, shared by all in a process that keep readings in the same ``folder``."""
     where = None if folder is None else Path(folder).resolve()
-    with _making:
-        if where not in _encoders:
-            _encoders[where] = SentenceEncoder(minilm(), name=HUB_NAME, keep=where)
-        return _encoders[where]
+    return _encoders(where, lambda: SentenceEncoder(minilm(), name=HUB_NAME, keep=where))
 
 
 @cache

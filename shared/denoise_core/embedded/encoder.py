@@ -9,7 +9,6 @@ answers the other part of a question in two parts ranks high there, what repeats
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from denoise_core._optional import require
 from denoise_core.embedded.minilm import ROOM, MiniLM, load
 from denoise_core.embedded.readings import MEMORY, Reading, Readings, eight_bit, key_of
 from denoise_core.local.batching import windows
+from denoise_core.running.caches.once import Once
 from denoise_core.types import well_formed
 
 Floats = NDArray[np.float32]
@@ -144,22 +144,19 @@ class SentenceEncoder:
         return [list(row.ids) for row in found]
 
 
-_loading = threading.Lock()
-_loaded: dict[Path, tuple[MiniLM, Any]] = {}
+_loaded: Once[tuple[MiniLM, Any]] = Once(keep=None)
 
 
 def loaded(folder: Path) -> tuple[MiniLM, Any]:
     """Network and tokenizer of a folder, loaded once in a process, whoever asks first."""
-    if folder not in _loaded:
-        with _loading:
-            if folder not in _loaded:
-                tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(
-                    str(folder / "tokenizer.json")
-                )
-                tokenizer.no_truncation()
-                tokenizer.no_padding()
-                _loaded[folder] = load(folder), tokenizer
-    return _loaded[folder]
+
+    def fresh() -> tuple[MiniLM, Any]:
+        tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return load(folder), tokenizer
+
+    return _loaded(folder, fresh)
 
 
 def _framed(ids: Sequence[int], tokenizer: Any) -> list[int]:

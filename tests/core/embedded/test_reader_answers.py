@@ -11,6 +11,7 @@ from denoise_core.embedded.reader import shipped
 from denoise_core.embedded.reader.candidate import core, parts, places
 from denoise_core.embedded.reader.span_reader import READ
 from denoise_core.embedded.reader.windows import tokens, windows
+from denoise_core.running.caches.once import Once
 
 TOWER = Passage("The Eiffel Tower in Paris was finished in 1889. It was built by Gustave Eiffel.", "tower")
 BRIDGE = Passage("The Golden Gate Bridge was opened in 1937. It stands in San Francisco.", "bridge")
@@ -163,7 +164,7 @@ def test_two_passages_with_one_id():
 def test_eight_threads_load_once(monkeypatch):
     loads = []
     real = shipped.load
-    monkeypatch.setattr(shipped, "_loaded", [])
+    monkeypatch.setattr(shipped, "_loaded", Once(keep=None))
     monkeypatch.setattr(shipped, "load", lambda *given: loads.append(1) or real(*given))
     got = []
     threads = [threading.Thread(target=lambda: got.append(shipped.reader())) for _ in range(8)]

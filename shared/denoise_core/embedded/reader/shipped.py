@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from importlib.resources import as_file, files
 
@@ -11,10 +10,10 @@ from denoise_core.embedded.reader.forward import load
 from denoise_core.embedded.reader.span_reader import Found, SpanReader
 from denoise_core.embedded.reader.windows import tokens
 from denoise_core.embedded.weights import minilm
+from denoise_core.running.caches.once import Once
 from denoise_core.types import Passage
 
-_lock = threading.Lock()
-_loaded: list[SpanReader] = []
+_loaded: Once[SpanReader] = Once(keep=None)
 
 
 def reader() -> SpanReader:
@@ -22,13 +21,14 @@ def reader() -> SpanReader:
 
     Raises `MissingExtra` without the extra ``embedded``.
     """
-    with _lock:
-        if not _loaded:
-            with as_file(files("denoise_core.embedded") / "data" / "reader") as folder:
-                network = load(minilm(), folder / "reader.safetensors")
-                calibration = Calibration.load(folder / "calibration.json")
-            _loaded.append(SpanReader(network, tokens(), calibration=calibration))
-        return _loaded[0]
+
+    def fresh() -> SpanReader:
+        with as_file(files("denoise_core.embedded") / "data" / "reader") as folder:
+            network = load(minilm(), folder / "reader.safetensors")
+            calibration = Calibration.load(folder / "calibration.json")
+        return SpanReader(network, tokens(), calibration=calibration)
+
+    return _loaded("reader", fresh)
 
 
 def answer(query: str, passages: Sequence[Passage]) -> Found | None:

@@ -31,7 +31,7 @@ class Ended:
 class LocalLLM:
     """Generates with ``model``: a causal language model object and its tokenizer, or a name or folder.
 
-    A name or folder is loaded at the first call, without running code that comes with it.
+    A name or folder is loaded at the first call, once in a process, without running code that comes with it.
     Messages go through the tokenizer's chat template, or without one are put one under the other.
     Decoding is greedy unless ``temperature`` is above 0. Calls from several threads take turns: one
     generation fills the device. ``seed`` makes sampling repeatable. A reply ends before the first of the texts
@@ -185,12 +185,12 @@ class LocalLLM:
         with self._lock:
             if not isinstance(self.model, str | Path):
                 return
-            from denoise_core.local.loading import load_model, load_tokenizer
+            from denoise_core.local.loading import load_tokenizer, shared_model
 
             name = self.model
             try:
                 self.tokenizer = self.tokenizer or load_tokenizer(name)
-                self.model = load_model(name, generates=True)
+                self.model = shared_model(name, generates=True)
             except (OSError, ValueError) as error:
                 reason = str(error).strip().splitlines()[0]
                 raise InputError(f"cannot load {str(name)!r} as a causal language model: {reason}") from error
