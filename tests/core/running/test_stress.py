@@ -112,7 +112,7 @@ def whole_calls():
         return {}
     sys.path.insert(0, str(folder))
     try:
-        spec = importlib.util.spec_from_file_location("stress", folder / "stress.py")
+        spec = importlib.util.spec_from_file_location("_stress_calls", folder / "_stress_calls.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     finally:
