@@ -28,6 +28,7 @@ from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.metrics import bootstrap, wilson
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
+from denoise_core.local.layout import token_ids
 from denoise_lab import FOLDER
 from denoise_lab.probe_data import noisy_questions
 
@@ -155,6 +156,18 @@ def noisy(bench: Benchmark, loaded: Loaded, layer: int) -> None:
         kept = int(sum(gold))
         bench.row(f"{name}: gold kept", kept / len(gold), "share", interval=wilson(kept, len(gold)))
         report(bench, name, found, [a.answer for a in asked])
+        tokens = [
+            sum(len(t) for t in token_ids(loaded.tokenizer, [p.text for p in q.passages])) for q in questions
+        ]
+        least = Operations(shape_of(loaded, layer), int(np.mean(tokens)), len(questions[0].passages), 4)
+        for what, operations in (("exact", least.exact_cold), ("one pass", least.one_pass_cold)):
+            bench.row(f"{name}: operations of END, {what}, over reading all chunks", operations, "ratio")
+
+
+def shape_of(loaded: Loaded, layer: int) -> Shape:
+    config = loaded.model.config
+    heads = (config.num_attention_heads, config.num_key_value_heads)
+    return Shape(config.num_hidden_layers, layer, config.hidden_size, config.intermediate_size, *heads)
 
 
 def report(bench: Benchmark, name: str, found: list[Answers], wanted: list[str]) -> None:
