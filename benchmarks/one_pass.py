@@ -156,9 +156,8 @@ def noisy(bench: Benchmark, loaded: Loaded, layer: int) -> None:
         kept = int(sum(gold))
         bench.row(f"{name}: gold kept", kept / len(gold), "share", interval=wilson(kept, len(gold)))
         report(bench, name, found, [a.answer for a in asked])
-        tokens = [
-            sum(len(t) for t in token_ids(loaded.tokenizer, [p.text for p in q.passages])) for q in questions
-        ]
+        texts = [token_ids(loaded.tokenizer, [p.text for p in q.passages], own_text=False) for q in questions]
+        tokens = [sum(map(len, ids)) for ids in texts]
         least = Operations(shape_of(loaded, layer), int(np.mean(tokens)), len(questions[0].passages), 4)
         for what, operations in (("exact", least.exact_cold), ("one pass", least.one_pass_cold)):
             bench.row(f"{name}: operations of END, {what}, over reading all chunks", operations, "ratio")
