@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict, override
 
 from denoise_core import InputError, Message
+from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
@@ -45,7 +46,7 @@ class AugmentedOutput(TypedDict):
     denoise: dict[str, Any]
 
 
-class AugmentedRunnable(RunnableSerializable[str | AugmentedInput, AugmentedOutput]):
+class AugmentedRunnable(PickledModel, RunnableSerializable[str | AugmentedInput, AugmentedOutput]):
     """Runs a `denoise_core.augmenter.Augmenter` as a step of a chain.
 
     Build it from ``Augmenter(ChatModelLLM(model), RetrieverAdapter(retriever), ...)``. Searches, drafts and

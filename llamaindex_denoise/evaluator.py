@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import json
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from llama_index.core.base.response.schema import Response
@@ -16,8 +14,10 @@ from llama_index.core.prompts.mixin import PromptDictType
 
 from denoise_core import LLM, Budget, InputError, Message, Passage, Reply, UnparsableReply, arun, run
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
-from denoise_core.errors import said
+from denoise_core.errors import is_mistake, said
 from denoise_core.running.effects import Flow, complete
+from denoise_core.running.heard import fell_back
+from denoise_core.running.offload import on_a_thread
 from llamaindex_denoise.nodes.convert import to_passages
 
 
@@ -181,9 +181,7 @@ class _Judge:
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         # Not evaluator.evaluate(): it masks errors, and starts a loop in the caller's thread.
-        with ThreadPoolExecutor(1, thread_name_prefix="denoise-evaluator") as pool:
-            context = contextvars.copy_context()
-            return pool.submit(context.run, lambda: asyncio.run(self.acomplete(messages))).result()
+        return on_a_thread(lambda: asyncio.run(self.acomplete(messages)))
 
 
 def _given(query: str | None, response: str | None) -> tuple[str, str]:
@@ -204,6 +202,10 @@ def _passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:
 
 
 def _failed(error: Exception) -> tuple[Verdict, str]:
+    """The verdict where the judge failed; a mistake (`is_mistake`) raises."""
+    if is_mistake(error):
+        raise error
+    fell_back("evaluation", error, "nothing is known of the answer")
     return Verdict("unknown", 0.0, (Reason(said(error), "judge_error"),)), ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -18,6 +17,7 @@ from denoise_core import Denoiser, InputError, Scorer
 from denoise_core.end import Probe, ProbeScorer
 from denoise_core.end.calibration import Calibration
 from denoise_core.protocols import Scored
+from denoise_core.running.offload import offload
 from denoise_core.scorers.cross_encoder import CrossEncoderScorer
 from denoise_core.scorers.embedding import EmbeddingScorer
 from langchain_denoise.models.decisions import DecisionScorer, is_decision_model
@@ -71,11 +71,11 @@ class EmbeddedEmbeddings(Embeddings):
 
     @override
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        return await asyncio.to_thread(self.embed_documents, texts)
+        return await offload(self.embed_documents, texts)
 
     @override
     async def aembed_query(self, text: str) -> list[float]:
-        return await asyncio.to_thread(self.embed_query, text)
+        return await offload(self.embed_query, text)
 
 
 class FolderProbe:

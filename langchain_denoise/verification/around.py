@@ -15,6 +15,7 @@ from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import override
 
 from denoise_core import InputError, Message
+from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.streaming import (
@@ -95,7 +96,7 @@ def is_graph(chain: Runnable[Any, Any]) -> bool:
     return any(c.__module__.startswith("langgraph.pregel") for c in type(chain).__mro__)
 
 
-class VerifiedRunnable(RunnableSerializable[Any, Any]):
+class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
     """A chain with verification around it; see `verified`, which builds it.
 
     ``stream`` yields one value: nothing is shown before it is judged. `stream_checked` shows sentences as they

@@ -19,8 +19,9 @@ from denoise_core.augmenter import Attempt, Feedback, Groundedness, Reason, Temp
 from denoise_core.augmenter.memory import WorkingMemory, best_attempt
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.augmenter.traces.record import attempt_record
-from denoise_core.errors import said
+from denoise_core.errors import is_mistake, said
 from denoise_core.running.effects import Flow
+from denoise_core.running.heard import fell_back
 from denoise_core.text.delimit import envelope
 from llamaindex_denoise.nodes.convert import says_something, to_passages
 
@@ -148,6 +149,9 @@ class VerifiedFunctionAgent(FunctionAgent):
         try:
             attempt, _ = await arun(self._flow(memory, text), llm=self.judge, budget=self.budget)
         except Exception as error:
+            if is_mistake(error):
+                raise
+            fell_back("the agent's judge", error, "nothing is known of the draft")
             reason = Reason(f"the judge failed: {said(error)}", "judge_error")
             attempt = Attempt(text, Verdict("unknown", 0.0, (reason,)), "", evidence)
         return attempt

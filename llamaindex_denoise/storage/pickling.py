@@ -1,7 +1,8 @@
 """What stands in for a denoiser in a pickle, so that it can go to another process and the caller's stays whole.
 
 LlamaIndex's components, pickled, delete from the living object what does not pickle. Here a copy is pickled; a
-lock becomes a new lock; and what cannot go along is named instead of left out.
+lock becomes a new lock; and what cannot go along is named instead of left out. Keys and passwords stay here: the
+copy takes its own from the environment, as the model does when it is made without one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from llama_index.core.schema import BaseComponent
 
+from denoise_core._secrets import without_secrets
 from llamaindex_denoise.storage.code import ours
 
 _LOCKS = {type(threading.Lock()): threading.Lock, type(threading.RLock()): threading.RLock}
@@ -57,8 +59,8 @@ def for_pickle(value: Any, at: str = "denoiser", seen: dict[int, Any] | None = N
     if hasattr(value, "state_dict") and hasattr(value, "config") and hasattr(value, "dtype"):
         return seen.setdefault(id(value), _Model(value))
     if isinstance(value, BaseComponent):
-        twin = value.model_copy()
-        for name, held in value.__dict__.items():
+        twin = without_secrets(value)
+        for name, held in twin.__dict__.items():
             if name != "callback_manager":
                 _check(held, f"{at}.{name}")
         return seen.setdefault(id(value), twin)

@@ -122,7 +122,9 @@ class ENDDenoiser:
         source = {p.id: p for p in checked}
         texts = [well_formed(source[s.passage_id].text[s.start : s.end]) for s in spans]
         started = time.perf_counter()
-        scores, split = self._score(query, texts, [self._above(source[s.passage_id], s) for s in spans])
+        scores, split = self._score(
+            well_formed(query), texts, [self._above(source[s.passage_id], s) for s in spans]
+        )
         seconds = time.perf_counter() - started
         kept, reasons = select(self.rule, scores, texts, min_keep=self.min_keep, max_keep=self.max_keep)
         relevant, note = None, None

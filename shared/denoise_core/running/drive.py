@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,13 +14,11 @@ from denoise_core.result import DenoiseResult, Event, Trace, attach_trace, trace
 from denoise_core.running.bound import bounded
 from denoise_core.running.budget import Budget, Meter, current_meter, enter
 from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.running.offload import left_behind
 from denoise_core.types import Passage, Reply, Usage
 
 T = TypeVar("T")
 S = TypeVar("S")
-
-# Set once nobody waits any more for the sync call that a run is part of: the run then makes no further effect.
-left_behind: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("denoise_left", default=None)
 
 CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English, used only when a model does not report usage
 

@@ -16,7 +16,7 @@ from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import words
-from denoise_core.types import Passage, check_passages
+from denoise_core.types import Passage, check_passages, well_formed
 
 
 class BM25Retriever:
@@ -78,7 +78,7 @@ class BM25Retriever:
                 self._index = index
 
     def _stemmed(self, found: list[str]) -> list[str]:
-        return self._stemmer.stemWords(found) if self._stemmer else found
+        return self._stemmer.stemWords([well_formed(w) for w in found]) if self._stemmer else found
 
 
 def _stemmer(language: str | None) -> Any:
