@@ -137,9 +137,9 @@ def _measure(
 
 
 def _reader() -> Reader | None:
-    from denoise_core.embedded import reader
+    from denoise_core.embedded import span_reader
 
-    return reader()
+    return span_reader()
 
 
 def _questions(folder: Path, name: str) -> list[Question]:

@@ -43,8 +43,8 @@ class Groundedness:
     question; see `denoise_core.support.check`.
 
     ``threshold`` is the share of a claim's words that a window of the evidence must say. ``reader`` is a reader of
-    real text, such as ``denoise_core.embedded.reader()``, which vetoes what stands in the evidence but does not
-    answer; words alone cannot see that. A bare yes or no, an abstention, evidence that contradicts itself or is in
+    real text, such as ``denoise_core.embedded.span_reader()``, which vetoes what stands in the evidence but does
+    not answer; words alone cannot see that. A bare yes or no, an abstention, evidence that contradicts itself or is in
     another language are unknown. ``copy_cap``: the share of a candidate of more than 40 words that may be one
     unbroken quotation; a copy is grounded, but it is no answer. Raises `InputError` for values outside [0, 1].
     """
@@ -60,7 +60,7 @@ class Groundedness:
         if self.reader is not None and not isinstance(self.reader, Reader):
             raise InputError(
                 f"Groundedness(reader={type(self.reader).__name__}): expected an object with "
-                "fits(query, candidates, passages), such as denoise_core.embedded.reader()"
+                "fits(query, candidates, passages), such as denoise_core.embedded.span_reader()"
             )
 
     @property
