@@ -17,7 +17,7 @@ _lock = threading.Lock()
 _loaded: list[SpanReader] = []
 
 
-def reader() -> SpanReader:
+def span_reader() -> SpanReader:
     """The shared reader; threads that ask at the same time wait for one load.
 
     Raises `MissingExtra` without the extra ``embedded``.
@@ -33,4 +33,4 @@ def reader() -> SpanReader:
 
 def answer(query: str, passages: Sequence[Passage]) -> Found | None:
     """Where the passages answer the question, by the reader that ships; None when they seem not to."""
-    return reader().answer(query, passages)
+    return span_reader().answer(query, passages)
