@@ -111,6 +111,7 @@ class Attempt:
     event: Event | None = None
     refusal: BudgetExceeded | None = None
     inner: tuple[Event, ...] = ()
+    begun: bool = False
 
     @property
     def calls(self) -> int:
@@ -125,6 +126,7 @@ class Attempt:
             raise self.refusal
         if self.meter:
             self.meter.take(self.calls)
+        self.begun = True
 
     def events(self) -> tuple[Event, ...]:
         """What goes into the trace once no more will come of it."""
@@ -145,7 +147,7 @@ class Attempt:
         seconds = time.perf_counter() - self.started
         if isinstance(self.effect, Denoise):  # what it had done has no reply to travel in
             self.inner = trace_of(error).events
-        self.event = Event(self.effect.tag, self.effect, None, seconds, error=said(error))
+        self.event = Event(self.effect.tag, self.effect, None, seconds, error=said(error), made=self.begun)
 
 
 def mistake_in(outcome: Any) -> Exception | None:
