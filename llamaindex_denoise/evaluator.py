@@ -123,8 +123,8 @@ class EvaluatorUtility:
     the evaluator's top mark (5 for `CorrectnessEvaluator`); scores are divided by it. An evaluator without a
     score gives 1 for a pass, 0 otherwise. At most ``max_characters`` of evidence go to it, best first.
 
-    Evaluators are asynchronous inside. Under a synchronous loop one with an ``evaluate`` of its own is asked by it;
-    any other runs in the caller's thread without an event loop, its models in their synchronous form, and
+    Evaluators are asynchronous inside. Under a synchronous loop one with its own ``evaluate`` is asked by it; any
+    other runs in the caller's thread without an event loop, its models in their synchronous form, and
     one that has to wait for a loop raises `InputError`. LlamaIndex's `FaithfulnessEvaluator` looks for "yes"
     anywhere in a reply; prefer `Groundedness` or an LLM judge of `denoise_core` where that matters. Raises
     `InputError` for an unusable argument.

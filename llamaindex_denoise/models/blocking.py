@@ -1,7 +1,7 @@
-"""Async code of LlamaIndex's that is run to its end without an event loop, its models in their synchronous form.
+"""Async code of LlamaIndex's that runs to its end without an event loop, its models in synchronous form.
 
-LlamaIndex's evaluators are written as coroutines alone. A loop made for each of them would bind the models' clients
-to a loop that is gone at the next call.
+LlamaIndex's evaluators are written as coroutines alone. A loop made for each would bind the models' clients to one
+that is gone at the next call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class BlockingLLM(CustomLLM):
-    """``inner`` in its synchronous form, whichever form is asked for; its prompts and program mode stay its own."""
+    """``inner`` in its synchronous form, whichever form is asked for; its prompts and program mode stay."""
 
     inner: LLM
 

@@ -246,9 +246,9 @@ async def test_an_evaluator_that_needs_a_loop_says_what_to_do():
     def judged():
         return loop(EvaluatorUtility(Waits(passing=True)))
 
-    with pytest.raises(InputError, match="Waits waits for an event loop.*aquery"):
+    with pytest.raises(InputError, match=r"Waits waits for an event loop.*aquery"):
         judged().answer(QUESTION)
-    with pytest.raises(InputError, match="Waits waits for an event loop.*aquery"):
+    with pytest.raises(InputError, match=r"Waits waits for an event loop.*aquery"):
         await asyncio.to_thread(judged().answer, QUESTION)
     assert (await judged().aanswer(QUESTION)).outcome == "supported"
 

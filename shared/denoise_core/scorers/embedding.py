@@ -54,11 +54,9 @@ class EmbeddingScorer:
     """
 
     def __init__(self, embed: Embeds, *, query_embed: Vectors | None = None) -> None:
-        if isinstance(embed, type) or not (
-            isinstance(embed, (str, Encodes, EmbedsDocuments, EmbedsTexts)) or callable(embed)
-        ):
+        if not isinstance(embed, str) and not _embeds(embed):
             raise InputError(
-                "embed: expected a callable, a model with encode(), an embedding model of LangChain or LlamaIndex, "
+                "embed: expected a callable, a model with encode(), an embedding model of LangChain or LlamaIndex "
                 f"or a name, got {embed.__name__ if isinstance(embed, type) else type(embed).__name__}"
             )
         self.embed = embed
@@ -93,7 +91,8 @@ def _embedders(embed: Embeds) -> tuple[Vectors, Vectors]:
         # "dense" is the extra that brings sentence-transformers; its own default for remote code is off, too.
         name = embed
         module = require("sentence_transformers", extra="dense")
-        embed = _models(name, lambda: module.SentenceTransformer(name, trust_remote_code=False))
+        model: Encodes = _models(name, lambda: module.SentenceTransformer(name, trust_remote_code=False))
+        return _encodes(model)
     # Before callable: some of these are both.
     if isinstance(embed, EmbedsTexts):
         texts_of = embed
@@ -107,10 +106,19 @@ def _embedders(embed: Embeds) -> tuple[Vectors, Vectors]:
             lambda texts: documents_of.embed_documents(list(texts)),
             lambda queries: [documents_of.embed_query(q) for q in queries],
         )
-    if isinstance(embed, Encodes):
-        model = embed
-        return lambda texts: model.encode(list(texts)), lambda queries: model.encode(list(queries))
-    return embed, embed
+    return _encodes(embed) if isinstance(embed, Encodes) else (embed, embed)
+
+
+def _encodes(model: Encodes) -> tuple[Vectors, Vectors]:
+    def vectors(texts: Sequence[str]) -> Any:
+        return model.encode(list(texts))
+
+    return vectors, vectors
+
+
+def _embeds(value: object) -> bool:
+    forms = isinstance(value, (Encodes, EmbedsDocuments, EmbedsTexts))
+    return not isinstance(value, type) and (forms or callable(value))
 
 
 def _checked(vectors: Any, n: int) -> NDArray[np.float32]:
