@@ -38,7 +38,6 @@ def verified(
     answer: str | Callable[..., Any] | None = None,
     evidence: str | Callable[..., Any] | None = None,
     feedback: str | Callable[..., Any] | None = None,
-    rerun: bool = False,
 ) -> VerifiedRunnable:
     """``chain`` with its answers held against what it found, and asked again while they do not hold.
 
@@ -54,28 +53,27 @@ def verified(
     function ``(input, draft, feedback) -> input``.
 
     A chain whose tools ran is not run again, since they would run twice; neither is an agent or a graph, for which
-    ``VerificationMiddleware`` repeats the last model call alone. ``rerun=True`` says that running again does no
-    harm.
+    ``VerificationMiddleware`` repeats the last model call alone. ``Verifier(limits=LoopLimits(rerun=True))`` says
+    that running again does no harm.
 
     The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in
     ``response_metadata["denoise"]`` of a message, in the span ``denoise_record`` and the custom event ``denoise``;
     an output that is a bare string, or structured, carries none itself.
     """
-    chain = coerce_to_runnable(chain)
-    if is_graph(chain) and not rerun:
+    chain, verifier = coerce_to_runnable(chain), verifier or Verifier()
+    if is_graph(chain) and not verifier.limits.rerun:
         raise InputError(
             "verified(...) runs its chain again, and a graph or agent may have effects outside; put "
             "VerificationMiddleware() into create_agent(middleware=[...]), or a JudgeNode into the graph, or say "
-            "rerun=True where running it twice does no harm"
+            "Verifier(limits=LoopLimits(rerun=True)) where running it twice does no harm"
         )
     return VerifiedRunnable(
         chain=chain,
-        verifier=verifier or Verifier(),
+        verifier=verifier,
         question=question,
         answer=answer,
         evidence=evidence,
         feedback=feedback,
-        rerun=rerun,
     )
 
 
@@ -101,7 +99,6 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
     answer: str | Callable[..., Any] | None = None
     evidence: str | Callable[..., Any] | None = None
     feedback: str | Callable[..., Any] | None = None
-    rerun: bool = False
 
     _hearing: Runnable[Any, Any] | None = PrivateAttr(default=None)
 
@@ -139,7 +136,7 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
         asked, history = self._streamed(input), self._history(input)
 
         def begin() -> Iterator[StreamEvent]:
-            return follow(self._loop(), asked.question, history, drafter=ChainDrafts(self, input, {}))
+            return follow(self.verifier.loop, asked.question, history, drafter=ChainDrafts(self, input, {}))
 
         yield from asked.events(begin, config)
 
@@ -151,7 +148,7 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
         asked, history = self._streamed(input), self._history(input)
 
         def begin() -> AsyncIterator[StreamEvent]:
-            return follow(self._loop(), asked.question, history, drafter=ChainDrafts(self, input, {}))
+            return follow(self.verifier.loop, asked.question, history, drafter=ChainDrafts(self, input, {}))
 
         async with aclosing(asked.aevents(begin, config)) as events:
             async for event in events:
@@ -164,7 +161,7 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
     def _verify(self, input: Any, run_manager: ParentRunManager, config: RunnableConfig, **kwargs: Any) -> Any:
         drafts = ChainDrafts(self, input, kwargs)
         question, history = places.question_in(input, self.question), self._history(input)
-        answer = self.verifier.told(self._loop().answer(question, history, drafter=drafts))
+        answer = self.verifier.told(self.verifier.loop.answer(question, history, drafter=drafts))
         output, record = drafts.output_of(answer)
         tell(run_manager, {"question": question}, short_record(record), record)
         return output
@@ -174,13 +171,10 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
     ) -> Any:
         drafts = ChainDrafts(self, input, kwargs)
         question, history = places.question_in(input, self.question), self._history(input)
-        answer = self.verifier.told(await self._loop().aanswer(question, history, drafter=drafts))
+        answer = self.verifier.told(await self.verifier.loop.aanswer(question, history, drafter=drafts))
         output, record = drafts.output_of(answer)
         await atell(run_manager, {"question": question}, short_record(record), record)
         return output
-
-    def _loop(self) -> Any:
-        return self.verifier.loop_with(rerun=True) if self.rerun else self.verifier.loop
 
     def _history(self, input: Any) -> tuple[Message, ...]:
         messages = None if callable(self.question) else places.messages_in(places.as_state(input))

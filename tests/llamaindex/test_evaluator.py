@@ -283,7 +283,7 @@ def test_around_an_engine(scripted):
 
     inner = RetrieverQueryEngine.from_args(Found(), llm=scripted(lambda m: RIGHT))
     utility = EvaluatorUtility(FaithfulnessEvaluator(llm=scripted(lambda m: "YES")))
-    response = AugmentedQueryEngine.around(inner, utility=utility).query(QUESTION)
+    response = AugmentedQueryEngine.around(inner, Augmenter(utility=utility)).query(QUESTION)
     assert response.metadata["denoise"]["outcome"] == "supported"
 
 

@@ -48,7 +48,8 @@ class Servers:
 
 def _given(server: S | None, tag: str, what: str) -> S:
     if server is None:
-        raise TypeError(f"this flow asked for {tag!r} but no {what}= was given to run()")
+        own = "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
+        raise TypeError(f"this flow asked for {tag!r} but no {what}= was given to run(){own}")
     return server
 
 
