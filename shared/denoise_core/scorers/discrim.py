@@ -23,6 +23,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.flow import run
+from denoise_core.running.travel import Travels
 from denoise_core.scorers.discrim_prompts import CRITERIA, INSTRUCTIONS, SYSTEM, USER
 from denoise_core.text.delimit import new_marker
 from denoise_core.types import Message, Reply
@@ -112,18 +113,27 @@ def local_decisions(model: Any, *, tokenizer: Any = None) -> Decide:
 
     Any chat model will do whose vocabulary has Yes and No as single tokens. Calls take turns.
     """
-    lock = threading.Lock()
-    made: list[Any] = []
+    return _Local(model, tokenizer)
 
-    def decide(request: dict[str, Any]) -> Mapping[str, Any]:
-        with lock:
-            if not made:
+
+class _Local(Travels):
+    """`local_decisions`."""
+
+    named = ("model",)
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self._lock = threading.Lock()
+        self._made: Any = None
+
+    def __call__(self, request: dict[str, Any]) -> Mapping[str, Any]:
+        with self._lock:
+            if self._made is None:
                 transformers = require("transformers", extra="end")
-                made.append(transformers.pipeline("decision", model=model, tokenizer=tokenizer))
-            answers: Mapping[str, Any] = made[0](request)
+                self._made = transformers.pipeline("decision", model=self.model, tokenizer=self.tokenizer)
+            answers: Mapping[str, Any] = self._made(request)
             return answers
-
-    return decide
 
 
 def served_decisions(url: str, model: str, *, timeout: float = 60.0) -> Decide:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
 from denoise_core.running.caches.once import Once
+from denoise_core.running.travel import Travels
 
 Vectors: TypeAlias = Callable[[Sequence[str]], Any]
 
@@ -23,13 +24,15 @@ class Encodes(Protocol):
     def encode(self, sentences: list[str], /) -> Any: ...
 
 
-class EmbeddingScorer:
+class EmbeddingScorer(Travels):
     """Cosine of query and text, -1 to 1.
 
     ``embed`` is a callable from texts to vectors ``(n, d)``, an object with ``encode``, or the name or
     path of a sentence-transformers model (loaded at the first call; needs the extra ``dense``).
     ``query_embed`` embeds the query where that differs. A text of zero length in the space scores 0.
     """
+
+    named = ("embed",)
 
     def __init__(self, embed: Vectors | Encodes | str, *, query_embed: Vectors | None = None) -> None:
         self.embed = embed
