@@ -12,7 +12,7 @@ def words(query, text):
 
 
 class Reranker(ThreadingHTTPServer):
-    """``faults`` are taken one by one, each by one request: a status, "cut" (the connection), or "hang" (for ever).
+    """``faults`` are taken one by one, each by one request: a status, "cut" (the connection) or "hang".
 
     ``seen`` are the texts of each request, ``peak`` the most requests that were under way at once.
     """

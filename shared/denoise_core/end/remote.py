@@ -52,13 +52,13 @@ class RemoteScorer(Travels):
     """Scores with the checkpoint in ``folder`` as served at ``url``, an address before ``/classify`` or several.
 
     Only the folder's tokenizer and manifest are read here. With several replicas a document always goes to the
-    same one, so that the engine's prefix cache knows it, and to the next while that one is down; `Engine` says what
-    is tried again, ``limits`` how often and how long. ``batch`` is the most prompts of a request.
+    same one, so that the engine's prefix cache knows it, and to the next while that one is down; `Engine` says
+    what is tried again, ``limits`` how often and how long. ``batch`` is the most prompts of a request.
 
     Each replica is asked once, and again when it comes back: for its model (``model`` is the served name; None
     takes the only one there is) and its longest prompt, and for the scores the checkpoint must have on three fixed
-    prompts. A server of another model, or one that applies an activation, is refused with `ProbeMismatch`; a server
-    that leaves out the bias has it added.
+    prompts. A server of another model, or one that applies an activation, is refused with `ProbeMismatch`; a
+    server that leaves out the bias has it added.
 
     ``key_env`` names the environment variable with the key. The key is in no attribute, pickle or log.
     """

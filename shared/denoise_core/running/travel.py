@@ -24,8 +24,8 @@ class Travels:
     Each parameter of the constructor is an attribute of the same name, or of that name behind an underscore; a
     class for which that is not so overrides `recipe`. ``named`` are the settings that may name a folder: where
     they do, the folder must be there on arrival, with the same files. Paths travel absolute. What was read,
-    counted and cached stays behind. `copy.copy` shares everything, `copy.deepcopy` makes it anew with copies of its
-    settings.
+    counted and cached stays behind. `copy.copy` shares everything, `copy.deepcopy` makes it anew with copies of
+    its settings.
 
     Pickling raises `InputError` for a setting that is a loaded model; arrival raises it for a folder that is
     missing or holds other files.

@@ -1,4 +1,4 @@
-"""A served cross-encoder: an encoder with a classification head behind ``/rerank``, as several engines serve it."""
+"""A served cross-encoder: an encoder with a classification head behind ``/rerank``, as engines serve it."""
 
 from __future__ import annotations
 

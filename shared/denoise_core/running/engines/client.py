@@ -1,7 +1,7 @@
-"""One HTTP client for sync and async callers: bounded, retried where that helps, to the replica that knows a document.
+"""One HTTP client for sync and async callers: bounded, retried where that helps, to the replica of a document.
 
-Requests run on one event loop of the package's own thread, whoever asks: so a connection opened for one caller serves
-the next, and the bound on what is under way holds for all of them together.
+Requests run on one event loop of the package's own thread, whoever asks: so a connection opened for one caller
+serves the next, and the bound on what is under way holds for all of them together.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RemoteLimits:
-    """How a server is asked. ``timeout`` is the seconds of one request, ``deadline`` those of a whole call, retries
-    included (None: no limit but a surrounding budget's). ``attempts`` is how often a request is tried in all,
-    ``concurrency`` how many are under way at once. A replica that failed is asked last for ``rest`` seconds.
+    """How a server is asked. ``timeout`` is the seconds of one request, ``deadline`` those of a whole call,
+    retries included (None: no limit but a surrounding budget's). ``attempts`` is how often a request is tried in
+    all, ``concurrency`` how many are under way at once. A replica that failed is asked last for ``rest`` seconds.
 
     Raises `InputError` for numbers that make no sense.
     """
@@ -59,11 +59,11 @@ class Retried(Exception):
 class Engine:
     """Requests to servers that answer alike. ``urls`` are their addresses, without the path.
 
-    A document goes to the replica that its key names (`replicas`), to the next one while that is down. Status 429, 5xx
-    and lost connections are tried again, with growing random pauses and no sooner than ``Retry-After`` says; any
-    other 4xx raises `InputError` with what the server said. After the last attempt the error comes through as httpx
-    raises it; past the deadline it is `TimeoutError`, past a surrounding budget `BudgetExceeded`. Each request counts
-    as a call of that budget.
+    A document goes to the replica that its key names (`replicas`), to the next one while that is down. Status 429,
+    5xx and lost connections are tried again, with growing random pauses and no sooner than ``Retry-After`` says;
+    any other 4xx raises `InputError` with what the server said. After the last attempt the error comes through as
+    httpx raises it; past the deadline it is `TimeoutError`, past a surrounding budget `BudgetExceeded`. Each
+    request counts as a call of that budget.
 
     ``key_env`` names the environment variable that holds the key; it is read at each request and kept nowhere.
     """
@@ -126,7 +126,8 @@ class Engine:
         batch: int,
         ask: Callable[[str, list[int]], Awaitable[Sequence[T]]],
     ) -> list[T]:
-        """``ask(url, positions)`` for batches of at most ``batch`` keys, each at its key's replica; results in order.
+        """``ask(url, positions)`` for batches of at most ``batch`` keys, each at its key's replica; results in
+        order.
 
         What failed is asked again, at the next replica; what came is not asked again.
         """
@@ -170,21 +171,22 @@ class Engine:
         httpx = require("httpx", extra="remote")
         client, room = self._opened(httpx)
         async with room:
+            headers = self._headers()
             if meter is not None:
                 meter.take()
             try:
-                reply = await client.request(method, url + path, json=body, headers=self._headers())
+                reply = await client.request(method, url + path, json=body, headers=headers)
                 reply.raise_for_status()
-                found = reply.json()
             except httpx.HTTPStatusError as error:
                 raise self._refused(url + path, error) from error
             except (httpx.TransportError, httpx.DecodingError) as error:
                 self._down(url, error)
                 raise Retried(error) from error
-            except ValueError as error:
-                raise InputError(f"{url + path} did not answer with JSON: {masked(reply.text[:200])}") from error
         self.replicas.answered(url)
-        return found
+        try:
+            return reply.json()
+        except ValueError as error:
+            raise InputError(f"{url + path} did not answer with JSON: {masked(reply.text[:200])}") from error
 
     def _refused(self, where: str, error: Any) -> Exception:
         status, said = error.response.status_code, masked(error.response.text[:500])

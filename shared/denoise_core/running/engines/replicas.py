@@ -1,7 +1,7 @@
-"""Rendezvous hashing: each document has an order of replicas of its own, and only a lost replica's documents move.
+"""Rendezvous hashing: each document has an order of replicas of its own; only those of a lost one move.
 
-Highest random weight (Thaler and Ravishankar, 1998). What an engine has computed for a document is kept where it was
-computed, so a document goes to the first replica of its order that lives.
+Highest random weight (Thaler and Ravishankar, 1998). What an engine has computed for a document is kept where it
+was computed, so a document goes to the first replica of its order that lives.
 """
 
 from __future__ import annotations
