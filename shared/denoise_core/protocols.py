@@ -76,6 +76,13 @@ class Scored:
 
 
 @runtime_checkable
+class ScoresAsync(Protocol):
+    """A scorer that waits for a server, and can do so without a thread."""
+
+    async def ascore(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]: ...
+
+
+@runtime_checkable
 class ReportsParts(Protocol):
     """A scorer that says which texts did not fit its window, as `ProbeScorer` does."""
 

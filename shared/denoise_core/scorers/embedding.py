@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
 from denoise_core.running.caches.once import Once
+from denoise_core.running.travel import Travels
 
 Vectors: TypeAlias = Callable[[Sequence[str]], Any]
 
@@ -44,7 +45,7 @@ class EmbedsTexts(Protocol):
 Embeds: TypeAlias = Vectors | Encodes | EmbedsDocuments | EmbedsTexts | str
 
 
-class EmbeddingScorer:
+class EmbeddingScorer(Travels):
     """Cosine of query and text, -1 to 1.
 
     ``embed`` is a callable from texts to vectors ``(n, d)``, an object with ``encode``, an embedding model of
@@ -52,6 +53,8 @@ class EmbeddingScorer:
     sentence-transformers model (loaded at the first call; needs the extra ``dense``). ``query_embed`` embeds the
     query where that differs. A text of zero length in the space scores 0. Raises `InputError` for anything else.
     """
+
+    named = ("embed",)
 
     def __init__(self, embed: Embeds, *, query_embed: Vectors | None = None) -> None:
         if not isinstance(embed, str) and not _embeds(embed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from importlib.resources import as_file, files
+from typing import Any
 
 from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.forward import load
@@ -17,6 +18,13 @@ _lock = threading.Lock()
 _loaded: list[SpanReader] = []
 
 
+class _Shipped(SpanReader):
+    """Pickled or copied, it is the shared one of that process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return span_reader, ()
+
+
 def span_reader() -> SpanReader:
     """The shared reader; threads that ask at the same time wait for one load.
 
@@ -27,7 +35,7 @@ def span_reader() -> SpanReader:
             with as_file(files("denoise_core.embedded") / "data" / "reader") as folder:
                 network = load(minilm(), folder / "reader.safetensors")
                 calibration = Calibration.load(folder / "calibration.json")
-            _loaded.append(SpanReader(network, tokens(), calibration=calibration))
+            _loaded.append(_Shipped(network, tokens(), calibration=calibration))
         return _loaded[0]
 
 
