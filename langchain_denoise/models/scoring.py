@@ -29,10 +29,7 @@ def as_scorer(scorer: Any, name: str = "scorer") -> Scorer:
     Raises `InputError` that says what came for anything else.
     """
     if isinstance(scorer, Embeddings):
-        return EmbeddingScorer(
-            lambda texts: scorer.embed_documents(list(texts)),
-            query_embed=lambda queries: [scorer.embed_query(q) for q in queries],
-        )
+        return EmbeddingScorer(scorer)
     if isinstance(scorer, BaseCrossEncoder):
         return CrossEncoderScorer(scorer.score)
     if is_decision_model(scorer):

@@ -38,11 +38,7 @@ class EmbedModelScorer:
         self.embed_model = embed_model
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        scorer = EmbeddingScorer(
-            lambda t: self.embed_model.get_text_embedding_batch(list(t)),
-            query_embed=lambda t: [self.embed_model.get_query_embedding(q) for q in t],
-        )
-        return scorer.score(query, texts)
+        return EmbeddingScorer(self.embed_model).score(query, texts)
 
 
 class RerankerScorer:

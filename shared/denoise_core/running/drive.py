@@ -44,7 +44,8 @@ class Servers:
 
 def _given(server: S | None, tag: str, what: str) -> S:
     if server is None:
-        raise TypeError(f"this flow asked for {tag!r} but no {what}= was given to run()")
+        own = "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
+        raise TypeError(f"this flow asked for {tag!r} but no {what}= was given to run(){own}")
     return server
 
 
@@ -107,6 +108,7 @@ class Attempt:
     event: Event | None = None
     refusal: BudgetExceeded | None = None
     inner: tuple[Event, ...] = ()
+    begun: bool = False
 
     @property
     def calls(self) -> int:
@@ -121,6 +123,7 @@ class Attempt:
             raise self.refusal
         if self.meter:
             self.meter.take(self.calls)
+        self.begun = True
 
     def events(self) -> tuple[Event, ...]:
         """What goes into the trace once no more will come of it."""
@@ -141,7 +144,7 @@ class Attempt:
         seconds = time.perf_counter() - self.started
         if isinstance(self.effect, Denoise):  # what it had done has no reply to travel in
             self.inner = trace_of(error).events
-        self.event = Event(self.effect.tag, self.effect, None, seconds, error=said(error))
+        self.event = Event(self.effect.tag, self.effect, None, seconds, error=said(error), made=self.begun)
 
 
 def mistake_in(outcome: Any) -> Exception | None:

@@ -19,6 +19,7 @@ from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.traces.replay import agreement, rejudge, replay
 from denoise_core.augmenter.utilities import FunctionUtility, KnowledgeOverlap, SelfCriticism
 from denoise_core.report.loop import to_html
+from denoise_core.running.record import calls_of
 from denoise_core.testing import ListRetriever
 
 RIGHT, WRONG = "It was completed in 1889 [1].", "It was completed in 1925 [1]."
@@ -145,6 +146,7 @@ def test_a_replay_with_the_same_parts_gives_the_same_answer(passages, question):
 def test_a_spent_budget_is_replayed_as_one(passages, question):
     answer = through_json(recorded(passages, question, WRONG, RIGHT, budget=Budget(calls=2)))
     assert answer.stopped_because is StopReason.BUDGET
+    assert calls_of(answer.trace) == 1, "one search, one draft; the refused one was never asked"
     assert (
         replay(Augmenter(Never(), Never(), denoiser=Never()), answer).answer.stopped_because is StopReason.BUDGET
     )

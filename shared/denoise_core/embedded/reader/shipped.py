@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.resources import as_file, files
+from typing import Any
 
 from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.forward import load
@@ -16,7 +17,14 @@ from denoise_core.types import Passage
 _loaded: Once[SpanReader] = Once(keep=None)
 
 
-def reader() -> SpanReader:
+class _Shipped(SpanReader):
+    """Pickled or copied, it is the shared one of that process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return span_reader, ()
+
+
+def span_reader() -> SpanReader:
     """The shared reader; threads that ask at the same time wait for one load.
 
     Raises `MissingExtra` without the extra ``embedded``.
@@ -26,11 +34,11 @@ def reader() -> SpanReader:
         with as_file(files("denoise_core.embedded") / "data" / "reader") as folder:
             network = load(minilm(), folder / "reader.safetensors")
             calibration = Calibration.load(folder / "calibration.json")
-        return SpanReader(network, tokens(), calibration=calibration)
+        return _Shipped(network, tokens(), calibration=calibration)
 
     return _loaded("reader", fresh)
 
 
 def answer(query: str, passages: Sequence[Passage]) -> Found | None:
     """Where the passages answer the question, by the reader that ships; None when they seem not to."""
-    return reader().answer(query, passages)
+    return span_reader().answer(query, passages)

@@ -54,10 +54,10 @@ _PREPOSITION = (
     r"|de|pour|avec|par|depuis|por|con|para|a|desde|di|da|per|em|com|в|на|с|для)\s{1,9})?"
 )
 _STARTS = [
-    (kind, re.compile(rf"[\s¿¡\"'“„«(\[*_-]{{0,12}}{_PREPOSITION}(?:{words})(?![\w])", re.IGNORECASE))
+    (kind, re.compile(rf"\A[\s¿¡\"'“„«(\[*_-]{{0,12}}+{_PREPOSITION}(?:{words})(?![\w])", re.IGNORECASE))
     for kind, words in _KINDS
 ]
-_POLAR_START = re.compile(rf"[\s¿¡\"'“„«(\[*_-]{{0,12}}(?:{_POLAR})(?![\w'’])", re.IGNORECASE)
+_POLAR_START = re.compile(rf"\A[\s¿¡\"'“„«(\[*_-]{{0,12}}+(?:{_POLAR})(?![\w'’])", re.IGNORECASE)
 _CJK_KINDS = [
     (k, re.compile("|".join(w for w in words.split("|") if re.search(r"[\u3040-\u9fff]", w))))
     for k, words in _KINDS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from denoise_core.text.wordlists import NEGATIONS, listed
+
 
 def _table(**meanings: str) -> dict[str, str]:
     """Each word with what it means."""
@@ -13,15 +15,7 @@ def _table(**meanings: str) -> dict[str, str]:
 # Words that must be the same on both sides, by what they relate. Of each class words that mean the same
 # share one.
 CLASSES: dict[str, dict[str, str]] = {
-    "negation": _table(
-        denial=(
-            "not no never none nobody nothing neither nor without nicht kein keine keinen keiner "
-            "keines nie niemals ohne ne n pas jamais sans aucun aucune nunca jamás sin ningún ninguna "
-            "não nem sem nenhum non mai senza nessun nessuna niet geen nooit zonder не нет никогда "
-            "без لا لم لن ليس ليست غير بدون 不 没 沒 無 无 非 未 except excluding außer sauf excepto "
-            "salvo tranne кроме"
-        ),
-    ),
+    "negation": dict.fromkeys(NEGATIONS | listed("n except excluding jamás tranne кроме"), "denial"),
     "time": _table(
         before=(
             "before prior avant antes prima vóór voor перед vor 之前 以前 قبل until till bis jusqu hasta até fino"

@@ -21,7 +21,7 @@ from denoise_core.text.tokens import Token, is_content
 from denoise_core.types import Passage
 
 _MARK = re.compile(r"[?？؟]")
-_QUOTED = re.compile(r"[\"“«„「](?:[^\"”»“」]{25,400})[\"”»“」]")
+_QUOTED = re.compile(r"[\"“«„「][^\"“”«»„「」]{25,400}+[\"”»“」]")
 _SEPARATOR = re.compile(
     r"[,;:：，–—]\s{0,9}(?:but|and|so|yet|however|aber|doch|und|mais|et|pero|y|mas|e|ma)?\s{0,9}|\s{1,9}(?:but|yet|aber|mais|pero)\s{1,9}",
     re.IGNORECASE,

@@ -16,7 +16,7 @@ QUESTIONS = (
 ADJECTIVES = (
     "unbiased|neutral|relevant|remaining|rewritten|cleaned|cleared|the|final|neutrale|neutre|neutra|my|new"
 )
-DECORATION = r"[\s>#*_`\[<-]{0,8}"
+DECORATION = r"[\s>#*_`\[<-]{0,8}+"
 AFTER = r"[*_`\]>]{0,3}"
 
 
@@ -43,10 +43,12 @@ NONE_WORDS = (
     "|nessun[oa]?|niente|nenhum|нет|brak|无|無|没有|なし|없음|لا شيء|لا يوجد|hiç|tidak ada"
 )
 NOTHING = re.compile(
-    rf"[\s\"'“”*_`(\[]{{0,20}}(?:{NONE_WORDS})[\s\"'“”*_`)\].!。]{{0,20}}(?:\([^()]{{0,300}}\)|\Z|\n\s{{0,9}}\n)",
+    rf"\A[\s\"'“”*_`(\[]{{0,20}}(?:{NONE_WORDS})[\s\"'“”*_`)\].!。]{{0,20}}(?:\([^()]{{0,300}}\)|\Z|\n\s{{0,9}}\n)",
     re.IGNORECASE,
 )
-ONLY_NOTHING = re.compile(rf"[\s\"'“”*_`(\[]{{0,20}}(?:{NONE_WORDS})[\s\"'“”*_`)\].!。]{{0,20}}\Z", re.IGNORECASE)
+ONLY_NOTHING = re.compile(
+    rf"\A[\s\"'“”*_`(\[]{{0,20}}(?:{NONE_WORDS})[\s\"'“”*_`)\].!。]{{0,20}}\Z", re.IGNORECASE
+)
 REMARK = re.compile(
     r"\A[\s(*_>\[-]{0,20}(?:"
     r"let me know\b|hope (?:this|that)\b|i hope\b|feel free\b|if you (?:need|want|would|have|'d)\b"
@@ -112,7 +114,7 @@ REFUSES = re.compile(
     re.IGNORECASE,
 )
 REQUEST = re.compile(
-    r"\W{0,3}(?:please |kindly |bitte )?(?:list|name|give|tell|explain|describe|compare|summari[sz]e"
+    r"\A\W{0,3}(?:please |kindly |bitte )?(?:list|name|give|tell|explain|describe|compare|summari[sz]e"
     r"|translate|write|find|show|suggest"
     r"|calculate|compute|solve|identify|state|provide|outline|discuss|define|recommend|help|determine|analy[sz]e|create|draft|rewrite"
     r"|sort|count|check|choose|pick|answer|say|report|cite|quote|estimate|convert|plan|prove|evaluate|review|rank|make|generate"
@@ -120,6 +122,6 @@ REQUEST = re.compile(
     r"|cite|citez|expliquez?|décri[st]|comparez?|résumez?|traduisez?|donnez?|indiquez?|écrivez?|écris|listez?|calculez?|trouvez?|dites?"
     r"|explica|explique|describe|compara|compare|resume|resuma|traduce|traduzca|da|dé|dime|diga|enumera|enumere|escribe|escriba|calcula|indica|indique"
     r"|spiega|descrivi|confronta|riassumi|traduci|elenca|scrivi|calcola|trova|dimmi|liste|explique|descreva|resuma|traduza|escreva|cite"
-    r"|перечисли|объясни|опиши|сравни|назови|переведи|напиши)\b|\W{0,3}(?:请|列出|解释|说明|比较|总结|翻译|写|اشرح|اذكر|لخص|قارن|اكتب|ترجم)",
+    r"|перечисли|объясни|опиши|сравни|назови|переведи|напиши)\b|\A\W{0,3}(?:请|列出|解释|说明|比较|总结|翻译|写|اشرح|اذكر|لخص|قارن|اكتب|ترجم)",
     re.IGNORECASE,
 )

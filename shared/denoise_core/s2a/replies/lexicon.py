@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from denoise_core.text.facts.kinds.numerals import COUNTING, ONES
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -9,28 +11,8 @@ def _words(text: str) -> frozenset[str]:
 
 # English, German, French, Spanish, Portuguese, Italian, Dutch, Russian, Polish, Turkish, Indonesian, Vietnamese,
 # Arabic, Hindi; Chinese, Japanese and Korean as runs between digits.
-NUMBER = {
-    word: n
-    for n, forms in enumerate(
-        (
-            "one eins ein eine un une uno una um uma один jeden satu واحد एक 一",
-            "two zwei deux dos dois duas due twee два две dwa dua اثنان दो 二",
-            "three drei trois tres três tre drie три trzy tiga ثلاثة तीन 三",
-            "four vier quatre cuatro quatro quattro четыре cztery empat أربعة चार 四",
-            "five fünf cinq cinco cinque vijf пять pięć lima خمسة पांच 五",
-            "six sechs six seis sei zes шесть sześć enam ستة छह 六",
-            "seven sieben sept siete sete sette zeven семь siedem tujuh سبعة सात 七",
-            "eight acht huit ocho oito otto восемь osiem delapan ثمانية आठ 八",
-            "nine neun neuf nueve nove negen девять dziewięć sembilan تسعة नौ 九",
-            "ten zehn dix diez dez dieci tien десять dziesięć sepuluh عشرة दस 十",
-            "eleven elf onze once undici одиннадцать",
-            "twelve zwölf douze doce doze dodici twaalf двенадцать",
-        ),
-        1,
-    )
-    for word in forms.split()
-}
-ARTICLES_THAT_ARE_ONE = _words("ein eine un une uno una um uma")
+ARTICLES_THAT_ARE_ONE = frozenset(ONES) | _words("um uma")
+NUMBER = COUNTING | dict.fromkeys(ARTICLES_THAT_ARE_ONE, 1)
 
 BECAUSE = (
     r"\b(?:because|since|as (?:they|it|these)|which|weil|da sie|parce que|car|puisque|porque|ya que"
