@@ -17,7 +17,8 @@ from denoise_core.local.batching import batches
 from denoise_core.local.first_layers import EarlyLayers, early_layers
 from denoise_core.local.forward import inputs_of
 from denoise_core.local.keeping.kv import KeptPrefix
-from denoise_core.local.keeping.one_pass import Chunk, OnePass, Page
+from denoise_core.local.keeping.one_pass import Chunk, OnePass
+from denoise_core.local.keeping.page import Page
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.keeping.reuse import PrefixReuse
 from denoise_core.local.layout import Prompt
@@ -110,9 +111,9 @@ class Paths:
         self.probe = np.random.default_rng(0).normal(size=self.early.width).astype(np.float32)
 
     @torch.inference_mode()
-    def whole(self, ids: list[int]) -> None:
-        """One forward pass of all blocks over ``ids``."""
-        self.model(input_ids=torch.tensor([ids], device=self.early.device), use_cache=False)
+    def whole(self, ids: list[int], keeping: bool = False) -> object:
+        """One forward pass of all blocks over ``ids``; ``keeping`` what an answer goes on from."""
+        return self.model(input_ids=torch.tensor([ids], device=self.early.device), use_cache=keeping)
 
     def uncached(self, prompts: list[Prompt], layer: int) -> np.ndarray:
         """Scores without keeping anything."""
@@ -130,9 +131,10 @@ class Paths:
             scores[rows] = states @ self.probe
         return scores
 
-    def end(self, context: Context, keep: float = 0.3) -> None:
+    def end(self, context: Context, keep: float = 0.3, keeping: bool = False) -> None:
         """Score every chunk, then one whole pass over the best."""
-        self._answer(context, self.scores(context.prompts()), keep)
+        best = self._best(self.scores(context.prompts()), keep)
+        self.whole(context.joined(best), keeping)
 
     def one_pass(self, context: Context, keep: float = 0.3) -> Page:
         """Score every chunk, then go on from what was computed of the best."""
@@ -162,10 +164,7 @@ class Paths:
 
     def discriminate(self, context: Context, keep: float = 0.3) -> None:
         """LLM-Discrim: every chunk through the whole model, then one whole pass over those it accepts."""
-        self._answer(context, self.uncached(context.prompts(), self.early.count), keep)
-
-    def _answer(self, context: Context, scores: np.ndarray, keep: float) -> None:
-        self.whole(context.joined(self._best(scores, keep)))
+        self.whole(context.joined(self._best(self.uncached(context.prompts(), self.early.count), keep)))
 
     @staticmethod
     def _best(scores: np.ndarray, keep: float) -> list[int]:

@@ -16,7 +16,7 @@ from _end_shared import bench_encoder, quick_questions
 from harness import Benchmark, Options, arguments
 from numpy.typing import NDArray
 
-from denoise_core.embedded import reader
+from denoise_core.embedded import span_reader
 from denoise_core.embedded.reader.fit.measure import exact
 from denoise_core.embedded.reader.fit.split import for_training, read
 from denoise_core.embedded.split import NQ, SETS, XQUAD, place_of
@@ -76,7 +76,7 @@ def right(given: Scored) -> dict[str, float]:
     out: dict[str, float] = {}
     for name, mask in masks.items():
         kept = [p for p, keep in zip(given.question.passages, mask, strict=True) if keep]
-        found = reader().answer(given.question.text, kept)
+        found = span_reader().answer(given.question.text, kept)
         out[name] = float(found is not None and exact(found.text, given.question.answers))
     return out
 

@@ -35,7 +35,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core import DenoiseResult
-from denoise_core.augmenter import Groundedness
+from denoise_core.augmenter import Augmenter, Groundedness
 from denoise_core.embedded import default_denoiser, sample
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
@@ -182,7 +182,7 @@ def inputs(bench: Benchmark) -> None:
 def engine(name: str, model: Model, *, streaming: bool = False) -> Any:
     inner = RetrieverQueryEngine.from_args(Found(), llm=model, streaming=streaming)
     if name == "ours":
-        ours = AugmentedQueryEngine.around(inner, utility=Groundedness())
+        ours = AugmentedQueryEngine.around(inner, Augmenter(utility=Groundedness()))
         ours.streaming = streaming
         return ours
     judge = UtilityEvaluator(Groundedness())

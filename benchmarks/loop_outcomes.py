@@ -22,7 +22,7 @@ from harness import Benchmark, Options, arguments, read
 from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
-from denoise_core.embedded import reader
+from denoise_core.embedded import span_reader
 
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+){1,3}\b")
 _NQ = 100  # questions
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     bench = Benchmark("loop_outcomes", options)
     rows = _made_up() if options.quick else _rated(options)
     questions = _made_up_names() if options.quick else _names(options)
-    for utility in (Groundedness(), Groundedness(reader=reader())):
+    for utility in (Groundedness(), Groundedness(reader=span_reader())):
         _real_drafts(bench, rows, utility)
         _distractors(bench, questions, utility)
     _adversaries(bench)

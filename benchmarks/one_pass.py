@@ -9,6 +9,8 @@ an early probe; every prompt is read exactly and in one pass.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,7 @@ from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.metrics import bootstrap, wilson
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
+from denoise_core.local.layout import token_ids
 from denoise_lab import FOLDER
 from denoise_lab.probe_data import noisy_questions
 
@@ -82,19 +85,37 @@ def speed(bench: Benchmark, paths: Paths, shape: Shape) -> None:
 def peaks(bench: Benchmark, paths: Paths, shape: Shape) -> None:
     tokens = 1024 if bench.options.quick else 16384
     context = Context.of(tokens, 10, shape.vocabulary, bench.options.seed)
-    base = status("VmRSS")
+    ways = {
+        "exact END without keys and values to answer from": lambda: paths.end(context),
+        "exact END": lambda: paths.end(context, keeping=True),
+        "one pass": lambda: paths.one_pass(context),
+    }
     grown = {}
-    for name, run in (("exact END", lambda: paths.end(context)), ("one pass", lambda: paths.one_pass(context))):
-        paths.cache.clear()
+    for name, run in ways.items():
         paths.reuse.states_too = name == "one pass"
-        Path("/proc/self/clear_refs").write_text("5")
-        run()
-        grown[name] = (status("VmHWM") - base) / 1024
+        grown[name] = peak_of(run)
         bench.row(f"peak memory, {name} of {tokens} tokens, above the loaded model", grown[name], "MiB")
     limit = None if bench.options.quick else 1.2
     ratio = grown["one pass"] / max(1.0, grown["exact END"])
     bench.row("peak memory, one pass / exact END", ratio, "ratio", at_most=limit)
-    paths.cache.clear()
+
+
+def peak_of(run: Callable[[], object]) -> float:
+    """MiB that ``run`` adds at its peak, in a process of its own: what another way freed is not there to reuse."""
+    here, there = Pipe(duplex=False)
+    child = os.fork()
+    if not child:
+        base = status("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")
+        held = run()
+        there.send((status("VmHWM") - base) / 1024)
+        del held
+        os._exit(0)
+    os.waitpid(child, 0)
+    if not here.poll():
+        raise RuntimeError("the process that measures memory ended without a figure")
+    found: float = here.recv()
+    return found
 
 
 def laboratory(bench: Benchmark) -> None:
@@ -135,6 +156,17 @@ def noisy(bench: Benchmark, loaded: Loaded, layer: int) -> None:
         kept = int(sum(gold))
         bench.row(f"{name}: gold kept", kept / len(gold), "share", interval=wilson(kept, len(gold)))
         report(bench, name, found, [a.answer for a in asked])
+        texts = [token_ids(loaded.tokenizer, [p.text for p in q.passages], own_text=False) for q in questions]
+        tokens = [sum(map(len, ids)) for ids in texts]
+        least = Operations(shape_of(loaded, layer), int(np.mean(tokens)), len(questions[0].passages), 4)
+        for what, operations in (("exact", least.exact_cold), ("one pass", least.one_pass_cold)):
+            bench.row(f"{name}: operations of END, {what}, over reading all chunks", operations, "ratio")
+
+
+def shape_of(loaded: Loaded, layer: int) -> Shape:
+    config = loaded.model.config
+    heads = (config.num_attention_heads, config.num_key_value_heads)
+    return Shape(config.num_hidden_layers, layer, config.hidden_size, config.intermediate_size, *heads)
 
 
 def report(bench: Benchmark, name: str, found: list[Answers], wanted: list[str]) -> None:

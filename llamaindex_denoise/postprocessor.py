@@ -32,7 +32,7 @@ from llamaindex_denoise.events import denoise_event
 from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
 from llamaindex_denoise.models.settings import embed_model_or_settings, llm_or_settings
-from llamaindex_denoise.nodes.convert import ScorePolicy, is_text, to_nodes, to_passages, weave
+from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
 from llamaindex_denoise.nodes.headers import reading
 from llamaindex_denoise.nodes.records import Detail
 from llamaindex_denoise.storage.fingerprint import fingerprint
@@ -57,8 +57,7 @@ class _Run:
     """One call on its way: what came in, and what it is told to give back."""
 
     query: str
-    nodes: list[NodeWithScore]
-    passages: tuple[Passage, ...]
+    read: Readable
     guard: Guard
     out: list[NodeWithScore] = field(default_factory=list)
 
@@ -184,7 +183,7 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._running(nodes, query_bundle) as run:
-            self._finish(run, run.guard.denoise(run.query, run.passages))
+            self._finish(run, run.guard.denoise(run.query, run.read.passages))
         return run.out
 
     @dispatcher.span
@@ -192,16 +191,15 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._running(nodes, query_bundle) as run:
-            self._finish(run, await run.guard.adenoise(run.query, run.passages))
+            self._finish(run, await run.guard.adenoise(run.query, run.read.passages))
         return run.out
 
     @contextmanager
     def _running(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_Run]:
         query = _query_of(query_bundle)
-        passages = to_passages(nodes)
         guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
-        run = _Run(query, list(nodes), passages, guard)
-        shown = run.nodes if self.events_with_text else []
+        run = _Run(query, Readable(nodes, guard), guard)
+        shown = run.read.nodes if self.events_with_text else []
         dispatcher.event(
             ReRankStartEvent(
                 query=query_bundle, nodes=shown, top_n=self.top_n or len(nodes), model_name=self._method
@@ -226,12 +224,12 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
             dispatcher.event(ReRankEndEvent(nodes=kept))
 
     def _finish(self, run: _Run, result: DenoiseResult) -> None:
-        result = self._chosen(run.passages, result)
-        detail = self.record
-        found = to_nodes(run.passages, result, by=self._method, scores=self.scores, detail=detail)
-        run.out = weave(run.nodes, found) if self.order == "given" else _behind(run.nodes, found)
-        untouched = [n.node.node_id for n in run.nodes if not is_text(n.node)]
-        dispatcher.event(denoise_event(self._method, run.passages, result, untouched))
+        read = run.read
+        result = self._chosen(read.passages, result)
+        found = read.back(result, by=self._method, scores=self.scores, detail=self.record)
+        run.out = read.woven(found) if self.order == "given" else [*found, *read.beside]  # no places by score
+        told = replace(result, failures={**result.failures, **read.failures})
+        dispatcher.event(denoise_event(self._method, read.passages, told, [n.node.node_id for n in read.beside]))
 
     def _chosen(self, passages: Sequence[Passage], result: DenoiseResult) -> DenoiseResult:
         """The result in the order asked for, and no longer than asked for."""
@@ -291,11 +289,6 @@ def _query_of(bundle: QueryBundle | None) -> str:
         raise InputError("denoising depends on the question: pass query_str= or query_bundle=")
     asked = _TOOL_CALL.fullmatch(bundle.query_str)
     return asked.group(1) if asked else bundle.query_str
-
-
-def _behind(nodes: Sequence[NodeWithScore], found: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-    """Nodes by score have no places to weave the others into: these come last."""
-    return [*found, *(n for n in nodes if not is_text(n.node))]
 
 
 def _embedded() -> Denoiser:

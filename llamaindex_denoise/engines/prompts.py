@@ -103,7 +103,7 @@ def to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
     parts = [_with_fields(text, marks) for text in (system, user)]
     if roles == {"user"}:
         parts[0] = old.system
-    wording = hashlib.sha256(f"{parts[0]}\0{parts[1]}".encode()).hexdigest()[:12]
+    wording = hashlib.sha256(f"{parts[0]}\0{parts[1]}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return Prompt(old.name, f"custom-{wording}", parts[0], parts[1])
 
 

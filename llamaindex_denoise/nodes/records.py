@@ -160,7 +160,7 @@ def _bounded(note: dict[str, Any]) -> dict[str, Any]:
     words = len(str(note["origin_id"])) + len(str(note.get("origin_field", ""))) + len(note["op"])
     if "spans" not in note and len(note["origin_spans"]) < 40 and words < 100:
         return note  # too little to be weighed
-    if note["origin_id"] is not None and len(note["origin_id"].encode()) > _TEXT:
+    if note["origin_id"] is not None and _weight(note["origin_id"]) > _TEXT:
         note["origin_id"] = f"sha256:{_sha(note['origin_id'])}"
     note["op"] = note["op"] if len(note["op"]) <= 2 * _TEXT else "... " + note["op"][-2 * _TEXT :]
     left_out = int(note.get("spans_left_out", 0))

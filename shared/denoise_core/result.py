@@ -16,7 +16,8 @@ _ON_ERROR = "__denoise_trace__"  # the attribute of an exception that a trace tr
 class Event:
     """One effect: what was asked, what came back, wall-clock ``seconds``, tokens if any were used.
 
-    ``reply`` is None when the effect failed; then ``error`` says ``Type: message``.
+    ``reply`` is None when the effect failed; then ``error`` says ``Type: message``. ``made`` is False for one that
+    the budget refused: nothing was asked, so it counts as no call.
     """
 
     tag: str
@@ -25,6 +26,7 @@ class Event:
     seconds: float
     usage: Usage | None = None
     error: str | None = None
+    made: bool = True
 
 
 @dataclass(frozen=True, slots=True)

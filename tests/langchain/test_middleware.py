@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from langchain.agents import create_agent
@@ -9,15 +10,16 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import PromptTemplate
-from langchain_core.tools import create_retriever_tool, tool
+from langchain_core.tools import StructuredTool, create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from denoise_core.augmenter import LoopLimits
 from denoise_core.end import ENDDenoiser
+from denoise_core.running import heard
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import Verifier
-from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
+from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, S2AMiddleware, VerificationMiddleware
 from langchain_denoise.middleware.tool_text import NOTHING, rewrite
 from langchain_denoise.testing import RunRecorder
 
@@ -386,3 +388,22 @@ def test_wrong_settings(kit):
         DenoiseToolResults(by_words(), keeep=3)
     with pytest.raises(ValueError, match="variant"):
         S2AMiddleware(kit.chat(), variant="best")
+
+
+@pytest.mark.parametrize(
+    "error", [AttributeError("a typo"), ConnectionError("down")], ids=lambda e: type(e).__name__
+)
+def test_a_scorer_of_tools_that_fails_is_heard_and_a_mistake_raises(error, caplog):
+    def fail(query, text):
+        raise error
+
+    tools = [StructuredTool.from_function(lambda: "x", name=n, description=n) for n in ("one", "two")]
+    request = SimpleNamespace(tools=tools, messages=[HumanMessage("which one?")])
+    middleware = DenoiseTools(FunctionScorer(fail), k=1)
+    heard.forget()
+    if isinstance(error, AttributeError):
+        with pytest.raises(AttributeError):
+            middleware.wrap_model_call(request, lambda r: r.tools)
+    else:
+        assert middleware.wrap_model_call(request, lambda r: r.tools) == tools
+        assert "all tools are shown; ConnectionError: down" in caplog.text

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from denoise_core.cli.plain import plain
+
 app = typer.Typer(
     help="Takes the noise out of passages before a language model reads them.",
     no_args_is_help=True,
@@ -186,7 +188,7 @@ def noisy_retrieval(
     from denoise_core.evaluate.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
 
     write_noisy_retrieval(out, haystack, NoisyRetrieval(level, extended), questions, seed=seed)
-    typer.echo(f"wrote {questions} questions of level {level} to {out}", err=True)
+    typer.echo(plain(f"wrote {questions} questions of level {level} to {out}"), err=True)
 
 
 def _print_version(wanted: bool) -> None:

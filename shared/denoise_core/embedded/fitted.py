@@ -83,7 +83,7 @@ class Fitted:
         }
         with replacing(folder, ours=OURS) as stage:
             (stage / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-            (stage / CARD).write_text(self.card(), encoding="utf-8")
+            (stage / CARD).write_text(self.card(), encoding="utf-8", errors="replace")
             if self.probe is not None:
                 self.probe.probe.save(stage / PROBE)
         return folder

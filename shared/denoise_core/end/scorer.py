@@ -17,12 +17,13 @@ from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.score_cache import ScoreCache
 from denoise_core.local.layout import LAYOUTS
 from denoise_core.protocols import Scored
+from denoise_core.running.travel import Travels
 
 if TYPE_CHECKING:
     from denoise_core.local.loading import Load
 
 
-class ProbeScorer:
+class ProbeScorer(Travels):
     """Early Noise Dropping's scorer: ``probe`` applied to a model's state after ``probe.layer`` blocks.
 
     ``model`` is a name, a path, a loaded object or a `HiddenReader`. By name only the blocks that the probe
@@ -58,6 +59,9 @@ class ProbeScorer:
             )
         self._checked = False
         self._checking = threading.Lock()
+
+    def recipe(self) -> dict[str, Any]:
+        return {"model": self.reader, "probe": self.probe, "cache": self.cache}
 
     @property
     def calibration(self) -> Calibration | None:

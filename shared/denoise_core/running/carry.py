@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from denoise_core.errors import BudgetExceeded, is_mistake
 from denoise_core.running.budget import Meter
-from denoise_core.running.drive import Attempt, Drive, Servers, attempts_of, left_behind, mistake_in
+from denoise_core.running.drive import Attempt, Drive, Servers, attempts_of, mistake_in
 from denoise_core.running.effects import Batch, Complete, Failed, Retrieve, Single
-from denoise_core.running.offload import Pool
+from denoise_core.running.offload import LeftBehind, Pool, left_behind
 
 S = TypeVar("S")
 
@@ -121,7 +121,7 @@ def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
     limit = _limit(seconds, meter)
     done: Future[S] = Future()
     context = contextvars.copy_context()
-    left = threading.Event()
+    left = LeftBehind()
     context.run(left_behind.set, left)
 
     def work() -> None:
@@ -138,7 +138,8 @@ def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
             raise  # the outside's own time-out, not ours
         raise _time_up(seconds, meter) from error
     finally:
-        left.set()
+        if not done.done():
+            left.set()
 
 
 def _limit(seconds: float | None, meter: Meter | None) -> float | None:

@@ -224,10 +224,12 @@ def bounded_summary_of(passages: Sequence[Passage], result: DenoiseResult) -> di
 
 
 def calls_of(trace: Trace) -> int:
-    """LLM calls of a run, those of denoisers it asked included."""
+    """LLM calls of a run, those of denoisers it asked included; one that the budget refused was not made."""
     nested = (e.reply.trace for e in trace.events if isinstance(e.reply, DenoiseResult))
     asked = (
-        e.reply.calls if isinstance(e.reply, Reply) else 1 for e in trace.events if isinstance(e.effect, Complete)
+        e.reply.calls if isinstance(e.reply, Reply) else int(e.made)
+        for e in trace.events
+        if isinstance(e.effect, Complete)
     )
     return sum(asked) + sum(map(calls_of, nested))
 

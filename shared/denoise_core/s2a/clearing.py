@@ -51,7 +51,7 @@ def holds_something(question: str) -> bool:
 _ASKS = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{0,9}\Z")
 
 
-def clear(llm: LLM, question: str, options: Options, *, on_error: OnError, language: str) -> Flow[Cleared]:
+def clear(llm: LLM, question: str, options: Options, *, on_error: OnError) -> Flow[Cleared]:
     """One call that sees the question alone, or none. Raises a mistake, and what failed under ``"raise"``."""
     if not options.clear or not holds_something(question):
         return Cleared(question)
@@ -69,7 +69,7 @@ def clear(llm: LLM, question: str, options: Options, *, on_error: OnError, langu
             raise
         why = said(str(error) if isinstance(error, UnparsableReply) else error)
         return Cleared(question, f"the question was kept as it is: {why}")
-    problem = why_not_same(question, written, language=language)
+    problem = why_not_same(question, written, language=options.language)
     if problem is not None:
         return Cleared(question, f"the question was kept as it is, the model's was refused: {problem}")
     return Cleared(written)

@@ -47,8 +47,7 @@ class S2ADenoiser:
     ``Tokens(2000)``. Calls are made ``max_concurrency`` at a time, all within ``budget``. A passage of which
     nothing helps is dropped. ``on_error`` is what an unreadable reply or a failed call gives for the passages it
     was about, and only for them: ``"keep"`` leaves them as they were, ``"drop"`` drops them, ``"raise"`` raises;
-    ``result.failures`` names each. Mistakes, such as a wrong key, raise under every policy. ``language`` decides
-    abbreviations when sentences are cut, as in `chunk.sentences`.
+    ``result.failures`` names each. Mistakes, such as a wrong key, raise under every policy.
 
     Raises `InputError` for an unknown setting, for what is no `LLM`, and for ``keep`` with another variant than
     ``select``.
@@ -63,7 +62,6 @@ class S2ADenoiser:
         on_error: OnError = "keep",
         max_concurrency: int = 10,
         budget: Budget | None = None,
-        language: str = "en",
         options: Options | None = None,
     ) -> None:
         one_of("variant", variant, get_args(Variant))
@@ -81,7 +79,6 @@ class S2ADenoiser:
         self.on_error: OnError = on_error
         self.max_concurrency = max_concurrency
         self.budget = budget
-        self.language = language
         self.options = options or Options()
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> S2AResult:
@@ -116,7 +113,7 @@ class S2ADenoiser:
         passages = check_passages(passages)
         if not any(p.text.strip() for p in passages):
             return self._result(Cleared(query), [assemble.blank(p) for p in passages])
-        cleared = yield from clear(self.llm, query, self.options, on_error=self.on_error, language=self.language)
+        cleared = yield from clear(self.llm, query, self.options, on_error=self.on_error)
         settled = yield from self._settled(cleared.question, passages)
         found = yield from self._asked(cleared.question, [p for p in passages if p.id not in settled])
         if self.keep is not None:
@@ -159,7 +156,7 @@ class S2ADenoiser:
             note = f"not asked: {total} characters in all, fewer than {skip.shorter_than}"
             settled |= {p.id: assemble.untouched(p, note) for p in rest}
         elif skip.scorer is not None and rest:
-            judge = SureByScore(skip, skip.scorer, self.language)
+            judge = SureByScore(skip, skip.scorer, self.options.language)
             sure = yield from denoise(query, rest, tag="s2a.skip", denoiser=judge)
             kept = {p.id: p for p in sure.passages}
             drops: dict[str, list[Drop]] = {}
@@ -175,7 +172,7 @@ class S2ADenoiser:
         all_parts: list[Part] = []
         for p in passages:
             if p.text.strip():
-                all_parts += asks.parts(p, units(p, language=self.language), o.window)
+                all_parts += asks.parts(p, units(p, language=self.options.language), o.window)
         groups = asks.groups(all_parts, longest=o.longest_joint(self.variant), window=o.window)
         prompt = o.step_1(self.variant, ranked=self.keep is not None)
         return [asks.write(query, g, prompt, o, numbered=self.variant in EXTRACTIVE) for g in groups]
@@ -211,7 +208,7 @@ class S2ADenoiser:
                 self.on_error,
                 self.options.gate,
                 question=query,
-                language=self.language,
+                language=self.options.language,
                 context=self.options.context,
             )
         if done.report.problem is not None:

@@ -9,7 +9,8 @@ import pytest
 from denoise_core.embedded import sample
 from denoise_core.embedded.reader import forward
 from denoise_core.embedded.reader.features import batch, row
-from denoise_core.embedded.reader.shipped import reader
+from denoise_core.embedded.reader.packed import load_packed, pack, unpack
+from denoise_core.embedded.reader.shipped import span_reader
 from denoise_core.embedded.reader.windows import tokens, windows
 from denoise_core.embedded.weights import minilm
 
@@ -39,11 +40,9 @@ def trained_network(seed):
     torch.manual_seed(seed)
     network = Network(minilm_weights(minilm()))
     if seed < 0:
-        from safetensors.numpy import load_file
-
         from denoise_core.embedded.reader.make import HERE, WEIGHTS
 
-        network.take(load_file(HERE / WEIGHTS))
+        network.take(load_packed(HERE / WEIGHTS))
     else:
         with torch.no_grad():
             for name, p in network.named_parameters():
@@ -82,7 +81,7 @@ def reader_file():
 
 
 def test_a_row_does_not_depend_on_its_batch(rows):
-    network = reader().network
+    network = span_reader().network
     together = network.logits(rows)
     for r, expected in list(zip(rows, together, strict=True))[:3]:
         alone = network.logits([r])[0]
@@ -103,3 +102,14 @@ def test_gelu_is_close_to_the_error_function():
 def test_answering_needs_neither_torch_nor_transformers():
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_packing_loses_is_a_half_step_of_its_row():
+    given = np.random.default_rng(0).standard_normal((7, 33)).astype(np.float32) * np.logspace(-3, 3, 7)[:, None]
+    given[3] = 0
+    weights = {"a": given, "a.bias": given[:, 0].astype(np.float16)}
+    held = unpack(pack(weights))
+    assert list(held) == list(weights)
+    assert np.all(np.abs(held["a"] - given) <= np.abs(given).max(axis=1, keepdims=True) / 254 * 1.001)
+    assert np.array_equal(held["a.bias"], weights["a.bias"])
+    assert not held["a"][3].any()

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.embedded.minilm import LAYERS, WIDTH, Layer, f32, gelu, normed, through
 from denoise_core.embedded.reader.features import Batch, Row, batch, by_length
+from denoise_core.embedded.reader.packed import load_packed
 from denoise_core.embedded.reader.spans import Logits
 
 Floats = NDArray[np.float32]
@@ -72,7 +73,7 @@ class Network:
 def load(folder: Path, trained: Path) -> Network:
     """The network of MiniLM's folder and of the file that training wrote."""
     read = require("safetensors.numpy", extra="embedded").load_file
-    return Network(read(folder / "model.safetensors"), read(trained))
+    return Network(read(folder / "model.safetensors"), load_packed(trained))
 
 
 def _layer(base: Mapping[str, NDArray[Any]], own: Mapping[str, Floats], number: int) -> Layer:

@@ -2,7 +2,7 @@
 
     python -m denoise_core.embedded.reader.make --data FOLDER [--seconds N | --steps N] [--out FOLDER]
 
-Trains, writes ``reader.safetensors`` (what training changes in MiniLM, half precision) and ``card.json`` (data,
+Trains, writes ``reader.safetensors`` (what training changes in MiniLM, 8 bit) and ``card.json`` (data,
 rule of the split, course of the run), then reads the held-out part once and adds its figures to the card.
 ``--figures`` alone measures what lies in ``--out`` again. ``fit.split`` says which questions are held out.
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from denoise_core._files import write_whole
+from denoise_core.embedded.reader.packed import load_packed, pack
 from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.question import Question
 
@@ -58,7 +59,7 @@ def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int, b
     """Train and write weights and card; at every look too, so that a run that is stopped leaves something."""
     import torch
     from rich.progress import Progress
-    from safetensors.numpy import load_file, save
+    from safetensors.numpy import save
 
     from denoise_core.embedded.reader.fit import network as nets
     from denoise_core.embedded.reader.fit.data import load
@@ -71,11 +72,11 @@ def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int, b
     network = nets.Network(nets.minilm_weights(minilm()), torch.bfloat16)
     before: list[dict[str, Any]] = []
     if begin:
-        network.take(load_file(out / WEIGHTS))
+        network.take(load_packed(out / WEIGHTS))
         before = json.loads((out / CARD).read_text("utf-8"))["course"]
 
     def keep(network: nets.Network, course: Course) -> None:
-        write_whole(out / WEIGHTS, save(network.trained()))
+        write_whole(out / WEIGHTS, save(pack(network.trained())))
         card = {
             "encoder": HUB_NAME,
             "licence": "weights: CC BY-SA 4.0, as the strictest of the sets; see ATTRIBUTION.md",
@@ -87,7 +88,7 @@ def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int, b
             "rank": nets.RANK,
             "frozen layers": nets.FROZEN,
             "seed": seed,
-            "course": [*before, {"begin": begin, **asdict(course)}],
+            "course": [*before, {"begin": begin, "seed": seed, **asdict(course)}],
         }
         write_card(out, card)
 
@@ -119,7 +120,6 @@ def measure(data: Path, out: Path, limit: int | None = None, only: Sequence[str]
     """
     import torch
     from rich.progress import track
-    from safetensors.numpy import load_file
 
     from denoise_core.embedded.reader.calibration import Calibration
     from denoise_core.embedded.reader.fit.calibrate import calibrate
@@ -133,7 +133,7 @@ def measure(data: Path, out: Path, limit: int | None = None, only: Sequence[str]
 
     torch.set_num_threads(1)
     network = Network(minilm_weights(minilm()), torch.bfloat16)
-    network.take(load_file(out / WEIGHTS))
+    network.take(load_packed(out / WEIGHTS))
     kept = Kept(Bound(network))
     reader = SpanReader(kept, tokens())
 

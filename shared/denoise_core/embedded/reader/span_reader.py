@@ -15,7 +15,7 @@ from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.candidate import core, parts, places
 from denoise_core.embedded.reader.closest import overlap
 from denoise_core.embedded.reader.features import Row, row
-from denoise_core.embedded.reader.spans import Logits, Scored, best, characters, total
+from denoise_core.embedded.reader.spans import Logits, Scored, best, characters, log_share, total
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
 from denoise_core.types import Passage, check_passages
 
@@ -168,7 +168,7 @@ class SpanReader:
             return NOWHERE
         within = total(logits)
         own = [
-            Scored(float(given.start[a] + given.end[b]) - within, n, a, b)
+            Scored(log_share(float(given.start[a] + given.end[b]), within), n, a, b)
             for n, (w, given) in enumerate(zip(read, logits, strict=True))
             for x in wanted
             for a, b in places(w, x, self.tokens)

@@ -52,6 +52,11 @@ def total(logits: Sequence[Logits]) -> float:
     return _log_sum([x.start for x in logits]) + _log_sum([x.end for x in logits])
 
 
+def log_share(one: float, against: float) -> float:
+    """Log-probability of one span among those of ``against``; 0 where it is alone, which rounding would exceed."""
+    return min(one - against, 0.0)
+
+
 def best(
     windows: Sequence[Window], logits: Sequence[Logits], tokens: Tokens, k: int, within: float | None = None
 ) -> list[Scored]:
@@ -68,7 +73,8 @@ def best(
         count = min(k, flat.size)
         top = np.argpartition(flat, -count)[-count:]
         for i in top[np.isfinite(flat[top])]:
-            out.append(Scored(float(flat[i]) - against, number, *map(int, divmod(int(i), len(window.ids)))))
+            score = log_share(float(flat[i]), against)
+            out.append(Scored(score, number, *map(int, divmod(int(i), len(window.ids)))))
     return sorted(out, reverse=True)
 
 

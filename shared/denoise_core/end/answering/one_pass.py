@@ -21,7 +21,8 @@ from denoise_core.local.layout import token_ids
 from denoise_core.types import Reply, well_formed
 
 if TYPE_CHECKING:
-    from denoise_core.local.keeping.one_pass import OnePass, Page
+    from denoise_core.local.keeping.one_pass import OnePass
+    from denoise_core.local.keeping.page import Page
 
 BETWEEN = "\n\nPassage:\n"  # between two chunks, where the layout has one slot
 CUE = "\n\nAnswer:"  # after the question, where no chat template ends with the model's turn

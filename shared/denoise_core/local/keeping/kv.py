@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers.cache_utils import DynamicCache, DynamicLayer
+from transformers.cache_utils import DynamicLayer
 
 from denoise_core.local.first_layers import EarlyLayers
 from denoise_core.local.forward import inputs_of
+from denoise_core.local.keeping.page import cache_of
 from denoise_core.local.layout import Prompt
 
 
@@ -114,13 +115,6 @@ class _Space:
         return buffer[:size].view(shape)
 
 
-def _cache(layers: Sequence[DynamicLayer]) -> DynamicCache:
-    cache = DynamicCache()  # without a configuration: with one, window models get layers that crop
-    plain: list[Any] = [*layers]
-    cache.layers = plain
-    return cache
-
-
 @torch.inference_mode()
 def record(
     early: EarlyLayers,
@@ -139,7 +133,7 @@ def record(
     width = inputs["input_ids"].shape[1]
     spans = [(width - len(p.ids), width - len(p.ids) + n) for p, n in zip(prompts, shared, strict=True)]
     layers = [_Recorder.of(spans) for _ in range(early.count)]
-    inputs |= {"past_key_values": _cache(layers), "use_cache": True}
+    inputs |= {"past_key_values": cache_of(layers), "use_cache": True}
     entering: list[torch.Tensor | None] = [None] * len(prompts)
 
     def keep(h: torch.Tensor) -> torch.Tensor:
@@ -172,7 +166,7 @@ def resume(
     inputs: dict[str, Any] = {
         "input_ids": torch.tensor([list(r) for r in rest]).to(early.device),
         "attention_mask": mask.to(early.device),
-        "past_key_values": _cache(blocks),
+        "past_key_values": cache_of(blocks),
         "use_cache": True,
     }
     if early.takes("position_ids"):

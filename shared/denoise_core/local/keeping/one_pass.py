@@ -18,15 +18,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers.cache_utils import DynamicCache, DynamicLayer
+from transformers.cache_utils import DynamicLayer
 
 from denoise_core.local.first_layers import EarlyLayers
 from denoise_core.local.forward import inputs_of
 from denoise_core.local.keeping.kv import KeptPrefix, record
+from denoise_core.local.keeping.page import Page, Pairs, Sheet, Standing, cache_of, held
 from denoise_core.local.keeping.turning import Turning, turning_of
 from denoise_core.local.layout import Prompt
-
-Pairs = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,45 +36,6 @@ class Chunk:
     start: int
     end: int
     kept: KeptPrefix
-
-
-@dataclass(slots=True)
-class Page:
-    """What has been read so far: token ids in order, and keys and values of every block for all but the last id.
-
-    ``end`` is how many of the ids belong to the beginning and the chunks: `OnePass.read` goes on from there.
-    """
-
-    ids: list[int]
-    cache: Pairs
-    end: int
-
-    def past(self) -> DynamicCache:
-        """A cache for the model's own ``generate``; it grows there, and leaves this page as it is."""
-        return _cache([_filled(pair) for pair in self.cache])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of keys and values."""
-        return sum(t.numel() * t.element_size() for pair in self.cache for t in pair)
-
-
-class _Standing(DynamicLayer):
-    """A cache layer of a block that does not run here; it only knows how many tokens came before."""
-
-    length = 0
-
-    @classmethod
-    def of(cls, length: int) -> _Standing:
-        layer = cls()
-        layer.length = length
-        return layer
-
-    def get_seq_length(self) -> int:
-        return self.length
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.length + query_length, 0
 
 
 class OnePass:
@@ -136,62 +96,52 @@ class OnePass:
 
     def _below(self, new: _Laid, past: Pairs) -> tuple[torch.Tensor, Pairs]:
         """States before block S of all new tokens, ``(1, tokens, width)``; keys and values of the blocks below."""
-        rows = self._given(new, past)
-        parts = [s[None] for s in new.states]
+        device = self.early.device
+        running = torch.tensor(new.running_at, device=device)
+        sheets = [Sheet.room(new.at, running) for _ in range(self.switch)]
+        for n, (sheet, turning) in enumerate(zip(sheets, self._turning, strict=True)):
+            if past:
+                sheet.put(0, *past[n])
+            for chunk, a, b, at in new.chunks:
+                k, v = (t[None, :, a:b] for t in chunk.kept.blocks[n])
+                sheet.put(at, k if turning is None else turning(k, at - a), v)
+        states = torch.empty(1, new.at - new.start, self.early.width, dtype=_dtype(self.early), device=device)
+        for chunk, a, b, at in new.chunks:
+            assert chunk.kept.states is not None
+            states[0, at - new.start : at - new.start + b - a] = chunk.kept.states[a:b]
         if new.running:
-            found, rows = self._run(new, rows)
-            parts.append(found)
-        states, places = torch.cat(parts, 1), [*new.given, *new.running_at]
-        order = torch.tensor(places, device=states.device).argsort()
-        if places != sorted(places):
-            states = states[:, order]
-            at = torch.cat([torch.arange(new.start, device=order.device), order + new.start])
-            rows = [(k[:, :, at], v[:, :, at]) for k, v in rows]
-        return states, rows
+            states[:, running - new.start] = self._run(new, running, sheets)
+        return states, [sheet.pair for sheet in sheets]
 
-    def _given(self, new: _Laid, past: Pairs) -> Pairs:
-        """Below S, for each block: the past, then the new chunks' keys at their places, and their values."""
-        rows: Pairs = []
-        for n, turning in enumerate(self._turning):
-            keys = [past[n][0]] if past else []
-            values = [past[n][1]] if past else []
-            for chunk, a, b, by in new.chunks:
-                k, v = chunk.kept.blocks[n]
-                keys.append((k[:, a:b] if turning is None else turning(k[:, a:b], by))[None])
-                values.append(v[None, :, a:b])
-            rows.append((torch.cat(keys, 2), torch.cat(values, 2)))
-        return rows
-
-    def _run(self, new: _Laid, rows: Pairs) -> tuple[torch.Tensor, Pairs]:
-        """What has no states yet through the blocks below S: ``(1, tokens, width)``, and the rows with it."""
+    def _run(self, new: _Laid, at: torch.Tensor, sheets: Sequence[Sheet]) -> torch.Tensor:
+        """What has no states yet through the blocks below S: ``(1, tokens, width)``; its rows into the sheets."""
         early = self.early
-        ids = torch.tensor([new.running], device=early.device)
-        at = torch.tensor(new.running_at, device=early.device)
-        before = torch.tensor([*range(new.start), *new.given, *new.running_at], device=early.device)
-        mask = torch.zeros(len(at), len(before), dtype=_dtype(early), device=early.device)
-        mask = mask.masked_fill(before[None, :] > at[:, None], torch.finfo(mask.dtype).min)
-        layers: list[DynamicLayer] = [_filled(pair) for pair in rows]
-        layers += [_Standing.of(len(before) - len(at)) for _ in range(early.count - self.switch)]
+        mask = torch.zeros(len(at), new.at, dtype=_dtype(early), device=early.device)
+        later = torch.arange(new.at, device=early.device)[None, :] > at[:, None]
+        mask = mask.masked_fill(later, torch.finfo(mask.dtype).min)
+        layers: list[DynamicLayer] = [*sheets]
+        layers += [Standing.of(new.at - len(at)) for _ in range(early.count - self.switch)]
         inputs: dict[str, Any] = {
-            "input_ids": ids,
+            "input_ids": torch.tensor([new.running], device=early.device),
             "attention_mask": mask[None, None],
             "position_ids": at[None],
-            "past_key_values": _cache(layers),
+            "past_key_values": cache_of(layers),
             "use_cache": True,
         }
-        found = early.read(inputs, [self.switch], lambda h: h)[self.switch]
-        return found, [(_held(layer.keys), _held(layer.values)) for layer in layers[: self.switch]]
+        return early.read(inputs, [self.switch], lambda h: h)[self.switch]
 
     def _above(self, states: torch.Tensor, past: Pairs, had: int) -> Pairs:
         """Keys and values of the blocks from S on, of all tokens up to the new ones."""
-        layers: list[DynamicLayer] = [_Standing.of(had) for _ in range(self.switch)]
-        own = [_filled(pair) for pair in past] or [DynamicLayer() for _ in range(self.early.count - self.switch)]
-        layers += own
-        places = torch.arange(had, had + states.shape[1], device=states.device)
+        total = had + states.shape[1]
+        places = torch.arange(had, total, device=states.device)
+        own = [Sheet.room(total, places) for _ in range(self.early.count - self.switch)]
+        for sheet, pair in zip(own, past, strict=False):  # nothing has gone before on a first page
+            sheet.put(0, *pair)
+        layers: list[DynamicLayer] = [*(Standing.of(had) for _ in range(self.switch)), *own]
         self._blocks_above()(
-            inputs_embeds=states, position_ids=places[None], past_key_values=_cache(layers), use_cache=True
+            inputs_embeds=states, position_ids=places[None], past_key_values=cache_of(layers), use_cache=True
         )
-        return [(_held(layer.keys), _held(layer.values)) for layer in own]
+        return [sheet.pair for sheet in own]
 
     def _blocks_above(self) -> nn.Module:
         """The decoder with the blocks from S on alone: the same modules, entered with states."""
@@ -250,15 +200,15 @@ class OnePass:
             return "this model takes no positions, so keys cannot be moved to other places"
         pairs: list[Pairs] = []
         for by in (0, 7):
-            cache = _cache([DynamicLayer() for _ in range(early.count)])
+            cache = cache_of([DynamicLayer() for _ in range(early.count)])
             moved = inputs | {
                 "position_ids": inputs["position_ids"] + by,
                 "past_key_values": cache,
                 "use_cache": True,
             }
             early.read(moved, [max(1, self.switch)], lambda h: h[:, -1])
-            held: list[Any] = [*cache.layers]
-            pairs.append([(_held(layer.keys), _held(layer.values)) for layer in held[: self.switch]])
+            layers: list[Any] = [*cache.layers]
+            pairs.append([(held(layer.keys), held(layer.values)) for layer in layers[: self.switch]])
         found: list[Turning | None] = []
         for (k1, v1), (k2, v2) in zip(*pairs, strict=True):
             ways = (None, turning, replace(turning, halves=False))
@@ -276,18 +226,13 @@ class _Laid:
     def __init__(self, start: int) -> None:
         self.start = self.at = start
         self.ids: list[int] = []
-        self.given: list[int] = []  # places
         self.running: list[int] = []  # ids
         self.running_at: list[int] = []
-        self.states: list[torch.Tensor] = []
-        self.chunks: list[tuple[Chunk, int, int, int]] = []  # range, and how far it moves
+        self.chunks: list[tuple[Chunk, int, int, int]] = []  # its tokens [a, b), and where they come to stand
 
     def give(self, chunk: Chunk, a: int, b: int) -> None:
         """Tokens ``[a, b)`` of a chunk's prompt, which come to stand here."""
-        assert chunk.kept.states is not None
-        self.chunks.append((chunk, a, b, self.at - a))
-        self.states.append(chunk.kept.states[a:b])
-        self.given += range(self.at, self.at + b - a)
+        self.chunks.append((chunk, a, b, self.at))
         self.ids += chunk.prompt[a:b]
         self.at += b - a
 
@@ -296,26 +241,6 @@ class _Laid:
         self.running_at += range(self.at, self.at + len(ids))
         self.ids += ids
         self.at += len(ids)
-
-
-def _filled(pair: tuple[torch.Tensor, torch.Tensor]) -> DynamicLayer:
-    layer = DynamicLayer()
-    layer.lazy_initialization(*pair)
-    layer.keys, layer.values = pair
-    return layer
-
-
-def _cache(layers: Sequence[DynamicLayer]) -> DynamicCache:
-    cache = DynamicCache()
-    plain: list[Any] = [*layers]
-    cache.layers = plain
-    return cache
-
-
-def _held(tensor: Any) -> torch.Tensor:
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError("a block without keys and values")
-    return tensor
 
 
 def _dtype(early: EarlyLayers) -> torch.dtype:
