@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from attack_harness import attacks, tried  # noqa: E402
+from pumped_patterns import ALL, pumped  # noqa: E402
 from stress_faults import KINDS  # noqa: E402
 from stress_runs import Run, Tally, run_async, run_sync  # noqa: E402
 
@@ -64,6 +65,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
         return bench
     _told(bench, counted)
     _slopes(bench, SIZES[:3] if given.quick else SIZES, repeats=1 if given.quick else 3)
+    _patterns(bench, 10 if given.quick else None)
     _stall(bench, 50_000 if given.quick else 200_000)
     _attacks(bench)
     return bench.finish()
@@ -140,6 +142,16 @@ def _slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
         slope = float(np.polyfit(np.log(sizes), np.log(np.maximum(best, 1e-6)), 1)[0])
         bench.row(f"slope of time, {name}, to {sizes[-1]:,} characters", slope, "log/log", at_most=1.2)
         bench.row(f"time, {name}, {sizes[-1]:,} characters", best[-1], "s")
+
+
+def _patterns(bench: Benchmark, most: int | None) -> None:
+    found = [pumped(one) for one in ALL[:most]]
+    slow = [problem for _, problem in found if problem]
+    bench.row("regular expressions", len(found), "patterns")
+    bench.row("strings they were pumped with", sum(strings for strings, _ in found), "strings")
+    bench.row("regular expressions slower than in proportion", len(slow), "patterns", at_most=0)
+    for problem in slow:
+        print(problem)
 
 
 def _stall(bench: Benchmark, size: int) -> None:
