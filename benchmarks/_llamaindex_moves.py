@@ -1,8 +1,8 @@
 """LlamaIndex's postprocessors and the one line in the place of each, on real questions; titles in the metadata.
 
 Model and questions are those of `s2a_cost` (HotpotQA, twenty passages each); embeddings are the encoder that
-ships, and its cosine stands in the place of a cross-encoder, the same for theirs and ours. Each peer at its own
-defaults, but for what it cannot do without: the share of `SentenceEmbeddingOptimizer`, which keeps all without one, and
+ships, and its cosine stands in the place of a cross-encoder, the same for both. Each peer at its own defaults,
+but for what it cannot do without: the share of `SentenceEmbeddingOptimizer`, which keeps all without one, and
 beside `SimilarityPostprocessor`'s own cutoff of 0 one that cuts.
 """
 
