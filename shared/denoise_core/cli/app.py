@@ -132,6 +132,39 @@ def serve(
     serve_own(denoiser, method.value, keep, host=host, port=port, names=name or [], token=token_env)
 
 
+class Engine(StrEnum):
+    """Where bulk work runs."""
+
+    process = "process"
+    ray = "ray"
+
+
+@app.command()
+def bulk(
+    source: Annotated[Path, typer.Argument(help="A .jsonl or .parquet file, or a folder of them.")],
+    out: Annotated[Path, typer.Argument(help="The .jsonl or .parquet file to write.")],
+    denoiser: Annotated[
+        str, typer.Option(help="end, bm25, embedding, or a folder that 'rag-denoise fit' wrote.")
+    ] = "end",
+    keep: Annotated[str | None, typer.Option(help="As for 'run': 5, 0.3, 30% or auto.")] = None,
+    query: Annotated[
+        str | None, typer.Option("--query", "-q", help="What rows with a 'text' and no question are to answer.")
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="Processes of this machine, or actors of a Ray cluster.")] = (
+        Engine.process
+    ),
+    workers: Annotated[int | None, typer.Option(min=1, help="All cores, unless given.")] = None,
+) -> None:
+    """Denoise many rows: {'id': ..., 'query': ..., 'passages': [...]} or, with --query, {'id': ..., 'text': ...}.
+
+    Writes exactly one row for each id. Killed at any moment, the same command goes on where it was. Rows that
+    cannot be denoised go to OUT.bad.jsonl with the reason.
+    """
+    from denoise_core.cli.bulk import bulk_own
+
+    bulk_own(source, out, denoiser, keep=keep, query=query, engine=engine.value, workers=workers)
+
+
 @app.command()
 def fit(
     data: Annotated[
