@@ -22,7 +22,6 @@ from llama_index.core.schema import (
 )
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
-from denoise_core.augmenter.traces.plain import plain
 from denoise_core.errors import said
 from denoise_core.running.record import VERSION, chunks_of, record_of
 from llamaindex_denoise.nodes.headers import NodeMetadata, header_of, source_of
@@ -237,6 +236,7 @@ def _copy(node: BaseNode, text: str, way: Mapping[str, Any]) -> BaseNode:
 
 
 def _unknown(kept: Passage) -> TextNode:
+    from denoise_core.augmenter.traces.plain import plain
 
     return TextNode(metadata=plain(kept.metadata))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from denoise_core.errors import InputError, is_mistake, said
-from denoise_core.types import Drop, Keep, Passage, Usage
+from denoise_core.types import Drop, Keep, Passage, Span, Usage
 
 _ON_ERROR = "__denoise_trace__"  # the attribute of an exception that a trace travels on
 
@@ -77,6 +77,31 @@ class DenoiseResult:
     relevant: bool | None = None
     note: str | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values: ``passages`` as they are left, ``kept`` and ``dropped`` ranges with scores."""
+        return {
+            "query": self.query,
+            "passages": [
+                {
+                    "id": p.id,
+                    "text": p.text,
+                    "rewritten": p.rewritten,
+                    "spans": [_range(s) for s in p.covered],
+                    "metadata": dict(p.metadata),
+                }
+                for p in self.passages
+            ],
+            "kept": [{**_range(k.span), "score": k.score} for k in self.kept],
+            "dropped": [{**_range(d.span), "score": d.score, "reason": d.reason} for d in self.dropped],
+            "relevant": self.relevant,
+            "note": self.note,
+            "fallback": self.fallback,
+        }
+
+
+def _range(span: Span) -> dict[str, Any]:
+    return {"id": span.passage_id, "start": span.start, "end": span.end}
 
 
 def trace_of(error: BaseException) -> Trace:
