@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from _default_conflicts import conflicts
 from _default_shared import Scored, reported, scored
 from _end_shared import bench_encoder
 from harness import Benchmark, Options, arguments
@@ -45,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     read = bench_encoder()
     sets = {name: scored(questions, read) for name, questions in reported(options).items()}
     kept(bench, sets)
+    conflicts(bench, options, sets)
     off_topic(bench, sets, read)
     speed(bench, options)
     size(bench)
@@ -228,6 +230,8 @@ def size(bench: Benchmark) -> None:
     light = closure(["tokenizers", "safetensors"]) | {PACKAGE}
     more = light - base
     bench.row("embedded: packages more than the base", len(more), "packages", at_most=15)
+    least = light & {"tokenizers", "safetensors", PACKAGE}
+    bench.row("embedded: packages, installed with --no-deps: all that is imported", len(least), "packages")
     bench.row("embedded: size more than the base", sum(map(megabytes, more)), "MB", at_most=350)
 
 
