@@ -65,7 +65,8 @@ class DenoiseResult:
     what the method says about its own work, such as that it could not tell the passages apart.
 
     ``failures`` says of each input passage that the policy was applied to, by id, what had failed: a passage
-    that is not there was denoised as it should be.
+    that is not there was denoised as it should be. ``question_note`` says why the user's own question was asked
+    with where clearing it of opinion failed or was refused (S2A).
     """
 
     query: str
@@ -77,6 +78,7 @@ class DenoiseResult:
     relevant: bool | None = None
     note: str | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
+    question_note: str | None = None
 
 
 def trace_of(error: BaseException) -> Trace:

@@ -96,6 +96,7 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
         before.relevant if step.relevant is None else step.relevant,
         "; ".join(n for n in (before.note, step.note) if n) or None,
         failures,
+        "; ".join(n for n in (before.question_note, step.question_note) if n) or None,
     )
 
 
