@@ -22,20 +22,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from _bench_reader import ABOUT, bench_reader
 from _word_rule import score as word_rule
 from harness import Benchmark, Options, arguments, read
 
 import denoise_core.augmenter.utilities as utilities
 from denoise_core.augmenter.utilities.calibrate import area_under_curve
 from denoise_core.augmenter.vectors import KeptVectors
-from denoise_core.embedded import encoder, span_reader
+from denoise_core.embedded import encoder
 from denoise_core.embedded.reader.fit.split import SHARE
 from denoise_core.embedded.split import place
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
 from denoise_core.support import Reader, check
 from denoise_core.support.meaning import Embed
-from denoise_core.support.question import Fitting
 from denoise_core.text.facts import Fact, facts
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import content
@@ -46,6 +46,7 @@ SHIPPED = "words, reader and encoder"
 MOST = 60  # questions of a set
 CHOOSING = 0.1  # of a set, on which thresholds were chosen
 TYPES = ("date", "number", "name")
+Judges = dict[str, tuple[Reader | None, Embed | None]]
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,14 @@ PASSING = ("NQ, wrong name", "NQ, same type", "XQuAD, other span")
 def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("judges", options)
-    reader = _Once()
+    reader, kept = bench_reader()
     rng = np.random.default_rng(options.seed)
-    judges = {"words": (None, None), "words and reader": (reader, None), SHIPPED: (reader, _embed())}
-    bench.about["judge"] = SHIPPED
+    judges: Judges = {"words": (None, None), "words and reader": (reader, None), SHIPPED: (reader, _embed())}
+    bench.about |= {"judge": SHIPPED, "reader": ABOUT}
     rates: dict[str, list[list[object]]] = {name: [] for name in judges}
     for name, examples in sets(options).items():
         _measure(bench, name, examples, judges, rng, rates)
+        kept.forget()
     if not options.quick:
         path = Path(utilities.__file__).parent / "judges.json"
         path.write_text(json.dumps({k: v for k, v in rates.items() if v}, indent=1) + "\n", "utf-8")
@@ -112,7 +114,7 @@ def _measure(
     bench: Benchmark,
     name: str,
     examples: list[Example],
-    judges: dict[str, tuple[Reader | None, Embed | None]],
+    judges: Judges,
     rng: np.random.Generator,
     rates: dict[str, list[list[object]]],
 ) -> None:
@@ -138,20 +140,6 @@ def _measure(
         bench.row(
             f"{name}: {rule}", area_under_curve(scores, right), "AUC", interval=_interval(scores, right, rng)
         )
-
-
-class _Once:
-    """The reader that ships; what it said of an answer is kept, since two judges ask for it."""
-
-    def __init__(self) -> None:
-        self._reader = span_reader()
-        self._said: dict[tuple[object, ...], Sequence[Fitting]] = {}
-
-    def fits(self, query: str, candidates: Sequence[str], passages: Sequence[Passage]) -> Sequence[Fitting]:
-        key = (query, *candidates, *(p.text for p in passages))
-        if key not in self._said:
-            self._said[key] = self._reader.fits(query, candidates, passages)
-        return self._said[key]
 
 
 def _embed() -> Embed:

@@ -21,11 +21,8 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage
-from denoise_core.embedded.weights import PACKAGE, VERSION
-from denoise_core.end import ENDDenoiser
 from denoise_core.running.bound import at_most
 from denoise_core.running.guard import Policy
-from denoise_core.s2a import S2ADenoiser
 from denoise_core.text.chunk import Chunker, whole
 from llamaindex_denoise.engines.prompts import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import denoise_event
@@ -35,8 +32,6 @@ from llamaindex_denoise.models.settings import embed_model_or_settings, llm_or_s
 from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
 from llamaindex_denoise.nodes.headers import reading
 from llamaindex_denoise.nodes.records import Detail
-from llamaindex_denoise.storage.fingerprint import fingerprint
-from llamaindex_denoise.storage.pickling import for_pickle
 
 dispatcher = get_dispatcher(__name__)
 
@@ -132,6 +127,8 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
 
         ``settings`` are this class's fields, ``top_n`` among them. Raises `InputError` when there is no model.
         """
+        from denoise_core.s2a import S2ADenoiser
+
         model = LlamaLLM(llm_or_settings(llm, of="DenoisePostprocessor.from_llm"))
         return cls(denoiser=S2ADenoiser(model, variant="select", max_concurrency=max_concurrency), **settings)
 
@@ -151,8 +148,7 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         keeps or drops them whole. Raises `InputError` when there is no model.
         """
         model = embed_model_or_settings(embed_model, of="DenoisePostprocessor.from_embed_model")
-        scorer = EmbedModelScorer(model)
-        return cls(denoiser=ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker), **settings)
+        return cls(denoiser=_end(EmbedModelScorer(model), keep, threshold, chunker), **settings)
 
     @classmethod
     def from_reranker(
@@ -173,10 +169,22 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
             own = getattr(reranker, "top_n", None)
             keep = own if isinstance(own, int) and own > 0 else None
             settings.setdefault("order", "score")
-        return cls(denoiser=ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker), **settings)
+        return cls(denoiser=_end(scorer, keep, threshold, chunker), **settings)
+
+    @classmethod
+    def from_cross_encoder(cls, model: Any, *, top_n: int = 2, order: Order = "score", **settings: Any) -> Self:
+        """END by a cross-encoder: a sentence-transformers one by name or path, a loaded one, or a function of
+        pairs. The best ``top_n`` nodes, best first, as LlamaIndex's ``SentenceTransformerRerank`` gives them; code
+        that comes with a model is not run. Raises `InputError` for something that scores no pairs.
+        """
+        from denoise_core.scorers.cross_encoder import CrossEncoderScorer
+
+        return cls(denoiser=_end(CrossEncoderScorer(model), top_n, None, whole), order=order, **settings)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Settings; in the denoiser's place a hash of its own. Load with ``from_dict(data, denoiser=...)``."""
+        from llamaindex_denoise.storage.fingerprint import fingerprint
+
         return {**super().to_dict(**kwargs), "denoiser": fingerprint(self.denoiser).digest}
 
     def _postprocess_nodes(
@@ -274,6 +282,8 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     def __getstate__(self) -> dict[str, Any]:
         # The inherited form deletes what does not pickle from the living object. Here pickle itself says so;
         # callbacks, which hold open handles, start anew as they do for every copy LlamaIndex loads.
+        from llamaindex_denoise.storage.pickling import for_pickle
+
         fields = {k: v for k, v in self.__dict__.items() if k != "callback_manager"}
         fields["denoiser"] = for_pickle(self.denoiser)
         return {
@@ -291,8 +301,16 @@ def _query_of(bundle: QueryBundle | None) -> str:
     return asked.group(1) if asked else bundle.query_str
 
 
+def _end(scorer: Any, keep: float | int | None, threshold: float | None, chunker: Chunker) -> Denoiser:
+    from denoise_core.end import ENDDenoiser
+
+    return ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker)
+
+
 def _embedded() -> Denoiser:
     """The default, refused here and now where its weights are missing: later it would only be a fallback."""
+    from denoise_core.embedded.weights import PACKAGE, VERSION
+
     try:
         distribution(PACKAGE)
         missing = next((name for name in ("tokenizers", "safetensors") if find_spec(name) is None), None)

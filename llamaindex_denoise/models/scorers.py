@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from denoise_core import InputError
 from denoise_core.running.offload import offload
-from denoise_core.scorers.embedding import EmbeddingScorer
 
 Floats = NDArray[np.float32]
 
@@ -38,6 +37,8 @@ class EmbedModelScorer:
         self.embed_model = embed_model
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
+        from denoise_core.scorers.embedding import EmbeddingScorer
+
         return EmbeddingScorer(self.embed_model).score(query, texts)
 
 

@@ -22,7 +22,6 @@ from llama_index.core.schema import (
 )
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
-from denoise_core.augmenter.traces.plain import plain
 from denoise_core.errors import said
 from denoise_core.running.record import VERSION, chunks_of, record_of
 from llamaindex_denoise.nodes.headers import NodeMetadata, header_of, source_of
@@ -236,11 +235,17 @@ def _copy(node: BaseNode, text: str, way: Mapping[str, Any]) -> BaseNode:
     return node.model_copy(update=update)
 
 
+def _unknown(kept: Passage) -> TextNode:
+    from denoise_core.augmenter.traces.plain import plain
+
+    return TextNode(metadata=plain(kept.metadata))
+
+
 def _joint(kept: Passage, given: Mapping[str, Passage], about: Mapping[str, Any]) -> tuple[TextNode, float | None]:
     """A new node for text made of several passages: it has what its sources agree on, and the best score."""
     sources = [s for i in about["spans"] if i in given and (s := source_of(given[i])) is not None]
     nodes = [s.node for s in sources]
-    first = nodes[0] if nodes else TextNode(metadata=plain(kept.metadata))  # no node behind it: the passage's own
+    first = nodes[0] if nodes else _unknown(kept)  # no node behind it: the passage's own
     node = TextNode(
         text=kept.text,
         id_=kept.id,

@@ -83,6 +83,13 @@ class ScoresAsync(Protocol):
 
 
 @runtime_checkable
+class ScoresMany(Protocol):
+    """A scorer that reads the texts of several questions together, with the scores of each by itself."""
+
+    def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]: ...
+
+
+@runtime_checkable
 class ReportsParts(Protocol):
     """A scorer that says which texts did not fit its window, as `ProbeScorer` does."""
 

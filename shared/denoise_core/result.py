@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from denoise_core.errors import InputError, is_mistake, said
-from denoise_core.types import Drop, Keep, Passage, Usage
+from denoise_core.types import Drop, Keep, Passage, Span, Usage
 
 _ON_ERROR = "__denoise_trace__"  # the attribute of an exception that a trace travels on
 
@@ -55,6 +55,20 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """One of several answers that the passages give to the question.
+
+    ``answer`` stands at ``span``, in the surest of the ``passages`` (ids, surest first) that give it; ``holds`` is
+    the probability, 0 to 1, that it is one.
+    """
+
+    answer: str
+    span: Span
+    passages: tuple[str, ...]
+    holds: float
+
+
+@dataclass(frozen=True, slots=True)
 class DenoiseResult:
     """What was kept, what was dropped and why.
 
@@ -65,7 +79,8 @@ class DenoiseResult:
     what the method says about its own work, such as that it could not tell the passages apart.
 
     ``failures`` says of each input passage that the policy was applied to, by id, what had failed: a passage
-    that is not there was denoised as it should be.
+    that is not there was denoised as it should be. ``conflicts`` are the answers of passages that answer the query
+    differently; empty when they agree, and when nothing looked (`denoise_core.embedded.WithConflicts` does).
     """
 
     query: str
@@ -77,6 +92,32 @@ class DenoiseResult:
     relevant: bool | None = None
     note: str | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
+    conflicts: tuple[Conflict, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values: ``passages`` as they are left, ``kept`` and ``dropped`` ranges with scores."""
+        return {
+            "query": self.query,
+            "passages": [
+                {
+                    "id": p.id,
+                    "text": p.text,
+                    "rewritten": p.rewritten,
+                    "spans": [_range(s) for s in p.covered],
+                    "metadata": dict(p.metadata),
+                }
+                for p in self.passages
+            ],
+            "kept": [{**_range(k.span), "score": k.score} for k in self.kept],
+            "dropped": [{**_range(d.span), "score": d.score, "reason": d.reason} for d in self.dropped],
+            "relevant": self.relevant,
+            "note": self.note,
+            "fallback": self.fallback,
+        }
+
+
+def _range(span: Span) -> dict[str, Any]:
+    return {"id": span.passage_id, "start": span.start, "end": span.end}
 
 
 def trace_of(error: BaseException) -> Trace:

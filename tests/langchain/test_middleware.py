@@ -241,6 +241,18 @@ async def test_an_answer_that_does_not_hold_is_written_again(make, sync):
 
 
 @both_ways
+@pytest.mark.parametrize(("evidence", "outcome"), [("turn", "unknown"), ("conversation", "supported")])
+async def test_what_earlier_turns_found_counts_where_it_is_said(make, sync, evidence, outcome):
+    agent, _ = make(VerificationMiddleware(evidence=evidence), reply=searching(told))
+    before = (await run(agent, sync))["messages"]
+    agent, model = make(VerificationMiddleware(evidence=evidence), reply=lambda m: PARIS)
+    given = {"messages": [*before, HumanMessage("So what is the capital of France?")]}
+    state = agent.invoke(given) if sync else await agent.ainvoke(given)
+    assert state["messages"][-1].response_metadata["denoise"]["outcome"] == outcome
+    assert len(model.seen) == 1
+
+
+@both_ways
 @pytest.mark.parametrize("unsupported", ["send", "abstain"])
 async def test_drafts_are_bounded_and_the_policy_decides(make, sync, unsupported):
     drafts = iter([LYON, "It is Rome, since 1801.", "It is Bonn, since 1949.", "never asked for"])

@@ -24,7 +24,7 @@ class Reranker(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.faults, self.seen, self.headers, self.shapes = [], [], [], []
         self.pause, self.score = pause, score
-        self.lock, self.over = threading.Lock(), threading.Event()
+        self.lock, self.over, self.arrived = threading.Lock(), threading.Event(), threading.Event()
         self.now = self.peak = 0
 
     @property
@@ -51,6 +51,7 @@ class Handler(BaseHTTPRequestHandler):
             served.now += 1
             served.peak = max(served.peak, served.now)
             fault = served.faults.pop(0) if served.faults else None
+        served.arrived.set()
         try:
             time.sleep(served.pause)
             status, body = 200, self._scores(asked, texts)

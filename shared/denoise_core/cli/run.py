@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
@@ -19,7 +18,7 @@ from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import all_pieces
 from denoise_core.result import DenoiseResult
 from denoise_core.text.chunk import Chunker
-from denoise_core.types import Passage, Span
+from denoise_core.types import Passage
 
 
 def run_own(
@@ -46,7 +45,7 @@ def run_own(
         )
         result = chosen.denoise(query, reading.passages)
     if as_json:
-        line = json.dumps(as_record(result), ensure_ascii=False, allow_nan=False)
+        line = json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False)
         typer.echo(line.encode("utf-8", "replace").decode())
     else:
         show(Console(highlight=False), reading.passages, result)
@@ -130,32 +129,6 @@ def share_or_number(keep: str) -> float | int:
             f"--keep {keep}: expected a whole number of chunks such as 5, a share such as 0.3 or 30%, or auto"
         )
     return share
-
-
-def as_record(result: DenoiseResult) -> dict[str, Any]:
-    """The result as JSON values: ``passages`` as they are left, ``kept`` and ``dropped`` chunks with scores."""
-    return {
-        "query": result.query,
-        "passages": [
-            {
-                "id": p.id,
-                "text": p.text,
-                "rewritten": p.rewritten,
-                "spans": [_range(s) for s in p.covered],
-                "metadata": dict(p.metadata),
-            }
-            for p in result.passages
-        ],
-        "kept": [{**_range(k.span), "score": k.score} for k in result.kept],
-        "dropped": [{**_range(d.span), "score": d.score, "reason": d.reason} for d in result.dropped],
-        "relevant": result.relevant,
-        "note": result.note,
-        "fallback": result.fallback,
-    }
-
-
-def _range(span: Span) -> dict[str, Any]:
-    return {"id": span.passage_id, "start": span.start, "end": span.end}
 
 
 def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult) -> None:

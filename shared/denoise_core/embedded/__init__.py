@@ -2,9 +2,11 @@
 
 `default_denoiser` is where to start; `DefaultScorer` is its scorer, `embedding_scorer` its cosine alone, `sample`
 the questions that ship. How the weights and margins were made: `make`. `span_reader` finds the answer to a
-question in passages, or tells how well a given one fits; `answer` is its shortest form.
+question in passages, or tells how well a given one fits; `answer` is its shortest form;
+`WithConflicts` has it look for passages that answer differently.
 """
 
+from denoise_core.embedded.conflicts import WithConflicts
 from denoise_core.embedded.default import (
     DefaultScorer,
     default_denoiser,
@@ -18,6 +20,7 @@ from denoise_core.embedded.sample import sample
 
 __all__ = [
     "DefaultScorer",
+    "WithConflicts",
     "answer",
     "default_denoiser",
     "embedding_scorer",

@@ -59,6 +59,11 @@ class DefaultScorer(Travels):
         scores = self.score(query, texts)
         return Scored(scores, encoder(self.folder).parts(texts))
 
+    def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
+        """`scored` for several questions; their passages are read together first."""
+        self.warm(list(dict.fromkeys(t for _, texts in asked for t in texts)))
+        return [self.scored(query, texts) for query, texts in asked]
+
     def warm(self, texts: Sequence[str]) -> int:
         """Read texts before any question, such as at indexing time; returns how many had to be read."""
         return encoder(self.folder).warm(texts)

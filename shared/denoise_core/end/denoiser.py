@@ -16,7 +16,7 @@ from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import rule_for, select
 from denoise_core.end.widen import widened
 from denoise_core.errors import BadScores, InputError
-from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, expect_scorer
+from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer
 from denoise_core.result import DenoiseResult, Event, Trace
 from denoise_core.running.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
@@ -124,6 +124,17 @@ class ENDDenoiser:
         else:
             found = Scored(np.asarray(self.scorer.score(well_formed(query), asked.texts), dtype=np.float32), ())
         return self._result(query, asked, found, time.perf_counter() - started)
+
+    def denoise_many(self, asked: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
+        """Several questions, each over its own passages; what the scorer can read together it reads together."""
+        if not isinstance(self.scorer, ScoresMany):
+            return [self.denoise(query, passages) for query, passages in asked]
+        cut = [self._asked(passages) for _, passages in asked]
+        started = time.perf_counter()
+        found = self.scorer.scored_many([(q, own.texts) for (q, _), own in zip(asked, cut, strict=True)])
+        seconds = (time.perf_counter() - started) / max(1, len(asked))
+        rows = zip(asked, cut, found, strict=True)
+        return [self._result(query, own, scored, seconds) for (query, _), own, scored in rows]
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         if not isinstance(self.scorer, ScoresAsync):

@@ -15,7 +15,8 @@ from denoise_core.protocols import LLM
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.structured import held_to_schema
 from denoise_core.s2a.alignment.asking import BELIEF, HINT
-from denoise_core.s2a.alignment.question import sentences_of, why_not_same
+from denoise_core.s2a.alignment.parting import sentences_of
+from denoise_core.s2a.alignment.question import why_not_same
 from denoise_core.s2a.options import OnError, Options
 from denoise_core.s2a.replies import fields, schemas
 from denoise_core.s2a.replies.read import text_of

@@ -22,10 +22,10 @@ Floats = NDArray[np.float32]
 class RemoteReranker(Travels):
     """Scores of the reranker served at ``url``, an address before ``/rerank`` or several of one model.
 
-    ``shape`` is what the server speaks: "jina" (Jina, Cohere, vLLM, and ``rag-denoise serve``: ``documents`` in,
+    ``shape`` is what the server speaks: "jina" (Jina, Cohere, vLLM, ``rag-denoise serve``: ``documents`` in,
     ``results`` with ``relevance_score`` out; the address usually ends in ``/v1``) or "tei"
-    (text-embeddings-inference: ``texts`` in, a list with ``score`` out, here without the sigmoid). For limits,
-    keys and replicas see `denoise_core.end.remote.RemoteScorer`; ``batch`` texts go in one request at most.
+    (text-embeddings-inference: ``texts`` in, a list with ``score`` out, here without the sigmoid). Limits, keys
+    and replicas are as in `denoise_core.end.remote.RemoteScorer`; ``batch`` texts go in one request at most.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class RemoteReranker(Travels):
         return asked | {name: getattr(self, name) for name in ("model", "shape", "batch")}
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """The server's own unit, float32 ``(len(texts),)``. Raises `InputError` without a score each."""
+        """The server's own unit, float32 ``(len(texts),)``. Raises `InputError` for a reply that lacks one."""
         return self.engine.run(partial(self._scores, query, list(texts)))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Floats:

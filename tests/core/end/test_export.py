@@ -219,7 +219,7 @@ def test_a_long_text_is_cut_for_the_server_too(server, exported):
 
 
 def test_what_a_server_says_of_itself_is_asked_once_and_kept_to(server, exported):
-    folder, local = exported
+    folder, _ = exported
     server.models = [{"id": "served-name", "max_model_len": 60}]
     remote = RemoteScorer(server.url, folder)
     long = "".join(chr(97 + i % 26) for i in range(200))

@@ -1,4 +1,4 @@
-"""Remote scorers against real servers on this machine: what is tried again, where a document goes, when it ends."""
+"""Remote scorers against real servers here: what is tried again, where a document goes, when it ends."""
 
 import asyncio
 import pickle
@@ -172,8 +172,7 @@ async def test_a_cancelled_caller_cancels_the_request(server):
     server.faults = ["hang"]
     scorer = RemoteReranker(server.url)
     task = asyncio.ensure_future(scorer.ascore(QUERY, ["a"]))
-    while not server.seen:
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(server.arrived.wait, 30)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

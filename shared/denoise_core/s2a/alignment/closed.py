@@ -222,6 +222,36 @@ LIGHT = frozenset(
 )
 
 
+# Of these, nouns that an order may be about: "Name the author and the year of the book".
+LIGHT_NOUNS = listed("year date day time number amount person people name place kind type sort way thing fact")
+
+
+# Words of a polite clause around a question; and the verbs in it that say that something is to be told.
+COURTESIES = listed(
+    """
+    please kindly just maybe perhaps possibly quick quickly hi hello hey so well ok okay sorry excuse hoping hoped
+    hope wondering appreciate grateful glad thankful like love want need kind nice good enough idea clue chance
+    happen possible able interested trying anyone someone anybody somebody question ask asking be i'd i'm i've
+    you'd could would won't wouldn't couldn't sir madam guys folks there again bit more about something anything
+    darf bitte gern gerne mal kurz könnten könntest würden würdest wissen sie du mir uns jemand ich möchte würde
+    frage so
+    freundlich nett und hallo guten tag
+    bonjour pourriez pourrais pouvez peux vous tu me nous s'il plaît quelqu'un je voudrais j'aimerais
+    hola podría podrías puede puedes usted me nos por favor alguien quisiera gustaría buenos días
+    """
+)
+TELLING = listed(
+    """
+    tell explain say know show help clarify idea clue wonder wondering curious remind inform enlighten understand
+    find figure learn confused ask asking question
+    sagen erklären verraten mitteilen wissen weiß fragen frage
+    dire expliquer indiquer savoir sais savez demande
+    m'indiquer m'expliquer me-dire m'dire
+    decir decirme explicar explicarme indicarme saber sabe sabes pregunto
+    """
+)
+
+
 def classes_of(words: list[str], text: str) -> dict[str, frozenset[str]]:
     """For each class of words that must stay, those that ``words`` hold."""
     found = {name: frozenset(table[w] for w in words if w in table) for name, table in CLASSES.items()}

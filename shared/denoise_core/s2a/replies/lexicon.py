@@ -51,6 +51,11 @@ FILLER = _words(
     """
     and the are is it them i.e namely these those following as follows be of in both all's answer reply result
     only just id ids index indices my would i list text would ones need needs needed helps
+    question questions there here should can be do asked that this which to
+    i'd i'll i've i'm n'est n'a del من se
+    zur zum beantwortung frage werden wird wurden sollten sollen können pour répondre question il faut para
+    responder
+    pregunta necesitan necesita hay domanda per rispondere servono
     und die der das sind ist nur sowie et les le la sont est seulement ainsi que de des du y e los las el son es
     solo o os as são é ed gli il lo sono è soltanto en zijn is и это только i są to oraz dan adalah ve و هي هو और हैं
     für aus from for with con da dal dalla dai nel nella aus dem den von vom
@@ -59,10 +64,12 @@ FILLER = _words(
 KEEP = _words(
     """
     keep kept keeping select selected selecting needed need relevant retain retained include included useful
-    helpful necessary required chosen choose stay stays helps help
-    behalten behalte relevant relevante relevanten benötigt nötig ausgewählt auswählen gebraucht bleiben wichtig
+    helpful necessary required chosen choose stay stays helps help answers
+    behalten behalte brauchen braucht relevant relevante relevanten benötigt nötig ausgewählt auswählen
+    gebraucht bleiben wichtig
     garder gardez conserver conservés conservées pertinent pertinents pertinente pertinentes nécessaires utiles
-    conservar conserve mantener relevante relevantes necesarios necesarias útiles seleccionados seleccionadas
+    conservar conserve necesitan necesita mantener relevante relevantes necesarios necesarias útiles
+    seleccionados seleccionadas
     manter necessários necessárias mantener
     tenere mantenere conservare rilevante rilevanti pertinente pertinenti necessari utili
     houden behouden оставить оставляем нужны нужен важны релевантны релевантный zachować zostawić potrzebne
@@ -115,7 +122,7 @@ NO = _words(
 FINAL = _words(
     "final finally conclusion endgültig endergebnis definitivo définitive finale finale окончательный "
     "最终 النهائية "
-    "boxed therefore so"
+    "boxed therefore so thus hence"
 )
 ANSWER = _words(
     "answer antwort réponse respuesta resposta risposta antwoord ответ odpowiedź jawaban 答案 回答 الإجابة output"
@@ -177,6 +184,7 @@ RUNS = (
     ("答案", "answer"),
     ("回答", "answer"),
     ("する", ""),
+    ("な", ""),
     ("から", "-"),
     ("まで", ""),
     ("です", ""),
