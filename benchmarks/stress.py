@@ -54,20 +54,21 @@ def main(argv: list[str] | None = None) -> Benchmark:
     logging.getLogger("denoise").setLevel(logging.CRITICAL)
     bench = Benchmark("stress", Options(given.data, given.quick, given.seed))
     runs = given.runs or (QUICK if given.quick else FULL)
-    if given.sum is None:
-        counted = [_random_runs(runs, given.seed, given.minutes * 60)]
-    else:
-        counted = [Counted(**json.loads(p.read_text("utf-8"))) for p in sorted(given.sum.glob("*.json"))]
     if given.tally is not None:
+        counted = _random_runs(runs, given.seed, given.minutes * 60)
         given.tally.mkdir(parents=True, exist_ok=True)
-        (given.tally / f"{given.seed}.json").write_text(json.dumps(asdict(counted[0])), "utf-8")
-        print(counted[0])
+        (given.tally / f"{given.seed}.json").write_text(json.dumps(asdict(counted)), "utf-8")
+        print(counted)
         return bench
-    _told(bench, counted)
     _slopes(bench, SIZES[:3] if given.quick else SIZES, repeats=1 if given.quick else 3)
-    _patterns(bench, 10 if given.quick else None)
     _stall(bench, 50_000 if given.quick else 200_000)
     _attacks(bench)
+    _patterns(bench, 10 if given.quick else None)
+    if given.sum is None:
+        _told(bench, [_random_runs(runs, given.seed, given.minutes * 60)])
+    else:
+        files = sorted(given.sum.glob("*.json"))
+        _told(bench, [Counted(**json.loads(p.read_text("utf-8"))) for p in files])
     return bench.finish()
 
 
