@@ -43,8 +43,8 @@ def main(argv: list[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("remote", options)
     bench.about = {
-        "servers": "two processes that rank by shared words and keep the texts they have seen, the least recently used "
-        "leaving first; each has room for three quarters of all documents",
+        "servers": "two processes that rank by shared words and keep texts they have seen, the least recently "
+        "used leaving first; each has room for three quarters of all documents",
         "requests": f"20 documents each, drawn by rank (Zipf), from {THREADS} threads",
     }
     requests, documents = (200, 300) if options.quick else (1000, 2000)
