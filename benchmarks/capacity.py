@@ -130,7 +130,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("capacity", options)
     bench.about = {
-        "shape": f"8B, 32 blocks of 4096, read to block {LAYER}; {PASSAGE} tokens a passage, {QUESTION} a question",
+        "shape": f"8B, 32 blocks of 4096, read to block {LAYER}; {PASSAGE} tokens a passage and {QUESTION}",
         "throughput": f"{SHARE:.0%} of {PEAK / 1e12:.0f} Tflop/s, ${PRICE} an hour: assumptions",
     }
     bench.row("operations a passage, cold", flops_a_passage(0) / 1e12, "Tflop")
