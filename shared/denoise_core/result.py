@@ -79,9 +79,10 @@ class DenoiseResult:
     what the method says about its own work, such as that it could not tell the passages apart.
 
     ``failures`` says of each input passage that the policy was applied to, by id, what had failed: a passage
-    that is not there was denoised as it should be. ``conflicts`` are the answers of passages that answer the query
-    differently; empty when they agree, and when nothing looked (`denoise_core.embedded.WithConflicts` does).
-    ``question_note`` says why the user's own question was asked with where clearing it of opinion failed or was refused (S2A).
+    that is not there was denoised as it should be. ``conflicts`` are the answers of passages that answer the
+    query differently; empty when they agree, and when nothing looked (`denoise_core.embedded.WithConflicts`
+    does). ``question_note`` says why the user's own question was asked with where clearing it of opinion failed
+    or was refused (S2A).
     """
 
     query: str
