@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from denoise_core import Passage
+from denoise_core import InputError, Passage
 from denoise_core.embedded import sample, span_reader
 from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.fit import split
@@ -101,6 +101,24 @@ def test_what_counts_as_right():
     assert auc([1, 2], [0, 1]) == 0.875
     assert auc([float("-inf")], [float("-inf")]) == 0.5
     assert np.isnan(auc([], [1]))
+
+
+def test_the_mean_of_two_runs(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    from denoise_core.embedded.reader.make import WEIGHTS, average
+
+    for name, value in (("one", 1.0), ("two", 3.0)):
+        (tmp_path / name).mkdir()
+        save_file({"a": np.full((2, 3), value, dtype=np.float16)}, tmp_path / name / WEIGHTS)
+    average(tmp_path / "one", tmp_path / "two")
+    mean = load_file(tmp_path / "one" / WEIGHTS)["a"]
+    assert mean.dtype == np.float16
+    assert (mean == 2).all()
+    assert "averaged" in (tmp_path / "one" / "card.json").read_text()
+    save_file({"a": np.zeros((2, 4), dtype=np.float16)}, tmp_path / "two" / WEIGHTS)
+    with pytest.raises(InputError, match="other weights"):
+        average(tmp_path / "one", tmp_path / "two")
 
 
 def test_training_can_be_repeated(tmp_path):
