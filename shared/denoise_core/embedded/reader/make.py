@@ -120,13 +120,16 @@ def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int, b
 
 def average(out: Path, other: Path) -> None:
     """Put the mean of the weights in two folders into ``out``. Raises `InputError` when they are not alike."""
+    import torch
     from safetensors.numpy import load_file, save
+
+    from denoise_core.embedded.reader.fit.network import as_shipped
 
     one, two = (load_file(folder / WEIGHTS) for folder in (out, other))
     if {n: v.shape for n, v in one.items()} != {n: v.shape for n, v in two.items()}:
         raise InputError(f"{other / WEIGHTS} has other weights than {out / WEIGHTS}: expected two of one reader")
     mean = {n: (v.astype(np.float32) + two[n].astype(np.float32)) / 2 for n, v in one.items()}
-    write_whole(out / WEIGHTS, save({n: v.astype(np.float16) for n, v in mean.items()}))
+    write_whole(out / WEIGHTS, save({n: as_shipped(n, torch.from_numpy(v)) for n, v in mean.items()}))
     write_card(
         out, {"averaged": "the mean of the weights where the last run began and where it ended (--average)"}
     )

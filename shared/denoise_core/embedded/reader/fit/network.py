@@ -156,8 +156,8 @@ class Network(nn.Module):
         return logits[..., 0], logits[..., 1], holds
 
     def trained(self) -> dict[str, NDArray[np.float16]]:
-        """What training changes, in half precision, by name: what ships."""
-        return {n: p.detach().numpy().astype(np.float16) for n, p in self.named_parameters() if p.requires_grad}
+        """What training changes, by name: what ships."""
+        return {n: as_shipped(n, p.detach()) for n, p in self.named_parameters() if p.requires_grad}
 
     def take(self, trained: Mapping[str, NDArray[Any]]) -> None:
         """Put in what `trained` gave."""
@@ -165,6 +165,14 @@ class Network(nn.Module):
         with torch.no_grad():
             for name, value in trained.items():
                 own[name].copy_(torch.from_numpy(np.asarray(value, dtype=np.float32)))
+
+
+def as_shipped(name: str, weight: Tensor) -> NDArray[np.float16]:
+    """A trained weight in half precision; what layers compute with is rounded to bfloat16's eight bits, as it is in
+    training: bits that were never used would take room in the wheel."""
+    half = weight.half()
+    used = half if name.startswith(("span", "hidden", "holds")) else half.to(torch.bfloat16)
+    return used.float().numpy().astype(np.float16)
 
 
 def minilm_weights(folder: Path) -> dict[str, NDArray[Any]]:
