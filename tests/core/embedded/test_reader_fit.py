@@ -7,13 +7,14 @@ import random
 import numpy as np
 import pytest
 
-from denoise_core import Passage
+from denoise_core import InputError, Passage
 from denoise_core.embedded import sample, span_reader
 from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.fit import split
 from denoise_core.embedded.reader.fit.calibrate import calibrate
 from denoise_core.embedded.reader.fit.cloze import Clozes, kind_of, spans
 from denoise_core.embedded.reader.fit.measure import Figures, Kept, auc, contained, exact, usable
+from denoise_core.embedded.reader.packed import load_packed, pack
 from denoise_core.embedded.reader.span_reader import SpanReader
 from denoise_core.embedded.reader.windows import tokens
 from denoise_core.embedded.split import place
@@ -101,6 +102,22 @@ def test_what_counts_as_right():
     assert auc([1, 2], [0, 1]) == 0.875
     assert auc([float("-inf")], [float("-inf")]) == 0.5
     assert np.isnan(auc([], [1]))
+
+
+def test_the_mean_of_two_runs(tmp_path):
+    from safetensors.numpy import save_file
+
+    from denoise_core.embedded.reader.make import WEIGHTS, average
+
+    for name, value in (("one", 1.0), ("two", 3.0)):
+        (tmp_path / name).mkdir()
+        save_file(pack({"a": np.full((2, 3), value)}), tmp_path / name / WEIGHTS)
+    average(tmp_path / "one", tmp_path / "two")
+    assert load_packed(tmp_path / "one" / WEIGHTS)["a"] == pytest.approx(2)
+    assert "averaged" in (tmp_path / "one" / "card.json").read_text()
+    save_file(pack({"a": np.zeros((2, 4))}), tmp_path / "two" / WEIGHTS)
+    with pytest.raises(InputError, match="other weights"):
+        average(tmp_path / "one", tmp_path / "two")
 
 
 def test_training_can_be_repeated(tmp_path):

@@ -4,7 +4,8 @@
 
 Trains, writes ``reader.safetensors`` (what training changes in MiniLM, 8 bit) and ``card.json`` (data,
 rule of the split, course of the run), then reads the held-out part once and adds its figures to the card.
-``--figures`` alone measures what lies in ``--out`` again. ``fit.split`` says which questions are held out.
+``--begin`` goes on from what lies in ``--out``; ``--average FOLDER`` puts the mean of its weights and another's
+there. ``--figures`` alone measures what lies in ``--out`` again. ``fit.split`` says which questions are held out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from denoise_core._files import write_whole
 from denoise_core.embedded.reader.packed import load_packed, pack
 from denoise_core.embedded.weights import HUB_NAME, minilm
+from denoise_core.errors import InputError
 from denoise_core.question import Question
 
 HERE = Path(__file__).parents[1] / "data" / "reader"
@@ -43,13 +45,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--begin", type=float, default=0.0, help="go on from --out, so much of the run being done")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write weights and card to")
+    parser.add_argument("--average", type=Path, help="do not train: the mean of --out's weights and this folder's")
     parser.add_argument("--figures", action="store_true", help="do not train, only measure")
     parser.add_argument("--limit", type=int, help="held-out questions of a set, at most")
     parser.add_argument("--only", nargs="*", default=(), help="sets to measure, each into a file of its own")
     parser.add_argument("--no-figures", action="store_true", help="train, do not measure")
     given = parser.parse_args(argv)
     given.out.mkdir(parents=True, exist_ok=True)
-    if not given.figures:
+    if given.average:
+        average(given.out, given.average)
+    elif not given.figures:
         train(given.data, given.out, given.seconds, given.steps, given.seed, given.begin)
     if not given.no_figures:
         measure(given.data, given.out, given.limit, given.only)
@@ -110,6 +115,19 @@ def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int, b
             keep=keep,
         )
         keep(network, course)
+
+
+def average(out: Path, other: Path) -> None:
+    """Put the mean of the weights in two folders into ``out``. Raises `InputError` when they are not alike."""
+    from safetensors.numpy import save
+
+    one, two = (load_packed(folder / WEIGHTS) for folder in (out, other))
+    if {n: v.shape for n, v in one.items()} != {n: v.shape for n, v in two.items()}:
+        raise InputError(f"{other / WEIGHTS} has other weights than {out / WEIGHTS}: expected two of one reader")
+    write_whole(out / WEIGHTS, save(pack({n: (v + two[n]) / 2 for n, v in one.items()})))
+    write_card(
+        out, {"averaged": "the mean of the weights where the last run began and where it ended (--average)"}
+    )
 
 
 def measure(data: Path, out: Path, limit: int | None = None, only: Sequence[str] = ()) -> None:
