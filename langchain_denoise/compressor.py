@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict
 from typing_extensions import TypedDict, override
 
-from denoise_core import DenoiseResult, Guard, InputError, Passage
+from denoise_core import DenoiseResult, Guard, InputError, Passage, load_denoiser
 from denoise_core.running.bound import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
 from langchain_denoise.best import best, fills, ordered
@@ -89,6 +89,14 @@ class DenoiseCompressor(
         """END with the probe in ``folder``; ``model`` as in `denoise_core.end.ProbeScorer`, or None for the one
         that the probe's card names. Loaded at the first use."""
         return cls(probe=str(folder), model=model, **settings)
+
+    @classmethod
+    def from_file(cls, path: Any, model: Any = None, *, llm: Any = None, **settings: Any) -> Self:
+        """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
+
+        ``model`` is a probe's and ``llm`` a core LLM, such as ``ChatModelLLM(model)``, where the setting asks one.
+        """
+        return cls(denoiser=load_denoiser(path, model, llm=llm), **settings)
 
     @override
     def compress_documents(

@@ -20,7 +20,7 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage
+from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage, load_denoiser
 from denoise_core.embedded.weights import PACKAGE, VERSION
 from denoise_core.end import ENDDenoiser
 from denoise_core.running.bound import at_most
@@ -135,6 +135,14 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         """
         model = LlamaLLM(llm_or_settings(llm, of="DenoisePostprocessor.from_llm"))
         return cls(denoiser=S2ADenoiser(model, variant="select", max_concurrency=max_concurrency), **settings)
+
+    @classmethod
+    def from_file(cls, path: Any, model: Any = None, *, llm: LLM | None = None, **settings: Any) -> Self:
+        """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
+
+        ``model`` is a probe's, ``llm`` a LlamaIndex model, where the setting asks one.
+        """
+        return cls(denoiser=load_denoiser(path, model, llm=None if llm is None else LlamaLLM(llm)), **settings)
 
     @classmethod
     def from_embed_model(
