@@ -200,8 +200,23 @@ def evaluate(
     k: Annotated[int, typer.Option("-k", min=1, help="Passages searched for a question.")] = 20,
     limit: Annotated[int | None, typer.Option("-n", min=1, help="Only the first questions.")] = None,
     llm: Annotated[
-        str, typer.Option(help="Who answers from what is kept; 'none' is the embedded reader, offline.")
+        str,
+        typer.Option(
+            help="Who answers from what is kept: 'none', the embedded reader, offline; http://host:port/v1#name; "
+            "or a folder or hub name."
+        ),
     ] = "none",
+    s2a: Annotated[list[str] | None, typer.Option(help="Also compare S2A by --llm: select, remove ...")] = None,
+    loop: Annotated[bool, typer.Option("--loop", help="Also compare the LLM-Augmenter's loop by --llm.")] = False,
+    budget: Annotated[
+        float | None, typer.Option(help="Never passed: money where there is a --price, else tokens.")
+    ] = None,
+    price: Annotated[
+        str | None, typer.Option(help="Money for a million tokens, read and written: 0.15,0.60")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many calls, tokens and how much money, and make no call.")
+    ] = False,
     probe: Annotated[Path | None, typer.Option(help="Also compare END with the probe in this folder.")] = None,
     cross_encoder: Annotated[
         str | None, typer.Option(help="Also compare a cross-encoder, by name or folder.")
@@ -229,12 +244,13 @@ def evaluate(
 
     rag-denoise evaluate questions.jsonl --columns question=query --documents ./notes
     """
-    from denoise_core.cli.evaluate import Asked, evaluate_own
+    from denoise_core.cli.evaluate import Asked, Model, evaluate_own
 
     evaluate_own(
         questions,
         out,
-        Asked(columns or [], documents, k, limit, llm, probe, cross_encoder, denoiser, right.value),
+        Asked(columns or [], documents, k, limit, probe, cross_encoder, denoiser, right.value),
+        Model(llm, s2a or [], loop, budget, price, dry_run),
     )
 
 

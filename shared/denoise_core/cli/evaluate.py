@@ -21,13 +21,16 @@ from denoise_core.errors import InputError
 from denoise_core.evaluate.trial.answering import EmbeddedReader
 from denoise_core.evaluate.trial.cases import Cases, case_of_question, read_cases
 from denoise_core.evaluate.trial.evaluation import Evaluation
+from denoise_core.evaluate.trial.ledger import Ledger
+from denoise_core.evaluate.trial.models import LONGEST, LLMAnswerer, LoopAnswerer, llm_of
 from denoise_core.evaluate.trial.run import evaluate
 from denoise_core.evaluate.trial.search import searching
 from denoise_core.evaluate.trial.setting import FILE, read_setting
 from denoise_core.evaluate.trial.table import short_rows_of, told
 from denoise_core.evaluate.trial.ways import SAME, Way
+from denoise_core.running.budget import Price
 
-PAGE, RESULTS = "report.html", "results.json"
+PAGE, RESULTS, ANSWERS = "report.html", "results.json", "answers.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +41,32 @@ class Asked:
     documents: Path | None
     k: int
     limit: int | None
-    llm: str
     probe: Path | None
     cross_encoder: str | None
     denoiser: Path | None
     right: str
 
 
-def evaluate_own(questions: Path | None, out: Path, asked: Asked) -> None:
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The options about the model that answers."""
+
+    llm: str = "none"
+    s2a: Sequence[str] = ()
+    loop: bool = False
+    budget: float | None = None
+    price: str | None = None
+    dry_run: bool = False
+
+
+def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) -> None:
     """Read, compare, print, write. Raises `InputError` for options that cannot be used, before any work."""
-    if asked.llm != "none":
-        raise InputError(f"--llm {asked.llm}: expected 'none', the embedded reader")
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
     aside = Console(stderr=True)
-    ways = _ways(asked)
+    price = _price(model.price)
+    ledger = _ledger(model, out / ANSWERS, price)
+    ways = [*_ways(asked), *_ways_of(model, ledger)]
     cases = _cases(questions, asked)
     for bad in cases.bad[:10]:
         aside.print(Text(plain(f"left out: line {bad.place}: {bad.reason}"), style="yellow"), soft_wrap=True)
@@ -61,10 +75,15 @@ def evaluate_own(questions: Path | None, out: Path, asked: Asked) -> None:
         found = evaluate(
             cases,
             {w.name: w for w in ways},
-            answerer=EmbeddedReader(),
+            answerer=EmbeddedReader() if ledger is None else LLMAnswerer(ledger, model.llm),
+            llm=ledger,
+            price=price,
             right="exact" if asked.right == "exact" else "contains",
             progress=lambda done, of: bar.update(task, completed=done, total=of),
         )
+    if ledger is not None and model.dry_run:
+        plan(Console(highlight=False), ledger)
+        return
     show(Console(highlight=False), found)
     out.mkdir(parents=True, exist_ok=True)
     found.save_page(out / PAGE)
@@ -73,6 +92,46 @@ def evaluate_own(questions: Path | None, out: Path, asked: Asked) -> None:
     found.save_setting(out / FILE)
     aside.print(Text(plain(f"\nwritten to {out}: {PAGE}, {RESULTS}, {FILE}")), soft_wrap=True)
     aside.print(Text(plain(f"use it: rag-denoise run --denoiser {out / FILE} -q ... -p ...")), soft_wrap=True)
+
+
+def plan(console: Console, ledger: Ledger) -> None:
+    """What the run would cost beside what is paid for already."""
+    planned = ledger.planned
+    money = "" if ledger.price is None else f", {ledger.price.of(planned):.4f} in money"
+    console.print(
+        f"about {ledger.planned_calls:,} calls, {planned.input_tokens:,} tokens to read, "
+        f"{planned.output_tokens:,} to write{money}; no call was made",
+        soft_wrap=True,
+    )
+
+
+def _price(given: str | None) -> Price | None:
+    if given is None:
+        return None
+    try:
+        read, write = (float(part) for part in given.split(","))
+    except ValueError as error:
+        raise InputError(
+            f"--price {given}: expected READ,WRITTEN for a million tokens, such as 0.15,0.60"
+        ) from error
+    return Price(read, write)
+
+
+def _ledger(model: Model, path: Path, price: Price | None) -> Ledger | None:
+    if model.llm == "none":
+        if model.s2a or model.loop or model.budget is not None or model.dry_run:
+            raise InputError("--s2a, --loop, --budget and --dry-run are about a model: name one with --llm")
+        return None
+    made = llm_of(model.llm)
+    return Ledger(made, model.llm, path, budget=model.budget, price=price, dry=model.dry_run, longest=LONGEST)
+
+
+def _ways_of(model: Model, ledger: Ledger | None) -> list[Way]:
+    """The ways that ask the model."""
+    out = [Way(f"S2A {variant}", {"kind": "s2a", "variant": variant}) for variant in model.s2a]
+    if model.loop and ledger is not None:
+        out.append(Way("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, model.llm)))
+    return out
 
 
 def show(console: Console, found: Evaluation) -> None:

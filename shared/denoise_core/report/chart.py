@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 42
+LEFT, RIGHT, TOP, BOTTOM = 48, 24, 12, 42
 DASHES = ("none", "7 3", "2 3", "9 3 2 3", "12 4")  # lines differ without colour too
 
 

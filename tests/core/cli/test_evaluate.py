@@ -79,6 +79,16 @@ def test_the_setting_loads_in_both_frameworks(command, tmp_path):
     assert load_denoiser(file) is not None
 
 
+def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
+    columns = ["--columns", "question=query,passages=hits"]
+    model = ["--llm", "http://127.0.0.1:9/v1#m", "--price", "1,2", "--dry-run"]
+    status, out, err = command("evaluate", "questions.jsonl", *columns, *model)
+    assert status == 0, err
+    assert "calls" in out
+    assert "in money; no call was made" in out
+    assert not (tmp_path / "denoise-evaluation").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -86,6 +96,9 @@ def test_the_setting_loads_in_both_frameworks(command, tmp_path):
         (["questions.jsonl", "--columns", "question"], "expected OURS=YOURS"),
         (["--columns", "question=query"], "go with questions of your own"),
         (["missing.jsonl"], "cannot be read"),
+        (["--s2a", "select"], "name one with --llm"),
+        (["--llm", "http://127.0.0.1:9/v1"], "expected the model's name too"),
+        (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1"], "expected READ,WRITTEN"),
         (["questions.jsonl", "--out", "questions.jsonl"], "expected a folder"),
     ],
 )

@@ -16,6 +16,7 @@ from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Apart, Figures, apa
 from denoise_core.evaluate.trial.outcome import Outcome
 from denoise_core.evaluate.trial.setting import save_setting
 from denoise_core.evaluate.trial.ways import EVERYTHING, Way
+from denoise_core.running.budget import Price
 
 FORMAT, VERSION = "rag-denoise evaluation", 1
 MORE = 1.15  # times the default's tokens: a way that keeps more than this does not compete on what it kept
@@ -58,12 +59,13 @@ class Evaluation:
         outcomes: Mapping[str, Sequence[Outcome]],
         answered_by: str | None,
         budget: int | None,
+        price: Price | None = None,
     ) -> Evaluation:
         """The figures of outcomes; `run.evaluate` makes them."""
         everything = outcomes[EVERYTHING]
         done = [o.tokens for o in everything if o.error is None]
         whole = sum(done) / len(done) if done else 0.0
-        figures = tuple(figures_of(w.name, outcomes[w.name], everything, whole) for w in ways)
+        figures = tuple(figures_of(w.name, outcomes[w.name], everything, whole, price) for w in ways)
         ranked = {m: _ranked(m, ways, figures, budget) for m in (GOLD, RIGHT)}
         return cls(
             len(cases.cases),
@@ -165,7 +167,7 @@ def _recommended(
     ways: Sequence[Way], figures: Sequence[Figures], ranked: Mapping[str, Sequence[str]]
 ) -> Recommendation:
     """By gold kept at equal tokens where gold is known, else by right answers; everything where that harms."""
-    settings = {w.name: w.setting for w in ways if w.setting is not None}
+    settings = {w.name: w.setting for w in ways if w.setting is not None and w.answerer is None}
     own = {f.name: f for f in figures}
     measure = GOLD if ranked[GOLD] else RIGHT
     name = next((n for n in ranked[measure] if n in settings), None)

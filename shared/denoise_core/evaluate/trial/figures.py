@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 
 from denoise_core.evaluate.metrics import bootstrap, wilson
 from denoise_core.evaluate.trial.outcome import BANDS, SHARES, Outcome, positions
+from denoise_core.running.budget import Price
+from denoise_core.types import Usage
 
 POWER = 1.96 + 0.8416  # both-sided 5 %, found in 80 % of such samples
 
@@ -53,8 +55,9 @@ class Figures:
     """One way over all questions. None where no question can tell.
 
     ``tokens`` a question are word pieces of what is kept; ``share`` is kept over all. ``curve`` has (share of
-    tokens, gold kept) by the way's own ranking. ``read`` and ``written`` are the model's tokens a question,
-    ``money`` in the unit of the prices, ``seconds`` a question for denoising.
+    tokens, gold kept) by the way's own ranking. ``read`` and ``written`` are the model's tokens a question, those
+    of a way that asks it to denoise included, and ``money`` the same at the given price. ``seconds`` a question
+    are for denoising.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Figures:
     seconds: float | None
     read: float | None
     written: float | None
+    money: float | None
     by_position: tuple[Share, ...]
     by_source: tuple[Share, ...]
     curve: tuple[tuple[float, float], ...]
@@ -141,12 +145,18 @@ def needed(differences: ArrayLike) -> int | None:
     return max(2, math.ceil((POWER * float(d.std(ddof=1)) / mean) ** 2))
 
 
-def figures_of(name: str, outcomes: Sequence[Outcome], everything: Sequence[Outcome], whole: float) -> Figures:
+def figures_of(
+    name: str, outcomes: Sequence[Outcome], everything: Sequence[Outcome], whole: float, price: Price | None = None
+) -> Figures:
     """Figures of a way; ``everything`` are the same questions undenoised, ``whole`` their mean tokens."""
     done = [o for o in outcomes if o.error is None]
     tokens = float(np.mean([o.tokens for o in done])) if done else 0.0
     timed = [o.seconds for o in done if o.seconds is not None]
-    used = [o.reply.usage for o in done if o.reply is not None and o.reply.usage is not None]
+    used = [
+        Usage(*np.add(_tokens(o.reply.usage), _tokens(o.result.trace.usage)).tolist())
+        for o in done
+        if o.reply is not None and o.reply.usage is not None and o.result is not None
+    ]
     curves = [o.by_share for o in done if o.by_share is not None]
     return Figures(
         name,
@@ -164,6 +174,7 @@ def figures_of(name: str, outcomes: Sequence[Outcome], everything: Sequence[Outc
         float(np.mean(timed)) if timed else None,
         float(np.mean([u.input_tokens for u in used])) if used else None,
         float(np.mean([u.output_tokens for u in used])) if used else None,
+        float(np.mean([price.of(u) for u in used])) if used and price is not None else None,
         _by_position(done),
         _by_source(done),
         tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True)) if curves else (),
@@ -188,6 +199,10 @@ def value_of(outcome: Outcome, measure: str) -> float | None:
 
 
 GOLD, RIGHT = "gold kept", "right answers"
+
+
+def _tokens(usage: Usage) -> tuple[int, int]:
+    return usage.input_tokens, usage.output_tokens
 
 
 def _plain(values: Sequence[float | None]) -> float | None:

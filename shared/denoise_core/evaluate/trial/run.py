@@ -19,6 +19,7 @@ from denoise_core.evaluate.trial.outcome import Outcome, outcome_of
 from denoise_core.evaluate.trial.ways import EVERYTHING, Way, as_ways, nothing_read, standard_ways
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
+from denoise_core.running.budget import Price
 from denoise_core.running.laws import check_laws
 
 TIMED = 3  # questions on which the seconds are measured, with nothing read before
@@ -33,6 +34,7 @@ def evaluate(
     answerer: Answerer | None = None,
     llm: LLM | None = None,
     right: Rule | Judge = "contains",
+    price: Price | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Every way over every question.
@@ -40,8 +42,8 @@ def evaluate(
     ``ways`` are added to, or by name replace, the standard ones (`ways.standard_ways`); a sequence is taken alone.
     Everything undenoised is always among them: harm and help are counted against it. ``answerer`` answers from
     what each way kept, such as `answering.EmbeddedReader`; without one only what is kept is measured. ``right``
-    says when an answer is. ``llm`` is asked by ways that need one. ``progress`` hears of questions done, and of
-    all.
+    says when an answer is. ``llm`` is asked by ways that need one; `ledger.Ledger` keeps budget and replies.
+    ``price`` turns tokens into money. ``progress`` hears of questions done, and of all.
 
     What fails on a question is counted and named, and the rest goes on; mistakes (a wrong setting, a missing
     extra) raise. Raises `InputError` without a question.
@@ -68,10 +70,11 @@ def evaluate(
                 if first is not None and way.name == first.name
                 else _denoised(way, case, judge, count, n < TIMED)
             )
-            outcomes[way.name].append(own if answerer is None else _answered(own, answerer, judge, count))
+            by = way.answerer or answerer
+            outcomes[way.name].append(own if by is None else _answered(own, by, judge, count))
         if progress is not None:
             progress(n + 1, len(cases.cases))
-    return Evaluation.of(cases, ready, outcomes, None if answerer is None else answerer.name, budget)
+    return Evaluation.of(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
 
 
 def _cases(questions: Iterable[Question]) -> Cases:

@@ -23,6 +23,9 @@ def rows_of(found: Evaluation) -> list[list[str]]:
         "helped",
         "net, 95 %",
         "seconds",
+        "read",
+        "written",
+        "money",
     ]
     rows = [header]
     for f in found.figures:
@@ -40,6 +43,9 @@ def rows_of(found: Evaluation) -> list[list[str]]:
                 "" if f.change is None else str(len(f.change.helped)),
                 "" if net is None else f"{100 * net.value:+.1f} ({100 * net.low:+.1f} to {100 * net.high:+.1f})",
                 "" if f.seconds is None else f"{f.seconds:.3f}",
+                "" if f.read is None else f"{f.read:,.0f}",
+                "" if f.written is None else f"{f.written:,.0f}",
+                "" if f.money is None else f"{f.money:.6f}",
             ]
         )
     used = [i for i in range(len(header)) if i == 0 or any(row[i] for row in rows[1:])]

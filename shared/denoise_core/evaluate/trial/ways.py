@@ -10,6 +10,7 @@ from typing import Any
 from denoise_core.embedded.default import encoder
 from denoise_core.embedded.readings import Readings
 from denoise_core.errors import InputError
+from denoise_core.evaluate.trial.answering import Answerer
 from denoise_core.evaluate.trial.setting import denoiser_of
 from denoise_core.protocols import LLM, Denoiser, expect_denoiser
 
@@ -22,11 +23,13 @@ class Way:
     """``setting`` is the way as plain JSON (`trial.setting`), None for a denoiser that only Python knows.
 
     ``{"tokens": "same"}`` stands for as many tokens as the default keeps on average over these questions.
+    ``answerer`` answers in the place of the evaluation's, for a way that is more than what is kept.
     """
 
     name: str
     setting: Mapping[str, Any] | None = None
     denoiser: Denoiser | None = None
+    answerer: Answerer | None = None
 
     def ready(self, budget: int | None, llm: LLM | None = None) -> Way:
         """The way with its denoiser made; ``budget`` is in tokens. Raises `InputError` as `denoiser_of`."""
