@@ -88,6 +88,16 @@ class DenoiseCompressor(
         that the probe's card names. Loaded at the first use."""
         return cls(probe=str(folder), model=model, **settings)
 
+    @classmethod
+    def from_file(cls, path: Any, model: Any = None, *, llm: Any = None, **settings: Any) -> Self:
+        """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
+
+        ``model`` is a probe's and ``llm`` a core LLM, such as ``ChatModelLLM(model)``, where the setting asks one.
+        """
+        from denoise_core import load_denoiser
+
+        return cls(denoiser=load_denoiser(path, model, llm=llm), **settings)
+
     @override
     def compress_documents(
         self, documents: Iterable[Document], query: str, callbacks: Callbacks | None = None

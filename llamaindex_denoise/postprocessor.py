@@ -133,6 +133,16 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         return cls(denoiser=S2ADenoiser(model, variant="select", max_concurrency=max_concurrency), **settings)
 
     @classmethod
+    def from_file(cls, path: Any, model: Any = None, *, llm: LLM | None = None, **settings: Any) -> Self:
+        """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
+
+        ``model`` is a probe's, ``llm`` a LlamaIndex model, where the setting asks one.
+        """
+        from denoise_core import load_denoiser
+
+        return cls(denoiser=load_denoiser(path, model, llm=None if llm is None else LlamaLLM(llm)), **settings)
+
+    @classmethod
     def from_embed_model(
         cls,
         embed_model: BaseEmbedding | None = None,

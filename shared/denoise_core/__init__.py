@@ -30,8 +30,9 @@ from denoise_core.types import Drop, Keep, Message, Passage, Reply, Span, Usage,
 if TYPE_CHECKING:
     from denoise_core.augmenter import Augmenter
     from denoise_core.embedded import default_denoiser
-    from denoise_core.embedded.fitted import fit_denoiser, load_denoiser
+    from denoise_core.embedded.fitted import fit_denoiser
     from denoise_core.end import ENDDenoiser
+    from denoise_core.evaluate.trial.setting import load_denoiser
     from denoise_core.s2a import S2ADenoiser
 
 __version__ = "0.1.0"
@@ -80,7 +81,7 @@ _HOME = {
     "S2ADenoiser": "s2a",
     "default_denoiser": "embedded",
     "fit_denoiser": "embedded.fitted",
-    "load_denoiser": "embedded.fitted",
+    "load_denoiser": "evaluate.trial.setting",
 }
 
 

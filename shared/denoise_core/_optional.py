@@ -22,3 +22,16 @@ def require(module: str, *, extra: str, package: str | None = None) -> Any:
         raise MissingExtra(
             f"{error.name!r} is needed for this and is not installed; run: pip install {what}"
         ) from error
+
+
+def html_of(page: str, value: object) -> str | None:
+    """``value`` as HTML for a notebook, by ``fragment`` of a module of `denoise_core.report`.
+
+    None without the extra ``cli``: a notebook then shows the one-line repr. The module is asked for by its name,
+    because pages know what they show and not the other way round.
+    """
+    try:
+        html: str = require(f"denoise_core.report.{page}", extra="cli").fragment(value)
+    except MissingExtra:
+        return None
+    return html

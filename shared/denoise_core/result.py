@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from denoise_core._optional import html_of
 from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.types import Drop, Keep, Passage, Span, Usage
 
@@ -122,6 +123,21 @@ class DenoiseResult:
 
 def _range(span: Span) -> dict[str, Any]:
     return {"id": span.passage_id, "start": span.start, "end": span.end}
+
+    def __repr__(self) -> str:
+        """One line, whatever was denoised."""
+        gone = sum(len(d.span) for d in self.dropped)
+        kept = sum(len(p.text) for p in self.passages)
+        told = "".join(
+            f", {n}={v!r}" for n, v in (("relevant", self.relevant), ("fallback", self.fallback)) if v is not None
+        )
+        return (
+            f"DenoiseResult({self.query[:60]!r}: {len(self.passages)} passages kept, {kept:,} characters; "
+            f"{gone:,} dropped{told})"
+        )
+
+    def _repr_html_(self) -> str | None:
+        return html_of("result", self)
 
 
 def trace_of(error: BaseException) -> Trace:

@@ -24,11 +24,11 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
-        if tag == "span":
+        if tag in ("mark", "del"):
             self.state = dict(attrs).get("class")
 
     def handle_endtag(self, tag):
-        self.state = None if tag == "span" else self.state
+        self.state = None if tag in ("mark", "del") else self.state
 
     def handle_data(self, data):
         if self.state in self.found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from denoise_core._optional import html_of
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.utility import Measured
 from denoise_core.result import Trace
@@ -64,6 +65,16 @@ class Answer:
     measured: tuple[Measured, ...] = ()
     nearest: tuple[Passage, ...] = ()
     holds: str = ""
+
+    def __repr__(self) -> str:
+        """One line, whatever the run was."""
+        return (
+            f"Answer({self.text[:60]!r}: {self.outcome.value}, {self.stopped_because.value}, "
+            f"{len(self.memory.attempts)} attempts, {len(self.memory.evidence)} passages)"
+        )
+
+    def _repr_html_(self) -> str | None:
+        return html_of("loop", self)
 
     @property
     def best(self) -> Attempt | None:

@@ -29,6 +29,13 @@ class Method(StrEnum):
     embedding = "embedding"
 
 
+class Right(StrEnum):
+    """When an answer is right."""
+
+    contains = "contains"
+    exact = "exact"
+
+
 @app.command()
 def demo(
     html: Annotated[Path, typer.Option(help="Where the page with kept and dropped text is written.")] = Path(
@@ -72,7 +79,11 @@ def run(
         str | None, typer.Option(help="For s2a-select: a Hugging Face chat model, by name or folder.")
     ] = None,
     denoiser: Annotated[
-        Path | None, typer.Option(help="A folder that 'rag-denoise fit' wrote, instead of --method.")
+        Path | None,
+        typer.Option(
+            help="A folder that 'rag-denoise fit' wrote, or the denoise.json of 'rag-denoise evaluate', instead "
+            "of --method."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
     skip_bad: Annotated[
@@ -201,6 +212,79 @@ def fit(
     from denoise_core.cli.fit import fit_own
 
     fit_own(data, out, model=model, layer=layer, keep=keep, skip_bad=skip_bad)
+
+
+@app.command()
+def evaluate(
+    questions: Annotated[
+        Path | None,
+        typer.Argument(
+            help="JSON lines: a 'question', and any of 'passages' (texts, or objects with 'text'), 'gold' and "
+            "'answers'. Without a file: 40 real questions that ship."
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(help="Your own name of a field, such as question=query; may be given several times."),
+    ] = None,
+    documents: Annotated[
+        Path | None, typer.Option(help="Search the passages in this file or folder, for questions without.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Passages searched for a question.")] = 20,
+    limit: Annotated[int | None, typer.Option("-n", min=1, help="Only the first questions.")] = None,
+    llm: Annotated[
+        str,
+        typer.Option(
+            help="Who answers from what is kept: 'none', the embedded reader, offline; http://host:port/v1#name; "
+            "or a folder or hub name."
+        ),
+    ] = "none",
+    s2a: Annotated[list[str] | None, typer.Option(help="Also compare S2A by --llm: select, remove ...")] = None,
+    loop: Annotated[bool, typer.Option("--loop", help="Also compare the LLM-Augmenter's loop by --llm.")] = False,
+    budget: Annotated[
+        float | None, typer.Option(help="Never passed: money where there is a --price, else tokens.")
+    ] = None,
+    price: Annotated[
+        str | None, typer.Option(help="Money for a million tokens, read and written: 0.15,0.60")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many calls, tokens and how much money, and make no call.")
+    ] = False,
+    probe: Annotated[Path | None, typer.Option(help="Also compare END with the probe in this folder.")] = None,
+    cross_encoder: Annotated[
+        str | None, typer.Option(help="Also compare a cross-encoder, by name or folder.")
+    ] = None,
+    denoiser: Annotated[
+        Path | None, typer.Option(help="Also compare a folder of 'rag-denoise fit', or a denoise.json.")
+    ] = None,
+    right: Annotated[
+        Right, typer.Option(help="When an answer is right: it contains an accepted one, or is one.")
+    ] = Right.contains,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for report.html, results.json and denoise.json.")
+    ] = Path("denoise-evaluation"),
+) -> None:
+    """Does it help on your data? Hold the ways to denoise against each other on your questions.
+
+    Compares everything, the first few passages, BM25, cosine and the default, each with as many tokens as the
+    default keeps: how many gold passages they keep, and how many answers from what they keep are right. Prints a
+    table, and writes a page, all figures, and the recommended setting for 'rag-denoise run --denoiser' and both
+    frameworks.
+
+    [bold]Examples[/bold]
+
+    rag-denoise evaluate
+
+    rag-denoise evaluate questions.jsonl --columns question=query --documents ./notes
+    """
+    from denoise_core.cli.evaluate import Asked, Model, evaluate_own
+
+    evaluate_own(
+        questions,
+        out,
+        Asked(columns or [], documents, k, limit, probe, cross_encoder, denoiser, right.value),
+        Model(llm, s2a or [], loop, budget, price, dry_run),
+    )
 
 
 @app.command("noisy-retrieval")

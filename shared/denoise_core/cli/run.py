@@ -98,8 +98,8 @@ def denoiser_for(method: str, keep: str | None, model: str | None, chunker: Chun
 
 
 def fitted(folder: Path, keep: str | None, model: str | None) -> Denoiser:
-    """The denoiser that ``rag-denoise fit`` wrote into a folder."""
-    from denoise_core.embedded.fitted import load_denoiser
+    """The denoiser of a folder that ``rag-denoise fit`` wrote, or of a ``denoise.json``."""
+    from denoise_core.evaluate.trial.setting import load_denoiser
 
     return load_denoiser(folder, model, keep=None if keep is None else keep_of(keep))
 

@@ -55,7 +55,7 @@ def read_questions(path: str | Path, *, skip_bad: bool = False) -> Loaded:
     Raises `InputError` for a file that cannot be read and, unless ``skip_bad``, for the first record that
     cannot be used, by its place in the file.
     """
-    return _read(_records(Path(path)), str(path), skip_bad)
+    return _read(records_of(Path(path)), str(path), skip_bad)
 
 
 def from_records(records: Iterable[Mapping[str, Any]], *, skip_bad: bool = False) -> Loaded:
@@ -251,8 +251,11 @@ def _answers(record: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(a) for a in found)
 
 
-def _records(path: Path) -> Iterator[tuple[int, Any]]:
-    """Each record with its line (or its place in the array), from 1."""
+def records_of(path: Path) -> Iterator[tuple[int, Any]]:
+    """Each record of a file with its line (or its place in the array), from 1; a `BadRecord` where it is no JSON.
+
+    Raises `InputError` for a file that cannot be read.
+    """
     try:
         blob = path.read_bytes()
         unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)

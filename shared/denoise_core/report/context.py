@@ -1,4 +1,4 @@
-"""A denoised context as HTML: kept text plain, dropped text struck through, scores on hover.
+"""A denoised context as HTML: kept text plain, dropped text struck through and said to be, scores beside it.
 
 For notebooks (`fragment`) and for reports of many questions (`page`). Needs jinja2 (extra ``cli``); all
 text is escaped, and each passage finds its own writing direction.
@@ -6,14 +6,18 @@ text is escaped, and each passage finds its own writing direction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Passage, Span
+
+LARGEST = 1_800_000  # bytes that the passages of one page may take, so that it stays below 2 MB
+LONGEST = 4_000  # characters shown of one passage
+OPEN = 12  # passages of one question that are not folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,38 +93,107 @@ def _filled(span: Span, inside: list[tuple[Span, bool, str]]) -> list[tuple[Span
 
 def fragment(passages: Sequence[Passage], result: DenoiseResult, *, gold: Sequence[str] = ()) -> str:
     """One result as an HTML fragment with its own styles, for a notebook's ``HTML(...)``."""
-    return _render("fragment", [Shown(tuple(passages), result, frozenset(gold))])
+    return rendered("fragment.html", items=values_of([Shown(tuple(passages), result, frozenset(gold))]))
 
 
 def page(items: Sequence[Shown], *, title: str, lead: str = "", table: Sequence[Sequence[str]] = ()) -> str:
     """Many results as one HTML page. ``table`` is a summary shown on top, its first row the header."""
-    return _render("page", items, title=title, lead=lead, table=table)
-
-
-def _render(kind: str, items: Sequence[Shown], **values: Any) -> str:
-    return rendered("result.html", kind=kind, items=values_of(items), **values)
+    shown = values_of(items)
+    return rendered(
+        "result.html", items=shown, title=title, lead=lead, table=table, unshown=len(items) - len(shown)
+    )
 
 
 def values_of(items: Sequence[Shown]) -> list[dict[str, Any]]:
-    """What the macro ``question`` of ``parts.html`` takes, for each item."""
-    return [
-        {
-            "query": item.result.query,
-            "fallback": item.result.fallback,
-            "facts": item.facts,
-            "passages": [
-                {
-                    "id": p.id,
-                    "title": p.metadata.get("title", ""),
-                    "gold": p.id in item.gold,
-                    "pieces": cut,
-                    "rewritten": [out.text for out in item.result.passages if out.rewritten and out.id == p.id],
-                }
-                for p, cut in zip(item.passages, all_pieces(item.passages, item.result), strict=True)
-            ],
+    """What the macro ``question`` of ``parts.html`` takes, for each item, as long as `LARGEST` holds."""
+    left = LARGEST
+    out = []
+    for item in items:
+        values = _values(item, left)
+        left -= values.pop("size")
+        out.append(values)
+        if left <= 0:
+            break
+    return out
+
+
+def _values(item: Shown, room: int) -> dict[str, Any]:
+    """One item; passages beyond ``room`` bytes are counted and not shown."""
+    rewritten: dict[str, list[str]] = {}
+    for out in item.result.passages:
+        if out.rewritten:
+            rewritten.setdefault(out.id, []).append(out.text[:LONGEST])
+    cuts = all_pieces(item.passages, item.result)
+    rows = [(p.id, str(p.metadata.get("title", "")), cut) for p, cut in zip(item.passages, cuts, strict=True)]
+    return values_of_pieces(item.result, rows, item.gold, item.facts, rewritten, room)
+
+
+def values_of_pieces(
+    result: DenoiseResult,
+    rows: Sequence[tuple[str, str, Sequence[Piece]]],
+    gold: frozenset[str] = frozenset(),
+    facts: Sequence[str] = (),
+    rewritten: Mapping[str, Sequence[str]] | None = None,
+    room: int = LARGEST,
+) -> dict[str, Any]:
+    """One item of passages that are cut already: (id, title, pieces) each."""
+    shown: list[dict[str, Any]] = []
+    size = 0
+    for name, title, cut in rows:
+        whole, more = _shortened(cut)
+        own = {
+            "id": name,
+            "title": title,
+            "gold": name in gold,
+            "any_kept": any(piece.kept for piece in cut),
+            "pieces": whole,
+            "more": more,
+            "rewritten": (rewritten or {}).get(name, []),
         }
-        for item in items
-    ]
+        size += 500 + sum(200 + 2 * len(piece.text.encode("utf-8", "replace")) for piece in whole)
+        if size > room and shown:
+            break
+        shown.append(own)
+    return {
+        "query": result.query,
+        "fallback": result.fallback,
+        "facts": facts,
+        "passages": shown,
+        "groups": _groups(shown),
+        "left_out": len(rows) - len(shown),
+        "size": size,
+    }
+
+
+def _shortened(cut: Sequence[Piece]) -> tuple[list[Piece], int]:
+    """The pieces up to `LONGEST` characters, and how many characters that leaves out."""
+    out: list[Piece] = []
+    left = LONGEST
+    for piece in cut:
+        if left <= 0:
+            break
+        out.append(replace(piece, text=piece.text[:left]))
+        left -= len(piece.text)
+    return out, max(0, -left) + sum(len(p.text) for p in cut[len(out) :])
+
+
+def _groups(passages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Runs of passages in their order: folded where nothing was kept, and beyond `OPEN` that are open."""
+    out: list[dict[str, Any]] = []
+    opened = 0
+    for p in passages:
+        kind = "dropped" if not p["any_kept"] else "open" if opened < OPEN else "more"
+        opened += kind == "open"
+        if not out or out[-1]["kind"] != kind:
+            out.append({"kind": kind, "folded": kind != "open", "passages": []})
+        out[-1]["passages"].append(p)
+    for group in out:
+        n = len(group["passages"])
+        names = ", ".join(p["title"] or p["id"] for p in group["passages"][:4])
+        what = "dropped whole" if group["kind"] == "dropped" else "kept, folded"
+        gold = " (one holds the answer)" if any(p["gold"] for p in group["passages"]) else ""
+        group["said"] = f"{n} {what}{gold}: {names}{' ...' if n > 4 else ''}"
+    return out
 
 
 def rendered(template: str, **values: Any) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
-from denoise_core._optional import require
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.engine import cited_numbers, titled
 from denoise_core.augmenter.memory import Attempt
+from denoise_core.report.context import rendered
 from denoise_core.result import Event
 from denoise_core.types import Passage
 
@@ -18,12 +17,12 @@ _SHOWN = 20_000  # characters of one text; more helps nobody
 
 def to_html(answer: Answer) -> str:
     """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
-    jinja2 = require("jinja2", extra="cli")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    template = environment.from_string(
-        files("denoise_core.report").joinpath("templates/run.html").read_text(encoding="utf-8")
-    )
-    return str(template.render(**_page(answer)))
+    return rendered("run.html", **_page(answer))
+
+
+def fragment(answer: Answer) -> str:
+    """The same for a notebook, with its own styles."""
+    return rendered("run_fragment.html", **_page(answer))
 
 
 def _page(answer: Answer) -> dict[str, Any]:

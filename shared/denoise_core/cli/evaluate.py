@@ -1,0 +1,188 @@
+"""``rag-denoise evaluate``: the ways to denoise, held against each other on the user's own questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from denoise_core._files import write_whole
+from denoise_core.cli.plain import plain
+from denoise_core.cli.read import read_passages
+from denoise_core.embedded.sample import sample
+from denoise_core.errors import InputError
+from denoise_core.evaluate.trial.answering import EmbeddedReader
+from denoise_core.evaluate.trial.cases import Cases, case_of_question, read_cases
+from denoise_core.evaluate.trial.evaluation import Evaluation
+from denoise_core.evaluate.trial.ledger import Ledger
+from denoise_core.evaluate.trial.models import LONGEST, LLMAnswerer, LoopAnswerer, llm_of
+from denoise_core.evaluate.trial.run import evaluate
+from denoise_core.evaluate.trial.search import searching
+from denoise_core.evaluate.trial.setting import FILE, read_setting
+from denoise_core.evaluate.trial.table import short_rows_of, told
+from denoise_core.evaluate.trial.ways import SAME, Way
+from denoise_core.running.budget import Price
+
+PAGE, RESULTS, ANSWERS = "report.html", "results.json", "answers.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The command's options, as they were typed."""
+
+    columns: Sequence[str]
+    documents: Path | None
+    k: int
+    limit: int | None
+    probe: Path | None
+    cross_encoder: str | None
+    denoiser: Path | None
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The options about the model that answers."""
+
+    llm: str = "none"
+    s2a: Sequence[str] = ()
+    loop: bool = False
+    budget: float | None = None
+    price: str | None = None
+    dry_run: bool = False
+
+
+def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) -> None:
+    """Read, compare, print, write. Raises `InputError` for options that cannot be used, before any work."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: expected a folder, or a name that is free")
+    aside = Console(stderr=True)
+    price = _price(model.price)
+    ledger = _ledger(model, out / ANSWERS, price)
+    ways = [*_ways(asked), *_ways_of(model, ledger)]
+    cases = _cases(questions, asked)
+    for bad in cases.bad[:10]:
+        aside.print(Text(plain(f"left out: line {bad.place}: {bad.reason}"), style="yellow"), soft_wrap=True)
+    with Progress(console=aside, transient=True) as bar:
+        task = bar.add_task("comparing", total=len(cases.cases))
+        found = evaluate(
+            cases,
+            {w.name: w for w in ways},
+            answerer=EmbeddedReader() if ledger is None else LLMAnswerer(ledger, model.llm),
+            llm=ledger,
+            price=price,
+            right="exact" if asked.right == "exact" else "contains",
+            progress=lambda done, of: bar.update(task, completed=done, total=of),
+        )
+    if ledger is not None and model.dry_run:
+        plan(Console(highlight=False), ledger)
+        return
+    show(Console(highlight=False), found)
+    out.mkdir(parents=True, exist_ok=True)
+    found.save_page(out / PAGE)
+    record = json.dumps(found.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+    write_whole(out / RESULTS, record + "\n")
+    found.save_setting(out / FILE)
+    aside.print(Text(plain(f"\nwritten to {out}: {PAGE}, {RESULTS}, {FILE}")), soft_wrap=True)
+    aside.print(Text(plain(f"use it: rag-denoise run --denoiser {out / FILE} -q ... -p ...")), soft_wrap=True)
+
+
+def plan(console: Console, ledger: Ledger) -> None:
+    """What the run would cost beside what is paid for already."""
+    planned = ledger.planned
+    money = "" if ledger.price is None else f", {ledger.price.of(planned):.4f} in money"
+    console.print(
+        f"about {ledger.planned_calls:,} calls, {planned.input_tokens:,} tokens to read, "
+        f"{planned.output_tokens:,} to write{money}; no call was made",
+        soft_wrap=True,
+    )
+
+
+def _price(given: str | None) -> Price | None:
+    if given is None:
+        return None
+    try:
+        read, write = (float(part) for part in given.split(","))
+    except ValueError as error:
+        raise InputError(
+            f"--price {given}: expected READ,WRITTEN for a million tokens, such as 0.15,0.60"
+        ) from error
+    return Price(read, write)
+
+
+def _ledger(model: Model, path: Path, price: Price | None) -> Ledger | None:
+    if model.llm == "none":
+        if model.s2a or model.loop or model.budget is not None or model.dry_run:
+            raise InputError("--s2a, --loop, --budget and --dry-run are about a model: name one with --llm")
+        return None
+    made = llm_of(model.llm)
+    return Ledger(made, model.llm, path, budget=model.budget, price=price, dry=model.dry_run, longest=LONGEST)
+
+
+def _ways_of(model: Model, ledger: Ledger | None) -> list[Way]:
+    """The ways that ask the model."""
+    out = [Way(f"S2A {variant}", {"kind": "s2a", "variant": variant}) for variant in model.s2a]
+    if model.loop and ledger is not None:
+        out.append(Way("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, model.llm)))
+    return out
+
+
+def show(console: Console, found: Evaluation) -> None:
+    """The table, and what must be said beside it."""
+    rows = short_rows_of(found)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=0)
+    for i, name in enumerate(rows[0]):
+        table.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
+    for row in rows[1:]:
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    console.print(table)
+    for line in told(found):
+        console.print(Text(plain(line)), soft_wrap=True)
+
+
+def _cases(questions: Path | None, asked: Asked) -> Cases:
+    columns = _columns(asked.columns)
+    find = None
+    if asked.documents is not None:
+        find = searching(read_passages(str(asked.documents), skip_bad=True).passages, k=asked.k)
+    if questions is None:
+        if columns or find is not None:
+            raise InputError("--columns and --documents go with questions of your own: give a file")
+        cases = Cases(tuple(case_of_question(q, n) for n, q in enumerate(sample(), 1)))
+    else:
+        cases = read_cases(questions, columns=columns, find=find)
+    return replace(cases, cases=cases.cases[: asked.limit])
+
+
+def _columns(given: Sequence[str]) -> dict[str, str]:
+    out = {}
+    for pair in (part for text in given for part in text.split(",")):
+        ours, equals, theirs = (part.strip() for part in pair.partition("="))
+        if not equals or not ours or not theirs:
+            raise InputError(f"--columns {pair}: expected OURS=YOURS, such as question=query")
+        out[ours] = theirs
+    return out
+
+
+def _ways(asked: Asked) -> list[Way]:
+    """What is compared beside the standard ways."""
+    out = []
+    if asked.probe is not None:
+        out.append(Way("END", {"kind": "probe", "folder": str(asked.probe), "tokens": SAME}))
+    if asked.cross_encoder is not None:
+        out.append(Way("cross-encoder", {"kind": "cross-encoder", "model": asked.cross_encoder, "tokens": SAME}))
+    if asked.denoiser is not None:
+        own = (
+            {"kind": "fitted", "folder": str(asked.denoiser)}
+            if asked.denoiser.is_dir()
+            else read_setting(asked.denoiser)
+        )
+        out.append(Way("yours", own))
+    return out

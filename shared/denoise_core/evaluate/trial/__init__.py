@@ -1,0 +1,35 @@
+"""Does it help on one's own data: every way over the same questions, with intervals, and the setting to take.
+
+`evaluate` runs them, `read_cases` reads questions of one's own, `searching` finds their passages in documents,
+`load_denoiser` makes a denoiser of the ``denoise.json`` that comes out. ``rag-denoise evaluate`` is the command.
+"""
+
+from denoise_core.evaluate.trial.answering import Answerer, EmbeddedReader
+from denoise_core.evaluate.trial.cases import Case, Cases, read_cases
+from denoise_core.evaluate.trial.evaluation import Evaluation, Recommendation
+from denoise_core.evaluate.trial.ledger import Ledger
+from denoise_core.evaluate.trial.models import LLMAnswerer, LoopAnswerer, llm_of
+from denoise_core.evaluate.trial.run import evaluate
+from denoise_core.evaluate.trial.search import searching
+from denoise_core.evaluate.trial.setting import denoiser_of, load_denoiser
+from denoise_core.evaluate.trial.ways import Way, standard_ways
+
+__all__ = [
+    "Answerer",
+    "Case",
+    "Cases",
+    "EmbeddedReader",
+    "Evaluation",
+    "LLMAnswerer",
+    "Ledger",
+    "LoopAnswerer",
+    "Recommendation",
+    "Way",
+    "denoiser_of",
+    "evaluate",
+    "llm_of",
+    "load_denoiser",
+    "read_cases",
+    "searching",
+    "standard_ways",
+]

@@ -1,0 +1,208 @@
+"""What an evaluation found: figures of each way, what tells the best two apart, and the setting it recommends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from denoise_core._files import write_whole
+from denoise_core._optional import html_of, require
+from denoise_core.evaluate.datasets import BadRecord
+from denoise_core.evaluate.trial.cases import Cases
+from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Apart, Figures, apart, figures_of, value_of
+from denoise_core.evaluate.trial.outcome import Outcome
+from denoise_core.evaluate.trial.setting import save_setting
+from denoise_core.evaluate.trial.ways import EVERYTHING, Way
+from denoise_core.running.budget import Price
+
+FORMAT, VERSION = "rag-denoise evaluation", 1
+MORE = 1.15  # times the default's tokens: a way that keeps more than this does not compete on what it kept
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """A way's ``name``, its ``setting`` as plain JSON, and ``why`` in words."""
+
+    name: str
+    setting: Mapping[str, Any]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """All ways over the same questions.
+
+    ``gold_from`` counts questions by where their gold passages are known from ("labels", "answers", "nothing").
+    ``budget`` is how many tokens a question the ways of equal length were given. ``bad`` lines were left out,
+    ``noted`` ones are counted, and say what is odd. ``outcomes`` has every way's questions, in their order.
+    """
+
+    questions: int
+    gold_from: Mapping[str, int]
+    answered_by: str | None
+    budget: int | None
+    figures: tuple[Figures, ...]
+    apart: tuple[Apart, ...]
+    recommended: Recommendation
+    bad: tuple[BadRecord, ...] = ()
+    noted: tuple[BadRecord, ...] = ()
+    outcomes: Mapping[str, Sequence[Outcome]] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        cases: Cases,
+        ways: Sequence[Way],
+        outcomes: Mapping[str, Sequence[Outcome]],
+        answered_by: str | None,
+        budget: int | None,
+        price: Price | None = None,
+    ) -> Evaluation:
+        """The figures of outcomes; `run.evaluate` makes them."""
+        everything = outcomes[EVERYTHING]
+        done = [o.tokens for o in everything if o.error is None]
+        whole = sum(done) / len(done) if done else 0.0
+        figures = tuple(figures_of(w.name, outcomes[w.name], everything, whole, price) for w in ways)
+        ranked = {m: _ranked(m, ways, figures, budget) for m in (GOLD, RIGHT)}
+        return cls(
+            len(cases.cases),
+            dict(Counter(c.gold_from or "nothing" for c in cases.cases)),
+            answered_by,
+            budget,
+            figures,
+            tuple(
+                apart(m, (names[0], outcomes[names[0]]), (names[1], outcomes[names[1]]))
+                for m, names in ranked.items()
+                if len(names) > 1 and _shared(m, outcomes[names[0]], outcomes[names[1]])
+            ),
+            _recommended(ways, figures, ranked),
+            cases.bad,
+            cases.noted,
+            outcomes,
+        )
+
+    def named(self, name: str) -> Figures:
+        """The figures of a way. Raises `KeyError` for a name that is none."""
+        found = next((f for f in self.figures if f.name == name), None)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ways, in the order they were given."""
+        return tuple(f.name for f in self.figures)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; questions are named by their line, texts are left out."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "questions": self.questions,
+            "gold_from": dict(self.gold_from),
+            "answered_by": self.answered_by,
+            "budget": self.budget,
+            "ways": [asdict(f) for f in self.figures],
+            "apart": [{**asdict(a), "found": a.found, "said": str(a)} for a in self.apart],
+            "recommended": asdict(self.recommended),
+            "left_out": [asdict(b) for b in self.bad],
+            "noted": [asdict(b) for b in self.noted],
+            "by_question": {name: [_line(o) for o in rows] for name, rows in self.outcomes.items()},
+        }
+
+    def save_setting(self, path: str | Path) -> Path:
+        """Write the recommended setting with its evidence, for `trial.setting.load_denoiser`."""
+        own = self.named(self.recommended.name)
+        evidence = {
+            "why": self.recommended.why,
+            "questions": self.questions,
+            "gold_from": dict(self.gold_from),
+            "answered_by": self.answered_by,
+            "figures": {k: v for k, v in asdict(own).items() if k not in ("curve", "by_source", "failed")},
+            "apart": [str(a) for a in self.apart],
+        }
+        return save_setting(path, self.recommended.setting, evidence)
+
+    def save_page(self, path: str | Path) -> Path:
+        """Write the HTML page. Needs the extra ``cli``."""
+        page = require("denoise_core.report.evaluation", extra="cli").page(self)
+        write_whole(Path(path), page)
+        return Path(path)
+
+    def __repr__(self) -> str:
+        own = self.named(self.recommended.name)
+        gold = "" if own.gold is None else f", gold kept {own.gold.value:.0%}"
+        right = "" if own.right is None else f", answers right {own.right.value:.0%}"
+        return (
+            f"Evaluation({self.questions} questions, {len(self.figures)} ways; recommended: {own.name}, "
+            f"{own.share:.0%} of the tokens{gold}{right})"
+        )
+
+    def _repr_html_(self) -> str | None:
+        return html_of("evaluation", self)
+
+
+def _shared(measure: str, first: Sequence[Outcome], second: Sequence[Outcome]) -> bool:
+    return any(
+        value_of(a, measure) is not None and value_of(b, measure) is not None
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def _ranked(measure: str, ways: Sequence[Way], figures: Sequence[Figures], budget: int | None) -> list[str]:
+    """Ways that leave something out, best first; of equal ones that which keeps less, then the earlier."""
+    found = []
+    for n, (way, own) in enumerate(zip(ways, figures, strict=True)):
+        mean = own.gold if measure == GOLD else own.right
+        too_long = budget is not None and own.tokens > MORE * budget
+        if mean is not None and way.name != EVERYTHING and not (too_long and measure == GOLD):
+            found.append((-mean.value, round(own.tokens / max(1, budget or 1), 1), n, way.name))
+    return [name for *_, name in sorted(found)]
+
+
+def _recommended(
+    ways: Sequence[Way], figures: Sequence[Figures], ranked: Mapping[str, Sequence[str]]
+) -> Recommendation:
+    """By gold kept at equal tokens where gold is known, else by right answers; everything where that harms."""
+    settings = {w.name: w.setting for w in ways if w.setting is not None and w.answerer is None}
+    own = {f.name: f for f in figures}
+    measure = GOLD if ranked[GOLD] else RIGHT
+    name = next((n for n in ranked[measure] if n in settings), None)
+    if name is None:
+        name = "default" if "default" in settings else EVERYTHING
+        why = "nothing is known of these questions (no gold passages, no answers), so nothing was measured"
+        return Recommendation(name, settings[name], f"{why}; {name} is the safe start")
+    best = own[name]
+    mean = best.gold if measure == GOLD else best.right
+    assert mean is not None
+    if best.change is not None and best.change.net.high < 0:
+        net = best.change.net
+        return Recommendation(
+            EVERYTHING,
+            settings[EVERYTHING],
+            f"the best way, {name}, costs right answers: {100 * net.value:+.1f} points "
+            f"({100 * net.low:+.1f} to {100 * net.high:+.1f}) against everything on {net.n} questions",
+        )
+    why = f"most {measure} at equal tokens: {mean.value:.1%} with {best.share:.0%} of the tokens of everything"
+    if best.change is not None:
+        net = best.change.net
+        why += (
+            f"; right answers {100 * net.value:+.1f} points ({100 * net.low:+.1f} to {100 * net.high:+.1f}) "
+            f"against everything on {net.n} questions"
+        )
+    return Recommendation(name, settings[name], why)
+
+
+def _line(o: Outcome) -> dict[str, Any]:
+    return {
+        "line": o.case.place,
+        "kept": sorted(o.kept),
+        "tokens": o.tokens,
+        "gold": o.gold,
+        "reply": None if o.reply is None else o.reply.text,
+        "right": o.right,
+        "error": o.error,
+    }

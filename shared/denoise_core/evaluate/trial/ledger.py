@@ -1,0 +1,162 @@
+"""Every call to a model in a file of JSON lines: a run that was killed goes on without making one twice.
+
+A line is written to the disk before the reply is used. Only a call that was under way when the run was killed,
+whose reply nobody has seen, is made again. What the file tells was spent counts for the budget.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from denoise_core.errors import BudgetExceeded, DenoiseError, InputError
+from denoise_core.protocols import LLM
+from denoise_core.running.budget import Price
+from denoise_core.running.caches.cache import Cache
+from denoise_core.running.offload import offload
+from denoise_core.types import Message, Reply, Usage
+
+PER_MESSAGE = 16  # tokens of a chat format around a message, at most
+
+
+class NotMade(DenoiseError, RuntimeError):
+    """A dry run came to a call; it was counted, not made."""
+
+
+class Ledger:
+    """An LLM that writes down every reply of ``llm``, and asks it nothing that stands in ``path``.
+
+    ``model`` names the model: replies of another are not taken. ``budget`` is in money where there is a ``price``,
+    else in tokens; no call is made that could pass it at its worst: every byte of the prompt a token, and
+    ``longest`` tokens written. ``dry`` makes no call: `planned` counts them. Identical calls at the same time
+    become one. Raises `InputError` for a file that is no ledger, and when the budget is below 0.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        model: str,
+        path: str | Path | None = None,
+        *,
+        budget: float | None = None,
+        price: Price | None = None,
+        longest: int = 256,
+        dry: bool = False,
+    ) -> None:
+        if budget is not None and not budget >= 0:
+            raise InputError(f"budget={budget}: expected 0 or more")
+        self.llm = llm
+        self.path = None if path is None else Path(path)
+        self.budget = budget
+        self.price = price
+        self.longest = longest
+        self.dry = dry
+        self.asked = 0  # calls made by this object
+        self.planned = Usage(0, 0, estimated=True)
+        self.planned_calls = 0
+        self._keys = Cache(model)
+        self._known = {} if self.path is None else _read(self.path)
+        self._flying: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._spent = sum(self._cost(r.usage) for r in self._known.values() if r.usage is not None)
+
+    @property
+    def spent(self) -> float:
+        """Money, or tokens without a price, of all calls in the file and in this run."""
+        return self._spent
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        """The reply, from the file or from the model. Raises `BudgetExceeded` for a call that could pass the
+        budget, `NotMade` in a dry run, and what the model raises."""
+        key = self._keys.key(messages)
+        with self._lock:
+            alone = self._flying.setdefault(key, threading.Lock())
+        with alone:
+            with self._lock:
+                known = self._known.get(key)
+            if known is not None:
+                return known
+            worst = self._worst(messages)
+            if self.dry:
+                self._plan(key, messages)
+            with self._lock:
+                if self.budget is not None and self._spent + worst > self.budget:
+                    what = "tokens" if self.price is None else "money"
+                    raise BudgetExceeded(what, self.budget, self._spent)
+                self._spent += worst  # set aside, until the reply says what it was
+                self.asked += 1
+            try:
+                reply = self.llm.complete(messages)
+            except BaseException:
+                with self._lock:
+                    self._spent -= worst
+                raise
+            usage = reply.usage or Usage(_bytes(messages) // 4, len(reply.text) // 4, estimated=True)
+            reply = Reply(reply.text, usage)
+            with self._lock:
+                self._spent += self._cost(usage) - worst
+                self._known[key] = reply
+                self._write(key, reply)
+            return reply
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        return await offload(self.complete, messages)
+
+    def _plan(self, key: str, messages: Sequence[Message]) -> None:
+        with self._lock:
+            self.planned_calls += 1
+            self.planned = Usage(
+                self.planned.input_tokens + _bytes(messages) // 4,
+                self.planned.output_tokens + self.longest // 4,
+                estimated=True,
+            )
+            self._known[key] = Reply("", Usage(0, 0), calls=0)
+        raise NotMade("a dry run makes no call")
+
+    def _worst(self, messages: Sequence[Message]) -> float:
+        return self._cost(Usage(_bytes(messages) + PER_MESSAGE * (len(messages) + 1), self.longest))
+
+    def _cost(self, usage: Usage) -> float:
+        return float(usage.total) if self.price is None else self.price.of(usage)
+
+    def _write(self, key: str, reply: Reply) -> None:
+        if self.path is None:
+            return
+        usage = None if reply.usage is None else asdict(reply.usage)
+        line = json.dumps({"key": key, "text": reply.text, "usage": usage}) + "\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "ab") as file:
+            file.write(line.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _bytes(messages: Sequence[Message]) -> int:
+    return sum(len(m.content.encode("utf-8", "replace")) for m in messages)
+
+
+def _read(path: Path) -> dict[str, Reply]:
+    """The replies in the file. A last line that a kill cut off is taken away; any other is refused."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        with open(path, "r+b") as file:
+            file.truncate(whole)
+    found: dict[str, Reply] = {}
+    for number, line in enumerate(data[:whole].splitlines(), 1):
+        try:
+            record = json.loads(line)
+            usage = None if record["usage"] is None else Usage(**record["usage"])
+            found[str(record["key"])] = Reply(str(record["text"]), usage)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f"{path}, line {number} is no recorded answer; name another folder") from error
+    return found

@@ -1,0 +1,69 @@
+"""Passages for a question out of one's own documents: cut at headings, paragraphs and sentences, then searched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.augmenter.knowledge.hybrid import HybridRetriever
+from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
+from denoise_core.embedded.default import encoder
+from denoise_core.errors import InputError
+from denoise_core.evaluate.trial.cases import Find
+from denoise_core.running.offload import offload
+from denoise_core.text.pieces import heading, pieces
+from denoise_core.types import Passage, check_passages
+
+FOUND = 20  # passages for a question
+
+
+def searching(documents: Sequence[Passage], *, k: int = FOUND) -> Find:
+    """A search over the pieces of ``documents``: BM25 and the embedded encoder, fused by rank.
+
+    Each piece is a passage ``document#n`` under its heading, with the document's id as its source. Raises
+    `InputError` when the documents hold no text or ``k < 1``.
+    """
+    cut = tuple(p for d in documents for p in _cut(d))
+    if not cut:
+        raise InputError("the documents hold no text")
+    found = HybridRetriever([BM25Retriever(cut, k=max(k, 50)), _Nearest(cut, k=max(k, 50))], k=k)
+    return found.retrieve
+
+
+def _cut(document: Passage) -> list[Passage]:
+    out = []
+    for n, span in enumerate(pieces(document), 1):
+        text = document.text[span.start : span.end].strip()
+        above = heading(document, span)
+        if text:
+            out.append(
+                replace(
+                    document,
+                    text=text,
+                    id=f"{document.id}#{n}",
+                    metadata={**document.metadata, "source": document.id},
+                    header=document.text[slice(*above)].strip() if above else "",
+                )
+            )
+    return out
+
+
+class _Nearest:
+    """The ``k`` passages nearest to the query by the encoder's cosine; all are read at the first search."""
+
+    def __init__(self, passages: Sequence[Passage], *, k: int) -> None:
+        self.passages = check_passages(passages)
+        self.k = k
+        self._vectors: NDArray[np.float32] | None = None
+
+    def retrieve(self, query: str) -> tuple[Passage, ...]:
+        if self._vectors is None:
+            self._vectors = encoder().vectors([p.headed for p in self.passages])
+        near = self._vectors @ encoder().vectors([query])[0]
+        return tuple(self.passages[i] for i in np.argsort(-near, kind="stable")[: self.k].tolist())
+
+    async def aretrieve(self, query: str) -> tuple[Passage, ...]:
+        return await offload(self.retrieve, query)

@@ -1,0 +1,154 @@
+"""A way to denoise as plain JSON: what ``denoise.json`` holds, and the denoiser that is made of it.
+
+``kind`` is one of `KINDS`; ``tokens`` is the budget of those that rank, in word pieces of the embedded encoder;
+``folder`` is where a probe or a fitted denoiser lies, seen from the file. Nothing in the file is executed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core._files import write_whole
+from denoise_core.embedded.default import default_denoiser, embedding_scorer, encoder
+from denoise_core.embedded.fitted import load_denoiser as load_fitted
+from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
+from denoise_core.end.probe import Probe
+from denoise_core.end.scorer import ProbeScorer
+from denoise_core.end.selection import Tokens
+from denoise_core.errors import InputError
+from denoise_core.protocols import LLM, Denoiser, Scorer
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.scorers.cross_encoder import CrossEncoderScorer
+
+FORMAT, VERSION = "rag-denoise setting", 1
+FILE = "denoise.json"
+KINDS = ("everything", "first", "default", "bm25", "cosine", "cross-encoder", "probe", "fitted", "s2a")
+
+
+class GivenOrder:
+    """A scorer that asks nothing: earlier texts score higher. "Just lower k" as a denoiser."""
+
+    listwise = True
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """0, -1, -2 ...; float32 ``(len(texts),)``."""
+        return -np.arange(len(texts), dtype=np.float32)
+
+
+def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: Any = None) -> Denoiser:
+    """The denoiser that ``setting`` describes.
+
+    ``llm`` is what S2A asks; ``model`` is the probe's, where it does not lie under the name it was fitted by.
+    Raises `InputError` for a kind or value that is not known, and for S2A without ``llm``.
+    """
+    kind = setting.get("kind")
+    if kind == "everything":
+        return ENDDenoiser(GivenOrder(), threshold=-math.inf)
+    if kind == "default":
+        return default_denoiser(setting.get("keep", "auto"), chunker="auto")
+    if kind == "fitted":
+        return load_fitted(_folder(setting), model)
+    if kind == "s2a":
+        if llm is None:
+            raise InputError("this setting asks a model: pass llm=, the core LLM it was measured with or another")
+        return S2ADenoiser(llm, variant=setting.get("variant", "select"))
+    makers: dict[Any, Any] = {
+        "first": GivenOrder,
+        "bm25": BM25Scorer,
+        "cosine": embedding_scorer,
+        "cross-encoder": lambda: CrossEncoderScorer(_text(setting, "model")),
+        "probe": lambda: _probe(_folder(setting), model),
+    }
+    if kind not in makers:
+        raise InputError(f"kind: {kind!r} is not known; expected one of {', '.join(KINDS)}")
+    tokens = setting.get("tokens")
+    if not isinstance(tokens, int) or isinstance(tokens, bool):
+        raise InputError(f"tokens: expected a whole number, got {tokens!r}")
+    scorer: Scorer = makers[kind]()
+    return ENDDenoiser(scorer, keep=Tokens(tokens, encoder().count), chunker="auto")
+
+
+def save_setting(path: str | Path, setting: Mapping[str, Any], evidence: Mapping[str, Any]) -> Path:
+    """Write ``setting`` with what speaks for it. A ``folder`` is written as seen from the file."""
+    path = Path(path)
+    own = dict(setting)
+    if "folder" in own:
+        own["folder"] = Path(os.path.relpath(own["folder"], path.resolve().parent)).as_posix()
+    record = {"format": FORMAT, "version": VERSION, "denoiser": own, "evidence": dict(evidence)}
+    write_whole(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return path
+
+
+def read_setting(path: str | Path) -> dict[str, Any]:
+    """The setting in a file that `save_setting` wrote. Raises `InputError` for anything else."""
+    path = Path(path)
+    try:
+        record = json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path} holds no setting, as 'rag-denoise evaluate' writes it ({error})") from error
+    if not isinstance(record, dict) or record.get("format") != FORMAT or record.get("version") != VERSION:
+        raise InputError(f'{path} is no setting of this release: expected "format": "{FORMAT}"')
+    setting = record.get("denoiser")
+    if not isinstance(setting, dict) or setting.get("kind") not in KINDS:
+        raise InputError(f"{path}: 'denoiser' must name a kind, one of {', '.join(KINDS)}")
+    if isinstance(setting.get("folder"), str):
+        setting = {**setting, "folder": str(path.resolve().parent / setting["folder"])}
+    return setting
+
+
+def load_denoiser(
+    path: str | Path,
+    model: Any = None,
+    *,
+    keep: float | int | str | None = None,
+    risk: float | None = None,
+    on_irrelevant: OnIrrelevant = "keep",
+    tokenizer: Any = None,
+    readings: str | Path | None = None,
+    llm: LLM | None = None,
+) -> Denoiser:
+    """The denoiser in ``path``: a ``denoise.json`` of ``rag-denoise evaluate``, or what ``rag-denoise fit`` wrote.
+
+    ``model`` is a probe's, by name, path or object, where it does not lie under the name it was fitted by; ``llm``
+    what a setting of S2A asks. The others are those of `embedded.fitted.load_denoiser` and for its folders alone:
+    a ``denoise.json`` says itself how much is kept. Raises `InputError` for anything else.
+    """
+    path = Path(path)
+    if path.is_dir() and not (path / FILE).is_file():
+        return load_fitted(
+            path,
+            model,
+            keep=keep,
+            risk=risk,
+            on_irrelevant=on_irrelevant,
+            tokenizer=tokenizer,
+            readings=readings,
+        )
+    if any(given is not None for given in (keep, risk, tokenizer, readings)) or on_irrelevant != "keep":
+        raise InputError(f"{path} says itself how much is kept: give it nothing but model and llm")
+    return denoiser_of(read_setting(path / FILE if path.is_dir() else path), llm=llm, model=model)
+
+
+def _probe(folder: Path, model: Any) -> Scorer:
+    probe = Probe.load(folder)
+    return ProbeScorer(probe.model.name if model is None else model, probe)
+
+
+def _folder(setting: Mapping[str, Any]) -> Path:
+    return Path(_text(setting, "folder"))
+
+
+def _text(setting: Mapping[str, Any], name: str) -> str:
+    value = setting.get(name)
+    if not isinstance(value, str):
+        raise InputError(f"{name}: expected a text, got {value!r}")
+    return value

@@ -1,0 +1,97 @@
+"""An evaluation as one HTML page: figures, curves, and the questions that were harmed, passage by passage."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from denoise_core.evaluate.trial.evaluation import Evaluation
+from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Share
+from denoise_core.evaluate.trial.outcome import Outcome
+from denoise_core.evaluate.trial.table import rows_of, told
+from denoise_core.evaluate.trial.ways import EVERYTHING
+from denoise_core.report.chart import Chart, curves, points
+from denoise_core.report.context import Shown, rendered, values_of
+
+HARMED = 20  # questions shown passage by passage, at most
+LINES = 5  # lines in one chart, at most: more cannot be told apart
+
+
+def page(found: Evaluation) -> str:
+    """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
+    return rendered("evaluation.html", title="Does it help on these questions?", **_values(found))
+
+
+def fragment(found: Evaluation) -> str:
+    """The same for a notebook, with its own styles."""
+    return rendered("evaluation_fragment.html", **_values(found))
+
+
+def _values(found: Evaluation) -> dict[str, Any]:
+    name = found.recommended.name
+    if name == EVERYTHING:  # then what speaks against the best other way is worth seeing
+        others = [f for f in found.figures if f.name != EVERYTHING]
+        name = max(others, key=lambda f: -1.0 if f.right is None else f.right.value).name if others else name
+    own = found.named(name)
+    lines = () if own.change is None else own.change.harmed
+    rows = {o.case.place: o for o in found.outcomes.get(name, ())}
+    whole = {o.case.place: o for o in found.outcomes.get(EVERYTHING, ())}
+    shown = [place for place in lines if place in rows][:HARMED]
+    return {
+        "found": found,
+        "table": rows_of(found),
+        "told": told(found),
+        "charts": _charts(found),
+        "judged": own.change is not None,
+        "harmed_by": name,
+        "harmed": values_of([_shown(rows[p], whole[p]) for p in shown]),
+        "harmed_unshown": len(lines) - len(shown),
+        "positions": _shares(found, "by_position", "position"),
+        "sources": _shares(found, "by_source", "source"),
+        "setting": json.dumps(dict(found.recommended.setting), indent=1, ensure_ascii=False),
+    }
+
+
+def _shown(own: Outcome, whole: Outcome) -> Shown:
+    question, result = own.case.question, own.result
+    assert result is not None  # it was answered
+    replies = [
+        f"{how}: {outcome.reply.text or '(nothing)'}"
+        for how, outcome in (("from everything", whole), ("from what was kept", own))
+        if outcome.reply is not None
+    ]
+    facts = (f"line {own.case.place}", f"answer: {' / '.join(question.answers)}", *replies)
+    return Shown(question.passages, result, question.gold, facts)
+
+
+def _charts(found: Evaluation) -> list[Chart]:
+    out = []
+    lines = {f.name: f.curve for f in found.figures if f.curve and f.name != EVERYTHING}
+    if lines:
+        out.append(
+            curves(
+                f"{GOLD} by share of the tokens, each way's own ranking".capitalize(),
+                {name: lines[name] for name in list(lines)[:LINES]},
+                "share of the tokens",
+                GOLD,
+            )
+        )
+    right = {
+        f.name: (f.tokens, f.right.value, f.right.low, f.right.high) for f in found.figures if f.right is not None
+    }
+    if right:
+        out.append(points(f"{RIGHT} by tokens a question".capitalize(), right, "tokens a question", RIGHT))
+    return out
+
+
+def _shares(found: Evaluation, name: str, head: str) -> list[list[str]]:
+    """One row a band or source, one column a way; nothing where there is nothing to tell."""
+    tables: list[tuple[str, tuple[Share, ...]]] = [(f.name, getattr(f, name)) for f in found.figures]
+    bands = next((shares for _, shares in tables if shares), ())
+    if not bands:
+        return []
+    out = [[head, "passages", *(way for way, _ in tables)]]
+    for band in bands:
+        own = [next((s for s in shares if s.name == band.name), None) for _, shares in tables]
+        out.append([band.name, str(band.of), *("" if s is None else f"{s.kept / s.of:.0%}" for s in own)])
+    return out

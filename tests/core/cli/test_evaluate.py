@@ -1,0 +1,108 @@
+"""``rag-denoise evaluate`` as a user types it, and the file it writes with ``run`` and both frameworks."""
+
+import json
+
+import pytest
+
+from denoise_core.cli import main
+from denoise_core.evaluate.trial import load_denoiser
+
+ROWS = [
+    {
+        "query": f"When was tower {n} finished?",
+        "hits": [
+            f"Bananas {n}.",
+            f"Tower {n} was finished in {1800 + n}.",
+            f"Chess {n}.",
+            f"Lava {n}.",
+            f"Rust {n}.",
+        ],
+        "answers": [str(1800 + n)],
+    }
+    for n in range(10, 14)
+]
+
+
+@pytest.fixture
+def command(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "questions.jsonl").write_text("{broken\n" + "\n".join(map(json.dumps, ROWS)), "utf-8")
+
+    def call(*arguments):
+        monkeypatch.setattr("sys.argv", ["rag-denoise", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return (ended.value.code or 0, *capsys.readouterr())
+
+    return call
+
+
+def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
+    status, out, err = command(
+        "evaluate", "questions.jsonl", "--columns", "question=query,passages=hits", "-o", "found"
+    )
+    assert status == 0, err
+    assert "left out: line 1: not JSON" in err
+    for said in ("way", "everything", "BM25", "Recommended (*)", "no difference found".capitalize(), "hurt/help"):
+        assert said in out
+    assert max(map(len, out.split("4 questions;")[0].splitlines())) <= 80
+    record = json.loads((tmp_path / "found/results.json").read_text("utf-8"))
+    assert record["left_out"][0]["place"] == 1
+    assert len(record["by_question"]["default"]) == 4
+    page = (tmp_path / "found/report.html").read_text("utf-8")
+    assert "<script" not in page
+    assert "Recommended" in page
+    status, out, err = command(
+        "run", "-q", ROWS[0]["query"], "-p", "questions.jsonl", "--denoiser", "found/denoise.json", "--skip-bad"
+    )
+    assert status in (0, 3), err
+
+
+def test_the_setting_loads_in_both_frameworks(command, tmp_path):
+    from langchain_core.documents import Document
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    from langchain_denoise import DenoiseCompressor
+    from llamaindex_denoise import DenoisePostprocessor
+
+    assert (
+        command("evaluate", "questions.jsonl", "--columns", "question=query", "--columns", "passages=hits")[0] == 0
+    )
+    file, query, texts = "denoise-evaluation/denoise.json", ROWS[0]["query"], ROWS[0]["hits"]
+    documents = [Document(page_content=t, id=str(i)) for i, t in enumerate(texts)]
+    found = DenoiseCompressor.from_file(file).invoke({"documents": documents, "query": query})
+    nodes = [NodeWithScore(node=TextNode(text=t, id_=str(i))) for i, t in enumerate(texts)]
+    same = DenoisePostprocessor.from_file(file).postprocess_nodes(nodes, query_str=query)
+    assert [d.id for d in found] == [n.node.node_id for n in same]
+    assert 0 < len(found) < 5
+    assert load_denoiser(file) is not None
+
+
+def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
+    columns = ["--columns", "question=query,passages=hits"]
+    model = ["--llm", "http://127.0.0.1:9/v1#m", "--price", "1,2", "--dry-run"]
+    status, out, err = command("evaluate", "questions.jsonl", *columns, *model)
+    assert status == 0, err
+    assert "calls" in out
+    assert "in money; no call was made" in out
+    assert not (tmp_path / "denoise-evaluation").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["questions.jsonl"], "no question can be used"),
+        (["questions.jsonl", "--columns", "question"], "expected OURS=YOURS"),
+        (["--columns", "question=query"], "go with questions of your own"),
+        (["missing.jsonl"], "cannot be read"),
+        (["--s2a", "select"], "name one with --llm"),
+        (["--llm", "http://127.0.0.1:9/v1"], "expected the model's name too"),
+        (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1"], "expected READ,WRITTEN"),
+        (["questions.jsonl", "--out", "questions.jsonl"], "expected a folder"),
+    ],
+)
+def test_what_cannot_be_used_ends_in_one_line(command, arguments, message):
+    status, _, err = command("evaluate", *arguments)
+    assert status == 2
+    assert message in err

@@ -1,0 +1,35 @@
+"""docs/evaluate.md: its code runs from top to bottom on the line it shows, and names what is there."""
+
+import json
+import re
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from denoise_core.cli.app import app
+from denoise_core.evaluate.trial import evaluate, read_cases
+
+PAGE = Path(__file__).parents[3] / "docs" / "evaluate.md"
+
+
+def test_the_code_runs_from_top_to_bottom(tmp_path, monkeypatch):
+    page = PAGE.read_text("utf-8")
+    (line,) = re.findall(r"```json\n(.*?)\n```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path("questions.jsonl").write_text(f"{line}\n{line}\n", "utf-8")
+    Path("denoise-evaluation").mkdir()
+    evaluate(read_cases("questions.jsonl")).save_setting("denoise-evaluation/denoise.json")
+    names = {}
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), names)
+    assert names["result"].passages
+    assert names["found"].named("shortest").questions == 2
+    assert json.loads(Path("denoise.json").read_text("utf-8"))["denoiser"]
+    assert Path("report.html").stat().st_size < 2_000_000
+
+
+def test_every_option_it_speaks_of_is_there():
+    told = CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
+    for option in set(re.findall(r"`(--[a-z][a-z-]+)", PAGE.read_text("utf-8"))) - {"--no-deps"}:
+        assert option in told, option

@@ -1,0 +1,233 @@
+"""An evaluation by a model behind a real HTTP server: killed and started again, within its budget, dry."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from denoise_core import BudgetExceeded, InputError, Message, Price, Reply, Usage
+from denoise_core.evaluate.trial.ledger import Ledger, NotMade
+from denoise_core.evaluate.trial.models import LLMAnswerer, LoopAnswerer, llm_of
+from denoise_core.evaluate.trial.run import evaluate
+from denoise_core.evaluate.trial.ways import Way
+from denoise_core.question import Question
+from denoise_core.testing import FunctionLLM
+from denoise_core.types import Passage
+
+KILLS = 5
+SCRIPT = """
+import sys
+from denoise_core.evaluate.trial import cases, ledger, models, run, ways
+url, folder = sys.argv[1:]
+llm = ledger.Ledger(models.llm_of(url + "#scripted"), "scripted", folder + "/answers.jsonl")
+found = run.evaluate(
+    cases.read_cases(folder + "/questions.jsonl"),
+    [
+        ways.Way("two", {"kind": "first", "tokens": 24}),
+        ways.Way("BM25", {"kind": "bm25", "tokens": 12}),
+        ways.Way("S2A", {"kind": "s2a", "variant": "select"}),
+    ],
+    answerer=models.LLMAnswerer(llm, "scripted"),
+    llm=llm,
+)
+import json
+record = found.to_dict()
+for way in record["ways"]:
+    way["seconds"] = None
+print(json.dumps(record))
+"""
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """Answers with the first year of the prompt, and to a selection with the first number."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        prompt = "\n".join(m["content"] for m in body["messages"])
+        self.server.asked.append(prompt)
+        if self.server.on_asked is not None:
+            self.server.on_asked(len(self.server.asked))
+        words = prompt.replace(".", " ").split()
+        text = (
+            next((w for w in words if w.isdigit() and len(w) == 4), "1")
+            if "Reply with the answer" in prompt
+            else "1"
+        )
+        message = {"role": "assistant", "content": text}
+        reply = {
+            "id": "x", "object": "chat.completion", "created": 0, "model": body["model"],
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": len(words), "completion_tokens": 1, "total_tokens": len(words) + 1},
+        }  # fmt: skip
+        data = json.dumps(reply).encode()
+        try:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+        except OSError:  # the client was killed
+            return
+
+    def log_message(self, *_):
+        return
+
+
+@contextmanager
+def serving():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
+    server.daemon_threads = True
+    server.asked, server.on_asked = [], None
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server, f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def write_questions(folder, n=6):
+    rows = [
+        {
+            "question": f"When was tower {i} finished?",
+            "passages": [f"Bananas {i} are rich.", f"Tower {i} was finished in {1800 + i}.", f"Chess {i}."],
+            "answers": [str(1800 + i)],
+        }
+        for i in range(10, 10 + n)
+    ]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+
+
+def start(url, folder):
+    environment = {**os.environ, "no_proxy": "127.0.0.1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, url, str(folder)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+@pytest.mark.enable_socket
+def test_a_run_killed_five_times_gives_the_same_figures_and_repeats_no_call_that_was_answered(tmp_path):
+    random.seed(0)
+    write_questions(tmp_path)
+    with serving() as (server, url):
+        whole = tmp_path / "whole"
+        whole.mkdir()
+        write_questions(whole)
+        undisturbed = start(url, whole).communicate()[0]
+        calls = len(server.asked)
+        assert calls == len(set(server.asked)) > KILLS
+        server.asked.clear()
+        answers = tmp_path / "answers.jsonl"
+        recorded_at_kill = []
+        for kill in range(KILLS):
+            process = start(url, tmp_path)
+            at = len(server.asked) + random.randint(1, max(1, calls // (KILLS + 2)))
+
+            def end(n, process=process, at=at):
+                if n == at:
+                    os.kill(process.pid, signal.SIGKILL)
+
+            server.on_asked = end
+            process.communicate()
+            assert process.returncode == -signal.SIGKILL, kill
+            recorded_at_kill.append(len(answers.read_bytes().splitlines()) if answers.exists() else 0)
+        server.on_asked = None
+        answers.write_bytes(answers.read_bytes() + b'{"key": "cut o')  # and one line that was cut off
+        resumed = start(url, tmp_path).communicate()[0]
+    assert json.loads(resumed) == json.loads(undisturbed)
+    assert recorded_at_kill == sorted(recorded_at_kill)
+    assert len(answers.read_bytes().splitlines()) == calls
+    # A call under way at a kill was seen by nobody and is made again; there is one of it for each kill, no more.
+    assert calls <= len(server.asked) <= calls + KILLS
+
+
+def messages(text):
+    return [Message("user", text)]
+
+
+def test_the_budget_is_never_passed_and_counts_what_the_file_tells(tmp_path):
+    llm = FunctionLLM(lambda m: Reply("x" * 10, Usage(20, 10)))
+    worst = 100 + 2 * 16 + 8
+    ledger = Ledger(llm, "m", tmp_path / "a.jsonl", budget=3 * worst, longest=8)
+    made = 0
+
+    def spend():
+        nonlocal made
+        while made < 100:
+            ledger.complete(messages(f"{made:0100d}"))
+            made += 1
+
+    with pytest.raises(BudgetExceeded, match="tokens"):
+        spend()
+    assert 3 <= made < 100
+    assert ledger.spent == 30 * made <= 3 * worst
+    again = Ledger(llm, "m", tmp_path / "a.jsonl", budget=3 * worst, longest=8)
+    assert again.spent == ledger.spent
+    with pytest.raises(BudgetExceeded):
+        again.complete(messages("y" * 100))
+    assert again.complete(messages(f"{0:0100d}")).usage == Usage(20, 10)
+    assert again.asked == 0
+
+
+def test_money_is_the_budget_where_there_is_a_price(tmp_path):
+    ledger = Ledger(FunctionLLM(lambda m: Reply("x", Usage(10, 1))), "m", budget=0.0, price=Price(1, 1))
+    with pytest.raises(BudgetExceeded, match="money"):
+        ledger.complete(messages("x"))
+    with pytest.raises(InputError, match="0 or more"):
+        Ledger(FunctionLLM(lambda m: "x"), "m", budget=-1)
+
+
+def test_another_model_is_not_answered_from_the_file_and_a_foreign_file_is_refused(tmp_path):
+    llm = FunctionLLM(lambda m: "x")
+    Ledger(llm, "one", tmp_path / "a.jsonl").complete(messages("q"))
+    Ledger(llm, "two", tmp_path / "a.jsonl").complete(messages("q"))
+    assert len(llm.seen) == 2
+    (tmp_path / "b.jsonl").write_text("{}\n")
+    with pytest.raises(InputError, match="line 1 is no recorded answer"):
+        Ledger(llm, "one", tmp_path / "b.jsonl")
+
+
+def test_a_dry_run_counts_and_makes_no_call():
+    llm = FunctionLLM(lambda m: "x")
+    ledger = Ledger(llm, "m", dry=True)
+    for text in ("a" * 40, "b" * 40, "a" * 40):
+        try:
+            ledger.complete(messages(text))
+        except NotMade:
+            continue
+    assert (ledger.planned_calls, ledger.planned.input_tokens, llm.seen) == (2, 20, [])
+
+
+def test_a_call_that_fails_gives_its_part_of_the_budget_back():
+    def away(messages):
+        raise ConnectionError("away")
+
+    ledger = Ledger(FunctionLLM(away), "m", budget=10_000)
+    with pytest.raises(ConnectionError):
+        ledger.complete(messages("x"))
+    assert ledger.spent == 0
+
+
+def test_the_loop_is_a_way_and_is_never_recommended():
+    passages = (Passage("The tower was finished in 1889.", "a"), Passage("Bananas are yellow.", "b"))
+    asked = [Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))]
+    ledger = Ledger(FunctionLLM(lambda m: "The tower was finished in 1889."), "m")
+    loop = Way("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, "m"))
+    found = evaluate(asked, [loop, Way("k", {"kind": "first", "tokens": 9})], answerer=LLMAnswerer(ledger, "m"))
+    assert found.named("loop").right.value == 1
+    assert found.named("loop").read > 0
+    assert found.recommended.name == "k"
+
+
+def test_a_server_needs_the_models_name():
+    with pytest.raises(InputError, match="#my-model"):
+        llm_of("http://127.0.0.1:1/v1")
+    assert Path(llm_of("a-folder").model).name == "a-folder"
