@@ -120,10 +120,6 @@ class DenoiseResult:
             "question_note": self.question_note,
         }
 
-
-def _range(span: Span) -> dict[str, Any]:
-    return {"id": span.passage_id, "start": span.start, "end": span.end}
-
     def __repr__(self) -> str:
         """One line, whatever was denoised."""
         gone = sum(len(d.span) for d in self.dropped)
@@ -138,6 +134,10 @@ def _range(span: Span) -> dict[str, Any]:
 
     def _repr_html_(self) -> str | None:
         return html_of("result", self)
+
+
+def _range(span: Span) -> dict[str, Any]:
+    return {"id": span.passage_id, "start": span.start, "end": span.end}
 
 
 def trace_of(error: BaseException) -> Trace:

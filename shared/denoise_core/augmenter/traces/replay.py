@@ -21,7 +21,7 @@ from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM
 from denoise_core.result import Event
-from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.flow import run
 from denoise_core.types import Passage
 
@@ -101,6 +101,8 @@ def _played(flow: Flow[Answer], tape: _Tape) -> Flow[Answer]:
 
 
 def _outcome(effect: Effect, tape: _Tape) -> Flow[Any]:
+    if isinstance(effect, Compute):
+        return (yield effect)  # a flow's own work: nothing of it is on the tape
     if isinstance(effect, Batch):
         found = []
         for item in effect.items:
