@@ -245,8 +245,12 @@ def _line(line: str, section: Said | None, paragraph: int) -> list[Listed]:
         first = read(re.split(r"\s[-–—]\s", spoken, maxsplit=1)[0])  # "NONE - the text is about ..."
         return [_as_list(first, section, paragraph)] if first.is_list and first.nothing else []
     lists = [read(s) for s in sentences]
-    first = next((s for s in lists if s.is_list), None)
-    if first and first is not lists[0] and not (first.polarity or first.piece or first.final or first.answer):
+    leading = next((s for s in lists if s.is_list), None)
+    if (
+        leading
+        and leading is not lists[0]
+        and not (leading.polarity or leading.piece or leading.final or leading.answer)
+    ):
         return []  # a statement with its sources behind it: "It is 330 m tall. [2, 4]"
     got = [
         _as_list(s, section, paragraph) for s in lists if s.is_list or (s.ranges and not s.prose and s.polarity)
