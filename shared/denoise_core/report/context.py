@@ -114,13 +114,23 @@ def values_of(items: Sequence[Shown]) -> list[dict[str, Any]]:
                     "title": p.metadata.get("title", ""),
                     "gold": p.id in item.gold,
                     "pieces": cut,
-                    "rewritten": [out.text for out in item.result.passages if out.rewritten and out.id == p.id],
+                    "rewritten": written.get(p.id, []),
                 }
                 for p, cut in zip(item.passages, all_pieces(item.passages, item.result), strict=True)
             ],
         }
         for item in items
+        for written in [_rewritten(item.result)]
     ]
+
+
+def _rewritten(result: DenoiseResult) -> dict[str, list[str]]:
+    """What a model wrote in the place of each passage, by id."""
+    out: dict[str, list[str]] = {}
+    for p in result.passages:
+        if p.rewritten:
+            out.setdefault(p.id, []).append(p.text)
+    return out
 
 
 def rendered(template: str, **values: Any) -> str:
