@@ -32,7 +32,7 @@ def paired_ms(base: Callable[[], Any], work: Callable[[], Any], rounds: int) -> 
 def import_rows(bench: Benchmark, base: str, what: str, ours: Mapping[str, str], free: str = "") -> None:
     """Processor seconds of importing in a fresh interpreter, with bytecode in place; median of rounds in turns, so
     that a busy moment meets all. ``ours`` counts beyond ``base``, which ``what`` names; ``free`` has no target."""
-    rounds = 1 if bench.options.quick else 15
+    rounds = 1 if bench.options.quick else 5
     statements = {what: base, **{name: f"{base}; {code}" for name, code in ours.items()}}
     times: dict[str, list[float]] = {name: [] for name in statements}
     with tempfile.TemporaryDirectory() as cache:

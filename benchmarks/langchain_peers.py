@@ -235,14 +235,14 @@ def survival(bench: Benchmark) -> None:
 
 def main(argv: list[str] | None = None) -> Benchmark:
     bench = Benchmark("langchain_peers", arguments(__doc__ or "", argv))
-    all_work = work(bench, limit=40)
+    all_work = work(bench, limit=12)
     overhead(bench)
     concurrency(bench)
     imports(bench)
     survival(bench)
     records(bench, all_work)
     quality(bench, all_work)
-    times(bench, all_work[:6])
+    times(bench, all_work[:3])
     return bench.finish()
 
 

@@ -304,10 +304,10 @@ def main(argv: list[str] | None = None) -> Benchmark:
     postprocessors(bench, 0.01 if options.quick else 0.1)
     inputs(bench)
     loops(bench, 0.01 if options.quick else 0.1)
-    costs(bench, 5 if options.quick else 500)
+    costs(bench, 5 if options.quick else 300)
     records(bench)
     if options.quick or options.data is not None:
-        moves(bench, work(bench, limit=40))
+        moves(bench, work(bench, limit=12))
     if options.data is not None:
         headers(bench, options.data, options.seed)
     return bench.finish()

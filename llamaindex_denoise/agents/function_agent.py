@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
 
 STORE_KEY = "denoise"
 NO_QUESTION = "(no question)"
+_REJECTED = "denoise_rejected"  # places in the scratchpad
 _RECORDS = "denoise_rejected_records"  # the drafts rejected before the last tool call
 _SEEN = "denoise_rejected_after"  # and how many tool calls there were before them
 
@@ -113,7 +114,7 @@ class VerifiedFunctionAgent(FunctionAgent):
             held = _Held(ctx)
             await ctx.store.set(self.scratchpad_key, [*before, *said])
             try:
-                return _Step(await take_step(held, llm_input, tools, memory), held)
+                return _Step(await take_step(held, llm_input, tools, memory), held, said)
             finally:
                 await ctx.store.set(self.scratchpad_key, list(before))
 
@@ -122,7 +123,11 @@ class VerifiedFunctionAgent(FunctionAgent):
         sent = first
         if not first.output.tool_calls:
             sent = await self._checked(ctx, llm_input, first, step)
-        await ctx.store.set(self.scratchpad_key, [*before, sent.output.response])
+        # A model that looks again goes on reading what was wrong, until the answer is there (`finalize`).
+        told = sent.said if sent.output.tool_calls else ()
+        await ctx.store.set(self.scratchpad_key, [*before, *told, sent.output.response])
+        places = [*(await ctx.store.get(_REJECTED, default=[])), *range(len(before), len(before) + len(told))]
+        await ctx.store.set(_REJECTED, places)
         sent.held.release()
         return sent.output
 
@@ -153,6 +158,11 @@ class VerifiedFunctionAgent(FunctionAgent):
         await self._tell(ctx, {**note, "attempts": [*records, *note["attempts"]]})
         return sent if best is None else sent.saying(answer.text)
 
+    async def finalize(self, ctx: Context, output: AgentOutput, memory: BaseMemory) -> AgentOutput:
+        """Without the rejected drafts and the feedback on them."""
+        await self._forget(ctx)
+        return await super().finalize(ctx, output, memory)
+
     async def _generate_early_stopping_response(self, ctx: Context, max_iterations: int) -> StopEvent:
         """Check what LlamaIndex sends at the limit of iterations, in the place of whatever was told before."""
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
@@ -166,6 +176,11 @@ class VerifiedFunctionAgent(FunctionAgent):
         return stop
 
     async def _forget(self, ctx: AgentContext | Context) -> None:
+        """Take rejected drafts and the feedback on them out of the scratchpad, and their records away."""
+        rejected = set(await ctx.store.get(_REJECTED, default=[]))
+        scratchpad = await ctx.store.get(self.scratchpad_key, default=[])
+        await ctx.store.set(self.scratchpad_key, [m for i, m in enumerate(scratchpad) if i not in rejected])
+        await ctx.store.set(_REJECTED, [])
         await ctx.store.set(_RECORDS, [])
         await ctx.store.set(_SEEN, 0)
 
@@ -215,17 +230,19 @@ class AgentDrafts:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What the model said, and what of it waits to be streamed."""
+    """What the model said, what of it waits to be streamed, and what it was told before: a rejected draft and what
+    is wrong with it."""
 
     output: AgentOutput
     held: _Held
+    said: tuple[ChatMessage, ...] = ()
 
     def saying(self, text: str) -> _Step:
         """With another text, where the loop cut it or abstained."""
         if text == (self.output.response.content or "").strip():
             return self
         said = ChatMessage(role="assistant", content=text)
-        return _Step(self.output.model_copy(update={"response": said}), self.held.saying(text))
+        return _Step(self.output.model_copy(update={"response": said}), self.held.saying(text), self.said)
 
 
 def _before(llm_input: Sequence[ChatMessage]) -> tuple[Message, ...]:

@@ -69,6 +69,7 @@ def note_of(
         "score": score,
         "fallback": fallback if fallback is None or detail == "full" else _short(fallback),
         "coverage": about["coverage"],
+        **({"question_note": about["question_note"]} if "question_note" in about else {}),
         **way,
     }
     if detail == "full":

@@ -79,8 +79,10 @@ class DenoiseResult:
     what the method says about its own work, such as that it could not tell the passages apart.
 
     ``failures`` says of each input passage that the policy was applied to, by id, what had failed: a passage
-    that is not there was denoised as it should be. ``conflicts`` are the answers of passages that answer the query
-    differently; empty when they agree, and when nothing looked (`denoise_core.embedded.WithConflicts` does).
+    that is not there was denoised as it should be. ``conflicts`` are the answers of passages that answer the
+    query differently; empty when they agree, and when nothing looked (`denoise_core.embedded.WithConflicts`
+    does). ``question_note`` says why the user's own question was asked with where clearing it of opinion failed
+    or was refused (S2A).
     """
 
     query: str
@@ -93,6 +95,7 @@ class DenoiseResult:
     note: str | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
     conflicts: tuple[Conflict, ...] = ()
+    question_note: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values: ``passages`` as they are left, ``kept`` and ``dropped`` ranges with scores."""
@@ -113,6 +116,7 @@ class DenoiseResult:
             "relevant": self.relevant,
             "note": self.note,
             "fallback": self.fallback,
+            "question_note": self.question_note,
         }
 
 

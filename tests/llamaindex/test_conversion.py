@@ -89,3 +89,14 @@ async def test_the_answering_engine_reads_what_can_be_read():
     )
     for response in (engine.query("How tall?"), await engine.aquery("How tall?")):
         assert [n.node.node_id for n in response.source_nodes] == ["a", "x", "b"]
+
+
+def test_a_cleared_question_that_is_refused_is_said_beside_each_node():
+    def turns_it_round(messages):
+        asked = messages[-1].content
+        return "Question: Is it 200 m tall?" if "BEGIN document" not in asked else "1"
+
+    postprocessor = DenoisePostprocessor(denoiser=S2ADenoiser(FunctionLLM(turns_it_round)))
+    given = [NodeWithScore(node=TextNode(text=TEXT, id_="a"))]
+    kept = postprocessor.postprocess_nodes(given, query_str="How tall is the tower? I think 200 m.")
+    assert all("refused" in record(n.node)["question_note"] for n in kept)

@@ -201,6 +201,7 @@ async def test_an_agent_may_look_again_after_a_rejection():
     assert verdicts[-1]["outcome"] == "supported"
     assert [a["text"] for a in verdicts[-1]["attempts"]] == [WRONG, WRONG, RIGHT], "every attempt is told"
     assert [a["outcome"] for a in verdicts[-1]["attempts"]] == ["fail", "fail", "pass"]
+    assert [m for m in script.asked[3] if m == ("assistant", WRONG)], "it looked again and forgot what was wrong"
     assert WRONG not in memory
 
 

@@ -35,3 +35,16 @@ class Noted:
 
     async def adenoise(self, query, passages):
         return self.denoise(query, passages)
+
+
+class Logged(Noted):
+    """Another denoiser, row by row, with a line in ``log`` for each."""
+
+    def __init__(self, log, inner):
+        super().__init__(log)
+        self.inner = inner
+
+    def denoise(self, query, passages):
+        with open(self.log, "ab", buffering=0) as log:
+            log.write(b"%s\n" % query.encode())
+        return self.inner.denoise(query, passages)

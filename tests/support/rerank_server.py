@@ -14,18 +14,29 @@ def words(query, text):
 class Reranker(ThreadingHTTPServer):
     """``faults`` are taken one by one, each by one request: a status, "cut" (the connection) or "hang".
 
-    ``seen`` are the texts of each request, ``peak`` the most requests that were under way at once.
+    ``seen`` are the texts of each request, ``peak`` the most requests that were under way at once. With ``keeps``
+    so many texts are kept; GET gives the hits and misses of each.
     """
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port=0, pause=0.0, score=words):
+    def __init__(self, port=0, pause=0.0, score=words, keeps=0):
         super().__init__(("127.0.0.1", port), Handler)
         self.faults, self.seen, self.headers, self.shapes = [], [], [], []
         self.pause, self.score = pause, score
         self.lock, self.over, self.arrived = threading.Lock(), threading.Event(), threading.Event()
         self.now = self.peak = 0
+        self.keeps, self.kept, self.counts = keeps, {}, {}
+
+    def keep(self, texts):
+        """As a prefix cache: a hit or a miss of each text, the least recently used leaving first."""
+        for text in texts:
+            count = self.counts.setdefault(text, [0, 0])
+            count[self.kept.pop(text, 1)] += 1
+            self.kept[text] = 0
+            while len(self.kept) > self.keeps:
+                del self.kept[next(iter(self.kept))]
 
     @property
     def url(self):
@@ -41,12 +52,19 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
+    def do_GET(self):
+        with self.server.lock:
+            found = dict(self.server.counts)
+        self._send(200, found)
+
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         served = self.server
         with served.lock:
             texts = asked.get("documents") or asked.get("texts") or []
             served.seen.append(texts)
+            if served.keeps:
+                served.keep(texts)
             served.headers.append(dict(self.headers))
             served.now += 1
             served.peak = max(served.peak, served.now)

@@ -148,5 +148,7 @@ def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult)
     console.print(f"kept {len(result.passages)} of {len(passages)} passages, {after} of {before} characters")
     if result.note:
         console.print(Text(plain(f"note: {result.note}"), style="yellow"))
+    if result.question_note:
+        console.print(Text(plain(f"question: {result.question_note}"), style="yellow"))
     if result.fallback:
         console.print(Text(plain(f"fallback: {result.fallback}"), style="yellow"))

@@ -31,7 +31,7 @@ def serve_own(
     uvicorn = require("uvicorn", extra="serve")
     require("fastapi", extra="serve")
     require("prometheus_client", extra="serve")
-    from denoise_core.embedded import reader
+    from denoise_core.embedded import span_reader
     from denoise_core.service.app import make_app
     from denoise_core.service.outside import loopback
     from denoise_core.service.settings import Service
@@ -43,7 +43,7 @@ def serve_own(
 
     served = denoiser_for(method, keep, None, pieces) if denoiser is None else fitted(denoiser, keep, None)
     hosts = tuple(names) or (() if loopback(host) else (host,))
-    service = Service(served, method if denoiser is None else denoiser.name, reader, token, hosts)
+    service = Service(served, method if denoiser is None else denoiser.name, span_reader, token, hosts)
     app = make_app(service)
     with aside.status("loading ..."):
         served.denoise("Is it there?", [Passage("It is there.", "0")])

@@ -96,7 +96,7 @@ class RemoteScorer(Travels):
             return np.zeros(0, dtype=np.float32)
         self._open()
         prompts, owner = self._prompts(query, texts, self.engine.run(self._window))
-        logits = self.engine.run(partial(self._logits, prompts, [_key(texts[i]) for i in owner]))
+        logits = self.engine.run(partial(self._logits, prompts, [_key(texts[i]) for i in owner.tolist()]))
         return best_of_parts(logits, owner, len(texts))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Floats:
@@ -106,7 +106,7 @@ class RemoteScorer(Travels):
         await offload(self._open)
         window = await self.engine.arun(self._window)
         prompts, owner = await offload(self._prompts, query, texts, window)
-        logits = await self.engine.arun(partial(self._logits, prompts, [_key(texts[i]) for i in owner]))
+        logits = await self.engine.arun(partial(self._logits, prompts, [_key(texts[i]) for i in owner.tolist()]))
         return best_of_parts(logits, owner, len(texts))
 
     @property
@@ -146,14 +146,14 @@ class RemoteScorer(Travels):
         return min((w for w in windows if w is not None), default=None)
 
     async def _logits(self, prompts: list[list[int]], keys: list[bytes], meter: Meter | None) -> Floats:
-        async def ask(url: str, positions: list[int]) -> Floats:
+        async def ask(url: str, positions: list[int]) -> list[float]:
             try:
                 served = await self._known(url, meter)
                 given = await self._classify(url, served.model, [prompts[i] for i in positions], meter)
             except Retried:
                 self._served.pop(url, None)  # what comes back there may be another
                 raise
-            return given + np.float32(served.offset)
+            return [float(x) + served.offset for x in given]
 
         return np.array(await self.engine.each(keys, self.batch, ask), dtype=np.float32)
 

@@ -98,6 +98,7 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
         "; ".join(n for n in (before.note, step.note) if n) or None,
         failures,
         (*before.conflicts, *told),
+        "; ".join(n for n in (before.question_note, step.question_note) if n) or None,
     )
 
 

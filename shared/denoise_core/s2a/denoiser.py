@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 from denoise_core.errors import InputError, UnparsableReply, is_mistake
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.budget import Budget
-from denoise_core.running.effects import Complete, Failed, Flow, batch, denoise
+from denoise_core.running.effects import Complete, Failed, Flow, batch, compute, denoise
 from denoise_core.running.flow import CHARACTERS_PER_TOKEN, arun, run
 from denoise_core.running.heard import fell_back
 from denoise_core.running.structured import held_to_schema
@@ -27,6 +28,7 @@ from denoise_core.s2a.skip import SureByScore
 from denoise_core.s2a.units import units
 from denoise_core.types import Drop, Passage, Reply, Usage, check_passages
 
+_LIGHT = 10_000  # characters whose work is done where it is asked for
 BARE_NUMBERS_MEAN: dict[str, Verb | None] = {"select": "keep", "remove": "drop", "auto": None}
 
 
@@ -121,16 +123,21 @@ class S2ADenoiser:
         outcomes: dict[str, list[Outcome]] = {}
         for outcome in found:
             outcomes.setdefault(outcome.part.passage.id, []).append(outcome)
-        done = [settled.get(p.id) or self._assemble(cleared.question, p, outcomes[p.id]) for p in passages]
+        done: list[Assembled] = yield from compute(
+            lambda: [settled.get(p.id) or self._assemble(cleared.question, p, outcomes[p.id]) for p in passages],
+            heavy=_is_heavy(passages),
+        )
         return self._result(cleared, done)
 
     def _asked(self, query: str, passages: Sequence[Passage]) -> Flow[list[Outcome]]:
         """The outcomes of all calls; the passages of an unreadable joint reply are asked about one by one."""
-        calls = self._asks(query, passages)
+        calls = yield from compute(partial(self._asks, query, passages), heavy=_is_heavy(passages))
         if not calls:
             return []
         replies: list[Reply | Failed] = yield from batch(tuple(self._effect(c) for c in calls))
-        read_first = [self._read(call, reply) for call, reply in zip(calls, replies)]
+        read_first = yield from compute(
+            lambda: [self._read(call, reply) for call, reply in zip(calls, replies)], heavy=_is_heavy(passages)
+        )
         again: list[Ask] = []
         prompt = self.options.step_1(self.variant, ranked=self.keep is not None)
         for call, outcomes in zip(calls, read_first):
@@ -235,6 +242,11 @@ class S2ADenoiser:
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InputError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}")
+
+
+def _is_heavy(passages: Sequence[Passage]) -> bool:
+    """Whether cutting them and aligning with them may hold an event loop up for more than a few milliseconds."""
+    return sum(len(p.text) for p in passages) > _LIGHT
 
 
 def _fallback(reports: list[Report], policy: OnError) -> str | None:

@@ -71,8 +71,13 @@ class RemoteReranker(Travels):
                 body["model"] = self.model
             return _read(await self.engine.request("POST", url, "/rerank", body, meter), len(some))
 
-        keys = [blake2b(t.encode("utf-8", "surrogatepass"), digest_size=16).digest() for t in texts]
+        keys = [key_of(t) for t in texts]
         return np.array(await self.engine.each(keys, self.batch, ask), dtype=np.float32)
+
+
+def key_of(text: str) -> bytes:
+    """What a document's replica is chosen by."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _read(reply: Any, count: int) -> list[float]:

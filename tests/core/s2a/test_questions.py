@@ -25,8 +25,8 @@ def test_wrong_questions_are_refused_and_right_ones_taken(path):
     ]
     tuned = "development" in path.stem  # the other half is measured by benchmarks/s2a_fidelity.py
     wrong, right = [p for same, p in found if not same], [p for same, p in found if same]
-    assert wrong.count(None) <= (0.05 if tuned else 0.15) * len(wrong)
-    assert len(right) - right.count(None) <= (0.10 if tuned else 0.25) * len(right)
+    assert wrong.count(None) <= (0.05 if tuned else 0.07) * len(wrong)
+    assert len(right) - right.count(None) <= (0.10 if tuned else 0.21) * len(right)
 
 
 ASKED = (
@@ -77,8 +77,8 @@ def test_unfaithful_rewrites_are_named_and_faithful_ones_are_not(path):
     tuned = "development" in path.stem
     passed = [got for faithful, got in found if not faithful]
     taken = [got for faithful, got in found if faithful]
-    assert sum(passed) <= (0.2 if tuned else 0.4) * len(passed)
-    assert taken.count(False) <= (0.12 if tuned else 0.3) * len(taken)
+    assert sum(passed) <= (0.2 if tuned else 0.3) * len(passed)
+    assert taken.count(False) <= (0.12 if tuned else 0.19) * len(taken)
 
 
 HOSTILE = [

@@ -1,4 +1,4 @@
-"""Texts in a Redis server, shared between machines: the store of a `Cache` for many processes (extra `redis`)."""
+"""Texts in a Redis server: the store of a `Cache` for many processes and machines (extra ``redis``)."""
 
 from __future__ import annotations
 

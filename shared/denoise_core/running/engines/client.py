@@ -105,7 +105,8 @@ class Engine:
 
     def _begin(self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]) -> Future[T]:
         meter = current_meter.get()
-        left = [s for s in (self.limits.deadline, meter and meter.remaining_seconds()) if s is not None]
+        budget = meter.remaining_seconds() if meter is not None else None
+        left = [s for s in (self.limits.deadline, budget) if s is not None]
 
         async def within() -> T:
             try:
@@ -140,7 +141,7 @@ class Engine:
         def pause(state: Any) -> float:
             error = state.outcome.exception()
             random = tenacity.wait_random_exponential(multiplier=0.1, max=10)(state)
-            return max(error.after, random if error.after or not self.replicas.alive else 0.0)
+            return float(max(error.after, random if error.after or not self.replicas.alive else 0.0))
 
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Retried),

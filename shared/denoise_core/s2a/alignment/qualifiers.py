@@ -38,7 +38,7 @@ _PART = re.compile(
     re.IGNORECASE,
 )
 _ANY_PART = re.compile(
-    r"\b(?:only|just|solely|exclusively|most\w*|some|many|few|several|half|partly|part|parts|one|majority|minority|none|reserved|limited|nur"
+    r"\b(?:only|just|solely|exclusively|most\w*|some|many|few|several|among|numerous|various|couple|handful|half|partly|part|parts|one|majority|minority|none|reserved|limited|nur"
     r"|meist\w*|einige\w?|manche\w?|viele\w?|seuls?|seules?|seulement|plupart|sólo|solo|algun[oa]s|mayoría|apenas|soltanto)\b|\d",
     re.IGNORECASE,
 )

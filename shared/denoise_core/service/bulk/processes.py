@@ -89,7 +89,6 @@ def _work(pipe: Connection, denoiser: Denoiser) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
     while True:
         try:
-            chunk = pipe.recv()
-        except (EOFError, OSError):  # the driver is gone
+            pipe.send(answered(denoiser, pipe.recv()))
+        except (EOFError, BrokenPipeError, ConnectionResetError):  # the driver is gone
             return
-        pipe.send(answered(denoiser, chunk))
