@@ -1,6 +1,7 @@
 """The page shows every character once, escapes all of it, and marks what happened to it."""
 
 import math
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -95,3 +96,24 @@ def test_chunks_without_text_are_shown_too():
         "q", [passage]
     )
     assert "".join(piece.text for piece in pieces(passage, result)) == passage.text
+
+
+def test_a_result_is_read_a_fixed_number_of_times_however_many_its_passages_are():
+    """It was read once for each passage: time in proportion to the square of their number."""
+
+    class Counted(tuple):
+        reads = 0
+
+        def __iter__(self):
+            Counted.reads += 1
+            return super().__iter__()
+
+    counts = []
+    for number in (2, 40):
+        passages = [Passage(f"text {n}", str(n)) for n in range(number)]
+        Counted.reads = 0
+        written = Counted(replace(p, text="anew", rewritten=True) for p in passages)
+        html = fragment(passages, DenoiseResult("q", written))
+        assert html.count("anew") == number
+        counts.append(Counted.reads)
+    assert counts[0] == counts[1]
