@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import json
@@ -37,24 +38,34 @@ class Outside:
         if refused is not None:
             await _reply(send, *refused)
             return
-        most, seen = self.service.limits.body, 0
+        limits = self.service.limits
+        seen, whole, wrong = 0, False, ""
 
         async def limited() -> MutableMapping[str, Any]:
-            nonlocal seen
-            message = await receive()
+            nonlocal seen, whole, wrong
+            if whole:
+                return await receive()
+            try:
+                async with asyncio.timeout(limits.seconds):
+                    message = await receive()
+            except TimeoutError as error:
+                wrong = f"408 the body did not come within {limits.seconds:g} s"
+                raise _Unread from error
             seen += len(message.get("body", b""))
-            if seen > most:
-                raise _TooLong
+            if seen > limits.body:
+                wrong = f"413 the body is longer than {limits.body:,} bytes"
+                raise _Unread
+            whole = not message.get("more_body", False)
             return message
 
         async def unless(message: MutableMapping[str, Any]) -> None:
-            if seen <= most:  # else the application answers what it made of a body that it could not read
+            if not wrong:  # else the application answers what it made of a body that it could not read
                 await send(message)
 
-        with suppress(_TooLong):
+        with suppress(_Unread):
             await self.app(scope, limited, unless)
-        if seen > most:
-            await _reply(send, 413, f"the body is longer than {most:,} bytes")
+        if wrong:
+            await _reply(send, int(wrong[:3]), wrong[4:])
 
     def _refused(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
         name = headers.get(b"host", "").rsplit("@")[-1]
@@ -84,8 +95,8 @@ def token_of(service: Service) -> str | None:
     return token
 
 
-class _TooLong(Exception):
-    """A body without a length, or of more bytes than it said."""
+class _Unread(Exception):
+    """A body that is too long, or does not come."""
 
 
 def loopback(host: str) -> bool:
@@ -101,7 +112,7 @@ def loopback(host: str) -> bool:
 async def _reply(send: Send, status: int, detail: str) -> None:
     body = json.dumps({"detail": detail}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 413:
+    if status in (408, 413):
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

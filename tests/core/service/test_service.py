@@ -5,6 +5,7 @@ import json
 import math
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -139,6 +140,15 @@ def test_a_body_that_says_no_length_is_limited_too(url):
 
     reply = httpx.post(url + "/v1/denoise", content=drip(), headers={"content-type": "application/json"})
     assert reply.status_code == 413
+
+
+def test_a_body_that_does_not_come_is_given_up():
+    with serving(Service(default_denoiser(), limits=ServiceLimits(seconds=0.2))) as url:
+        with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=30) as slow:
+            head = "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            slow.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+            assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
+        assert httpx.get(url + "/healthz").status_code == 200
 
 
 def test_the_openapi_page_health_and_figures(url):
