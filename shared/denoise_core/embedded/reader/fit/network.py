@@ -168,7 +168,7 @@ class Network(nn.Module):
 
 
 def as_shipped(name: str, weight: Tensor) -> NDArray[np.float16]:
-    """A trained weight in half precision; what layers compute with is rounded to bfloat16's eight bits, as it is in
+    """A trained weight in half precision; what layers compute with is rounded to bfloat16's eight bits, as in
     training: bits that were never used would take room in the wheel."""
     half = weight.half()
     used = half if name.startswith(("span", "hidden", "holds")) else half.to(torch.bfloat16)
