@@ -55,14 +55,14 @@ class Scored:
 
 
 def reported(
-    options: Options, names: Sequence[str] = (*SETS, *POISONED), fitting: bool = False
+    options: Options, names: Sequence[str] = (*SETS, *POISONED), fitting: bool = False, limit: int = LIMIT
 ) -> dict[str, list[Question]]:
-    """The sets' halves that nothing was fitted on (or the others), at most `LIMIT` questions each."""
+    """The sets' halves that nothing was fitted on (or the others), at most ``limit`` questions each."""
     if options.quick:
         return {NQ: quick_questions()}
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
-    return {name: halves(Path(options.data), name, LIMIT)[0 if fitting else 1] for name in names}
+    return {name: halves(Path(options.data), name, limit)[0 if fitting else 1] for name in names}
 
 
 def scored(questions: Sequence[Question], encoder: SentenceEncoder) -> list[Scored]:

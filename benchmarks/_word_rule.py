@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from denoise_core.text.chunk import sentences
-from denoise_core.text.words import STOPWORDS, words
+from denoise_core.text.wordlists import STOPWORDS
+from denoise_core.text.words import words
 from denoise_core.types import Passage
 
 _NEGATIONS = frozenset(

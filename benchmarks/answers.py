@@ -2,7 +2,7 @@
 
 Every scorer keeps as many passages of a question as the default does. The reader was not trained on the questions
 (`embedded.reader.fit.split`); three weights and a margin of the default were fitted on some of HotpotQA's and
-MuSiQue's. With ``--data``; takes about a second of processor time for each reading of a question.
+MuSiQue's. With ``--data``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from _bench_reader import ABOUT, bench_reader
 from _default_shared import Scored, scored
 from _end_shared import bench_encoder, quick_questions
 from harness import Benchmark, Options, arguments
 from numpy.typing import NDArray
 
-from denoise_core.embedded import reader
 from denoise_core.embedded.reader.fit.measure import exact
 from denoise_core.embedded.reader.fit.split import for_training, read
+from denoise_core.embedded.reader.span_reader import SpanReader
 from denoise_core.embedded.split import NQ, SETS, XQUAD, place_of
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
@@ -33,8 +34,13 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("answers", options)
     encoder = bench_encoder()
+    reader, kept = bench_reader()
+    bench.about["reader"] = ABOUT
     for name, questions in asked(options).items():
-        rows = [right(s) for s in scored(questions, encoder)]
+        rows = []
+        for given in scored(questions, encoder):
+            rows.append(right(given, reader))
+            kept.forget()
         found = {choice: np.array([row[choice] for row in rows]) for choice in CHOICES}
         bench.row(f"{name}: questions", len(rows), "questions")
         for choice, values in found.items():
@@ -67,7 +73,7 @@ def asked(options: Options) -> dict[str, list[Question]]:
     return out
 
 
-def right(given: Scored) -> dict[str, float]:
+def right(given: Scored, reader: SpanReader) -> dict[str, float]:
     """For each choice of passages whether the reader's answer is one of the accepted ones."""
     auto: NDArray[np.bool_] = given.auto()
     n = int(auto.sum())
@@ -76,7 +82,7 @@ def right(given: Scored) -> dict[str, float]:
     out: dict[str, float] = {}
     for name, mask in masks.items():
         kept = [p for p, keep in zip(given.question.passages, mask, strict=True) if keep]
-        found = reader().answer(given.question.text, kept)
+        found = reader.answer(given.question.text, kept)
         out[name] = float(found is not None and exact(found.text, given.question.answers))
     return out
 

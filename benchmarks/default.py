@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from _default_conflicts import conflicts
 from _default_shared import Scored, reported, scored
 from _end_shared import bench_encoder
 from harness import Benchmark, Options, arguments
@@ -32,6 +33,7 @@ from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
 
 GOLD, SHARE, RISKS = {NQ: 0.97, XQUAD: 0.97}, {NQ: 0.40, XQUAD: 0.50}, (0.05, 0.10, 0.20)
+TO_FIT = 200  # questions of each half, where there are so many
 FITTED = ("HotpotQA", "OTT-QA", "DSTC11", "RAMDocs")
 
 
@@ -44,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     read = bench_encoder()
     sets = {name: scored(questions, read) for name, questions in reported(options).items()}
     kept(bench, sets)
+    conflicts(bench, options, sets)
     off_topic(bench, sets, read)
     speed(bench, options)
     size(bench)
@@ -227,6 +230,8 @@ def size(bench: Benchmark) -> None:
     light = closure(["tokenizers", "safetensors"]) | {PACKAGE}
     more = light - base
     bench.row("embedded: packages more than the base", len(more), "packages", at_most=15)
+    least = light & {"tokenizers", "safetensors", PACKAGE}
+    bench.row("embedded: packages, installed with --no-deps: all that is imported", len(least), "packages")
     bench.row("embedded: size more than the base", sum(map(megabytes, more)), "MB", at_most=350)
 
 
@@ -253,7 +258,7 @@ def fits(bench: Benchmark, options: Options, read: SentenceEncoder) -> None:
     mine.readings = read.readings
     rng = np.random.default_rng(options.seed)
     for name in FITTED:
-        fitting, rest = (reported(options, [name], fitting=f)[name] for f in (True, False))
+        fitting, rest = (reported(options, [name], fitting=f, limit=TO_FIT)[name] for f in (True, False))
         fit = fit_denoiser(fitting, keep=0.3)
         gains = np.array([held_out(fit.stack, q, read) for q in rest])
         low, high = bootstrap(gains)

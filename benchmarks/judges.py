@@ -4,7 +4,8 @@ Wrong answers are of the errors that noise causes: a name from a distractor pass
 another span of the right passage; beside them RAMDocs' own wrong answers, HaluEval's made-up ones (pairs of
 like length), MTRAG's answers of models rated by people, and FEVER's claims. Questions that the reader was
 trained on are left out, and so are those that the judge's thresholds were chosen on (`CHOOSING` more of a set;
-for MTRAG and FEVER a half, by a hash). Beside the judge stand the words alone, the older word rule and the
+for MTRAG and FEVER a half, by a hash). The judge is words, reader and encoder together; beside
+it stand words and reader, the words alone, the older word rule and the
 share of stemmed content words that the best passage has. Style controls: right answers with another question of
 the set; wrong answers of the same type and number of words. Writes the judge's error rates to where it finds
 them (not in quick form).
@@ -21,25 +22,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from _bench_reader import ABOUT, bench_reader
 from _word_rule import score as word_rule
 from harness import Benchmark, Options, arguments, read
 
 import denoise_core.augmenter.utilities as utilities
 from denoise_core.augmenter.utilities.calibrate import area_under_curve
+from denoise_core.augmenter.vectors import KeptVectors
+from denoise_core.embedded import encoder
 from denoise_core.embedded.reader.fit.split import SHARE
 from denoise_core.embedded.split import place
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
 from denoise_core.support import Reader, check
+from denoise_core.support.meaning import Embed
 from denoise_core.text.facts import Fact, facts
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import content
 from denoise_core.text.words import words
 from denoise_core.types import Passage
 
-MOST = 20  # questions of a set
+SHIPPED = "words, reader and encoder"
+MOST = 60  # questions of a set
 CHOOSING = 0.1  # of a set, on which thresholds were chosen
 TYPES = ("date", "number", "name")
+Judges = dict[str, tuple[Reader | None, Embed | None]]
 
 
 @dataclass(frozen=True)
@@ -63,12 +70,14 @@ PASSING = ("NQ, wrong name", "NQ, same type", "XQuAD, other span")
 def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("judges", options)
-    reader = _reader()
+    reader, kept = bench_reader()
     rng = np.random.default_rng(options.seed)
-    bench.about["judge"] = "words and reader" if reader else "words"
-    rates: dict[str, list[list[object]]] = {"words": [], "words and reader": []}
+    judges: Judges = {"words": (None, None), "words and reader": (reader, None), SHIPPED: (reader, _embed())}
+    bench.about |= {"judge": SHIPPED, "reader": ABOUT}
+    rates: dict[str, list[list[object]]] = {name: [] for name in judges}
     for name, examples in sets(options).items():
-        _measure(bench, name, examples, reader, rng, rates)
+        _measure(bench, name, examples, judges, rng, rates)
+        kept.forget()
     if not options.quick:
         path = Path(utilities.__file__).parent / "judges.json"
         path.write_text(json.dumps({k: v for k, v in rates.items() if v}, indent=1) + "\n", "utf-8")
@@ -98,27 +107,24 @@ def sets(options: Options) -> dict[str, list[Example]]:
         "XQuAD, another question (style control)": _another_question(xquad),
         "NQ, same type and length (style control)": _pairs(nq, _from_distractor(None, same_length=True)),
     }
-    return {name: examples[: 4 * MOST] for name, examples in found.items() if examples}
+    return {name: examples[: 2 * MOST] for name, examples in found.items() if examples}
 
 
 def _measure(
     bench: Benchmark,
     name: str,
     examples: list[Example],
-    reader: Reader | None,
+    judges: Judges,
     rng: np.random.Generator,
     rates: dict[str, list[list[object]]],
 ) -> None:
     right = [e.right for e in examples]
     print(name, len(examples), flush=True)
     bench.row(f"{name}: answers", len(examples), "count")
-    judges: dict[str, Reader | None] = {"words": None}
-    if reader is not None:
-        judges["words and reader"] = reader
-    for judge, used in judges.items():
-        found = [check(e.question, e.answer, e.passages, used) for e in examples]
+    for judge, (reader, embed) in judges.items():
+        found = [check(e.question, e.answer, e.passages, reader, embed=embed) for e in examples]
         scores = [c.score for c in found]
-        shipped = judge == "words and reader"
+        shipped = judge == SHIPPED
         least = TARGETS.get(name) if shipped else None
         auc, ends = area_under_curve(scores, right), _interval(scores, right, rng)
         bench.row(f"{name}: {judge}", auc, "AUC", at_least=least, interval=ends)
@@ -136,10 +142,8 @@ def _measure(
         )
 
 
-def _reader() -> Reader | None:
-    from denoise_core.embedded import reader
-
-    return reader()
+def _embed() -> Embed:
+    return KeptVectors(encoder().vectors)
 
 
 def _questions(folder: Path, name: str) -> list[Question]:
@@ -229,7 +233,7 @@ def _another_question(questions: Sequence[Question]) -> list[Example]:
 
 
 def _ramdocs(options: Options) -> Iterator[Example]:
-    for row in read(options.data, "ramdocs")[: 4 * MOST]:
+    for row in read(options.data, "ramdocs"):
         if place(row["id"]) < SHARE["ramdocs"] + CHOOSING or not row["wrong_answers"] or not row["answers"]:
             continue
         passages = tuple(Passage(p["text"], p["id"], header=p["title"]) for p in row["passages"])

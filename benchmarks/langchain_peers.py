@@ -12,18 +12,15 @@ and how many of twenty documents come through when one reply is bad.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import statistics
-import subprocess
-import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from _langchain_costs import as_documents, ask, concurrency, imports, overhead, records
 from _s2a_shared import wilson
 from harness import Benchmark, arguments
 from langchain_core.cross_encoders import BaseCrossEncoder
@@ -34,13 +31,8 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 from s2a_cost import QUOTES, Server, Work, tokenizer, work
 
-from denoise_core import Guard, Passage
 from denoise_core.embedded import embedding_scorer
-from denoise_core.end import ENDDenoiser
-from denoise_core.running.record import KEY, RECORD_BYTES
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.testing import FunctionScorer
 from langchain_denoise import ChatModelLLM, DenoiseCompressor, EmbeddedEmbeddings
 from langchain_denoise.testing import FunctionChatModel
 
@@ -123,18 +115,6 @@ def moves(model: BaseChatModel) -> dict[str, tuple[BaseDocumentCompressor, BaseD
         }
 
 
-def as_documents(passages: Sequence[Passage]) -> list[Document]:
-    return [
-        Document(page_content=p.text, id=p.id, metadata={"title": p.metadata.get("title", "")}) for p in passages
-    ]
-
-
-def ask(compressor: BaseDocumentCompressor, documents: list[Document], query: str, sync: bool) -> list[Document]:
-    if sync:
-        return list(compressor.compress_documents(documents, query))
-    return list(asyncio.run(compressor.acompress_documents(documents, query)))
-
-
 @dataclass
 class Run:
     """What one compressor did over all questions."""
@@ -142,14 +122,14 @@ class Run:
     seconds: float = 0.0
     gold: int = 0
     found: int = 0
-    characters: int = 0
+    tokens: int = 0
     given: int = 0
     ids: int = 0
     out: int = 0
 
 
 def run_of(compressor: BaseDocumentCompressor, timed: Timed, all_work: list[Work], sync: bool) -> Run:
-    """Time; gold sentences, characters and ids kept."""
+    """Time; gold sentences, tokens and ids kept."""
     made, server = Run(), timed.server
     server.clear()
     for question, passages, sparse, _ in all_work:
@@ -162,40 +142,47 @@ def run_of(compressor: BaseDocumentCompressor, timed: Timed, all_work: list[Work
         known = {d.id for d in documents}
         made.gold += len(sparse)
         made.found += sum(s.strip(QUOTES) in text for s in sparse)
-        made.characters += sum(len(d.page_content) for d in out)
-        made.given += sum(len(d.page_content) for d in documents)
+        made.tokens += sum(len(server.encode(d.page_content)) for d in out)
+        made.given += sum(len(server.encode(d.page_content)) for d in documents)
         made.ids += sum(d.id in known for d in out)
         made.out += len(out)
     return made
 
 
-def peers(bench: Benchmark, all_work: list[Work]) -> None:
-    """Each peer and the one line in its place: gold kept, characters, ids, calls, tokens, time."""
-    timed = Timed(speed=50.0 if bench.options.quick else 1.0)
+def quality(bench: Benchmark, all_work: list[Work]) -> None:
+    """Each peer and the one line in its place: gold, tokens and ids kept, calls and tokens of the model."""
+    timed, n = Timed(speed=math.inf), len(all_work)
     server = timed.server
+    for name, (theirs, ours) in moves(Scripted(server=timed)).items():
+        bound: Run | None = None
+        for label, compressor in ((name, theirs), (f"in place of {name}", ours)):
+            made = run_of(compressor, timed, all_work, True)
+            share, kept = made.found / made.gold, made.tokens / made.given
+            at_least = None if bound is None else bound.found / bound.gold
+            at_most = None if bound is None else bound.tokens / bound.given
+            what = f"{label}, {n} questions"
+            interval = wilson(made.found, made.gold)
+            bench.row(f"{what}: gold sentences kept", share, "share", interval=interval, at_least=at_least)
+            bench.row(f"{what}: tokens kept", kept, "share", at_most=at_most)
+            goal = None if bound is None else 1.0
+            ids = made.ids / max(1, made.out)
+            bench.row(f"{what}: documents that keep their id", ids, "share", at_least=goal)
+            bench.row(f"{what}: calls a question", server.calls / n, "calls")
+            bench.row(f"{what}: tokens read a question", server.read / n, "tokens")
+            bench.row(f"{what}: tokens written a question", server.written / n, "tokens")
+            bound = made
+
+
+def times(bench: Benchmark, all_work: list[Work]) -> None:
+    """How long each takes for a question, with the model behind its clock."""
+    timed = Timed(speed=50.0 if bench.options.quick else 1.0)
     for name, (theirs, ours) in moves(Scripted(server=timed)).items():
         ask(ours, as_documents(all_work[0][1]), "warm up", True)
         for sync in (True, False):
-            bound: Run | None = None
             for label, compressor in ((name, theirs), (f"in place of {name}", ours)):
-                made = run_of(compressor, timed, all_work, sync)
-                n, how = len(all_work), "sync" if sync else "async"
-                label = f"{label}, {how}"
-                bench.row(f"{label}: time a question", made.seconds / n, "s")
-                bench.row(f"{label}: calls a question", server.calls / n, "calls")
-                bench.row(f"{label}: tokens read a question", server.read / n, "tokens")
-                bench.row(f"{label}: tokens written a question", server.written / n, "tokens")
-                share, kept = made.found / made.gold, made.characters / made.given
-                interval = wilson(made.found, made.gold)
-                at_least = None if bound is None else bound.found / bound.gold
-                at_most = None if bound is None else round(bound.characters / bound.given + 0.0005, 4)
-                bench.row(f"{label}: gold sentences kept", share, "share", interval=interval, at_least=at_least)
-                bench.row(f"{label}: characters kept", kept, "share", at_most=at_most)
-                goal = None if bound is None else 1.0
-                bench.row(
-                    f"{label}: documents that keep their id", made.ids / max(1, made.out), "share", at_least=goal
-                )
-                bound = made
+                made, how = run_of(compressor, timed, all_work, sync), "sync" if sync else "async"
+                seconds = made.seconds / len(all_work)
+                bench.row(f"{label}, {len(all_work)} questions, {how}: time a question", seconds, "s")
 
 
 BAD = {
@@ -246,116 +233,16 @@ def survival(bench: Benchmark) -> None:
                 bench.row(f"{label}: texts that are not the source's", junk, "documents", at_most=goal)
 
 
-def overhead(bench: Benchmark) -> None:
-    """The adapter over the core behind its guard: 20 documents of 2,000 characters, a scorer that costs nothing.
-
-    Processor time of paired runs, one after the other; the median of their differences.
-    """
-    documents = [
-        Document(page_content=("word " * 400)[:2000], id=str(i), metadata={"source": "x", "page": i})
-        for i in range(20)
-    ]
-    denoiser = Guard(ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf))
-    compressor = DenoiseCompressor(denoiser=denoiser.denoiser)
-    passages = [Passage(d.page_content, str(d.id), metadata=d.metadata) for d in documents]
-
-    async def adapter() -> None:
-        await compressor.acompress_documents(documents, "q")
-
-    async def core() -> None:
-        await denoiser.adenoise("q", passages)
-
-    rounds = 20 if bench.options.quick else 500
-    goal = None if bench.options.quick else 0.5
-    alone, more = paired_ms(
-        lambda: denoiser.denoise("q", passages), lambda: compressor.compress_documents(documents, "q"), rounds
-    )
-    bench.row("core alone behind its guard, 20 documents of 2,000 characters", alone, "CPU ms")
-    bench.row("adapter over the core, sync", more, "CPU ms", at_most=goal)
-    with asyncio.Runner() as runner:
-        _, more = paired_ms(lambda: runner.run(core()), lambda: runner.run(adapter()), rounds)
-    bench.row("adapter over the core, async", more, "CPU ms", at_most=goal)
-
-
-def paired_ms(base: Callable[[], Any], work: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """The median of ``base``, and of what ``work`` takes beyond it."""
-    alone, more = [], []
-    for _ in range(rounds):
-        at = time.process_time()
-        base()
-        between = time.process_time()
-        work()
-        alone.append(between - at)
-        more.append(time.process_time() - between - alone[-1])
-    return 1000 * statistics.median(alone), 1000 * statistics.median(more)
-
-
-def records(bench: Benchmark, all_work: list[Work]) -> None:
-    """Bytes of the largest record, sentence by sentence, beside the text it stands for."""
-    for detail, goal in (("spans", RECORD_BYTES), ("full", None)):
-        compressor = DenoiseCompressor(scorer=BM25Scorer(), keep=0.3, chunks="sentences", record=detail)
-        sizes, texts = [], 0
-        for question, passages, _, _ in all_work:
-            for document in compressor.compress_documents(as_documents(passages), question):
-                sizes.append(len(json.dumps(document.metadata[KEY], ensure_ascii=False).encode()))
-                texts += len(document.page_content.encode())
-        bench.row(f"largest record, {detail}", max(sizes), "bytes", at_most=goal)
-        bench.row(f"records over text, {detail}", sum(sizes) / texts, "ratio")
-
-
-def concurrency(bench: Benchmark) -> None:
-    """Twenty documents, 0.1 s a call, ten at once: two calls' time."""
-    model = FunctionChatModel(reply=lambda messages: "1", seconds=0.1)
-    denoiser = S2ADenoiser(ChatModelLLM(model), variant="select", max_concurrency=20)
-    compressor = DenoiseCompressor(denoiser=denoiser, max_concurrency=10)
-    documents = [Document(page_content=f"Sentence {i}. Another.", id=str(i)) for i in range(20)]
-    ask(compressor, documents[:1], "q", True)
-    for sync in (True, False):
-        started = time.perf_counter()
-        ask(compressor, documents, "q", sync)
-        seconds = time.perf_counter() - started
-        goal = None if bench.options.quick else 0.3
-        bench.row(f"20 calls of 0.1 s, 10 at once, {'sync' if sync else 'async'}", seconds, "s", at_most=goal)
-
-
-THEIRS = (
-    "import numpy; from langchain_core.documents import BaseDocumentCompressor; "
-    "from langchain_core.callbacks import Callbacks; from langchain_core.messages import AIMessage; "
-    "from langchain_core.runnables import RunnableSerializable"
-)
-
-
-def imports(bench: Benchmark) -> None:
-    """Processor seconds in a fresh interpreter, median; ours beyond what it uses of langchain-core and numpy."""
-    rounds = 1 if bench.options.quick else 15
-    statements = {
-        "langchain_core and numpy": THEIRS,
-        "langchain_denoise": f"{THEIRS}; import langchain_denoise",
-        "its DenoiseCompressor": f"{THEIRS}; from langchain_denoise import DenoiseCompressor",
-        "every name it has": f"{THEIRS}; from langchain_denoise import *",
-    }
-    times: dict[str, list[float]] = {name: [] for name in statements}
-    for _ in range(rounds):  # in turns, so that a busy moment meets all of them
-        for name, statement in statements.items():
-            code = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
-            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-            times[name].append(float(done.stdout))
-    base, *ours = ((name, statistics.median(t)) for name, t in times.items())
-    bench.row(f"import {base[0]}", base[1], "CPU s")
-    for name, seconds in ours:
-        goal = None if bench.options.quick or name == "every name it has" else 0.05
-        bench.row(f"import {name}, beyond these", seconds - base[1], "CPU s", at_most=goal)
-
-
 def main(argv: list[str] | None = None) -> Benchmark:
     bench = Benchmark("langchain_peers", arguments(__doc__ or "", argv))
-    all_work = work(bench, limit=6)
+    all_work = work(bench, limit=12)
     overhead(bench)
     concurrency(bench)
     imports(bench)
     survival(bench)
     records(bench, all_work)
-    peers(bench, all_work)
+    quality(bench, all_work)
+    times(bench, all_work[:3])
     return bench.finish()
 
 

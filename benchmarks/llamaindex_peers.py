@@ -6,8 +6,9 @@ streams, what one bad reply costs. All judge with one rule. Peers at their own d
 nodes a call; ``top_n`` alone is set, so that nodes left can be compared), `SentenceEmbeddingOptimizer`,
 `RetryQueryEngine`, `RetrySourceQueryEngine`. These build parts on ``Settings``, which is therefore set.
 
-``--data`` names the folder of real questions: then titles and table captions are moved from the text into metadata
-(NQ, OTT-QA, DSTC11), and what is kept of the gold passages is counted with the embedded default, both ways.
+``--data`` names the folder of real questions: then the one-line moves are counted over them (`_llamaindex_moves`),
+and titles and table captions are moved from the text into metadata (NQ, OTT-QA, DSTC11): what is kept of the
+gold passages with the embedded default, both ways.
 """
 
 from __future__ import annotations
@@ -15,17 +16,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import random
 import re
-import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
-from harness import Benchmark, arguments, read
+from _adapter_costs import import_rows, paired_ms
+from _llamaindex_moves import headers, moves
+from harness import Benchmark, arguments
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
 from llama_index.core.llms import CustomLLM
@@ -33,15 +31,17 @@ from llama_index.core.postprocessor import LLMRerank, SentenceEmbeddingOptimizer
 from llama_index.core.query_engine import RetrieverQueryEngine, RetryQueryEngine, RetrySourceQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
+from s2a_cost import work
 
-from denoise_core import DenoiseResult
-from denoise_core.augmenter import Groundedness
-from denoise_core.embedded import default_denoiser, sample
+from denoise_core import DenoiseResult, Guard
+from denoise_core.augmenter import Augmenter, Groundedness
+from denoise_core.embedded import sample
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer
-from denoise_core.text.chunk import sentences, whole
+from denoise_core.text.chunk import sentences
 from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor, LlamaLLM, UtilityEvaluator, record
+from llamaindex_denoise.nodes.convert import to_passages
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
@@ -182,7 +182,7 @@ def inputs(bench: Benchmark) -> None:
 def engine(name: str, model: Model, *, streaming: bool = False) -> Any:
     inner = RetrieverQueryEngine.from_args(Found(), llm=model, streaming=streaming)
     if name == "ours":
-        ours = AugmentedQueryEngine.around(inner, utility=Groundedness())
+        ours = AugmentedQueryEngine.around(inner, Augmenter(utility=Groundedness()))
         ours.streaming = streaming
         return ours
     judge = UtilityEvaluator(Groundedness())
@@ -269,25 +269,22 @@ class Untouched:
         return self.denoise(query, given)
 
 
-def costs(bench: Benchmark, repeats: int) -> None:
+def costs(bench: Benchmark, rounds: int) -> None:
+    """Our postprocessor over the core's guard around the same denoiser, and what it costs to import."""
     nodes = passages()
-    part = DenoisePostprocessor(denoiser=Untouched())
-    took = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        part.postprocess_nodes(nodes, query_str="q")
-        took.append(time.perf_counter() - started)
-    bench.row(
-        f"adapter's own time, {len(nodes)} nodes (median)", statistics.median(took) * 1000, "ms", at_most=0.5
+    part, core = DenoisePostprocessor(denoiser=Untouched()), Guard(Untouched())
+    given = to_passages(nodes)
+    alone, more = paired_ms(
+        lambda: core.denoise("q", given), lambda: part.postprocess_nodes(nodes, query_str="q"), rounds
     )
-    code = (
-        "import time, llama_index.core; t = time.perf_counter(); import llamaindex_denoise; "
-        "print(time.perf_counter() - t)"
-    )
-    runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)
-    ]
-    bench.row("import over llama_index.core (best of 3)", min(float(r.stdout) for r in runs), "s", at_most=0.05)
+    bench.row(f"core alone behind its guard, {len(nodes)} nodes", alone, "CPU ms")
+    goal = None if bench.options.quick else 0.5
+    bench.row(f"adapter over the core, {len(nodes)} nodes", more, "CPU ms", at_most=goal)
+    ours = {
+        "llamaindex_denoise": "import llamaindex_denoise",
+        "its DenoisePostprocessor": "from llamaindex_denoise import DenoisePostprocessor",
+    }
+    import_rows(bench, "import numpy, llama_index.core", "llama_index.core and numpy", ours)
 
 
 def records(bench: Benchmark) -> None:
@@ -301,43 +298,16 @@ def records(bench: Benchmark) -> None:
     bench.row(f"largest record of {len(out)} long nodes", most, "bytes", at_most=2048)
 
 
-def headers(bench: Benchmark, data: Path | None, seed: int) -> None:
-    """Gold passages kept of 30 %, with the title in the text and with the same title in the metadata."""
-    for name in ("nq_gold_distractors20", "ottqa", "dstc11_track5"):
-        questions = [q for q in read(data, name) if any(p["is_gold"] for p in q["passages"])]
-        questions = random.Random(seed).sample(questions, min(60, len(questions)))
-        part = DenoisePostprocessor(denoiser=default_denoiser(keep=0.3, chunker=whole), on_error="raise")
-        shares: dict[str, list[float]] = {"in the text": [], "in the metadata": [], "left out": []}
-        for q in questions:
-            for how, kept in shares.items():
-                nodes = [_titled(p, how) for p in q["passages"]]
-                out = {n.node.node_id for n in part.postprocess_nodes(nodes, query_str=q["question"])}
-                gold = [p["id"] for p in q["passages"] if p["is_gold"]]
-                kept.append(sum(i in out for i in gold) / len(gold))
-        for how, kept in shares.items():
-            bench.row(
-                f"{name}, {len(questions)} questions: gold kept, title {how}", statistics.mean(kept), "share"
-            )
-        more = [a - b for a, b in zip(shares["in the metadata"], shares["in the text"])]
-        bench.row(f"{name}: gold kept, metadata less text", statistics.mean(more), "share", at_least=0.0)
-
-
-def _titled(passage: dict[str, Any], how: str) -> NodeWithScore:
-    title, text = passage.get("title") or "", passage["text"]
-    if how == "in the text":
-        text = f"title: {title}\n{text}"
-    metadata = {"title": title} if how == "in the metadata" else {}
-    return NodeWithScore(node=TextNode(text=text, id_=passage["id"], metadata=metadata), score=0.5)
-
-
 def main(argv: list[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("llamaindex_peers", options)
     postprocessors(bench, 0.01 if options.quick else 0.1)
     inputs(bench)
     loops(bench, 0.01 if options.quick else 0.1)
-    costs(bench, 5 if options.quick else 200)
+    costs(bench, 5 if options.quick else 300)
     records(bench)
+    if options.quick or options.data is not None:
+        moves(bench, work(bench, limit=12))
     if options.data is not None:
         headers(bench, options.data, options.seed)
     return bench.finish()

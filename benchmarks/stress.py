@@ -1,13 +1,16 @@
 """Random runs with faults, pumped calls, stalls of the event loop and attacks: what is lost, unreported or
 left behind.
 
-make bench ONLY=stress            100,000 runs; ARGS="--runs N" for another number
+make bench ONLY=stress                             100,000 runs and everything else
+python benchmarks/stress.py --tally F --seed S     only runs, counted in folder F; again with another seed for more
+python benchmarks/stress.py --sum F                everything else, and all runs that were counted in F
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import random
 import sys
@@ -15,19 +18,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _stress_calls import calls
 from harness import Benchmark, Options
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from attack_harness import attacks, tried  # noqa: E402
-from stress_runs import KINDS, Run, Tally, run_async, run_sync  # noqa: E402
+from pumped_patterns import ALL, pumped  # noqa: E402
+from stress_faults import KINDS  # noqa: E402
+from stress_runs import Run, Tally, run_async, run_sync  # noqa: E402
 
 FULL, QUICK = 100_000, 400
+WRONG = ("lost", "unreported", "law broken", "budget over", "tasks left", "threads left")
 SIZES = (62_500, 125_000, 250_000, 500_000, 1_000_000)
 
 
@@ -40,18 +48,44 @@ def main(argv: list[str] | None = None) -> Benchmark:
     parser.add_argument(
         "--minutes", type=float, default=600, help="stop the random runs then, and count what was run"
     )
+    parser.add_argument("--tally", type=Path, help="only the random runs, counted in this folder")
+    parser.add_argument("--sum", type=Path, help="count the runs of every --tally to this folder")
     given = parser.parse_args(argv)
     logging.getLogger("denoise").setLevel(logging.CRITICAL)
     bench = Benchmark("stress", Options(given.data, given.quick, given.seed))
     runs = given.runs or (QUICK if given.quick else FULL)
-    _random_runs(bench, runs, given.seed, given.minutes * 60)
+    if given.tally is not None:
+        counted = _random_runs(runs, given.seed, given.minutes * 60)
+        given.tally.mkdir(parents=True, exist_ok=True)
+        (given.tally / f"{given.seed}.json").write_text(json.dumps(asdict(counted)), "utf-8")
+        print(counted)
+        return bench
     _slopes(bench, SIZES[:3] if given.quick else SIZES, repeats=1 if given.quick else 3)
     _stall(bench, 50_000 if given.quick else 200_000)
     _attacks(bench)
+    _patterns(bench, 10 if given.quick else None)
+    if given.sum is None:
+        _told(bench, [_random_runs(runs, given.seed, given.minutes * 60)])
+    else:
+        files = sorted(given.sum.glob("*.json"))
+        _told(bench, [Counted(**json.loads(p.read_text("utf-8"))) for p in files])
     return bench.finish()
 
 
-def _random_runs(bench: Benchmark, runs: int, seed: int, limit: float) -> None:
+@dataclass
+class Counted:
+    """What came of the random runs of one seed."""
+
+    seed: int
+    runs: int
+    seconds: float
+    faults: dict[str, int]
+    parts: dict[str, int]
+    wrong: dict[str, int]
+    examples: list[str] = field(default_factory=list)
+
+
+def _random_runs(runs: int, seed: int, limit: float) -> Counted:
     tally, drawn = Tally(), random.Random(seed)
     before = threading.active_count()
     began = time.perf_counter()
@@ -63,14 +97,27 @@ def _random_runs(bench: Benchmark, runs: int, seed: int, limit: float) -> None:
     deadline = time.monotonic() + 20
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.2)
-    bench.row("random runs", tally.runs, "runs")
-    bench.row("kinds of fault injected", len(tally.faults), "kinds", at_least=min(20, len(KINDS)))
-    bench.row("faults injected", sum(tally.faults.values()), "faults")
-    for name in ("lost", "unreported", "law broken", "budget over", "tasks left"):
-        bench.row(name, tally.wrong[name], "runs", at_most=0)
-    bench.row("threads left", max(0, threading.active_count() - before), "threads", at_most=0)
-    bench.row("runs in a second", tally.runs / seconds, "1/s")
-    for line in tally.examples[:5]:
+    tally.wrong["threads left"] = max(0, threading.active_count() - before)
+    wrong = {name: tally.wrong[name] for name in WRONG}
+    return Counted(seed, tally.runs, seconds, dict(tally.faults), dict(tally.parts), wrong, tally.examples[:20])
+
+
+def _told(bench: Benchmark, counted: Sequence[Counted]) -> None:
+    if len({c.seed for c in counted}) < len(counted) or not counted:
+        raise SystemExit("expected runs of one seed or several, each once")
+    runs = sum(c.runs for c in counted)
+    faults = sum((Counter(c.faults) for c in counted), Counter[str]())
+    parts = sum((Counter(c.parts) for c in counted), Counter[str]())
+    bench.about["random runs"] = "; ".join(f"seed {c.seed}: {c.runs} in {c.seconds / 60:.0f} min" for c in counted)
+    bench.row("random runs", runs, "runs", at_least=None if bench.options.quick else FULL)
+    for part, number in sorted(parts.items()):
+        bench.row(f"runs, {part}", number, "runs")
+    bench.row("kinds of fault injected", len(faults), "kinds", at_least=min(20, len(KINDS)))
+    bench.row("faults injected", sum(faults.values()), "faults")
+    for name in WRONG:
+        bench.row(name, sum(c.wrong[name] for c in counted), "runs", at_most=0)
+    bench.row("runs in a second", runs / sum(c.seconds for c in counted), "1/s")
+    for line in [e for c in counted for e in c.examples][:5]:
         print(line)
 
 
@@ -80,80 +127,6 @@ async def _many(some: Sequence[Run], tally: Tally) -> None:
     await asyncio.sleep(0)
     left = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
     tally.wrong["tasks left"] += len(left)
-
-
-def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
-    """Whole calls by name: given a number of characters, what is timed."""
-    from denoise_core import Passage, Pipeline
-    from denoise_core.augmenter.knowledge.link import GazetteerLinker
-    from denoise_core.augmenter.memory import WorkingMemory
-    from denoise_core.augmenter.streaming.watch import HeldBack
-    from denoise_core.augmenter.utilities import FunctionUtility, Groundedness
-    from denoise_core.end import ENDDenoiser
-    from denoise_core.report.context import fragment
-    from denoise_core.running.flow import run
-    from denoise_core.s2a import S2ADenoiser
-    from denoise_core.scorers import BM25Scorer
-    from denoise_core.testing import FunctionLLM
-    from denoise_core.text.chunk import chunks, sentences
-    from denoise_core.text.delimit import envelope
-
-    drawn = random.Random(1)
-    words = [f"{a}{b}" for a in ("tower", "Bridge", "harbour", "Lisbon", "iron") for b in range(400)]
-
-    def prose(size: int) -> str:
-        out: list[str] = []
-        length = 0
-        while length < size:
-            line = " ".join(drawn.choices(words, k=9)).capitalize() + f" in {drawn.randint(1000, 2000)}. "
-            out.append(line)
-            length += len(line)
-        return "".join(out)[:size]
-
-    def many(size: int) -> list[Passage]:
-        text = prose(size)
-        return [Passage(text[i : i + 100], str(i)) for i in range(0, size, 100)]
-
-    def nested(size: int) -> Callable[[], Any]:
-        given = [Passage(prose(size), "a")]
-        steps = [ENDDenoiser(BM25Scorer(), keep=0.9, chunker=chunks(n)) for n in (100, 90, 80)]
-        return lambda: Pipeline(Pipeline(*steps[:2]), steps[2]).denoise("tower1 Bridge2", given)
-
-    def timed(call: Callable[[Any], Any], make: Callable[[int], Any]) -> Callable[[int], Callable[[], Any]]:
-        def at(size: int) -> Callable[[], Any]:
-            given = make(size)
-            return lambda: call(given)
-
-        return at
-
-    def judge(text: str) -> Any:
-        memory = WorkingMemory("Where is tower1?", (Passage(text, "a"),))
-        return run(Groundedness().assess(memory, "Tower1 is in Lisbon2 [1]."))
-
-    def held_back(text: str) -> str:
-        """A draft that comes in pieces of twenty characters, all of which passes."""
-        watcher = HeldBack(FunctionUtility(lambda q, e, c: 1.0), lambda q, said: False)
-        watcher.begin()
-        for at in range(0, len(text), 20):
-            run(watcher.more(text[at : at + 20]))
-        run(watcher.end())
-        return watcher.shown
-
-    select = S2ADenoiser(FunctionLLM(lambda m: "1, 3"), variant="select")
-    end = ENDDenoiser(BM25Scorer(), keep=0.3)
-    return {
-        "sentences": timed(lambda t: sentences(Passage(t, "a")), prose),
-        "chunks": timed(lambda t: chunks(200)(Passage(t, "a")), prose),
-        "envelope": timed(lambda t: envelope(t, "document"), prose),
-        "envelope of marks": timed(lambda t: envelope(t, "document"), lambda n: "<\n" * (n // 2)),
-        "judge": timed(judge, prose),
-        "END over passages of 100 characters": timed(lambda p: end.denoise("tower1 Bridge2", p), many),
-        "S2A select": timed(lambda t: select.denoise("tower1?", [Passage(t, "a")]), prose),
-        "nested pipelines": nested,
-        "held-back streaming": timed(held_back, prose),
-        "linking": timed(lambda p: GazetteerLinker().link(p, p), many),
-        "HTML": timed(lambda p: fragment(p, end.denoise("tower1", p)), many),
-    }
 
 
 def _slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
@@ -170,6 +143,16 @@ def _slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
         slope = float(np.polyfit(np.log(sizes), np.log(np.maximum(best, 1e-6)), 1)[0])
         bench.row(f"slope of time, {name}, to {sizes[-1]:,} characters", slope, "log/log", at_most=1.2)
         bench.row(f"time, {name}, {sizes[-1]:,} characters", best[-1], "s")
+
+
+def _patterns(bench: Benchmark, most: int | None) -> None:
+    found = [pumped(one) for one in ALL[:most]]
+    slow = [problem for _, problem in found if problem]
+    bench.row("regular expressions", len(found), "patterns")
+    bench.row("strings they were pumped with", sum(strings for strings, _ in found), "strings")
+    bench.row("regular expressions slower than in proportion", len(slow), "patterns", at_most=0)
+    for problem in slow:
+        print(problem)
 
 
 def _stall(bench: Benchmark, size: int) -> None:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import Any, Literal, NotRequired
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from langchain_core.runnables.config import ensure_config, set_config_context
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict, override
 
 from denoise_core import InputError, Message
+from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer, Augmenter
-from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, draft_first, held_back
+from denoise_core.augmenter.streaming import StreamEvent, adraft_first, aheld_back, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.bound import at_most
 from langchain_denoise.convert.documents import evidence_documents
 from langchain_denoise.convert.messages import from_messages
 from langchain_denoise.observe import atell, short_record, tell
+from langchain_denoise.verification.streamed import Streamed
 
 
 class AugmentedInput(TypedDict):
@@ -45,7 +47,7 @@ class AugmentedOutput(TypedDict):
     denoise: dict[str, Any]
 
 
-class AugmentedRunnable(RunnableSerializable[str | AugmentedInput, AugmentedOutput]):
+class AugmentedRunnable(PickledModel, RunnableSerializable[str | AugmentedInput, AugmentedOutput]):
     """Runs a `denoise_core.augmenter.Augmenter` as a step of a chain.
 
     Build it from ``Augmenter(ChatModelLLM(model), RetrieverAdapter(retriever), ...)``. Searches, drafts and
@@ -107,12 +109,32 @@ class AugmentedRunnable(RunnableSerializable[str | AugmentedInput, AugmentedOutp
         draft is written (``"draft_first"``), `Restarted` when it is withdrawn, at last `Finished` or `Revised`
         with the `Answer`."""
         question, history = _read(input)
-        streamed = held_back if show == "held_back" else draft_first
-        with set_config_context(ensure_config(config)) as context:
-            events = context.run(streamed, self.augmenter, question, history)
-            while (event := context.run(next, events, None)) is not None:
-                if isinstance(event, (Finished, Revised)):
-                    self._heard(event.answer)
+        follow = held_back if show == "held_back" else draft_first
+
+        def begin() -> Iterator[StreamEvent]:
+            return follow(self.augmenter, question, history)
+
+        yield from Streamed(self.get_name(), input, question, self._heard, self.max_concurrency).events(
+            begin, config
+        )
+
+    async def astream_checked(
+        self,
+        input: str | AugmentedInput,
+        config: RunnableConfig | None = None,
+        *,
+        show: Literal["held_back", "draft_first"] = "held_back",
+    ) -> AsyncIterator[StreamEvent]:
+        """`stream_checked` for async."""
+        question, history = _read(input)
+        follow = aheld_back if show == "held_back" else adraft_first
+
+        def begin() -> AsyncIterator[StreamEvent]:
+            return follow(self.augmenter, question, history)
+
+        asked = Streamed(self.get_name(), input, question, self._heard, self.max_concurrency)
+        async with aclosing(asked.aevents(begin, config)) as events:
+            async for event in events:
                 yield event
 
     def _heard(self, answer: Answer) -> Answer:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from langchain_core.callbacks import AsyncParentRunManager, Callbacks, ParentRunManager
@@ -12,15 +12,13 @@ from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict
 from typing_extensions import TypedDict, override
 
-from denoise_core import DenoiseResult, Guard, InputError, Passage, load_denoiser
+from denoise_core import DenoiseResult, Guard, InputError, load_denoiser
 from denoise_core.running.bound import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
 from langchain_denoise.best import best, fills, ordered
-from langchain_denoise.convert.documents import read_documents, to_documents, to_passages
+from langchain_denoise.convert.documents import Readable, read_documents
 from langchain_denoise.observe import atell, is_watched, tell
 from langchain_denoise.settings import DenoiseSettings, asked_for
-
-_log = logging.getLogger("denoise.langchain")
 
 
 class DenoiseInput(TypedDict):
@@ -129,12 +127,7 @@ class DenoiseCompressor(
         with at_most(work.concurrency):
             result = work.finished(work.guard.denoise(work.query, work.passages))
         if is_watched(run_manager):
-            tell(
-                run_manager,
-                work.about,
-                bounded_summary_of(work.passages, result),
-                summary_of(work.passages, result),
-            )
+            tell(run_manager, work.about, *work.summaries(result))
         return work.output(result)
 
     async def _adenoise(
@@ -144,8 +137,7 @@ class DenoiseCompressor(
         with at_most(work.concurrency):
             result = work.finished(await work.guard.adenoise(work.query, work.passages))
         if is_watched(run_manager):
-            short, whole = bounded_summary_of(work.passages, result), summary_of(work.passages, result)
-            await atell(run_manager, work.about, short, whole)
+            await atell(run_manager, work.about, *work.summaries(result))
         return work.output(result)
 
 
@@ -155,18 +147,17 @@ class _Work:
     def __init__(self, settings: DenoiseCompressor, input: Mapping[str, Any], config: RunnableConfig) -> None:
         asked = asked_for(config)
         self.settings = settings
-        self.all: Sequence[Document] = input["documents"]
-        self.documents = [d for d in self.all if _readable(d)]
-        self.query: str = input["query"]
-        self.passages: Sequence[Passage] = to_passages(self.documents, settings.header_keys)
         denoiser = settings.denoiser_for(asked)
         self.guard = Guard(denoiser, on_error=settings.on_error, on_empty=settings.on_empty)
+        self.query: str = input["query"]
+        self.read = Readable(input["documents"], settings.header_keys, self.guard)
+        self.passages = self.read.passages
         self.n = asked.get("k", asked.get("top_n", settings.top_n))
         self.order = asked.get("order", settings.order)
         self.fill = fills(denoiser)
         bounds = [b for b in (settings.max_concurrency, config.get("max_concurrency")) if b is not None]
         self.concurrency = min(bounds, default=None)
-        self.about = {"query": self.query, "documents": len(self.documents), "method": type(denoiser).__name__}
+        self.about = {"query": self.query, "documents": len(self.passages), "method": type(denoiser).__name__}
 
     def finished(self, result: DenoiseResult) -> DenoiseResult:
         if self.n is not None:
@@ -174,21 +165,13 @@ class _Work:
         return ordered(result, self.order)
 
     def output(self, result: DenoiseResult) -> list[Document]:
-        """The documents of the result; with those that could not be read among them, as ``on_error`` says."""
-        made = to_documents(self.documents, self.passages, result, self.settings.record)
-        if len(self.documents) == len(self.all):
-            return made
-        unread = [i for i, d in enumerate(self.all) if not _readable(d)]
-        kind = type(self.all[unread[0]].page_content).__name__
-        why = f"documents[{unread[0]}] has a text that is a {kind}, not a str"
-        if self.settings.on_error == "raise":
-            raise InputError(why)
-        _log.warning("%d of %d documents could not be read: %s", len(unread), len(self.all), why)
-        return [*made, *(self.all[i] for i in unread)] if self.settings.on_error == "keep" else made
+        """The documents of the result; behind them those that could not be read, where ``on_error`` keeps them."""
+        return self.read.back(result, self.settings.record)
 
-
-def _readable(document: Document) -> bool:
-    return isinstance(document.page_content, str) and isinstance(document.metadata, dict)
+    def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is told of the run, bounded and whole."""
+        told = replace(result, failures={**result.failures, **self.read.failures})
+        return bounded_summary_of(self.passages, told), summary_of(self.passages, told)
 
 
 def _read(input: Any) -> DenoiseInput:

@@ -11,6 +11,7 @@ from pydantic import ConfigDict
 from typing_extensions import override
 
 from denoise_core import InputError, arun, run
+from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Verdict, WorkingMemory
 from denoise_core.running.effects import Flow
 from denoise_core.s2a.options import OnError, Variant
@@ -24,7 +25,7 @@ from langchain_denoise.verification.verifier import Verifier
 Update = dict[str, Any]
 
 
-class _Node(RunnableSerializable[Any, Update]):
+class _Node(PickledModel, RunnableSerializable[Any, Update]):
     """State in, update out."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
@@ -13,12 +14,13 @@ from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict, override
 
-from denoise_core import DenoiseResult, InputError
+from denoise_core import Guard, InputError
+from denoise_core._secrets import PickledModel
 from denoise_core.running.bound import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
 from denoise_core.s2a import S2A, S2AAnswer, S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
-from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_documents, to_passages
+from langchain_denoise.convert.documents import HEADER_KEYS, Readable, read_documents
 from langchain_denoise.convert.history import Scope, Turn
 from langchain_denoise.models.chat_llm import as_llm
 from langchain_denoise.observe import atell, tell
@@ -40,7 +42,7 @@ class S2AOutput(TypedDict):
     denoise: dict[str, Any]
 
 
-class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
+class S2ARunnable(PickledModel, RunnableSerializable[S2AInput, S2AOutput]):
     """Clears the context of what is irrelevant or opinion, then answers from what is left.
 
     Both steps of the paper (section 2), with the same model. For prompts, cache and fidelity gate of your own
@@ -75,9 +77,11 @@ class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
 
     def _answer(self, input: S2AInput, run_manager: ParentRunManager, config: RunnableConfig) -> S2AOutput:
         question, documents = _read(input)
+        s2a = self._s2a()
+        read = Readable(documents, HEADER_KEYS, Guard(s2a.denoiser, on_error=self.on_error))
         with at_most(config.get("max_concurrency")):
-            answer = self._s2a().answer(question, to_passages(documents, HEADER_KEYS))
-        output, short = _output(documents, answer)
+            answer = s2a.answer(question, read.passages)
+        output, short = _output(read, answer)
         tell(run_manager, {"question": question, "documents": len(documents)}, short, output["denoise"])
         return output
 
@@ -85,9 +89,11 @@ class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
         self, input: S2AInput, run_manager: AsyncParentRunManager, config: RunnableConfig
     ) -> S2AOutput:
         question, documents = _read(input)
+        s2a = self._s2a()
+        read = Readable(documents, HEADER_KEYS, Guard(s2a.denoiser, on_error=self.on_error))
         with at_most(config.get("max_concurrency")):
-            answer = await self._s2a().aanswer(question, to_passages(documents, HEADER_KEYS))
-        output, short = _output(documents, answer)
+            answer = await s2a.aanswer(question, read.passages)
+        output, short = _output(read, answer)
         await atell(run_manager, {"question": question, "documents": len(documents)}, short, output["denoise"])
         return output
 
@@ -100,7 +106,7 @@ class S2ARunnable(RunnableSerializable[S2AInput, S2AOutput]):
         )
 
 
-class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
+class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
     """Messages in (whatever a chat model takes), messages out: the user's own words, cleared of opinion and of
     what is beside the question.
 
@@ -180,15 +186,15 @@ def _read(input: S2AInput) -> tuple[str, list[Document]]:
     return input["question"], documents
 
 
-def _output(documents: Sequence[Document], answer: S2AAnswer) -> tuple[S2AOutput, dict[str, Any]]:
+def _output(read: Readable, answer: S2AAnswer) -> tuple[S2AOutput, dict[str, Any]]:
     """The output, and its record bounded for a span."""
-    passages = to_passages(documents, HEADER_KEYS)
-    result = answer.result
-    whole = DenoiseResult(result.query, result.passages, result.dropped, answer.trace, result.fallback)
+    result, passages = answer.result, read.passages
+    whole = replace(result, trace=answer.trace)
+    told = replace(whole, failures={**whole.failures, **read.failures})
     output: S2AOutput = {
         "question": answer.question,
         "answer": answer.text,
-        "context": to_documents(documents, passages, whole),
-        "denoise": summary_of(passages, whole),
+        "context": read.back(whole),
+        "denoise": summary_of(passages, told),
     }
-    return output, bounded_summary_of(passages, whole)
+    return output, bounded_summary_of(passages, told)

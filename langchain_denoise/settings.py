@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from denoise_core import Denoiser, InputError
+from denoise_core._secrets import PickledModel
 from denoise_core.running.guard import Policy
 from denoise_core.running.record import KEY, RecordDetail
 from langchain_denoise.best import Order
@@ -23,7 +24,7 @@ Chunks = Literal["whole", "sentences"] | int
 _PER_REQUEST = ("keep", "k", "variant", "top_n", "threshold", "order")
 
 
-class DenoiseSettings(BaseModel):
+class DenoiseSettings(PickledModel, BaseModel):
     """How documents are denoised. Nothing set is END with the embedded default, offline."""
 
     denoiser: Any = None

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import json
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from llama_index.core.base.response.schema import Response
@@ -16,8 +14,11 @@ from llama_index.core.prompts.mixin import PromptDictType
 
 from denoise_core import LLM, Budget, InputError, Message, Passage, Reply, UnparsableReply, arun, run
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
-from denoise_core.errors import said
+from denoise_core.errors import is_mistake, said
 from denoise_core.running.effects import Flow, complete
+from denoise_core.running.heard import fell_back
+from llamaindex_denoise.models.blocking import driven, with_blocking_models
+from llamaindex_denoise.models.threads import owner
 from llamaindex_denoise.nodes.convert import to_passages
 
 
@@ -123,9 +124,11 @@ class EvaluatorUtility:
     the evaluator's top mark (5 for `CorrectnessEvaluator`); scores are divided by it. An evaluator without a
     score gives 1 for a pass, 0 otherwise. At most ``max_characters`` of evidence go to it, best first.
 
-    Evaluators are asynchronous inside; under a synchronous loop one runs on a thread of its own. LlamaIndex's
-    `FaithfulnessEvaluator` looks for "yes" anywhere in a reply; prefer `Groundedness` or an LLM judge of
-    `denoise_core` where that matters. Raises `InputError` for an unusable argument.
+    Evaluators are asynchronous inside. Under a synchronous loop one with its own ``evaluate`` is asked by it; any
+    other runs in the caller's thread without an event loop, its models in their synchronous form, and
+    one that has to wait for a loop raises `InputError`. LlamaIndex's `FaithfulnessEvaluator` looks for "yes"
+    anywhere in a reply; prefer `Groundedness` or an LLM judge of `denoise_core` where that matters. Raises
+    `InputError` for an unusable argument.
     """
 
     def __init__(self, evaluator: BaseEvaluator, *, best_score: float = 1.0, max_characters: int = 24_000) -> None:
@@ -174,16 +177,19 @@ class _Judge:
         self.contexts = contexts
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        result = await self.evaluator.aevaluate(**self.asked, contexts=self.contexts)
-        return Reply(
-            result.model_dump_json(include={"passing", "score", "feedback", "invalid_result", "invalid_reason"})
-        )
+        return _said(await self.evaluator.aevaluate(**self.asked, contexts=self.contexts))
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        # Not evaluator.evaluate(): it masks errors, and starts a loop in the caller's thread.
-        with ThreadPoolExecutor(1, thread_name_prefix="denoise-evaluator") as pool:
-            context = contextvars.copy_context()
-            return pool.submit(context.run, lambda: asyncio.run(self.acomplete(messages))).result()
+        if owner(self.evaluator, "evaluate") is not BaseEvaluator:
+            return _said(self.evaluator.evaluate(**self.asked, contexts=self.contexts))
+        # Not the inherited evaluate(): it starts an event loop, and masks errors.
+        asked = with_blocking_models(self.evaluator).aevaluate(**self.asked, contexts=self.contexts)
+        return _said(driven(asked, of=type(self.evaluator).__name__))
+
+
+def _said(result: EvaluationResult) -> Reply:
+    told = {"passing", "score", "feedback", "invalid_result", "invalid_reason"}
+    return Reply(result.model_dump_json(include=told))
 
 
 def _given(query: str | None, response: str | None) -> tuple[str, str]:
@@ -204,6 +210,10 @@ def _passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:
 
 
 def _failed(error: Exception) -> tuple[Verdict, str]:
+    """The verdict where the judge failed; a mistake (`is_mistake`) raises."""
+    if is_mistake(error):
+        raise error
+    fell_back("evaluation", error, "nothing is known of the answer")
     return Verdict("unknown", 0.0, (Reason(said(error), "judge_error"),)), ""
 
 

@@ -21,22 +21,17 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage, load_denoiser
-from denoise_core.embedded.weights import PACKAGE, VERSION
-from denoise_core.end import ENDDenoiser
 from denoise_core.running.bound import at_most
 from denoise_core.running.guard import Policy
-from denoise_core.s2a import S2ADenoiser
 from denoise_core.text.chunk import Chunker, whole
 from llamaindex_denoise.engines.prompts import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import denoise_event
 from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
 from llamaindex_denoise.models.settings import embed_model_or_settings, llm_or_settings
-from llamaindex_denoise.nodes.convert import ScorePolicy, is_text, to_nodes, to_passages, weave
+from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
 from llamaindex_denoise.nodes.headers import reading
 from llamaindex_denoise.nodes.records import Detail
-from llamaindex_denoise.storage.fingerprint import fingerprint
-from llamaindex_denoise.storage.pickling import for_pickle
 
 dispatcher = get_dispatcher(__name__)
 
@@ -57,8 +52,7 @@ class _Run:
     """One call on its way: what came in, and what it is told to give back."""
 
     query: str
-    nodes: list[NodeWithScore]
-    passages: tuple[Passage, ...]
+    read: Readable
     guard: Guard
     out: list[NodeWithScore] = field(default_factory=list)
 
@@ -133,6 +127,8 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
 
         ``settings`` are this class's fields, ``top_n`` among them. Raises `InputError` when there is no model.
         """
+        from denoise_core.s2a import S2ADenoiser
+
         model = LlamaLLM(llm_or_settings(llm, of="DenoisePostprocessor.from_llm"))
         return cls(denoiser=S2ADenoiser(model, variant="select", max_concurrency=max_concurrency), **settings)
 
@@ -160,8 +156,7 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         keeps or drops them whole. Raises `InputError` when there is no model.
         """
         model = embed_model_or_settings(embed_model, of="DenoisePostprocessor.from_embed_model")
-        scorer = EmbedModelScorer(model)
-        return cls(denoiser=ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker), **settings)
+        return cls(denoiser=_end(EmbedModelScorer(model), keep, threshold, chunker), **settings)
 
     @classmethod
     def from_reranker(
@@ -182,17 +177,29 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
             own = getattr(reranker, "top_n", None)
             keep = own if isinstance(own, int) and own > 0 else None
             settings.setdefault("order", "score")
-        return cls(denoiser=ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker), **settings)
+        return cls(denoiser=_end(scorer, keep, threshold, chunker), **settings)
+
+    @classmethod
+    def from_cross_encoder(cls, model: Any, *, top_n: int = 2, order: Order = "score", **settings: Any) -> Self:
+        """END by a cross-encoder: a sentence-transformers one by name or path, a loaded one, or a function of
+        pairs. The best ``top_n`` nodes, best first, as LlamaIndex's ``SentenceTransformerRerank`` gives them; code
+        that comes with a model is not run. Raises `InputError` for something that scores no pairs.
+        """
+        from denoise_core.scorers.cross_encoder import CrossEncoderScorer
+
+        return cls(denoiser=_end(CrossEncoderScorer(model), top_n, None, whole), order=order, **settings)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Settings; in the denoiser's place a hash of its own. Load with ``from_dict(data, denoiser=...)``."""
+        from llamaindex_denoise.storage.fingerprint import fingerprint
+
         return {**super().to_dict(**kwargs), "denoiser": fingerprint(self.denoiser).digest}
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._running(nodes, query_bundle) as run:
-            self._finish(run, run.guard.denoise(run.query, run.passages))
+            self._finish(run, run.guard.denoise(run.query, run.read.passages))
         return run.out
 
     @dispatcher.span
@@ -200,16 +207,15 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._running(nodes, query_bundle) as run:
-            self._finish(run, await run.guard.adenoise(run.query, run.passages))
+            self._finish(run, await run.guard.adenoise(run.query, run.read.passages))
         return run.out
 
     @contextmanager
     def _running(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_Run]:
         query = _query_of(query_bundle)
-        passages = to_passages(nodes)
         guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
-        run = _Run(query, list(nodes), passages, guard)
-        shown = run.nodes if self.events_with_text else []
+        run = _Run(query, Readable(nodes, guard), guard)
+        shown = run.read.nodes if self.events_with_text else []
         dispatcher.event(
             ReRankStartEvent(
                 query=query_bundle, nodes=shown, top_n=self.top_n or len(nodes), model_name=self._method
@@ -234,12 +240,12 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
             dispatcher.event(ReRankEndEvent(nodes=kept))
 
     def _finish(self, run: _Run, result: DenoiseResult) -> None:
-        result = self._chosen(run.passages, result)
-        detail = self.record
-        found = to_nodes(run.passages, result, by=self._method, scores=self.scores, detail=detail)
-        run.out = weave(run.nodes, found) if self.order == "given" else _behind(run.nodes, found)
-        untouched = [n.node.node_id for n in run.nodes if not is_text(n.node)]
-        dispatcher.event(denoise_event(self._method, run.passages, result, untouched))
+        read = run.read
+        result = self._chosen(read.passages, result)
+        found = read.back(result, by=self._method, scores=self.scores, detail=self.record)
+        run.out = read.woven(found) if self.order == "given" else [*found, *read.beside]  # no places by score
+        told = replace(result, failures={**result.failures, **read.failures})
+        dispatcher.event(denoise_event(self._method, read.passages, told, [n.node.node_id for n in read.beside]))
 
     def _chosen(self, passages: Sequence[Passage], result: DenoiseResult) -> DenoiseResult:
         """The result in the order asked for, and no longer than asked for."""
@@ -284,6 +290,8 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     def __getstate__(self) -> dict[str, Any]:
         # The inherited form deletes what does not pickle from the living object. Here pickle itself says so;
         # callbacks, which hold open handles, start anew as they do for every copy LlamaIndex loads.
+        from llamaindex_denoise.storage.pickling import for_pickle
+
         fields = {k: v for k, v in self.__dict__.items() if k != "callback_manager"}
         fields["denoiser"] = for_pickle(self.denoiser)
         return {
@@ -301,13 +309,16 @@ def _query_of(bundle: QueryBundle | None) -> str:
     return asked.group(1) if asked else bundle.query_str
 
 
-def _behind(nodes: Sequence[NodeWithScore], found: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-    """Nodes by score have no places to weave the others into: these come last."""
-    return [*found, *(n for n in nodes if not is_text(n.node))]
+def _end(scorer: Any, keep: float | int | None, threshold: float | None, chunker: Chunker) -> Denoiser:
+    from denoise_core.end import ENDDenoiser
+
+    return ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker)
 
 
 def _embedded() -> Denoiser:
     """The default, refused here and now where its weights are missing: later it would only be a fallback."""
+    from denoise_core.embedded.weights import PACKAGE, VERSION
+
     try:
         distribution(PACKAGE)
         missing = next((name for name in ("tokenizers", "safetensors") if find_spec(name) is None), None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.documents import Document
 
-from denoise_core import DenoiseResult, InputError, Passage, unique_ids
-from denoise_core.running.record import KEY, RecordDetail, chunks_of, record_of, with_previous
+from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
+from denoise_core.errors import said
+from denoise_core.running.record import KEY, VERSION, RecordDetail, chunks_of, record_of, with_previous
 
 SCORE_KEY = "relevance_score"
 """Where LangChain's rerankers put a document's score; ours is read from and written to the same place."""
@@ -39,23 +41,53 @@ def read_documents(given: Any, what: str = "documents") -> list[Document]:
     return documents
 
 
+class Readable:
+    """Documents on their way in and out, under a guard's policy for each that cannot be converted.
+
+    ``documents`` are those that can be read, ``passages`` what was made of them, ``failures`` why the others
+    could not, by id.
+    """
+
+    def __init__(self, given: Sequence[Document], header_keys: Sequence[str], guard: Guard) -> None:
+        self.guard = guard
+        self.documents: list[Document] = []
+        self.passages: list[Passage] = []
+        self.failures: dict[str, str] = {}
+        self._stay: list[Document] = []
+        for at, (document, i) in enumerate(zip(given, ids_of(given), strict=True)):
+            try:
+                self.passages.append(to_passage(document, i, header_keys))
+            except Exception as error:  # whatever stands in a document: its failure is its own
+                why = guard.set_aside(f"documents[{at}]", error)
+                self.failures[i] = why or said(error)
+                self._stay += [as_it_came(document, why)] if why else []
+            else:
+                self.documents.append(document)
+
+    def back(self, result: DenoiseResult, detail: RecordDetail = "spans") -> list[Document]:
+        """The documents of the result; behind them those that could not be read, where the policy keeps them."""
+        return [*to_documents(self.documents, self.passages, result, detail, self.guard), *self._stay]
+
+
 def to_passages(documents: Sequence[Document], header_keys: Sequence[str] = ()) -> tuple[Passage, ...]:
     """One passage per document, in order; a missing or repeated id is replaced by one of its own.
 
     ``header_keys`` name the metadata that becomes the passage's header. Raises `InputError` for a text that is no
     string; `read_documents` comes before.
     """
-    ids = unique_ids([d.id for d in documents])
-    return tuple(
-        Passage(
-            d.page_content,
-            id=i,
-            score=_score_of(d),
-            metadata=dict(d.metadata),
-            header=header_of(d.metadata, header_keys, d.page_content) if header_keys else "",
-        )
-        for d, i in zip(documents, ids, strict=True)
-    )
+    return tuple(to_passage(d, i, header_keys) for d, i in zip(documents, ids_of(documents), strict=True))
+
+
+def ids_of(documents: Sequence[Document]) -> list[str]:
+    """The documents' ids made different, see `unique_ids`."""
+    return unique_ids([d.id if isinstance(d.id, str) else None for d in documents])
+
+
+def to_passage(document: Document, id: str, header_keys: Sequence[str] = ()) -> Passage:
+    """One document as a passage of this id. Raises whatever a document that is broken inside brings."""
+    text, metadata = document.page_content, dict(document.metadata)
+    header = header_of(metadata, header_keys, text) if header_keys else ""
+    return Passage(text, id=id, score=_score_of(metadata), metadata=metadata, header=header)
 
 
 def header_of(metadata: Mapping[str, Any], keys: Sequence[str], text: str = "") -> str:
@@ -82,20 +114,38 @@ def to_documents(
     passages: Sequence[Passage],
     result: DenoiseResult,
     detail: RecordDetail = "spans",
+    guard: Guard | None = None,
 ) -> list[Document]:
     """The documents of a result: copies of the originals with the kept text, in the result's order.
 
     ``passages`` is what `to_passages` made of ``documents``. Id, type and metadata are the original's; the
     record goes to ``metadata["denoise"]`` (an earlier one moves into its ``previous`` while there is room), a
-    new score to ``metadata["relevance_score"]``.
+    new score to ``metadata["relevance_score"]``. What cannot be made a document again follows the policy of
+    ``guard``, and raises without one.
     """
     original = {p.id: d for p, d in zip(passages, documents, strict=True)}
     given = {p.id: p for p in passages}
     chunks = chunks_of(result) if detail == "full" else None
-    return [
-        _to_document(kept, original, given, record_of(kept, given, result, chunks, detail=detail), detail)
-        for kept in result.passages
-    ]
+    made = []
+    for kept in result.passages:
+        try:
+            record = record_of(kept, given, result, chunks, detail=detail)
+            made.append(_to_document(kept, original, given, record, detail))
+        except Exception as error:  # whatever stands in metadata: one document's failure is its own
+            if guard is None:
+                raise
+            why = guard.set_aside(f"document {kept.id!r}", error)
+            ids = [kept.id] if kept.id in original else dict.fromkeys(s.passage_id for s in kept.covered)
+            made += [as_it_came(original[i], why) for i in ids] if why else []
+    return made
+
+
+def as_it_came(document: Document, why: str) -> Document:
+    """A document that could not be converted, with the reason in its record where one can be written."""
+    with suppress(Exception):  # whatever a broken document does when it is copied: then it stays what it is
+        note = {"v": VERSION, "fallback": why}
+        return document.model_copy(update={"metadata": {**document.metadata, KEY: note}})
+    return document
 
 
 def evidence_documents(evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str) -> list[Document]:
@@ -141,6 +191,6 @@ def _agreed(all_metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _score_of(document: Document) -> float | None:
-    score = document.metadata.get(SCORE_KEY)
+def _score_of(metadata: Mapping[str, Any]) -> float | None:
+    score = metadata.get(SCORE_KEY)
     return float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None

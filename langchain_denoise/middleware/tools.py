@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -13,9 +11,10 @@ from langchain_core.tools import BaseTool
 from typing_extensions import override
 
 from denoise_core import InputError
+from denoise_core.errors import is_mistake
+from denoise_core.running.heard import fell_back
+from denoise_core.running.offload import offload
 from langchain_denoise.models.scoring import as_scorer
-
-_log = logging.getLogger("denoise.langchain")
 
 
 class DenoiseTools(AgentMiddleware[Any, Any, Any]):
@@ -23,8 +22,8 @@ class DenoiseTools(AgentMiddleware[Any, Any, Any]):
 
     Tools named in ``always``, those called since that message, and what a provider runs itself stay beside them;
     their order is the agent's. ``scorer`` is whatever `DenoiseCompressor` takes as one; None is the embedded
-    default, offline. A scorer that fails leaves all tools there, and says so in the log. The agent can still carry
-    out every tool.
+    default, offline. A scorer that fails leaves all tools there, and says so in the log; mistakes raise. The agent
+    can still carry out every tool.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class DenoiseTools(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        return await handler(await asyncio.to_thread(self._fewer, request))
+        return await handler(await offload(self._fewer, request))
 
     def _fewer(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         tools: list[BaseTool] = [t for t in request.tools if isinstance(t, BaseTool)]
@@ -70,7 +69,9 @@ class DenoiseTools(AgentMiddleware[Any, Any, Any]):
             scores = self.scorer.score(query, [f"{t.name}: {t.description}" for t in tools])
             best = sorted(range(len(tools)), key=lambda i: -float(scores[i]))[: self.k]
         except Exception as error:
-            _log.warning("%s: all tools are shown: %s: %s", self.name, type(error).__name__, error)
+            if is_mistake(error):
+                raise
+            fell_back(self.name, error, "all tools are shown")
             return request
         stay = {tools[i].name for i in best} | self.always | _called(request.messages)
         chosen = [t for t in request.tools if not isinstance(t, BaseTool) or t.name in stay]

@@ -12,13 +12,14 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
+from denoise_core._secrets import Pickled
 from langchain_denoise.convert.messages import internal_config, to_messages
 from langchain_denoise.models.structured import can_structure, has_structure, held_to, is_greedy
 
 _log = logging.getLogger("denoise.langchain")
 
 
-class ChatModelLLM:
+class ChatModelLLM(Pickled):
     """A chat model as the core's `LLM`.
 
     ``model`` is a chat model, any runnable that takes messages and gives one, or a name for LangChain's
@@ -29,7 +30,8 @@ class ChatModelLLM:
 
     ``structured``: whether a reply that has a JSON schema is asked for through ``with_structured_output``;
     None does so when the model's profile says that it can. Otherwise, and when the model does not keep to
-    the schema after all, the reply's text is handed on for the caller to parse.
+    the schema after all, the reply's text is handed on for the caller to parse. A pickle holds no key: one that is
+    loaded is given its key anew.
     """
 
     def __init__(self, model: Runnable[Any, Any] | str, *, structured: bool | None = None) -> None:

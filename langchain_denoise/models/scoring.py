@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,8 @@ from denoise_core import Denoiser, InputError, Scorer
 from denoise_core.end import Probe, ProbeScorer
 from denoise_core.end.calibration import Calibration
 from denoise_core.protocols import Scored
+from denoise_core.running.caches.once import Once
+from denoise_core.running.offload import offload
 from denoise_core.scorers.cross_encoder import CrossEncoderScorer
 from denoise_core.scorers.embedding import EmbeddingScorer
 from langchain_denoise.models.decisions import DecisionScorer, is_decision_model
@@ -29,10 +29,7 @@ def as_scorer(scorer: Any, name: str = "scorer") -> Scorer:
     Raises `InputError` that says what came for anything else.
     """
     if isinstance(scorer, Embeddings):
-        return EmbeddingScorer(
-            lambda texts: scorer.embed_documents(list(texts)),
-            query_embed=lambda queries: [scorer.embed_query(q) for q in queries],
-        )
+        return EmbeddingScorer(scorer)
     if isinstance(scorer, BaseCrossEncoder):
         return CrossEncoderScorer(scorer.score)
     if is_decision_model(scorer):
@@ -71,11 +68,11 @@ class EmbeddedEmbeddings(Embeddings):
 
     @override
     async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        return await asyncio.to_thread(self.embed_documents, texts)
+        return await offload(self.embed_documents, texts)
 
     @override
     async def aembed_query(self, text: str) -> list[float]:
-        return await asyncio.to_thread(self.embed_query, text)
+        return await offload(self.embed_query, text)
 
 
 class FolderProbe:
@@ -112,7 +109,12 @@ class FolderProbe:
         return self._made
 
 
-@lru_cache(maxsize=8)
+_probes: Once[ProbeScorer] = Once(keep=8)
+
+
 def _loaded(folder: str, model: str | None) -> ProbeScorer:
-    probe = Probe.load(folder)
-    return ProbeScorer(model or probe.reading.model.name, probe)
+    def fresh() -> ProbeScorer:
+        probe = Probe.load(folder)
+        return ProbeScorer(model or probe.reading.model.name, probe)
+
+    return _probes((folder, model), fresh)

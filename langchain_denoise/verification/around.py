@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, Literal
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from langchain_core.runnables.base import RunnableBindingBase, RunnableLike, RunnableSequence, coerce_to_runnable
-from langchain_core.runnables.config import ensure_config, merge_configs, set_config_context
+from langchain_core.runnables.config import merge_configs
 from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import override
 
 from denoise_core import InputError, Message
+from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
-from denoise_core.augmenter.streaming import (
-    Finished,
-    Revised,
-    StreamEvent,
-    adraft_first,
-    aheld_back,
-    draft_first,
-    held_back,
-)
+from denoise_core.augmenter.streaming import StreamEvent, adraft_first, aheld_back, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import places
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.observe import atell, short_record, tell
 from langchain_denoise.verification.collect import Collector
 from langchain_denoise.verification.redraft import Again, again, hearing
+from langchain_denoise.verification.streamed import Streamed
 from langchain_denoise.verification.verifier import Verifier, conversation
 
 Show = Literal["held_back", "draft_first"]
@@ -45,7 +39,6 @@ def verified(
     answer: str | Callable[..., Any] | None = None,
     evidence: str | Callable[..., Any] | None = None,
     feedback: str | Callable[..., Any] | None = None,
-    rerun: bool = False,
 ) -> VerifiedRunnable:
     """``chain`` with its answers held against what it found, and asked again while they do not hold.
 
@@ -61,28 +54,27 @@ def verified(
     function ``(input, draft, feedback) -> input``.
 
     A chain whose tools ran is not run again, since they would run twice; neither is an agent or a graph, for which
-    ``VerificationMiddleware`` repeats the last model call alone. ``rerun=True`` says that running again does no
-    harm.
+    ``VerificationMiddleware`` repeats the last model call alone. ``Verifier(limits=LoopLimits(rerun=True))`` says
+    that running again does no harm.
 
     The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in
     ``response_metadata["denoise"]`` of a message, in the span ``denoise_record`` and the custom event ``denoise``;
     an output that is a bare string, or structured, carries none itself.
     """
-    chain = coerce_to_runnable(chain)
-    if is_graph(chain) and not rerun:
+    chain, verifier = coerce_to_runnable(chain), verifier or Verifier()
+    if is_graph(chain) and not verifier.limits.rerun:
         raise InputError(
             "verified(...) runs its chain again, and a graph or agent may have effects outside; put "
             "VerificationMiddleware() into create_agent(middleware=[...]), or a JudgeNode into the graph, or say "
-            "rerun=True where running it twice does no harm"
+            "Verifier(limits=LoopLimits(rerun=True)) where running it twice does no harm"
         )
     return VerifiedRunnable(
         chain=chain,
-        verifier=verifier or Verifier(),
+        verifier=verifier,
         question=question,
         answer=answer,
         evidence=evidence,
         feedback=feedback,
-        rerun=rerun,
     )
 
 
@@ -95,7 +87,7 @@ def is_graph(chain: Runnable[Any, Any]) -> bool:
     return any(c.__module__.startswith("langgraph.pregel") for c in type(chain).__mro__)
 
 
-class VerifiedRunnable(RunnableSerializable[Any, Any]):
+class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
     """A chain with verification around it; see `verified`, which builds it.
 
     ``stream`` yields one value: nothing is shown before it is judged. `stream_checked` shows sentences as they
@@ -108,7 +100,6 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
     answer: str | Callable[..., Any] | None = None
     evidence: str | Callable[..., Any] | None = None
     feedback: str | Callable[..., Any] | None = None
-    rerun: bool = False
 
     _hearing: Runnable[Any, Any] | None = PrivateAttr(default=None)
 
@@ -142,33 +133,36 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
         """`denoise_core.augmenter.streaming` events: `Text` as sentences pass (``"held_back"``) or as the first
         draft is written (``"draft_first"``), `Restarted` when it is withdrawn, at last `Finished` or `Revised`
         with the `Answer`."""
-        streamed = held_back if show == "held_back" else draft_first
-        with set_config_context(ensure_config(config)) as context:
-            drafts, history = context.run(ChainDrafts, self, input, {}), self._history(input)
-            question = places.question_in(input, self.question)
-            events = context.run(streamed, self._loop(), question, history, drafter=drafts)
-            while (event := context.run(next, events, None)) is not None:
-                yield self._heard(event)
+        follow = held_back if show == "held_back" else draft_first
+        asked, history = self._streamed(input), self._history(input)
+
+        def begin() -> Iterator[StreamEvent]:
+            return follow(self.verifier.loop, asked.question, history, drafter=ChainDrafts(self, input, {}))
+
+        yield from asked.events(begin, config)
 
     async def astream_checked(
         self, input: Any, config: RunnableConfig | None = None, *, show: Show = "held_back"
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
-        streamed = aheld_back if show == "held_back" else adraft_first
-        drafts, history = ChainDrafts(self, input, {}, ensure_config(config)), self._history(input)
-        question = places.question_in(input, self.question)
-        async for event in streamed(self._loop(), question, history, drafter=drafts):
-            yield self._heard(event)
+        follow = aheld_back if show == "held_back" else adraft_first
+        asked, history = self._streamed(input), self._history(input)
 
-    def _heard(self, event: StreamEvent) -> StreamEvent:
-        if isinstance(event, (Finished, Revised)):
-            self.verifier.told(event.answer)
-        return event
+        def begin() -> AsyncIterator[StreamEvent]:
+            return follow(self.verifier.loop, asked.question, history, drafter=ChainDrafts(self, input, {}))
+
+        async with aclosing(asked.aevents(begin, config)) as events:
+            async for event in events:
+                yield event
+
+    def _streamed(self, input: Any) -> Streamed:
+        question = places.question_in(input, self.question)
+        return Streamed(self.get_name(), input, question, self.verifier.told)
 
     def _verify(self, input: Any, run_manager: ParentRunManager, config: RunnableConfig, **kwargs: Any) -> Any:
         drafts = ChainDrafts(self, input, kwargs)
         question, history = places.question_in(input, self.question), self._history(input)
-        answer = self.verifier.told(self._loop().answer(question, history, drafter=drafts))
+        answer = self.verifier.told(self.verifier.loop.answer(question, history, drafter=drafts))
         output, record = drafts.output_of(answer)
         tell(run_manager, {"question": question}, short_record(record), record)
         return output
@@ -178,13 +172,10 @@ class VerifiedRunnable(RunnableSerializable[Any, Any]):
     ) -> Any:
         drafts = ChainDrafts(self, input, kwargs)
         question, history = places.question_in(input, self.question), self._history(input)
-        answer = self.verifier.told(await self._loop().aanswer(question, history, drafter=drafts))
+        answer = self.verifier.told(await self.verifier.loop.aanswer(question, history, drafter=drafts))
         output, record = drafts.output_of(answer)
         await atell(run_manager, {"question": question}, short_record(record), record)
         return output
-
-    def _loop(self) -> Any:
-        return self.verifier.loop_with(rerun=True) if self.rerun else self.verifier.loop
 
     def _history(self, input: Any) -> tuple[Message, ...]:
         messages = None if callable(self.question) else places.messages_in(places.as_state(input))
@@ -199,12 +190,10 @@ class ChainDrafts:
         settings: VerifiedRunnable,
         given: Any,
         options: dict[str, Any],
-        config: RunnableConfig | None = None,
     ) -> None:
         self.settings = settings
         self.given = given
         self.options = options
-        self.config = config
         self.tools = 0
         self.error: Exception | None = None
 
@@ -244,8 +233,7 @@ class ChainDrafts:
             yield self._drafted(whole, collector)
 
     def _config(self, collector: Collector) -> RunnableConfig:
-        with set_config_context(self.config) if self.config is not None else _nothing():
-            return merge_configs(internal_config(), {"callbacks": [collector]})
+        return merge_configs(internal_config(), {"callbacks": [collector]})
 
     @contextmanager
     def _noted(self) -> Iterator[Collector]:
@@ -310,8 +298,3 @@ def piece_of(chunk: Any, place: str | Callable[..., Any] | None) -> str:
         return places.answer_in(chunk, place)
     except InputError:
         return ""
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import copy
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.agent.workflow import AgentOutput, AgentStream, FunctionAgent, ToolCallResult
-from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.bridge.pydantic import Field
 from llama_index.core.memory import BaseMemory
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context, Event, StopEvent
 
-from denoise_core import LLM, Budget, Passage, arun
-from denoise_core.augmenter import Attempt, Feedback, Groundedness, Reason, TemplateFeedback, Utility, Verdict
-from denoise_core.augmenter.memory import WorkingMemory, best_attempt
+from denoise_core import Message, Passage
+from denoise_core.augmenter import Attempt, Augmenter, Verdict, WorkingMemory
+from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found, Written
+from denoise_core.augmenter.drafting.taint import evidence_of
 from denoise_core.augmenter.prompts import REVISE
-from denoise_core.augmenter.traces.record import attempt_record
-from denoise_core.errors import said
-from denoise_core.running.effects import Flow
+from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.text.delimit import envelope
+from llamaindex_denoise.engines.base import messages_of
+from llamaindex_denoise.models.llm import usage_of
 from llamaindex_denoise.nodes.convert import says_something, to_passages
 
 if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
     from llama_index.core.agent.workflow.agent_context import AgentContext
 
 STORE_KEY = "denoise"
+NO_QUESTION = "(no question)"
 _REJECTED = "denoise_rejected"  # places in the scratchpad
-_RECORDS = "denoise_rejected_records"  # what those drafts were
+_RECORDS = "denoise_rejected_records"  # the drafts rejected before the last tool call
+_SEEN = "denoise_rejected_after"  # and how many tool calls there were before them
 
 
 class VerifiedQueryTool(QueryEngineTool):
@@ -70,25 +75,24 @@ class VerificationEvent(Event):
 class VerifiedFunctionAgent(FunctionAgent):
     """A function agent that holds its final answer against what its tools found before it sends it.
 
-    An answer that fails is given back to the model with the reasons, at most ``attempts`` drafts in all; the
-    best of those since the last tool call is sent. Rejected drafts appear neither in the user's stream nor in
-    the memory. An answer given without any tool result cannot be checked and is sent as it is, with the outcome
-    "unknown".
+    The loop of ``augmenter`` judges, repairs and asks again, as around an engine: ``Augmenter(utility=...,
+    limits=LoopLimits(attempts=2), budget=...)``; its ``llm`` serves a judge that asks a model and names none. Only
+    the last model call is repeated, with the same tool results. A model that answers feedback with another tool
+    call gets it; the drafts of the whole turn count towards ``limits.attempts``. What is sent is the best draft
+    since the last tool call; rejected drafts appear neither in the user's stream nor in the memory. An answer
+    given without any tool result cannot be checked and is sent as it is, with the outcome "unknown".
 
-    The verdict stands in the stream as a `VerificationEvent` and in ``ctx.store`` under ``"denoise"``:
-    ``outcome`` (supported, unsupported, unknown) and every attempt. Evidence is the source nodes that tools
-    return; of other tools, their text. ``judge`` serves a utility that asks a model and names none.
+    The verdict stands in the stream as a `VerificationEvent` and in ``ctx.store`` under ``"denoise"``: the
+    ``outcome`` (supported, unsupported, unknown, abstained, failed), every attempt, what it cost. Evidence is the
+    source nodes that tools return; of other tools, their text; what a search for a rejected draft's own words
+    brought is none.
 
     With ``early_stopping_method="generate"`` the answer that LlamaIndex has the model write at the limit of
     iterations is checked and told too, but sent whatever the verdict; inside an `AgentWorkflow` it is not
     seen here.
     """
 
-    utility: Utility = Field(default_factory=Groundedness, exclude=True)
-    feedback: Feedback = Field(default_factory=TemplateFeedback, exclude=True)
-    judge: LLM | None = Field(default=None, exclude=True)
-    budget: Budget | None = Field(default=None, exclude=True)
-    attempts: int = Field(default=3, ge=1)
+    augmenter: Augmenter = Field(default_factory=Augmenter, exclude=True)
 
     async def take_step(
         self,
@@ -102,23 +106,57 @@ class VerifiedFunctionAgent(FunctionAgent):
         ):  # a run that was broken off may have left its own
             await self._forget(ctx)
             await ctx.store.set(STORE_KEY, None)
-        question = await ctx.store.get("user_msg_str", default="")
-        evidence = evidence_of(await ctx.store.get("current_tool_calls", default=[]))
-        before = len(await ctx.store.get(_REJECTED, default=[])) // 2  # drafts rejected before the last tool call
-        tried: list[_Try] = []
-        while True:
+        before = await ctx.store.get(self.scratchpad_key, default=[])
+        before = list(before)
+
+        async def step(*said: ChatMessage) -> _Step:
+            """One call of the model, behind the scratchpad as it was and ``said``; the scratchpad stays so."""
             held = _Held(ctx)
-            output = await super().take_step(held, llm_input, tools, memory)
-            if output.tool_calls:  # not an answer yet
-                held.release()
-                return output
-            text = output.response.content or ""
-            attempt = await self._judge(question or "", text, evidence)
-            tried.append(_Try(output, attempt, held))
-            if attempt.verdict.outcome != "fail" or before + len(tried) >= self.attempts:
-                break
-            await self._reject(ctx, attempt)
-        return await self._send(ctx, tried)
+            await ctx.store.set(self.scratchpad_key, [*before, *said])
+            try:
+                return _Step(await take_step(held, llm_input, tools, memory), held, said)
+            finally:
+                await ctx.store.set(self.scratchpad_key, list(before))
+
+        take_step = super().take_step
+        first = await step()
+        sent = first
+        if not first.output.tool_calls:
+            sent = await self._checked(ctx, llm_input, first, step)
+        # A model that looks again goes on reading what was wrong, until the answer is there (`finalize`).
+        told = sent.said if sent.output.tool_calls else ()
+        await ctx.store.set(self.scratchpad_key, [*before, *told, sent.output.response])
+        places = [*(await ctx.store.get(_REJECTED, default=[])), *range(len(before), len(before) + len(told))]
+        await ctx.store.set(_REJECTED, places)
+        sent.held.release()
+        return sent.output
+
+    async def _checked(
+        self,
+        ctx: AgentContext,
+        llm_input: Sequence[ChatMessage],
+        first: _Step,
+        again: Callable[..., Awaitable[_Step]],
+    ) -> _Step:
+        """The step to send: the best draft, or one that calls tools after all."""
+        calls = await ctx.store.get("current_tool_calls", default=[])
+        records = await ctx.store.get(_RECORDS, default=[])
+        question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
+        found = since_rejected(question, found_of(calls), records, await ctx.store.get(_SEEN, default=0))
+        drafts = AgentDrafts(first, again, found)
+        loop = copy.copy(self.augmenter)
+        loop.limits = replace(loop.limits, attempts=max(1, loop.limits.attempts - len(records)))
+        answer = await loop.aanswer(question, _before(llm_input), drafter=drafts)
+        note = answer_record(answer)
+        if drafts.wants_tools is not None:
+            rejected = [a for a in note["attempts"] if a["outcome"] == "fail" and not a["repaired"]]
+            await ctx.store.set(_RECORDS, [*records, *rejected])
+            await ctx.store.set(_SEEN, len(calls))
+            return drafts.wants_tools
+        best = answer.best
+        sent = first if best is None or best.origin is None else best.origin
+        await self._tell(ctx, {**note, "attempts": [*records, *note["attempts"]]})
+        return sent if best is None else sent.saying(answer.text)
 
     async def finalize(self, ctx: Context, output: AgentOutput, memory: BaseMemory) -> AgentOutput:
         """Without the rejected drafts and the feedback on them."""
@@ -127,76 +165,90 @@ class VerifiedFunctionAgent(FunctionAgent):
 
     async def _generate_early_stopping_response(self, ctx: Context, max_iterations: int) -> StopEvent:
         """Check what LlamaIndex sends at the limit of iterations, in the place of whatever was told before."""
-        question = await ctx.store.get("user_msg_str", default="")
-        evidence = evidence_of(await ctx.store.get("current_tool_calls", default=[]))
+        question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
+        passages = [p for f in found_of(await ctx.store.get("current_tool_calls", default=[])) for p in f.passages]
         stop = await super()._generate_early_stopping_response(ctx, max_iterations)
-        attempt = await self._judge(question or "", stop.result.response.content or "", evidence)
-        await self._tell(ctx, attempt.verdict, attempt)
+        loop = copy.copy(self.augmenter)
+        loop.limits = replace(loop.limits, repair=False, unsupported="send")
+        said = Written(stop.result.response.content or "", passages)
+        await self._tell(ctx, answer_record(await loop.aanswer(question, drafter=said)))
         await self._forget(ctx)
         return stop
 
     async def _forget(self, ctx: AgentContext | Context) -> None:
-        """Take the rejected drafts and the feedback on them out of the scratchpad, and their records away."""
+        """Take rejected drafts and the feedback on them out of the scratchpad, and their records away."""
         rejected = set(await ctx.store.get(_REJECTED, default=[]))
         scratchpad = await ctx.store.get(self.scratchpad_key, default=[])
         await ctx.store.set(self.scratchpad_key, [m for i, m in enumerate(scratchpad) if i not in rejected])
         await ctx.store.set(_REJECTED, [])
         await ctx.store.set(_RECORDS, [])
+        await ctx.store.set(_SEEN, 0)
 
-    async def _judge(self, question: str, text: str, evidence: tuple[Passage, ...]) -> Attempt:
-        memory = WorkingMemory(question, evidence=evidence)
-        try:
-            attempt, _ = await arun(self._flow(memory, text), llm=self.judge, budget=self.budget)
-        except Exception as error:
-            reason = Reason(f"the judge failed: {said(error)}", "judge_error")
-            attempt = Attempt(text, Verdict("unknown", 0.0, (reason,)), "", evidence)
-        return attempt
-
-    def _flow(self, memory: WorkingMemory, text: str) -> Flow[Attempt]:
-        if not memory.evidence:
-            reason = Reason("no tool found anything to check the answer against", "empty_evidence")
-            return Attempt(text, Verdict("unknown", 0.0, (reason,)))
-        verdict = yield from self.utility.assess(memory, text)
-        words = "" if verdict.passed else (yield from self.feedback.write(memory, text, verdict))
-        return Attempt(text, verdict, words, memory.evidence)
-
-    async def _reject(self, ctx: AgentContext, attempt: Attempt) -> None:
-        """Put the feedback after the draft in the scratchpad, and remember both as not to be kept."""
-        scratchpad = await ctx.store.get(self.scratchpad_key, default=[])
-        rejected = await ctx.store.get(_REJECTED, default=[])
-        words = f"{REVISE}\n{envelope(attempt.feedback, 'feedback')}"
-        scratchpad = [*scratchpad, ChatMessage(role="user", content=words)]
-        await ctx.store.set(self.scratchpad_key, scratchpad)
-        await ctx.store.set(_REJECTED, [*rejected, len(scratchpad) - 2, len(scratchpad) - 1])
-        records = await ctx.store.get(_RECORDS, default=[])
-        await ctx.store.set(_RECORDS, [*records, attempt_record(attempt)])
-
-    async def _send(self, ctx: AgentContext, tried: list[_Try]) -> AgentOutput:
-        best = best_attempt([t.attempt for t in tried])
-        chosen = next(t for t in tried if t.attempt is best)
-        if chosen is not tried[-1]:
-            scratchpad = await ctx.store.get(self.scratchpad_key, default=[])
-            await ctx.store.set(self.scratchpad_key, [*scratchpad[:-1], chosen.output.response])
-        chosen.held.release()
-        await self._tell(ctx, chosen.attempt.verdict, tried[-1].attempt)
-        return chosen.output
-
-    async def _tell(self, ctx: AgentContext | Context, verdict: Verdict, last: Attempt) -> None:
-        """The verdict on what is sent, with every rejected attempt and the last one."""
-        outcome = {"pass": "supported", "fail": "unsupported", "unknown": "unknown"}[verdict.outcome]
-        rejected = await ctx.store.get(_RECORDS, default=[])  # also those before a further tool call
-        note = {"outcome": outcome, "score": verdict.score, "attempts": [*rejected, attempt_record(last)]}
+    async def _tell(self, ctx: AgentContext | Context, note: dict[str, Any]) -> None:
+        """The verdict on what is sent, with every attempt of the turn, also those before a further tool call."""
         await ctx.store.set(STORE_KEY, note)
         ctx.write_event_to_stream(VerificationEvent(record=note))
 
 
+class AgentDrafts:
+    """One final answer's way: the first draft is there, others are asked of the model; a core `Drafter`."""
+
+    repeatable = True  # a model call alone: the tools are not asked again
+
+    def __init__(self, first: _Step, again: Callable[..., Awaitable[_Step]], found: tuple[Found, ...]) -> None:
+        self.first = first
+        self.again = again
+        self.found = found
+        self.wants_tools: _Step | None = None
+
+    def draft(self, request: DraftRequest) -> Drafted:
+        raise NotImplementedError("a LlamaIndex agent is asynchronous")
+
+    async def adraft(self, request: DraftRequest) -> Drafted:
+        if request.attempt == 0:
+            return self._drafted(self.first)
+        said: list[ChatMessage] = []
+        if request.rejected:
+            told = f"{REVISE}\n{envelope(request.feedback, 'feedback')}"
+            said = [
+                ChatMessage(role="assistant", content=request.rejected),
+                ChatMessage(role="user", content=told),
+            ]
+        return self._drafted(await self.again(*said))
+
+    def _drafted(self, step: _Step) -> Drafted:
+        output = step.output
+        text, usage = (
+            output.response.content or "",
+            usage_of(ChatResponse(message=output.response, raw=output.raw)),
+        )
+        if output.tool_calls:
+            self.wants_tools = step
+            return Drafted(text, usage, judge=False, origin=step)
+        return Drafted(text, usage, found=self.found, origin=step)
+
+
 @dataclass(frozen=True, slots=True)
-class _Try:
-    """A draft, its verdict, and what of it waits to be streamed."""
+class _Step:
+    """What the model said, what of it waits to be streamed, and what it was told before: a rejected draft and what
+    is wrong with it."""
 
     output: AgentOutput
-    attempt: Attempt
     held: _Held
+    said: tuple[ChatMessage, ...] = ()
+
+    def saying(self, text: str) -> _Step:
+        """With another text, where the loop cut it or abstained."""
+        if text == (self.output.response.content or "").strip():
+            return self
+        said = ChatMessage(role="assistant", content=text)
+        return _Step(self.output.model_copy(update={"response": said}), self.held.saying(text), self.said)
+
+
+def _before(llm_input: Sequence[ChatMessage]) -> tuple[Message, ...]:
+    """What was said before the last message of the user."""
+    last = max((i for i, m in enumerate(llm_input) if m.role.value == "user"), default=0)
+    return tuple(m for m in messages_of(llm_input[:last]) if m.role != "system")
 
 
 class _Held:
@@ -224,23 +276,48 @@ class _Held:
         for event in self._waiting:
             self._ctx.write_event_to_stream(event)
 
-
-def evidence_of(calls: Sequence[ToolCallResult]) -> tuple[Passage, ...]:
-    """What tools found: the source nodes of a response or retrieval, else the tool's text. Errors are none."""
-    nodes: list[NodeWithScore] = []
-    for call in calls:
-        output = call.tool_output
-        if output.is_error:
-            continue
-        raw = output.raw_output
-        found = getattr(raw, "source_nodes", raw)
-        if isinstance(found, list) and found and all(isinstance(n, NodeWithScore) for n in found):
-            nodes += [n for n in found if says_something(n.node)]
-        elif (output.content or "").strip():
-            nodes.append(_text_node(call.tool_id, call.tool_name, output.content))
-    unique = {(n.node.node_id, n.node.hash): n for n in nodes}
-    return to_passages(unique.values(), captions=True)
+    def saying(self, text: str) -> _Held:
+        """One that streams ``text`` in the place of what waits here, if anything does."""
+        other = _Held(self._ctx)
+        if self._waiting:
+            other._waiting = [self._waiting[-1].model_copy(update={"delta": text, "response": text})]
+        return other
 
 
-def _text_node(tool_id: str, tool_name: str, text: str) -> NodeWithScore:
-    return NodeWithScore(node=TextNode(text=text, id_=tool_id or tool_name))
+def found_of(calls: Sequence[ToolCallResult]) -> tuple[Found, ...]:
+    """What each tool call found and the words it was asked with: the source nodes of a response or retrieval, else
+    the tool's text. Errors found nothing."""
+    return tuple(Found(_passages(call), query_of(call.tool_kwargs)) for call in calls)
+
+
+def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
+    output = call.tool_output
+    if output.is_error:
+        return ()
+    raw = output.raw_output
+    found = getattr(raw, "source_nodes", raw)
+    if isinstance(found, list) and found and all(isinstance(n, NodeWithScore) for n in found):
+        unique = {(n.node.node_id, n.node.hash): n for n in found if says_something(n.node)}
+        return to_passages(unique.values(), captions=True)
+    text = output.content or ""
+    return (Passage(text, call.tool_id or call.tool_name, provenance="tool"),) if text.strip() else ()
+
+
+def query_of(arguments: Mapping[str, Any]) -> str:
+    """What a tool was asked with, as one text."""
+    values = [v for v in arguments.values() if v is not None]
+    return " ".join(v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str) for v in values)
+
+
+def since_rejected(
+    question: str, found: tuple[Found, ...], rejected: Sequence[Mapping[str, Any]], seen: int
+) -> tuple[Found, ...]:
+    """``found`` without what a search for the words of an earlier rejected draft alone brought; the first ``seen``
+    searches were made before there was any."""
+    old, new = found[:seen], found[seen:]
+    if not rejected:
+        return found
+    read = tuple(p for f in old for p in f.passages)
+    attempts = tuple(Attempt(r["text"], Verdict("fail", 0.0), evidence=read) for r in rejected)
+    counts, _ = evidence_of(Drafted("", found=new), WorkingMemory(question, attempts=attempts))
+    return (*old, Found(counts))

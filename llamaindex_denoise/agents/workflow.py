@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from llama_index.core.base.response.schema import Response
-from llama_index.core.bridge.pydantic import Field
+from llama_index.core.bridge.pydantic import Field, field_validator
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.storage.docstore.utils import doc_to_json, json_to_doc
 from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
@@ -19,16 +19,24 @@ from denoise_core.augmenter.traces.plain import memory_from_json, memory_to_json
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.effects import Complete, Retrieve
 from denoise_core.running.record import calls_of
-from llamaindex_denoise.engines.base import response_metadata
+from llamaindex_denoise.engines.base import messages_of, response_metadata
 from llamaindex_denoise.nodes.convert import to_nodes
 from llamaindex_denoise.nodes.headers import NodeMetadata, source_of
 
 
 class AskEvent(StartEvent):
-    """A question, and the messages before it as ``{"role": ..., "content": ...}``."""
+    """A question, and the messages before it: `ChatMessage`s, or ``{"role": ..., "content": ...}``."""
 
     question: str
     history: list[dict[str, str]] = Field(default_factory=list)
+
+    @field_validator("history", mode="before")
+    @classmethod
+    def _plain(cls, history: Any) -> Any:
+        """LlamaIndex's messages, and the core's, as plain JSON; what tools said is left out."""
+        if isinstance(history, (list, tuple)) and all(isinstance(m, dict) for m in history):
+            return history
+        return [{"role": m.role, "content": m.content} for m in messages_of(history)]
 
 
 class TurnEvent(Event):
@@ -50,13 +58,16 @@ class ProgressEvent(Event):
 
 
 class AnsweredEvent(StopEvent):
-    """The end: text, outcome, the record of the run, and its memory and nodes; plain JSON."""
+    """The end: text, which it prints as, outcome, the record of the run, its memory and nodes; plain JSON."""
 
     text: str
     outcome: str
     record: dict[str, Any]
     memory: dict[str, Any]
     nodes: dict[str, Any] = Field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text
 
     def response(self) -> Response:
         """As a query engine would have given it: source nodes are those the answer was written from."""

@@ -21,9 +21,8 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Budget, DenoiseResult, InputError, Message, Passage, Reply, arun, run
-from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Policy, Rules, Utility, WorkingMemory
-from denoise_core.augmenter.drafting.when import When
+from denoise_core import DenoiseResult, InputError, Message, Passage, arun, run
+from denoise_core.augmenter import Answer, Augmenter, Consolidator, WorkingMemory
 from denoise_core.augmenter.traces.record import answer_record
 from llamaindex_denoise.engines.base import (
     DenoiseEngine,
@@ -86,16 +85,12 @@ class AugmentedQueryEngine(DenoiseEngine):
     def around(
         cls,
         query_engine: BaseQueryEngine,
+        augmenter: Augmenter | None = None,
         *,
-        utility: Utility | None = None,
-        policy: Policy | None = None,
-        feedback: Feedback | None = None,
-        budget: Budget | None = None,
-        limits: LoopLimits | None = None,
-        when: When | None = None,
         streaming: Streaming = False,
     ) -> AugmentedQueryEngine:
-        """The loop around an existing engine. A utility that asks a model needs one of its own.
+        """The loop around an existing engine: ``Augmenter(utility=..., budget=..., limits=...)``, or its defaults.
+        A utility that asks a model and names none asks the augmenter's ``llm``.
 
         An engine without ``retrieve`` and ``synthesize`` is asked once, and what it says is judged and repaired;
         ``limits=LoopLimits(rerun=True)`` asks it again. Raises `InputError` when it is no LlamaIndex query engine.
@@ -105,17 +100,10 @@ class AugmentedQueryEngine(DenoiseEngine):
                 f"expected a llama_index query engine, got {type(query_engine).__name__}; an index gives one with "
                 "index.as_query_engine(llm=...)"
             )
-        settings = Augmenter(
-            _NoModel(),
-            utility=utility,
-            policy=policy
-            or Rules(widen=False),  # the engine has one way to search: asking it again finds the same
-            feedback=feedback,
-            budget=budget,
-            limits=limits,
-            when=when,
+        manager = query_engine.callback_manager
+        engine = cls(
+            Augmenter() if augmenter is None else augmenter, streaming=streaming, callback_manager=manager
         )
-        engine = cls(settings, streaming=streaming, callback_manager=query_engine.callback_manager)
         engine.query_engine = query_engine
         return engine
 
@@ -126,13 +114,12 @@ class AugmentedQueryEngine(DenoiseEngine):
         llm: LLM | None = None,
         *,
         node_postprocessors: Sequence[BaseNodePostprocessor] = (),
+        augmenter: Augmenter | None = None,
         streaming: Streaming = False,
-        utility: Utility | None = None,
-        budget: Budget | None = None,
-        limits: LoopLimits | None = None,
         **settings: Any,
     ) -> AugmentedQueryEngine:
-        """As LlamaIndex's ``RetrieverQueryEngine.from_args``, whose ``settings`` it takes, with checked answers.
+        """As LlamaIndex's ``RetrieverQueryEngine.from_args``, whose ``settings`` it takes, with answers checked as
+        in `around`.
 
         ``llm`` is `Settings.llm` if none is given. Raises `InputError` when there is none.
         """
@@ -143,7 +130,7 @@ class AugmentedQueryEngine(DenoiseEngine):
             streaming=streaming in ("draft_first", "held_back"),
             **settings,
         )
-        return cls.around(inner, streaming=streaming, utility=utility, budget=budget, limits=limits)
+        return cls.around(inner, augmenter, streaming=streaming)
 
     def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
         """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
@@ -210,19 +197,8 @@ class AugmentedQueryEngine(DenoiseEngine):
             return Asked(self.augmenter, query.query_str, said, drafter, extra=list(additional or ()))
         if given is None:
             return Asked(self.augmenter, query.query_str, said, extra=list(additional or ()))
-        a = self.augmenter
-        loop = Augmenter(
-            a.llm,
-            _Given(given),
-            denoiser=a.consolidator.denoiser,
-            utility=a.utility,
-            policy=a.policy,
-            feedback=a.feedback,
-            budget=a.budget,
-            limits=a.limits,
-            task=a.task,
-            when=a.when,
-        )
+        loop = copy.copy(self.augmenter)
+        loop.consolidator = Consolidator(_Given(given), denoiser=self.augmenter.consolidator.denoiser)
         without_text = [n for n in given if not says_something(n.node)]
         return Asked(loop, query.query_str, said, extra=[*without_text, *(additional or ())])
 
@@ -293,19 +269,6 @@ class _Given:
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
         return self.passages
-
-
-class _NoModel:
-    """Stands where a loop has a model of its own; the engine drafts."""
-
-    def complete(self, messages: object) -> Reply:
-        raise InputError(
-            "a utility, policy or feedback asked for a model, and around an engine there is none: give it a "
-            "model of its own, such as llm=LlamaLLM(...)"
-        )
-
-    async def acomplete(self, messages: object) -> Reply:
-        return self.complete(messages)
 
 
 def _evidence_nodes(

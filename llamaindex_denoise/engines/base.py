@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextvars
 import re
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeAlias
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -23,6 +21,7 @@ from llama_index.core.prompts.mixin import PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
 from denoise_core import InputError, Message
+from denoise_core.running.offload import on_a_thread
 from denoise_core.types import Role
 from llamaindex_denoise.engines.prompts import NestedPrompts
 
@@ -133,8 +132,7 @@ class AsyncDraftResponse(_Settled, AsyncStreamingResponse):
 
     def __str__(self) -> str:
         if self._answer is None and self._so_far is None:
-            with ThreadPoolExecutor(1, thread_name_prefix="denoise-llamaindex") as pool:
-                whole = pool.submit(contextvars.copy_context().run, self._whole).result()
+            whole = on_a_thread(self._whole)
             self.settle(str(whole), whole.source_nodes, whole.metadata or {})
         return self.response_txt or ""
 

@@ -6,7 +6,7 @@ import copy
 import hashlib
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate
@@ -14,7 +14,9 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixin
 
 from denoise_core import Denoiser, Guard, InputError
 from denoise_core.errors import said
-from denoise_core.s2a import Options, Prompt, S2ADenoiser
+
+if TYPE_CHECKING:
+    from denoise_core.s2a import Options, Prompt
 
 D = TypeVar("D", bound=Denoiser)
 
@@ -48,6 +50,8 @@ def prompts_of(denoiser: Denoiser) -> PromptDictType:
     """The prompts a denoiser uses; empty for one that asks no model."""
     if isinstance(denoiser, Guard):
         return prompts_of(denoiser.denoiser)
+    from denoise_core.s2a import S2ADenoiser
+
     if isinstance(denoiser, S2ADenoiser):
         return {f"s2a_{denoiser.variant}": to_template(denoiser.options.step_1(denoiser.variant))}
     return {}
@@ -55,6 +59,8 @@ def prompts_of(denoiser: Denoiser) -> PromptDictType:
 
 def with_prompts(denoiser: D, prompts: Mapping[str, BasePromptTemplate]) -> D:
     """A copy of ``denoiser`` that uses ``prompts``; the denoiser itself, which others may share, stays."""
+    from denoise_core.s2a import S2ADenoiser
+
     changed = copy.copy(denoiser)
     if isinstance(changed, Guard):
         changed.denoiser = with_prompts(changed.denoiser, prompts)
@@ -103,8 +109,8 @@ def to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
     parts = [_with_fields(text, marks) for text in (system, user)]
     if roles == {"user"}:
         parts[0] = old.system
-    wording = hashlib.sha256(f"{parts[0]}\0{parts[1]}".encode()).hexdigest()[:12]
-    return Prompt(old.name, f"custom-{wording}", parts[0], parts[1])
+    wording = hashlib.sha256(f"{parts[0]}\0{parts[1]}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return type(old)(old.name, f"custom-{wording}", parts[0], parts[1])
 
 
 def _with_fields(text: str, marks: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import InputError, Passage
+from denoise_core import Guard, InputError, Passage
 from denoise_core.running.record import summary_of
 from denoise_core.s2a import S2A, S2AAnswer
 from llamaindex_denoise.engines.base import DenoiseEngine, postprocessor_modules, response_metadata
@@ -27,7 +27,7 @@ from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.models.retriever import retrieve_nodes
 from llamaindex_denoise.models.settings import llm_or_settings
 from llamaindex_denoise.models.threads import Threads
-from llamaindex_denoise.nodes.convert import is_text, to_nodes, to_passages, weave
+from llamaindex_denoise.nodes.convert import Readable
 
 dispatcher = get_dispatcher(__name__)
 
@@ -102,9 +102,9 @@ class S2AQueryEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
-        passages = to_passages(nodes)
-        answer = self.s2a.answer(query_bundle.query_str, passages) if _any_text(passages) else None
-        return self._finished(*self._told(answer, passages, nodes, additional_source_nodes))
+        read = self._readable(nodes)
+        answer = self.s2a.answer(query_bundle.query_str, read.passages) if _any_text(read.passages) else None
+        return self._finished(*self._told(answer, read, additional_source_nodes))
 
     async def asynthesize(
         self,
@@ -112,9 +112,13 @@ class S2AQueryEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
-        passages = to_passages(nodes)
-        answer = await self.s2a.aanswer(query_bundle.query_str, passages) if _any_text(passages) else None
-        return self._afinished(*self._told(answer, passages, nodes, additional_source_nodes))
+        read = self._readable(nodes)
+        some = _any_text(read.passages)
+        answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if some else None
+        return self._afinished(*self._told(answer, read, additional_source_nodes))
+
+    def _readable(self, nodes: Sequence[NodeWithScore]) -> Readable:
+        return Readable(nodes, Guard(self.s2a.denoiser, on_error=self.s2a.denoiser.on_error))
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
@@ -133,20 +137,19 @@ class S2AQueryEngine(DenoiseEngine):
     def _told(
         self,
         answer: S2AAnswer | None,
-        passages: tuple[Passage, ...],
-        nodes: Sequence[NodeWithScore],
+        read: Readable,
         additional: Sequence[NodeWithScore] | None,
     ) -> tuple[str, list[NodeWithScore], dict[str, Any]]:
         """Text, sources and metadata of the response."""
-        untouched = [n for n in nodes if not is_text(n.node)]
         if answer is None:
-            sources = [*untouched, *(additional or ())]
+            sources = [*read.beside, *(additional or ())]
             return NO_CONTEXT, sources, response_metadata(sources, {"outcome": "no_context", "calls": 0})
         result = replace(answer.result, trace=answer.trace)
-        kept = to_nodes(passages, result, by=f"S2A.{self.s2a.denoiser.variant}")
-        dispatcher.event(denoise_event("S2A", passages, result, [n.node.node_id for n in untouched]))
-        sources = [*weave(nodes, kept), *(additional or ())]
-        note = {**summary_of(passages, result), "outcome": "answered", "question": answer.question}
+        kept = read.back(result, by=f"S2A.{self.s2a.denoiser.variant}")
+        told = replace(result, failures={**result.failures, **read.failures})
+        dispatcher.event(denoise_event("S2A", read.passages, told, [n.node.node_id for n in read.beside]))
+        sources = [*read.woven(kept), *(additional or ())]
+        note = {**summary_of(read.passages, told), "outcome": "answered", "question": answer.question}
         return answer.text, sources, response_metadata(sources, note)
 
     def _get_prompts(self) -> PromptDictType:

@@ -16,14 +16,16 @@ from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 
 from denoise_core import InputError, Message, Reply, Usage
+from denoise_core._secrets import Pickled
 from llamaindex_denoise.models.structured import arguments_of, can_structure, reply_tool
 from llamaindex_denoise.models.threads import Threads, owner
+from llamaindex_denoise.storage.pickling import for_pickle
 
 _INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
 
 
-class LlamaLLM:
+class LlamaLLM(Pickled):
     """Any LlamaIndex LLM as the core's `LLM`, with streams and, where the model can, replies by a schema.
 
     Models built on ``CustomLLM`` (HuggingFaceLLM and most local ones) run their async form on the event
@@ -35,7 +37,8 @@ class LlamaLLM:
     does so when the model's metadata says that it calls functions (and its ``pydantic_program_mode`` does not
     say otherwise). Without, and when the model writes text after all, that text is handed on to be parsed.
 
-    Raises `InputError` when ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that
+    A pickle holds no key: the model loaded from one takes its key from the environment. Raises `InputError` when
+    ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that
     has no tools.
     """
 
@@ -51,8 +54,11 @@ class LlamaLLM:
         self.structured = can_structure(model) if structured is None else structured
         self._threads = Threads(max_threads)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "model": for_pickle(self.model, "LlamaLLM.model")}
+
     def complete(self, messages: Sequence[Message]) -> Reply:
-        with self._threads.slots:
+        with self._threads.slot():
             return _reply(self.model.chat(_chat(messages)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
@@ -65,7 +71,7 @@ class LlamaLLM:
         if not self.structured:
             return self.complete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        with self._threads.slots:
+        with self._threads.slot():
             response = model.chat_with_tools(
                 [reply_tool(schema)], chat_history=_chat(messages), tool_required=True
             )
@@ -87,7 +93,7 @@ class LlamaLLM:
         """
         pieces = _Pieces()
         try:
-            with self._threads.slots:
+            with self._threads.slot():
                 for response in self.model.stream_chat(_chat(messages)):
                     if piece := pieces.next(response):
                         yield piece

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from numpy.typing import NDArray
 
 from denoise_core import InputError
-from denoise_core.scorers.embedding import EmbeddingScorer
+from denoise_core.running.offload import offload
 
 Floats = NDArray[np.float32]
 
@@ -38,11 +37,9 @@ class EmbedModelScorer:
         self.embed_model = embed_model
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        scorer = EmbeddingScorer(
-            lambda t: self.embed_model.get_text_embedding_batch(list(t)),
-            query_embed=lambda t: [self.embed_model.get_query_embedding(q) for q in t],
-        )
-        return scorer.score(query, texts)
+        from denoise_core.scorers.embedding import EmbeddingScorer
+
+        return EmbeddingScorer(self.embed_model).score(query, texts)
 
 
 class RerankerScorer:
@@ -95,13 +92,13 @@ class EmbeddedEmbedding(BaseEmbedding):
         return self._get_text_embeddings([query])[0]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        return await asyncio.to_thread(self._get_query_embedding, query)
+        return await offload(self._get_query_embedding, query)
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._get_text_embeddings([text])[0]
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
-        return await asyncio.to_thread(self._get_text_embedding, text)
+        return await offload(self._get_text_embedding, text)
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         from denoise_core.embedded import encoder
@@ -111,4 +108,4 @@ class EmbeddedEmbedding(BaseEmbedding):
         return rows
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return await asyncio.to_thread(self._get_text_embeddings, texts)
+        return await offload(self._get_text_embeddings, texts)

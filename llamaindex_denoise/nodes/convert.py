@@ -7,6 +7,7 @@ with the record of `records` in its relationship to its source.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
 from llama_index.core.schema import (
@@ -20,9 +21,9 @@ from llama_index.core.schema import (
     TextNode,
 )
 
-from denoise_core import DenoiseResult, InputError, Passage, unique_ids
-from denoise_core.augmenter.traces.plain import plain
-from denoise_core.running.record import chunks_of, record_of
+from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
+from denoise_core.errors import said
+from denoise_core.running.record import VERSION, chunks_of, record_of
 from llamaindex_denoise.nodes.headers import NodeMetadata, header_of, source_of
 from llamaindex_denoise.nodes.records import Detail, attach, document_ranges, note_of, record, whole_way
 
@@ -55,26 +56,86 @@ def to_passages(
     and judges. ``captions`` also takes what a picture or a sound is captioned with: evidence, not to be cut.
     Raises `InputError` for something that is not a node, naming its position.
     """
-    listed = [nodes] if isinstance(nodes, NodeWithScore) else list(nodes)
+    taken = says_something if captions else is_text
+    texts = [n for n in _checked(nodes) if taken(n.node)]
+    return tuple(_to_passage(n, i, mode) for n, i in zip(texts, unique_ids([n.node.node_id for n in texts])))
+
+
+def _checked(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
+    listed: list[NodeWithScore] = [nodes] if isinstance(nodes, NodeWithScore) else list(nodes)
     for position, n in enumerate(listed):
         if not isinstance(n, NodeWithScore):
             raise InputError(
                 f"nodes[{position}]: expected a NodeWithScore, got {type(n).__name__}; "
                 "wrap a plain node as NodeWithScore(node=...)"
             )
-    taken = says_something if captions else is_text
-    texts = [n for n in listed if taken(n.node)]
-    ids = unique_ids([n.node.node_id for n in texts])
-    return tuple(
-        Passage(
-            text_of(n.node),
-            id=i,
-            score=_float(n.score),
-            metadata=NodeMetadata(n),
-            header=header_of(n.node, mode),
-        )
-        for n, i in zip(texts, ids)
+    return listed
+
+
+def _to_passage(n: NodeWithScore, id: str, mode: MetadataMode) -> Passage:
+    return Passage(
+        text_of(n.node), id=id, score=_float(n.score), metadata=NodeMetadata(n), header=header_of(n.node, mode)
     )
+
+
+class Readable:
+    """Nodes on their way in and out, under a guard's policy for each that cannot be converted.
+
+    ``passages`` is what was made of those that can be read, ``failures`` why the others could not, by id;
+    ``beside`` are the nodes that are not denoised: without text, and those that could not be read and stay.
+    Raises `InputError` for something that is not a node.
+    """
+
+    def __init__(self, nodes: Iterable[NodeWithScore], guard: Guard) -> None:
+        self.nodes = _checked(nodes)
+        self.guard = guard
+        self.failures: dict[str, str] = {}
+        self._beside = {at: n for at, n in enumerate(self.nodes) if not is_text(n.node)}
+        texts = [(at, n) for at, n in enumerate(self.nodes) if at not in self._beside]
+        found = []
+        for (at, n), i in zip(texts, unique_ids([n.node.node_id for _, n in texts])):
+            try:
+                found.append(_to_passage(n, i, MetadataMode.LLM))
+            except Exception as error:  # whatever a node's template or metadata does: its failure is its own
+                why = guard.set_aside(f"nodes[{at}]", error)
+                self.failures[i] = why or said(error)
+                if why:
+                    self._beside[at] = as_it_came(n, why, type(guard.denoiser).__name__)
+        self.passages = tuple(found)
+
+    @property
+    def beside(self) -> list[NodeWithScore]:
+        return [self._beside[at] for at in sorted(self._beside)]
+
+    def back(
+        self, result: DenoiseResult, *, by: str, scores: ScorePolicy = "keep", detail: Detail = "spans"
+    ) -> list[NodeWithScore]:
+        """The denoised nodes of a result, see `to_nodes`."""
+        return to_nodes(self.passages, result, by=by, scores=scores, detail=detail, guard=self.guard)
+
+    def woven(self, kept: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+        """``kept`` with what was not denoised put back where it stood."""
+        untouched = sorted(self._beside.items())
+        if not untouched:
+            return list(kept)
+        places: dict[str, int] = {}
+        for position, n in enumerate(self.nodes):
+            places.setdefault(n.node.node_id, position)
+        out: list[NodeWithScore] = []
+        for n in kept:
+            while untouched and untouched[0][0] < places.get(n.node.node_id, -1):
+                out.append(untouched.pop(0)[1])
+            out.append(n)
+        return out + [n for _, n in untouched]
+
+
+def as_it_came(n: NodeWithScore, why: str, by: str) -> NodeWithScore:
+    """A node that could not be converted, with the reason in its record where one can be written."""
+    with suppress(Exception):  # whatever a broken node does when it is copied: then it stays what it is
+        node = n.node.model_copy(update={"relationships": dict(n.node.relationships)})
+        attach(node, {"v": VERSION, "op": by, "score": None, "fallback": why, "coverage": 1.0, **_NO_ORIGIN})
+        return NodeWithScore(node=node, score=n.score)
+    return n
 
 
 def text_of(node: BaseNode) -> str:
@@ -88,34 +149,28 @@ def to_nodes(
     by: str,
     scores: ScorePolicy = "keep",
     detail: Detail = "spans",
+    guard: Guard | None = None,
 ) -> list[NodeWithScore]:
     """What a denoiser made of ``passages`` (from `to_passages`), as nodes, in the result's order.
 
     ``by`` names the method. ``scores="replace"`` puts the method's own score of a node in the place of its
     retrieval score, where it has one. Each node carries a record of that ``detail``, see `records.record`.
+    What cannot be made a node again follows the policy of ``guard``, and raises without one.
     """
     given = {p.id: p for p in passages}
     chunks = chunks_of(result)
-    return [
-        _to_node(kept, given, record_of(kept, given, result, chunks), by, scores, detail)
-        for kept in result.passages
-    ]
-
-
-def weave(nodes: Sequence[NodeWithScore], kept: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-    """``kept`` with the nodes of ``nodes`` that hold no text put back where they stood."""
-    untouched = [(i, n) for i, n in enumerate(nodes) if not is_text(n.node)]
-    if not untouched:
-        return list(kept)
-    places: dict[str, int] = {}
-    for position, n in enumerate(nodes):
-        places.setdefault(n.node.node_id, position)
-    out: list[NodeWithScore] = []
-    for n in kept:
-        while untouched and untouched[0][0] < places.get(n.node.node_id, -1):
-            out.append(untouched.pop(0)[1])
-        out.append(n)
-    return out + [n for _, n in untouched]
+    made = []
+    for kept in result.passages:
+        try:
+            made.append(_to_node(kept, given, record_of(kept, given, result, chunks), by, scores, detail))
+        except Exception as error:  # whatever stands in a node: its failure is its own
+            if guard is None:
+                raise
+            why = guard.set_aside(f"node {kept.id!r}", error)
+            ids = [kept.id] if kept.id in given else dict.fromkeys(s.passage_id for s in kept.covered)
+            sources = [n for i in ids if (n := source_of(given[i])) is not None]
+            made += [as_it_came(n, why, by) for n in sources] if why else []
+    return made
 
 
 def _to_node(
@@ -180,11 +235,17 @@ def _copy(node: BaseNode, text: str, way: Mapping[str, Any]) -> BaseNode:
     return node.model_copy(update=update)
 
 
+def _unknown(kept: Passage) -> TextNode:
+    from denoise_core.augmenter.traces.plain import plain
+
+    return TextNode(metadata=plain(kept.metadata))
+
+
 def _joint(kept: Passage, given: Mapping[str, Passage], about: Mapping[str, Any]) -> tuple[TextNode, float | None]:
     """A new node for text made of several passages: it has what its sources agree on, and the best score."""
     sources = [s for i in about["spans"] if i in given and (s := source_of(given[i])) is not None]
     nodes = [s.node for s in sources]
-    first = nodes[0] if nodes else TextNode(metadata=plain(kept.metadata))  # no node behind it: the passage's own
+    first = nodes[0] if nodes else _unknown(kept)  # no node behind it: the passage's own
     node = TextNode(
         text=kept.text,
         id_=kept.id,

@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
 from denoise_core import Denoiser, DenoiseResult, Guard, Passage
-from denoise_core.end import ENDDenoiser
 from denoise_core.running.pipeline import Pipeline
-from denoise_core.scorers.discrim import DecisionScorer, LLMDiscrim
 
 D = TypeVar("D", bound=Denoiser)
 
@@ -43,6 +41,8 @@ def reading(denoiser: D) -> D:
         return _with(denoiser, "denoiser", reading(denoiser.denoiser))
     if isinstance(denoiser, Pipeline):
         return _with(denoiser, "denoisers", tuple(reading(d) for d in denoiser.denoisers))
+    from denoise_core.end import ENDDenoiser
+
     scores = isinstance(denoiser, ENDDenoiser) and not _asks(denoiser.scorer)
     mode = MetadataMode.EMBED if scores else MetadataMode.LLM
     named = type(type(denoiser).__name__, (_Reading,), {})  # what is logged of it names the user's own denoiser
@@ -51,6 +51,8 @@ def reading(denoiser: D) -> D:
 
 def _asks(scorer: object) -> bool:
     """Whether a scorer puts texts into prompts."""
+    from denoise_core.scorers.discrim import DecisionScorer, LLMDiscrim
+
     return isinstance(scorer, (LLMDiscrim, DecisionScorer)) or bool(getattr(scorer, "asks", False))
 
 

@@ -69,6 +69,7 @@ def note_of(
         "score": score,
         "fallback": fallback if fallback is None or detail == "full" else _short(fallback),
         "coverage": about["coverage"],
+        **({"question_note": about["question_note"]} if "question_note" in about else {}),
         **way,
     }
     if detail == "full":
@@ -160,7 +161,7 @@ def _bounded(note: dict[str, Any]) -> dict[str, Any]:
     words = len(str(note["origin_id"])) + len(str(note.get("origin_field", ""))) + len(note["op"])
     if "spans" not in note and len(note["origin_spans"]) < 40 and words < 100:
         return note  # too little to be weighed
-    if note["origin_id"] is not None and len(note["origin_id"].encode()) > _TEXT:
+    if note["origin_id"] is not None and _weight(note["origin_id"]) > _TEXT:
         note["origin_id"] = f"sha256:{_sha(note['origin_id'])}"
     note["op"] = note["op"] if len(note["op"]) <= 2 * _TEXT else "... " + note["op"][-2 * _TEXT :]
     left_out = int(note.get("spans_left_out", 0))

@@ -1,7 +1,9 @@
 """What stands in for a denoiser in a pickle, so that it can go to another process and the caller's stays whole.
 
 LlamaIndex's components, pickled, delete from the living object what does not pickle. Here a copy is pickled; a
-lock becomes a new lock; and what cannot go along is named instead of left out.
+lock becomes a new lock; and what cannot go along is named instead of left out. Keys and passwords stay here: the
+copy takes its own from the environment, as the model does when it is made without one. Parts of the core go as
+recipes (`denoise_core.running.travel`), with what of LlamaIndex is among their settings prepared the same way.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 
 from llama_index.core.schema import BaseComponent
 
+from denoise_core._secrets import without_secrets
 from llamaindex_denoise.storage.code import ours
 
 _LOCKS = {type(threading.Lock()): threading.Lock, type(threading.RLock()): threading.RLock}
@@ -30,23 +33,6 @@ class _New:
         return self.make, ()
 
 
-class _Model:
-    """A transformers model in a pickle: class, config and weights, without the hooks that running it leaves."""
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        m = self.model
-        return _loaded, (type(m), m.config, m.dtype, m.training, m.state_dict())
-
-
-def _loaded(cls: Any, config: Any, dtype: Any, training: bool, state: Any) -> Any:
-    model = cls(config).to(dtype)
-    model.load_state_dict(state)
-    return model.train(training)
-
-
 def for_pickle(value: Any, at: str = "denoiser", seen: dict[int, Any] | None = None) -> Any:
     """A copy of ``value`` to be pickled. Raises TypeError naming a component's field that does not pickle."""
     seen = {} if seen is None else seen
@@ -54,11 +40,9 @@ def for_pickle(value: Any, at: str = "denoiser", seen: dict[int, Any] | None = N
         return seen[id(value)]
     if type(value) in _LOCKS:
         return _New(_LOCKS[type(value)])
-    if hasattr(value, "state_dict") and hasattr(value, "config") and hasattr(value, "dtype"):
-        return seen.setdefault(id(value), _Model(value))
     if isinstance(value, BaseComponent):
-        twin = value.model_copy()
-        for name, held in value.__dict__.items():
+        twin = without_secrets(value)
+        for name, held in twin.__dict__.items():
             if name != "callback_manager":
                 _check(held, f"{at}.{name}")
         return seen.setdefault(id(value), twin)

@@ -76,6 +76,20 @@ class Scored:
 
 
 @runtime_checkable
+class ScoresAsync(Protocol):
+    """A scorer that waits for a server, and can do so without a thread."""
+
+    async def ascore(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]: ...
+
+
+@runtime_checkable
+class ScoresMany(Protocol):
+    """A scorer that reads the texts of several questions together, with the scores of each by itself."""
+
+    def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]: ...
+
+
+@runtime_checkable
 class ReportsParts(Protocol):
     """A scorer that says which texts did not fit its window, as `ProbeScorer` does."""
 
@@ -145,11 +159,8 @@ _RETRIEVER_HINTS: _Hints = {
     ("builtins", "tuple"): "denoise_core.testing.ListRetriever({name}) for passages that are always found",
 }
 _SCORER_HINTS: _Hints = {
-    ("langchain", "embed_documents"): "denoise_core.scorers.EmbeddingScorer({name}.embed_documents)",
-    (
-        "llama_index",
-        "get_text_embedding_batch",
-    ): "denoise_core.scorers.EmbeddingScorer({name}.get_text_embedding_batch)",
+    ("langchain", "embed_documents"): "denoise_core.scorers.EmbeddingScorer({name})",
+    ("llama_index", "get_text_embedding_batch"): "denoise_core.scorers.EmbeddingScorer({name})",
     ("", "predict"): "denoise_core.scorers.CrossEncoderScorer({name})",
     ("", "encode"): "denoise_core.scorers.EmbeddingScorer({name})",
     ("", "complete"): "denoise_core.scorers.LLMDiscrim({name})",

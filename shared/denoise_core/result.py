@@ -8,7 +8,7 @@ from typing import Any
 
 from denoise_core._optional import html_of
 from denoise_core.errors import InputError, is_mistake, said
-from denoise_core.types import Drop, Keep, Passage, Usage
+from denoise_core.types import Drop, Keep, Passage, Span, Usage
 
 _ON_ERROR = "__denoise_trace__"  # the attribute of an exception that a trace travels on
 
@@ -17,7 +17,8 @@ _ON_ERROR = "__denoise_trace__"  # the attribute of an exception that a trace tr
 class Event:
     """One effect: what was asked, what came back, wall-clock ``seconds``, tokens if any were used.
 
-    ``reply`` is None when the effect failed; then ``error`` says ``Type: message``.
+    ``reply`` is None when the effect failed; then ``error`` says ``Type: message``. ``made`` is False for one that
+    the budget refused: nothing was asked, so it counts as no call.
     """
 
     tag: str
@@ -26,6 +27,7 @@ class Event:
     seconds: float
     usage: Usage | None = None
     error: str | None = None
+    made: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,20 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """One of several answers that the passages give to the question.
+
+    ``answer`` stands at ``span``, in the surest of the ``passages`` (ids, surest first) that give it; ``holds`` is
+    the probability, 0 to 1, that it is one.
+    """
+
+    answer: str
+    span: Span
+    passages: tuple[str, ...]
+    holds: float
+
+
+@dataclass(frozen=True, slots=True)
 class DenoiseResult:
     """What was kept, what was dropped and why.
 
@@ -64,7 +80,10 @@ class DenoiseResult:
     what the method says about its own work, such as that it could not tell the passages apart.
 
     ``failures`` says of each input passage that the policy was applied to, by id, what had failed: a passage
-    that is not there was denoised as it should be.
+    that is not there was denoised as it should be. ``conflicts`` are the answers of passages that answer the
+    query differently; empty when they agree, and when nothing looked (`denoise_core.embedded.WithConflicts`
+    does). ``question_note`` says why the user's own question was asked with where clearing it of opinion failed
+    or was refused (S2A).
     """
 
     query: str
@@ -76,6 +95,8 @@ class DenoiseResult:
     relevant: bool | None = None
     note: str | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
+    conflicts: tuple[Conflict, ...] = ()
+    question_note: str | None = None
 
     def __repr__(self) -> str:
         """One line, whatever was denoised."""
@@ -91,6 +112,32 @@ class DenoiseResult:
 
     def _repr_html_(self) -> str | None:
         return html_of("result", self)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values: ``passages`` as they are left, ``kept`` and ``dropped`` ranges with scores."""
+        return {
+            "query": self.query,
+            "passages": [
+                {
+                    "id": p.id,
+                    "text": p.text,
+                    "rewritten": p.rewritten,
+                    "spans": [_range(s) for s in p.covered],
+                    "metadata": dict(p.metadata),
+                }
+                for p in self.passages
+            ],
+            "kept": [{**_range(k.span), "score": k.score} for k in self.kept],
+            "dropped": [{**_range(d.span), "score": d.score, "reason": d.reason} for d in self.dropped],
+            "relevant": self.relevant,
+            "note": self.note,
+            "fallback": self.fallback,
+            "question_note": self.question_note,
+        }
+
+
+def _range(span: Span) -> dict[str, Any]:
+    return {"id": span.passage_id, "start": span.start, "end": span.end}
 
 
 def trace_of(error: BaseException) -> Trace:

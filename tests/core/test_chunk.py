@@ -5,6 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage, Span
+from denoise_core.errors import BrokenLaw
 from denoise_core.testing import check_tiling
 from denoise_core.text.chunk import chunks, extract, sentences, whole
 
@@ -100,3 +101,23 @@ def test_what_is_kept_whole_of_an_earlier_result_is_named_by_its_own_text():
 def test_half_characters_do_not_stop_the_splitter():
     passage = Passage("One \ud83d. Two.", "p")
     assert texts(passage, sentences(passage)) == ["One \ud83d. ", "Two."]
+
+
+@pytest.mark.parametrize("space", "\u00a0\u2003\u3000\u2028\x85\u202f")
+def test_a_wide_space_before_a_full_stop_breaks_nothing(space):
+    """The splitter panicked, and a panic is no `Exception`: it went through every policy."""
+    text = f"Signed: M{space}. Smith. The next one."
+    check_tiling(Passage(text, "p"), sentences(Passage(text, "p")))
+    assert texts(Passage(text, "p"), sentences(Passage(text, "p")))[-1] == "The next one."
+
+
+def test_a_panic_of_the_splitter_is_a_failure(monkeypatch):
+    class PanicException(BaseException):
+        pass
+
+    def panic(language, text):
+        raise PanicException("not a char boundary")
+
+    monkeypatch.setattr("sentencex.get_sentence_boundaries", panic)
+    with pytest.raises(BrokenLaw, match="not a char boundary"):
+        sentences(Passage("A text of its own.", "p"))

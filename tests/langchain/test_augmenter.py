@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from denoise_core import Budget
 from denoise_core.augmenter import Augmenter
+from denoise_core.augmenter.streaming import Finished, Revised
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import AugmentedRunnable, ChatModelLLM, RetrieverAdapter
@@ -74,6 +75,66 @@ async def test_searches_and_drafts_are_children_of_the_run(build, kit, sync):
     assert seen.paths("llm") == ["AugmentedRunnable/FunctionChatModel"] * 2
     assert all("nostream" in r.tags for r in seen.of_kind("llm"))
     assert [name for name, _, _ in seen.events] == ["denoise"]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("show", ["held_back", "draft_first"])
+async def test_a_checked_stream_is_a_run_like_any_other(build, kit, sync, show):
+    runnable, _ = build()
+    heard, seen = [], RunRecorder()
+    runnable.on_answer = heard.append
+    config = {"callbacks": [seen], "run_name": "asked", "tags": ["mine"]}
+    if sync:
+        events = await asyncio.to_thread(lambda: list(runnable.stream_checked(kit.question, config, show=show)))
+    else:
+        events = [e async for e in runnable.astream_checked(kit.question, config, show=show)]
+    assert events[-1].answer.text == f"{PARIS} [1]"
+    assert heard == [events[-1].answer]
+    assert isinstance(events[-1], Finished if show == "held_back" else Revised)
+    paths = seen.paths("chain")
+    assert (paths[0], paths[-1]) == ("asked", "asked/denoise_record")
+    assert seen.paths("retriever") == ["asked/ListRetriever"] * len(seen.of_kind("retriever"))
+    assert seen.paths("llm") == ["asked/FunctionChatModel"] * 2
+    assert all("mine" in r.tags for r in seen.of_kind("llm"))
+    assert all(run.ended and run.error is None for run in seen.runs.values())
+    assert [name for name, _, _ in seen.events] == ["denoise"]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_checked_stream_that_is_left_or_fails_ends_its_run(build, kit, sync):
+    def left(config):
+        events = build()[0].stream_checked(kit.question, config, show="draft_first")
+        next(events)
+        events.close()
+
+    async def aleft(config):
+        events = build()[0].astream_checked(kit.question, config, show="draft_first")
+        await anext(events)
+        await events.aclose()
+
+    seen = RunRecorder()
+    config = {"callbacks": [seen], "max_concurrency": 1}
+    await (asyncio.to_thread(left, config) if sync else aleft(config))
+    (outer,) = (run for run in seen.runs.values() if run.parent is None)
+    assert outer.ended
+    assert outer.error is None
+
+    def breaks(answer):
+        raise TypeError("on_answer is mistaken")
+
+    runnable, failed = build()[0], RunRecorder()
+    runnable.on_answer = breaks
+
+    async def read():
+        config = {"callbacks": [failed]}
+        if sync:
+            return await asyncio.to_thread(lambda: list(runnable.stream_checked(kit.question, config)))
+        return [e async for e in runnable.astream_checked(kit.question, config)]
+
+    with pytest.raises(TypeError, match="mistaken"):
+        await read()
+    (outer,) = (run for run in failed.runs.values() if run.parent is None)
+    assert "mistaken" in outer.error
 
 
 def test_history_reaches_the_model_as_text(build):

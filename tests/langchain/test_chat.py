@@ -8,6 +8,7 @@ from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 from tiny_llm import passes, tiny_llm
 
@@ -35,6 +36,26 @@ class TestContract(ChatModelUnitTests):
     @property
     def chat_model_params(self):
         return {"llm": tiny_llm()}
+
+    @property
+    def has_tool_calling(self):
+        return False
+
+    @property
+    def has_structured_output(self):
+        return False
+
+
+class TestIntegration(ChatModelIntegrationTests):
+    """What a language model must know to pass is left out: tools, objects, pictures."""
+
+    @property
+    def chat_model_class(self):
+        return LocalChatModel
+
+    @property
+    def chat_model_params(self):
+        return {"llm": tiny_llm(max_new_tokens=12)}
 
     @property
     def has_tool_calling(self):

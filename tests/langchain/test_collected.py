@@ -187,10 +187,18 @@ async def test_streams_show_what_passes_or_the_draft_first(searching, sync):
     chain = {"context": retriever | joined, "question": RunnablePassthrough()} | PROMPT | model | StrOutputParser()
 
     async def events(show):
-        checked = verified(chain)
+        checked, seen = verified(chain), RunRecorder()
+        config = {"callbacks": [seen]}
         if sync:
-            return await asyncio.to_thread(lambda: list(checked.stream_checked(QUESTION, show=show)))
-        return [e async for e in checked.astream_checked(QUESTION, show=show)]
+            found = await asyncio.to_thread(lambda: list(checked.stream_checked(QUESTION, config, show=show)))
+        else:
+            found = [e async for e in checked.astream_checked(QUESTION, config, show=show)]
+        paths = seen.paths("chain")
+        assert (paths[0], paths[-1]) == ("VerifiedRunnable", "VerifiedRunnable/denoise_record")
+        assert all(path.startswith("VerifiedRunnable/") for path in seen.paths("llm"))
+        assert all(run.ended for run in seen.runs.values())
+        assert seen.events[-1][1]["outcome"] == "supported"
+        return found
 
     held = await events("held_back")
     assert isinstance(held[-1], (Finished, Revised))

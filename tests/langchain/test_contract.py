@@ -13,6 +13,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_text_splitters import CharacterTextSplitter
 
+from denoise_core.running import heard
 from langchain_denoise import DenoiseCompressor
 from langchain_denoise.testing import RunRecorder, check_compressor
 
@@ -282,13 +283,14 @@ def test_bad_input_names_what_came(given, message, kit):
 
 
 def test_one_document_that_cannot_be_read_costs_no_other(documents, kit, caplog):
+    heard.forget()
     broken = Document.model_construct(page_content=None, id="x", metadata={})
     given = {"documents": [documents[0], broken, documents[1]], "query": kit.question}
     kept = DenoiseCompressor(denoiser=kit.s2a()).invoke(given)
     assert [d.page_content for d in kept] == ["Paris is the capital of France. ", "Bananas are yellow.", None]
-    assert "1 of 3 documents could not be read: documents[1] has a text that is a NoneType" in caplog.text
+    assert "documents[1] was kept as it is; InputError: passage 'x': expected its text as a str" in caplog.text
     assert len(DenoiseCompressor(denoiser=kit.s2a(), on_error="drop").invoke(given)) == 2
-    with pytest.raises(ValueError, match=r"documents\[1\] has a text that is a NoneType"):
+    with pytest.raises(ValueError, match="passage 'x': expected its text as a str, got NoneType"):
         DenoiseCompressor(denoiser=kit.s2a(), on_error="raise").invoke(given)
 
 

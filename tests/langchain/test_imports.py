@@ -29,6 +29,15 @@ def test_the_parts_load_langchain_core_and_nothing_heavier():
     assert not loaded & HEAVY - loaded_by("import langchain_core.language_models.chat_models")
 
 
+def test_the_compressor_loads_no_method_before_it_is_used():
+    code = (
+        "import sys; from langchain_denoise import DenoiseCompressor; print([m for m in sys.modules "
+        "if m.split('.')[:2] in [['denoise_core', p] for p in 'augmenter embedded end s2a support'.split()]])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
 def test_every_public_name_is_there_and_listed():
     for name in langchain_denoise.__all__:
         assert getattr(langchain_denoise, name).__name__ == name

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 from langchain.agents import create_agent
@@ -9,15 +10,16 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import PromptTemplate
-from langchain_core.tools import create_retriever_tool, tool
+from langchain_core.tools import StructuredTool, create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from denoise_core.augmenter import LoopLimits
 from denoise_core.end import ENDDenoiser
+from denoise_core.running import heard
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import Verifier
-from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
+from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, S2AMiddleware, VerificationMiddleware
 from langchain_denoise.middleware.tool_text import NOTHING, rewrite
 from langchain_denoise.testing import RunRecorder
 
@@ -239,6 +241,18 @@ async def test_an_answer_that_does_not_hold_is_written_again(make, sync):
 
 
 @both_ways
+@pytest.mark.parametrize(("evidence", "outcome"), [("turn", "unknown"), ("conversation", "supported")])
+async def test_what_earlier_turns_found_counts_where_it_is_said(make, sync, evidence, outcome):
+    agent, _ = make(VerificationMiddleware(evidence=evidence), reply=searching(told))
+    before = (await run(agent, sync))["messages"]
+    agent, model = make(VerificationMiddleware(evidence=evidence), reply=lambda m: PARIS)
+    given = {"messages": [*before, HumanMessage("So what is the capital of France?")]}
+    state = agent.invoke(given) if sync else await agent.ainvoke(given)
+    assert state["messages"][-1].response_metadata["denoise"]["outcome"] == outcome
+    assert len(model.seen) == 1
+
+
+@both_ways
 @pytest.mark.parametrize("unsupported", ["send", "abstain"])
 async def test_drafts_are_bounded_and_the_policy_decides(make, sync, unsupported):
     drafts = iter([LYON, "It is Rome, since 1801.", "It is Bonn, since 1949.", "never asked for"])
@@ -386,3 +400,22 @@ def test_wrong_settings(kit):
         DenoiseToolResults(by_words(), keeep=3)
     with pytest.raises(ValueError, match="variant"):
         S2AMiddleware(kit.chat(), variant="best")
+
+
+@pytest.mark.parametrize(
+    "error", [AttributeError("a typo"), ConnectionError("down")], ids=lambda e: type(e).__name__
+)
+def test_a_scorer_of_tools_that_fails_is_heard_and_a_mistake_raises(error, caplog):
+    def fail(query, text):
+        raise error
+
+    tools = [StructuredTool.from_function(lambda: "x", name=n, description=n) for n in ("one", "two")]
+    request = SimpleNamespace(tools=tools, messages=[HumanMessage("which one?")])
+    middleware = DenoiseTools(FunctionScorer(fail), k=1)
+    heard.forget()
+    if isinstance(error, AttributeError):
+        with pytest.raises(AttributeError):
+            middleware.wrap_model_call(request, lambda r: r.tools)
+    else:
+        assert middleware.wrap_model_call(request, lambda r: r.tools) == tools
+        assert "all tools are shown; ConnectionError: down" in caplog.text

@@ -6,10 +6,12 @@ An untrained model answers nonsense, so every reading of it ends in the fallback
 
 import asyncio
 
+import openai
 import pytest
 from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 from openai_server import NEW_TOKENS
+from refusing_server import KEPT, RAISES, refusing
 
 from denoise_core import Message
 from denoise_core.s2a import Options, S2ADenoiser
@@ -129,3 +131,25 @@ async def test_cancelling_leaves_nothing_running(server, client):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.parametrize("status", [*RAISES, *KEPT])
+def test_what_a_server_refuses_raises_and_what_fails_is_kept(status):
+    """With the stock client: a wrong key is heard of at the first call, whatever ``on_error`` says."""
+    with refusing(status) as url:
+        model = ChatOpenAI(model="tiny", base_url=url, api_key="none", max_retries=0)
+        given = [Document(page_content="The tower is tall.", id="a"), Document(page_content="Bananas.", id="b")]
+        compressor = DenoiseCompressor(model=model)
+        calls = (
+            lambda: compressor.compress_documents(given, "How tall?"),
+            lambda: asyncio.run(compressor.acompress_documents(given, "How tall?")),
+        )
+        for call in calls:
+            if status in RAISES:
+                with pytest.raises(openai.APIStatusError):
+                    call()
+            else:
+                kept = call()
+                assert [d.page_content for d in kept] == ["The tower is tall.", "Bananas."]
+                assert all(d.metadata["denoise"]["fallback"] for d in kept)
+                assert "sk-abcdef" not in str([d.metadata for d in kept])

@@ -223,3 +223,16 @@ def test_whatever_a_chat_model_takes(kit):
 def test_wrong_settings(kit, kind, settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         kind(model=kit.chat(), **settings)
+
+
+def test_a_cleared_question_that_is_refused_is_said_beside_each_document(kit):
+    def turns_it_round(messages):
+        if "BEGIN question" in messages[-1].text and "BEGIN document" not in messages[-1].text:
+            return "Question: Is Lyon the capital of France?"
+        return two_steps(messages)
+
+    given = {"question": "What is the capital of France? I think it is Lyon.", "context": CONTEXT}
+    out = S2ARunnable(model=kit.chat(turns_it_round), variant="select").invoke(given)
+    assert out["question"] == given["question"]
+    assert "refused" in out["denoise"]["question_note"]
+    assert all("refused" in d.metadata["denoise"]["question_note"] for d in out["context"])

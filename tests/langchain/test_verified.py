@@ -119,7 +119,7 @@ def test_an_agent_is_judged_by_what_its_tools_found(kit, artifact):
     given = {"messages": [HumanMessage("capital?")]}
     with pytest.raises(ValueError, match="VerificationMiddleware"):
         verified(agent(kit, artifact=artifact))
-    out = verified(agent(kit, artifact=artifact), rerun=True).invoke(given)
+    out = verified(agent(kit, artifact=artifact), Verifier(limits=LoopLimits(rerun=True))).invoke(given)
     assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai"]
     assert out["messages"][-1].text == PARIS
     assert out["denoise"]["outcome"] == "supported"

@@ -43,7 +43,7 @@ def own(scripted, reply, retriever=None, **settings):
 
 def around(scripted, reply, *, streaming=True, **settings):
     inner = RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply), streaming=streaming)
-    engine = AugmentedQueryEngine.around(inner, **settings)
+    engine = AugmentedQueryEngine.around(inner, Augmenter(**settings))
     engine.streaming = "draft_first"
     return engine
 

@@ -5,19 +5,28 @@ import json
 
 import pytest
 import sqlalchemy
-from llama_index.core import MockEmbedding, SQLDatabase, StorageContext, VectorStoreIndex
+from llama_index.core import (
+    MockEmbedding,
+    SQLDatabase,
+    StorageContext,
+    VectorStoreIndex,
+    get_response_synthesizer,
+)
+from llama_index.core.agent.workflow import ReActAgent
 from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
 from llama_index.core.base.response.schema import PydanticResponse
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import CustomPGRetriever
-from llama_index.core.indices.query.query_transform import HyDEQueryTransform
+from llama_index.core.indices.query.query_transform import HyDEQueryTransform, StepDecomposeQueryTransform
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
-from llama_index.core.node_parser import HierarchicalNodeParser, get_leaf_nodes
+from llama_index.core.node_parser import HierarchicalNodeParser, SentenceWindowNodeParser, get_leaf_nodes
+from llama_index.core.postprocessor import MetadataReplacementPostProcessor
 from llama_index.core.query_engine import (
     CitationQueryEngine,
     CustomQueryEngine,
+    MultiStepQueryEngine,
     NLSQLTableQueryEngine,
     RetrieverQueryEngine,
     RouterQueryEngine,
@@ -35,7 +44,7 @@ from pydantic import BaseModel
 
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
-from llamaindex_denoise import AugmentedQueryEngine, LlamaLLM, RetrieverAdapter
+from llamaindex_denoise import AugmentedQueryEngine, LlamaLLM, RetrieverAdapter, VerifiedQueryTool
 
 
 def outcome(response):
@@ -144,8 +153,6 @@ def sub_question(llm, answer):
     plan = json.dumps([{"sub_question": "Where is it?", "tool_name": "towers"}])
     made = LLMQuestionGenerator.from_defaults(llm=llm(always(plan)))
     engine = inner(llm(always(answer)))
-    from llama_index.core import get_response_synthesizer
-
     synth = get_response_synthesizer(llm=llm(always(answer)))
     return SubQuestionQueryEngine(made, synth, [tool(engine)], use_async=False)
 
@@ -155,6 +162,53 @@ def test_sub_questions_answers_are_no_evidence(scripted):
     assert outcome(right) == "supported"
     made_up = AugmentedQueryEngine.around(sub_question(scripted, WRONG)).query(QUESTION)
     assert outcome(made_up) == "unsupported", "its own sub-answer was taken for evidence"
+
+
+def multi_step(llm, answer):
+    asks = StepDecomposeQueryTransform(llm=llm(always(QUESTION)))
+    synth = get_response_synthesizer(llm=llm(always(answer)))
+    return MultiStepQueryEngine(inner(llm(always(answer))), asks, synth, index_summary="towers", num_steps=1)
+
+
+def test_steps_answers_are_no_evidence(scripted):
+    assert outcome(checked(lambda: multi_step(scripted, RIGHT))) == "supported"
+    made_up = AugmentedQueryEngine.around(multi_step(scripted, WRONG)).query(QUESTION)
+    assert outcome(made_up) == "unsupported", "the answer of a step was taken for evidence"
+
+
+def test_a_sentence_window_is_read_whole(scripted):
+    parser = SentenceWindowNodeParser.from_defaults(window_size=1)
+    said = "There is a red tower. It is in Porto. Bread is cheap."
+    index = VectorStoreIndex(parser.get_nodes_from_documents([Document(text=said)]), embed_model=MockEmbedding(4))
+    window = MetadataReplacementPostProcessor(target_metadata_key="window")
+    llm = scripted(always("There is a red tower. It is in Porto."))
+    settings = {"llm": llm, "node_postprocessors": [window], "similarity_top_k": 3}
+    assert outcome(checked(lambda: index.as_query_engine(**settings))) == "supported"
+
+
+def test_an_engine_without_evidence_passes_its_answer_on(scripted):
+    class Says(CustomQueryEngine):
+        def custom_query(self, query_str):
+            return WRONG
+
+    response = checked(Says)
+    assert (str(response), outcome(response)) == (WRONG, "unknown")
+
+
+async def test_a_react_agent_is_told_the_verdict_by_its_tool(scripted):
+    unsure = AugmentedQueryEngine.around(inner(scripted(always(WRONG))))
+    tower = VerifiedQueryTool.from_defaults(unsure, name="towers", description="about towers")
+    seen = []
+
+    def reply(messages):
+        seen.append(messages[-1].content or "")
+        if "Observation" in seen[-1]:
+            return "Thought: I can answer.\nAnswer: Nobody confirmed it."
+        return 'Thought: I look it up.\nAction: towers\nAction Input: {"input": "Where is the red tower?"}'
+
+    agent = ReActAgent(tools=[tower], llm=scripted(reply), streaming=False)
+    assert str(await agent.run(QUESTION)) == "Nobody confirmed it."
+    assert "(unsupported: this answer was not confirmed by its sources)" in seen[-1]
 
 
 class Answered(BaseModel):

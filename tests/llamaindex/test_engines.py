@@ -85,12 +85,14 @@ def test_a_model_that_fails_gives_a_response_that_says_so(make):
 
 
 def test_the_budget_holds(make):
-    said = itertools.count(1)
+    said = itertools.count()
     response = make(lambda messages: f"{WRONG} It has {next(said)} floors.", budget=Budget(calls=2)).query(
         QUESTION
     )
-    assert response.metadata["denoise"]["stopped_because"] == "budget"
-    assert len(response.metadata["denoise"]["attempts"]) <= 2
+    note = response.metadata["denoise"]
+    assert note["stopped_because"] == "budget"
+    assert len(note["attempts"]) <= 2
+    assert note["calls"] == next(said) <= 2, "a call that was refused is no call"
 
 
 def test_a_blank_question_is_refused(make):

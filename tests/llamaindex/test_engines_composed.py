@@ -23,8 +23,7 @@ from llamaindex_engines import (
     own_loop,
 )
 
-from denoise_core import InputError
-from denoise_core.augmenter import LoopLimits
+from denoise_core.augmenter import Augmenter, LoopLimits
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor
@@ -50,7 +49,8 @@ class Whole(BaseQueryEngine):
 
 def test_around_an_engine_that_can_only_be_asked():
     def make_engine(limits=LoopLimits(rerun=True)):  # noqa: B008
-        return AugmentedQueryEngine.around(Whole(lambda q: RIGHT if "Lisbon" in q else WRONG), limits=limits)
+        engine = Whole(lambda q: RIGHT if "Lisbon" in q else WRONG)
+        return AugmentedQueryEngine.around(engine, Augmenter(limits=limits))
 
     once = make_engine(limits=None)
     assert once.query(QUESTION).metadata["denoise"]["outcome"] == "unsupported"
@@ -88,7 +88,8 @@ async def test_around_a_local_model_the_event_loop_stays_free(local, no_blocking
     if whole:  # an engine of the same parts that can only be asked
         engine = Whole(reply)
         engine._llm = local(reply)
-    response = await AugmentedQueryEngine.around(engine, limits=LoopLimits(rerun=True)).aquery(QUESTION)
+    loop = Augmenter(limits=LoopLimits(rerun=True))
+    response = await AugmentedQueryEngine.around(engine, loop).aquery(QUESTION)
     assert response.metadata["denoise"]["outcome"] == "supported"
     assert ran
     assert here not in ran
@@ -114,7 +115,7 @@ def test_a_judge_that_would_ask_the_engine_as_a_model_is_told_off(scripted):
             yield from complete((Message("user", "is it true?"),), tag="judge")
             return self.judge(memory, candidate)
 
-    with pytest.raises(InputError, match="model of its own"):
+    with pytest.raises(TypeError, match="model of its own"):
         around(scripted, utility=Judge()).query(QUESTION)
 
 

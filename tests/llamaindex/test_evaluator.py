@@ -1,23 +1,29 @@
 """Evaluators both ways: a verdict crosses over whole, and unknown never becomes a pass."""
 
 import asyncio
+import threading
 
 import pytest
 from llama_index.core import Settings
 from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation import (
+    AnswerRelevancyEvaluator,
     BatchEvalRunner,
+    ContextRelevancyEvaluator,
     CorrectnessEvaluator,
     EvaluationResult,
     FaithfulnessEvaluator,
+    GuidelineEvaluator,
+    RelevancyEvaluator,
 )
 from llama_index.core.evaluation.base import BaseEvaluator
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetryQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from denoise_core import Budget, InputError, Passage, run
+from denoise_core import Budget, InputError, MissingExtra, Passage, run
 from denoise_core.augmenter import Augmenter, Groundedness, WorkingMemory
+from denoise_core.running import heard
 from denoise_core.testing import FunctionLLM, ListRetriever
 from llamaindex_denoise import AugmentedQueryEngine, EvaluatorUtility, UtilityEvaluator
 
@@ -60,6 +66,25 @@ def test_a_utility_that_breaks_is_unknown_with_the_reason():
     result = both(UtilityEvaluator(Breaks()), RIGHT)
     assert result.passing is None
     assert "judge is down" in result.invalid_reason
+
+
+def test_a_mistake_of_a_judge_raises_and_a_failure_is_heard(caplog):
+    class Breaks:
+        def __init__(self, error):
+            self.error = error
+
+        def assess(self, memory, candidate):
+            raise self.error
+            yield
+
+    heard.forget()
+    both(UtilityEvaluator(Breaks(ConnectionError("down"))), RIGHT)
+    assert "nothing is known of the answer" in caplog.text
+    for error in (AttributeError("x"), MissingExtra("pip install it")):
+        with pytest.raises(type(error)):
+            UtilityEvaluator(Breaks(error)).evaluate(QUESTION, RIGHT, CONTEXT)
+        with pytest.raises(type(error)):
+            asyncio.run(UtilityEvaluator(Breaks(error)).aevaluate(QUESTION, RIGHT, CONTEXT))
 
 
 @pytest.mark.parametrize(("query", "response"), [(None, "x"), ("x", None)])
@@ -193,6 +218,70 @@ def test_correctness_with_its_five_marks(scripted):
     assert loop(utility).answer(QUESTION).score == 0.9
 
 
+EVALUATORS = {
+    FaithfulnessEvaluator: ("YES", "pass"),
+    RelevancyEvaluator: ("YES", "pass"),
+    CorrectnessEvaluator: ("1\nwrong", "fail"),
+    ContextRelevancyEvaluator: ("Fine.\n[RESULT] 4", "unknown"),
+    AnswerRelevancyEvaluator: ("Fine.\n[RESULT] 2", "unknown"),
+    GuidelineEvaluator: ('{"passing": true, "feedback": "fine"}', "pass"),
+}
+
+
+@pytest.mark.parametrize("kind", EVALUATORS)
+def test_evaluators_are_asked_synchronously_without_a_loop_or_a_thread(local, monkeypatch, kind):
+    reply, outcome = EVALUATORS[kind]
+    here, asked = threading.current_thread(), []
+    llm = local(lambda prompt: asked.append(threading.current_thread()) or reply)
+
+    def refuses(*_):
+        raise AssertionError("a synchronous judge started an event loop")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", refuses)
+    assert verdict_of(kind(llm=llm)).outcome == outcome
+    assert asked
+    assert set(asked) == {here}
+
+
+async def test_the_synchronous_form_of_a_model_is_used_and_only_that(scripted, monkeypatch):
+    """Inside a running loop too, as in a notebook; and the user's evaluator keeps its own model."""
+    llm = scripted(lambda m: "YES")
+
+    async def refuses(*_, **__):
+        raise AssertionError("the asynchronous form was asked")
+
+    monkeypatch.setattr(type(llm), "achat", refuses)
+    evaluator = FaithfulnessEvaluator(llm=llm)
+    assert verdict_of(evaluator).outcome == "pass"
+    assert evaluator._llm is llm
+
+
+class Waits(Fixed):
+    async def aevaluate(self, **asked):
+        await asyncio.sleep(0.001)
+        return await super().aevaluate(**asked)
+
+
+async def test_an_evaluator_that_needs_a_loop_says_what_to_do():
+    def judged():
+        return loop(EvaluatorUtility(Waits(passing=True)))
+
+    with pytest.raises(InputError, match=r"Waits waits for an event loop.*aquery"):
+        judged().answer(QUESTION)
+    with pytest.raises(InputError, match=r"Waits waits for an event loop.*aquery"):
+        await asyncio.to_thread(judged().answer, QUESTION)
+    assert (await judged().aanswer(QUESTION)).outcome == "supported"
+
+
+class OwnForm(Waits):
+    def evaluate(self, query=None, response=None, contexts=None, **kwargs):
+        return EvaluationResult(passing=True)
+
+
+def test_an_evaluate_of_its_own_is_asked():
+    assert verdict_of(OwnForm()).outcome == "pass"
+
+
 def test_an_evaluator_that_fails_is_no_pass():
     answer = loop(EvaluatorUtility(Fixed(error=ConnectionError("down")))).answer(QUESTION)
     assert answer.outcome == "unknown"
@@ -214,7 +303,7 @@ def test_around_an_engine(scripted):
 
     inner = RetrieverQueryEngine.from_args(Found(), llm=scripted(lambda m: RIGHT))
     utility = EvaluatorUtility(FaithfulnessEvaluator(llm=scripted(lambda m: "YES")))
-    response = AugmentedQueryEngine.around(inner, utility=utility).query(QUESTION)
+    response = AugmentedQueryEngine.around(inner, Augmenter(utility=utility)).query(QUESTION)
     assert response.metadata["denoise"]["outcome"] == "supported"
 
 

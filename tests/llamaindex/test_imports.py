@@ -31,6 +31,15 @@ def test_importing_brings_neither_torch_nor_the_other_framework(name):
     assert out.stdout.strip() == "[]"
 
 
+def test_the_postprocessor_loads_no_method_before_it_is_used():
+    code = (
+        "import sys; from llamaindex_denoise import DenoisePostprocessor; print([m for m in sys.modules "
+        "if m.split('.')[:2] in [['denoise_core', p] for p in 'augmenter embedded end s2a support'.split()]])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
 def test_the_package_itself_loads_no_module_of_its_own():
     code = "import llamaindex_denoise, sys; print([m for m in sys.modules if m.startswith('llama')])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

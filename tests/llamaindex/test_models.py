@@ -11,8 +11,9 @@ from llama_index.core.llms import CustomLLM, MockLLM
 from llama_index.core.types import PydanticProgramMode
 from llamaindex_doubles import Calling, calls
 
-from denoise_core import InputError, Message, Passage, Usage
+from denoise_core import InputError, Message, Passage, Usage, run
 from denoise_core.augmenter.streaming.events import StreamingLLM
+from denoise_core.running.effects import complete
 from denoise_core.running.structured import StructuredLLM
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.replies.schemas import schema
@@ -198,6 +199,49 @@ class Endless(CustomLLM):
                 yield CompletionResponse(text="x", delta="x")
         finally:
             self._ended.set()
+
+
+class Hangs(MockLLM):
+    """Counts who is in it; the first call stays until it is let go."""
+
+    _go_on = PrivateAttr(default_factory=threading.Event)
+    _inside = PrivateAttr(default_factory=list)
+
+    def chat(self, messages, **kwargs):
+        first = not self._inside
+        self._inside.append(1)
+        if first:
+            self._go_on.wait(20)
+        return super().chat(messages, **kwargs)
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_a_hung_call_costs_its_slot_only_until_its_time_out(sync):
+    model = Hangs()
+    llm = LlamaLLM(model, max_threads=2)
+    for _ in range(3):  # more than there are slots
+        model._inside.clear()
+        timed_out = (
+            asyncio.to_thread(run, complete(ASKED, tag="t", llm=llm), call_seconds=0.05)
+            if sync
+            else asyncio.wait_for(llm.acomplete(ASKED), 0.05)
+        )
+        with pytest.raises(TimeoutError):
+            await timed_out
+    assert (await asyncio.to_thread(llm.complete, ASKED)).text
+    assert (await asyncio.wait_for(llm.acomplete(ASKED), 20)).text
+    model._go_on.set()
+
+
+async def test_a_model_for_one_at_a_time_is_not_called_twice_even_after_a_time_out():
+    model = Hangs()
+    llm = LlamaLLM(model, max_threads=1)
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(llm.acomplete(ASKED), 0.05)
+    assert len(model._inside) == 1
+    model._go_on.set()
+    assert (await asyncio.wait_for(llm.acomplete(ASKED), 20)).text
 
 
 async def test_a_local_stream_that_breaks_or_is_left(local):

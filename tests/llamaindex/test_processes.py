@@ -47,22 +47,39 @@ def test_a_pickle_does_what_the_original_does_and_leaves_it_whole(name):
 
 
 @pytest.mark.parametrize("used", [False, True])
-def test_a_probe_in_a_model_pickles_before_and_after_use(used):
+def test_a_probe_on_a_model_in_a_folder_pickles_before_and_after_use(tmp_path, used):
     pytest.importorskip("torch")
     from tiny_models import probe_of, tiny_pair
 
     from denoise_core.end import ProbeScorer
 
     model, tokenizer = tiny_pair()
-    end = ENDDenoiser(ProbeScorer(model, probe_of(model, tokenizer), tokenizer=tokenizer), keep=1)
-    made = step(end)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    probe = probe_of(model, tokenizer)
+    made = step(ENDDenoiser(ProbeScorer(str(tmp_path), probe), keep=1))
     if used:
         assert made(DOCUMENTS)
     twin = pickle.loads(pickle.dumps(made))  # noqa: S301
     assert [n.text for n in twin(DOCUMENTS)] == [n.text for n in made(DOCUMENTS)]
+    loaded = step(ENDDenoiser(ProbeScorer(model, probe, tokenizer=tokenizer), keep=1))
+    with pytest.raises(ValueError, match="weights do not travel"):
+        pickle.dumps(loaded)
+    assert loaded(DOCUMENTS), "a failed pickle must leave the object whole"
+
+
+def test_other_weights_are_another_fingerprint():
+    pytest.importorskip("torch")
+    from tiny_models import probe_of, tiny_pair
+
+    from denoise_core.end import ProbeScorer
+
+    model, tokenizer = tiny_pair()
+    probe = probe_of(model, tokenizer)
+    end = ENDDenoiser(ProbeScorer(model, probe, tokenizer=tokenizer), keep=1)
     other = copy.deepcopy(model)
     next(other.parameters()).data[0] += 1
-    changed = ENDDenoiser(ProbeScorer(other, probe_of(model, tokenizer), tokenizer=tokenizer), keep=1)
+    changed = ENDDenoiser(ProbeScorer(other, probe, tokenizer=tokenizer), keep=1)
     assert fingerprint(changed) != fingerprint(end)
     assert not fingerprint(end).unknown
 
@@ -88,6 +105,7 @@ from llama_index.core.ingestion import IngestionPipeline
 from llamaindex_denoisers import red_vectors
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import EmbeddingScorer
+from denoise_core.embedded import default_denoiser
 from denoise_core.text.chunk import sentences
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, record
 
@@ -99,6 +117,9 @@ if __name__ == "__main__":
     assert all(record(n) for n in nodes)
     assert step(documents), "the caller's own is whole"
     print([n.text for n in nodes])
+    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=default_denoiser(keep=1)), subject="cats")
+    nodes = IngestionPipeline(transformations=[step], disable_cache=True).run(documents=documents, num_workers=2)
+    assert [n.text for n in nodes] == [n.text for n in step(documents)]
 """
 
 

@@ -4,9 +4,9 @@ import pytest
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.llms.huggingface import HuggingFaceLLM
 from llama_index.llms.openai_like import OpenAILike
+from openai_server import OfLocal, serving
 
 from denoise_core import Message
-from denoise_core.serve import LLMServer
 from denoise_lab import FOLDER, reader
 
 ASKED = "Bjorn Linzana keeps a goat. Amara Velmorek keeps a swan.\n\nWhich animal does Bjorn Linzana keep?"
@@ -28,7 +28,7 @@ def test_as_a_hugging_face_llm(llm):
 
 @pytest.mark.enable_socket
 def test_over_http(llm):
-    with LLMServer(llm, name="reader") as server:
+    with serving(OfLocal(llm)) as server:
         client = OpenAILike(
             model="reader", api_base=server.url, api_key="none", is_chat_model=True, temperature=0, max_retries=0
         )

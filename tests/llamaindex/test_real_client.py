@@ -6,10 +6,12 @@ connections. An untrained model answers nonsense, so every reading of it ends in
 
 import asyncio
 
+import openai
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.llms.openai_like import OpenAILike
 from openai_server import NEW_TOKENS
+from refusing_server import KEPT, RAISES, refusing
 
 from denoise_core import Message, Usage
 from denoise_core.running.structured import StructuredLLM
@@ -178,3 +180,25 @@ async def test_cancelling_leaves_nothing_running(server, client):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.parametrize("status", [*RAISES, *KEPT])
+def test_what_a_server_refuses_raises_and_what_fails_is_kept(status):
+    """With the stock client: a wrong key is heard of at the first call, whatever ``on_error`` says."""
+    with refusing(status) as url:
+        llm = OpenAILike(model="tiny", api_base=url, api_key="none", max_retries=0, is_chat_model=True)
+        nodes = [NodeWithScore(node=TextNode(text=t)) for t in ("The tower is tall.", "Bananas.")]
+        postprocessor = DenoisePostprocessor.from_llm(llm)
+        calls = (
+            lambda: postprocessor.postprocess_nodes(nodes, query_str="How tall?"),
+            lambda: asyncio.run(postprocessor.apostprocess_nodes(nodes, query_str="How tall?")),
+        )
+        for call in calls:
+            if status in RAISES:
+                with pytest.raises(openai.APIStatusError):
+                    call()
+            else:
+                kept = call()
+                assert [n.node.text for n in kept] == ["The tower is tall.", "Bananas."]
+                assert all(record(n.node)["fallback"] for n in kept)
+                assert "sk-abcdef" not in str([record(n.node) for n in kept])

@@ -11,13 +11,13 @@ from llama_index.core.workflow import Context
 from llamaindex_doubles import Calling
 from workflows.errors import WorkflowRuntimeError
 
-from denoise_core import Budget, InputError, Price
+from denoise_core import Budget, InputError, Message, Price
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import sentences
 from llamaindex_denoise import AugmentedQueryEngine, AugmentedWorkflow, LlamaLLM, RetrieverAdapter, record
-from llamaindex_denoise.agents.workflow import ProgressEvent, TurnEvent
+from llamaindex_denoise.agents.workflow import AskEvent, ProgressEvent, TurnEvent
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto. [1]", "The red tower is in Lisbon, built in 1755."
@@ -163,6 +163,29 @@ async def test_the_budget_holds_over_all_turns(scripted, budget, stop):
     assert result.record["stopped_because"] == stop
     assert result.record["stopped_because"] == expected.stopped_because
     assert len(result.record["attempts"]) == len(expected.memory.attempts)
+
+
+async def test_what_comes_back_prints_as_its_answer(scripted):
+    result = await AugmentedWorkflow(augmenter(scripted)).run(question=QUESTION)
+    assert str(result) == f"{result}" == RIGHT
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [ChatMessage(role="user", content="I am in Portugal."), ChatMessage(role="tool", content="left out")],
+        [Message("user", "I am in Portugal.")],
+        [{"role": "user", "content": "I am in Portugal."}],
+    ],
+)
+async def test_history_takes_messages_as_the_engines_do(scripted, history):
+    workflow = AugmentedWorkflow(augmenter(scripted))
+    await workflow.run(question=QUESTION, history=history)
+    asked = workflow.augmenter.llm.model.asked[0]
+    assert "I am in Portugal." in str(asked)
+    assert "left out" not in str(asked)
+    with pytest.raises(ValueError, match="expected a list of ChatMessages, got a str"):
+        AskEvent(question=QUESTION, history="I am in Portugal.")
 
 
 async def test_history_goes_to_the_model(scripted):

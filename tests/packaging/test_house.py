@@ -14,21 +14,21 @@ BASES = {
     "llamaindex_denoise": ROOT,
 }
 METHODS = {"end", "s2a", "augmenter"}
-ABOVE = {"embedded", "evaluate", "report", "cli", "serve"}  # rooms that may know methods
+ABOVE = {"embedded", "evaluate", "report", "cli", "service"}  # rooms that may know methods
 
 # What a room of the core must not import, beside what follows from `BASES`.
 FORBIDDEN = {
     "text": METHODS | ABOVE | {"running", "local", "scorers", "support"},
     "running": METHODS | ABOVE | {"local", "scorers", "support"},
     "local": METHODS | ABOVE | {"scorers", "support"},
-    "support": METHODS | {"report", "cli", "serve", "evaluate"},
-    "scorers": METHODS | {"report", "cli", "serve"},
-    "end": METHODS - {"end"} | {"embedded", "report", "cli", "serve"},
-    "s2a": METHODS - {"s2a"} | {"embedded", "evaluate", "report", "cli", "serve"},
-    "augmenter": METHODS - {"augmenter"} | {"report", "cli", "serve"},
-    "embedded": {"s2a", "augmenter", "report", "cli", "serve"},
-    "evaluate": {"report", "cli", "serve"},
-    "report": {"cli", "serve"},
+    "support": METHODS | {"report", "cli", "service", "evaluate"},
+    "scorers": METHODS | {"report", "cli", "service"},
+    "end": METHODS - {"end"} | {"embedded", "report", "cli", "service"},
+    "s2a": METHODS - {"s2a"} | {"embedded", "evaluate", "report", "cli", "service"},
+    "augmenter": METHODS - {"augmenter"} | {"report", "cli", "service"},
+    "embedded": {"s2a", "augmenter", "report", "cli", "service"},
+    "evaluate": {"report", "cli", "service"},
+    "report": {"cli", "service"},
 }
 
 

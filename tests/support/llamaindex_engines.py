@@ -71,7 +71,7 @@ def inner(llm, retriever=None, **settings):
 
 def around(scripted, reply=first_wrong_then_right, retriever=None, **settings):
     """Our engine around one of LlamaIndex's own; ``scripted`` is the fixture of that name."""
-    return AugmentedQueryEngine.around(inner(scripted(reply), retriever), **settings)
+    return AugmentedQueryEngine.around(inner(scripted(reply), retriever), Augmenter(**settings))
 
 
 def both(make_engine, question=QUESTION):

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+from stress_faults import BROKEN, MISTAKES, NEVER, PARTS, RAISED, SECONDS, STORES, Outside
 
-from denoise_core import Budget, DenoiseResult, Drop, Guard, Passage, Pipeline, Reply, Span, Usage
+from denoise_core import Budget, DenoiseResult, Guard, Passage, Pipeline
 from denoise_core.augmenter import Augmenter, LoopLimits
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import is_mistake
@@ -28,69 +26,6 @@ LINES = (
     "The tower is 330 m tall. ", "I think it is lovely! ", "It opened in 1889.\n\n", "Bananas are yellow. ", "\n",
     "<evidence>END document</evidence> ", "Größe: 330 m… ", "塔高330米。", "\u200b", "x" * 40 + " ",
 )  # fmt: skip
-
-
-class RateLimitError(Exception):
-    status_code = 429
-
-
-class ServerError(Exception):
-    status_code = 503
-
-
-class AuthenticationError(Exception):
-    status_code = 401
-
-
-RAISED: dict[str, Any] = {
-    "time-out": lambda: TimeoutError("late"),
-    "connection": lambda: ConnectionError("gone"),
-    "rate limit": lambda: RateLimitError("429 api_key=s3cr3tvalue"),
-    "server error": lambda: ServerError("503"),
-    "key error": lambda: KeyError("choices"),
-    "recursion": lambda: RecursionError("deep"),
-    "memory": lambda: MemoryError("full"),
-    "stop iteration": lambda: StopIteration(),
-    "no key": lambda: AuthenticationError("401"),
-    "programming": lambda: AttributeError("'NoneType' object has no attribute 'x'"),
-}
-REPLIES: dict[str, Any] = {
-    "unreadable reply": Reply("I would rather talk about the weather"),
-    "empty reply": Reply(""),
-    "huge numbers": Reply("1-99999999999999999999, -5"),
-    "no text": Reply(None),
-    "bare text": "1",
-    "nothing": None,
-}
-SCORES: dict[str, Any] = {
-    "NaN scores": lambda n: np.full(n, np.nan, np.float32),
-    "too few scores": lambda n: np.zeros(max(0, n - 1), np.float32),
-    "scores of two axes": lambda n: np.zeros((n, 2), np.float32),
-    "infinite scores": lambda n: np.full(n, -np.inf, np.float32),
-}
-RESULTS: dict[str, Any] = {
-    "no result": lambda q, p: None,
-    "foreign id": lambda q, p: DenoiseResult(q, (Passage("made up", "nobody"),)),
-    "made-up text": lambda q, p: DenoiseResult(q, tuple(Passage("made up " + x.text, x.id) for x in p)),
-    "spans too far": lambda q, p: DenoiseResult(q, (), tuple(Drop(Span(x.id, 0, 10**6), "far") for x in p)),
-    "overlap": lambda q, p: DenoiseResult(q, tuple(p), tuple(Drop(Span(x.id, 0, len(x.text)), "?") for x in p)),
-    "turned round": lambda q, p: DenoiseResult(q, tuple(p)[::-1]),
-    "everything dropped": lambda q, p: DenoiseResult(q, ()),
-}
-STORES = ("store cannot read", "store is full")
-WAITS = ("hang", "cancelled")
-KINDS = ("none", *RAISED, *REPLIES, *SCORES, *RESULTS, *STORES, *WAITS)
-BY_LLM = ("none", *RAISED, *REPLIES, *WAITS, *STORES)
-PARTS: dict[str, tuple[str, ...]] = {
-    "END": ("none", *RAISED, *SCORES),
-    "S2A": BY_LLM,
-    "S2A cached": BY_LLM,
-    "Augmenter": ("none", *RAISED, *REPLIES, *WAITS),
-    "Guard": ("none", *RAISED, *RESULTS, *WAITS),
-    "Pipeline": ("none", *RAISED, *REPLIES, *SCORES),
-    "LangChain": BY_LLM,
-    "LlamaIndex": BY_LLM,
-}
 
 
 @dataclass
@@ -106,86 +41,6 @@ class Tally:
         self.examples.append(f"{what}: {run.part}, {run.fault}: {why}")
 
 
-class Outside:
-    """The model, the scorer, the retriever, the denoiser and the store of one run, with its fault at the nth
-    call.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.calls = 0
-        self.met = 0
-        self.kept: dict[str, str] = {}
-
-    def _turn(self) -> bool:
-        self.calls += 1
-        hit = self.calls >= self.run.at and self.run.fault != "none"
-        if not hit:
-            return False
-        if self.run.fault in RAISED:
-            self.met += 1
-            raise RAISED[self.run.fault]()
-        return True
-
-    def complete(self, messages: Sequence[Any]) -> Any:
-        if self._turn():
-            if self.run.fault in WAITS:
-                self.met += self.run.fault == "hang"
-                time.sleep(0.03)
-                if self.run.fault == "hang":
-                    raise TimeoutError("hung")
-            if self.run.fault in REPLIES:
-                self.met += 1
-                return REPLIES[self.run.fault]
-        return Reply(self.run.reply, Usage(10, 2))
-
-    async def acomplete(self, messages: Sequence[Any]) -> Any:
-        if self._turn():
-            if self.run.fault in WAITS:
-                self.met += self.run.fault == "hang"
-                await asyncio.sleep(0.02 if self.run.fault == "cancelled" else 0.05)
-                if self.run.fault == "hang":
-                    raise TimeoutError("hung")
-            if self.run.fault in REPLIES:
-                self.met += 1
-                return REPLIES[self.run.fault]
-        await asyncio.sleep(0)
-        return Reply(self.run.reply, Usage(10, 2))
-
-    def score(self, query: str, texts: Sequence[str]) -> Any:
-        if self._turn() and self.run.fault in SCORES:
-            self.met += 1
-            return SCORES[self.run.fault](len(texts))
-        return np.arange(len(texts), dtype=np.float32)
-
-    def denoise(self, query: str, passages: Sequence[Passage]) -> Any:
-        if self._turn() and self.run.fault in RESULTS:
-            self.met += 1
-            return RESULTS[self.run.fault](query, passages)
-        return DenoiseResult(query, tuple(passages)[:1])
-
-    async def adenoise(self, query: str, passages: Sequence[Passage]) -> Any:
-        if self.run.fault in WAITS:
-            await asyncio.sleep(0.02)
-        return self.denoise(query, passages)
-
-    def retrieve(self, query: str) -> Sequence[Passage]:
-        return self.run.passages
-
-    async def aretrieve(self, query: str) -> Sequence[Passage]:
-        return self.run.passages
-
-    def get(self, key: str) -> str | None:
-        if self.run.fault == "store cannot read":
-            raise OSError("corrupt")
-        return self.kept.get(key)
-
-    def put(self, key: str, text: str) -> None:
-        if self.run.fault == "store is full":
-            raise OSError("no space left")
-        self.kept[key] = text
-
-
 @dataclass(frozen=True)
 class Run:
     part: str
@@ -194,6 +49,11 @@ class Run:
     passages: tuple[Passage, ...]
     reply: str
     calls: int | None
+
+    @property
+    def at_once(self) -> int:
+        """How many calls an async run makes at once: two where the second can join the first."""
+        return 2 if self.part == "S2A cached" and self.at == 1 else 1
 
     @staticmethod
     def draw(drawn: random.Random) -> Run:
@@ -210,11 +70,13 @@ class Run:
         return Run(part, fault, drawn.randint(1, 3), passages, reply, budget)
 
     def made(self, outside: Outside) -> Any:
-        budget = None if self.calls is None else Budget(calls=self.calls)
+        never = self.fault == NEVER
+        budget = Budget(calls=self.calls, seconds=SECONDS if never and self.part != "Augmenter" else None)
         cache = Cache("m", outside) if self.part == "S2A cached" or self.fault in STORES else None
         options = Options(cache=cache, joint=False)
         s2a = S2ADenoiser(outside, variant="select", budget=budget, options=options)
         end = ENDDenoiser(outside, keep=0.5)
+        limits = LoopLimits(steps=12, call_seconds=SECONDS if never else None)
         match self.part:
             case "END":
                 return Guard(end)
@@ -223,7 +85,7 @@ class Run:
             case "Pipeline":
                 return Guard(Pipeline(end, s2a))
             case "Augmenter":
-                return Augmenter(outside, outside, budget=budget, limits=LoopLimits(steps=12))
+                return Augmenter(outside, outside, budget=budget, limits=limits)
             case "LangChain":
                 from langchain_denoise import DenoiseCompressor
 
@@ -239,12 +101,20 @@ class Run:
         if self.part == "LangChain":
             from langchain_core.documents import Document
 
-            return [Document(page_content=p.text, id=p.id) for p in self.passages]
+            found: list[Any] = [Document(page_content=p.text, id=p.id) for p in self.passages]
+            if self.fault == BROKEN:
+                found.insert(self.at, Document.model_construct(page_content=None, id="broken", metadata={}))
+            return found
         from llama_index.core.schema import NodeWithScore, TextNode
 
-        return [NodeWithScore(node=TextNode(text=p.text, id_=p.id)) for p in self.passages]
+        found = [NodeWithScore(node=TextNode(text=p.text, id_=p.id)) for p in self.passages]
+        if self.fault == BROKEN:
+            bad = TextNode(text="", id_="broken", metadata={"title": "x"}, text_template="{nobody}")
+            found.insert(self.at, NodeWithScore(node=bad))
+        return found
 
 
+BUDGETED = ("S2A", "S2A cached", "Augmenter", "LangChain", "LlamaIndex")
 QUERY = "How tall is the tower?"
 
 
@@ -268,58 +138,64 @@ def run_sync(run: Run, tally: Tally) -> None:
 
 
 async def run_async(run: Run, tally: Tally) -> None:
+    """One run; of a cached S2A two at once, which share a call; a cancellation ends the first alone."""
     outside = Outside(run)
     made = run.made(outside)
-    if run.part == "Augmenter":
-        waiting = made.aanswer(QUERY)
-    elif run.part == "LangChain":
-        waiting = made.acompress_documents(run.documents(), QUERY)
-    elif run.part == "LlamaIndex":
-        waiting = made.apostprocess_nodes(run.documents(), query_str=QUERY)
-    else:
-        waiting = made.adenoise(QUERY, (p for p in run.passages))
-    task = asyncio.create_task(waiting)
+
+    def call() -> Any:
+        if run.part == "Augmenter":
+            return made.aanswer(QUERY)
+        if run.part == "LangChain":
+            return made.acompress_documents(run.documents(), QUERY)
+        if run.part == "LlamaIndex":
+            return made.apostprocess_nodes(run.documents(), query_str=QUERY)
+        return made.adenoise(QUERY, (p for p in run.passages))
+
+    tasks = [asyncio.create_task(call()) for _ in range(run.at_once)]
     if run.fault == "cancelled":
-        asyncio.get_running_loop().call_later(0.005, task.cancel)
-    try:
-        out = await asyncio.wait_for(task, 60)
-    except asyncio.CancelledError:
-        if run.fault != "cancelled":
-            tally.bad("unreported", run, "cancelled by nobody")
-    except TimeoutError as error:
-        tally.bad("lost", run, f"hangs for ever: {error}") if task.cancelled() else _raised(
-            run, outside, error, tally
-        )
-    except Exception as error:
-        _raised(run, outside, error, tally)
-    else:
-        _returned(run, outside, out, tally)
-    _counted(run, outside, tally)
+        asyncio.get_running_loop().call_later(0.005, tasks[0].cancel)
+    for task in tasks:
+        try:
+            out = await asyncio.wait_for(task, 60)
+        except asyncio.CancelledError:
+            if run.fault != "cancelled" or task is not tasks[0]:
+                tally.bad("unreported", run, "cancelled by nobody")
+        except TimeoutError as error:
+            if task.cancelled():
+                tally.bad("lost", run, f"hangs for ever: {error}")
+            else:
+                _raised(run, outside, error, tally)
+        except Exception as error:
+            _raised(run, outside, error, tally)
+        else:
+            _returned(run, outside, out, tally)
+    _counted(run, outside, tally, len(tasks))
 
 
-def _counted(run: Run, outside: Outside, tally: Tally) -> None:
+def _counted(run: Run, outside: Outside, tally: Tally, at_once: int = 1) -> None:
     tally.runs += 1
     tally.parts[run.part] += 1
-    if outside.met or run.fault in (*STORES, "cancelled"):
+    if outside.met or run.fault in (*STORES, "cancelled", BROKEN):
         tally.faults[run.fault] += 1
-    if run.calls is not None and outside.calls > run.calls and run.part in ("S2A", "S2A cached", "Augmenter"):
-        tally.bad("budget over", run, f"{outside.calls} calls of {run.calls}")
+    allowed = None if run.calls is None else run.calls * at_once
+    if allowed is not None and outside.calls > allowed and run.part in BUDGETED:
+        tally.bad("budget over", run, f"{outside.calls} calls of {allowed}")
 
 
 def _raised(run: Run, outside: Outside, error: Exception, tally: Tally) -> None:
     """Only mistakes may come through: every policy here is to keep."""
     if not is_mistake(error):
         tally.bad("lost", run, f"raised {error!r}")
-    elif run.fault not in ("no key", "programming"):
+    elif run.fault not in MISTAKES:
         tally.bad("unreported", run, f"raised as a mistake: {error!r}")
 
 
 def _returned(run: Run, outside: Outside, out: Any, tally: Tally) -> None:
-    if run.fault in ("no key", "programming") and outside.met:
+    if run.fault in MISTAKES and outside.met:
         tally.bad("unreported", run, "a mistake was swallowed")
     if run.part == "Augmenter":
         failed = any(what for what, _ in out.memory.failures) or out.stopped_because not in ("passed", "sent")
-        if outside.met and run.fault in RAISED and not failed:
+        if outside.met and run.fault in (*RAISED, NEVER) and not failed:
             tally.bad("unreported", run, out.stopped_because)
         return
     if run.part in ("LangChain", "LlamaIndex"):
@@ -344,19 +220,30 @@ def _told(result: DenoiseResult) -> bool:
 
 
 def _documents(run: Run, outside: Outside, out: list[Any], tally: Tally) -> None:
+    by_id = {(d.id if run.part == "LangChain" else d.node.node_id): d for d in out}
     texts = [d.page_content if run.part == "LangChain" else d.node.get_content() for d in out]
+    met = [d.metadata.get("denoise", {}) if run.part == "LangChain" else _record(d.node) for d in out]
+    told = [m.get("fallback") for m in met]
     whole = "\n".join(p.text for p in run.passages)
     for text in texts:
-        for piece in filter(str.strip, text.split("\n")):
+        for piece in filter(str.strip, (text or "").split("\n")):
             if piece.strip() not in whole and not all(w in whole for w in piece.split()):
                 tally.bad("law broken", run, piece)
-    if outside.met and run.fault in RAISED and run.fault not in ("no key", "programming"):
-        met = [d.metadata.get("denoise", {}) if run.part == "LangChain" else _record(d.node) for d in out]
-        told = [m.get("fallback") for m in met]
-        if not any(told) and any(p.text.strip() for p in run.passages):
-            tally.bad("unreported", run, met[:1])
-        if any("s3cr3tvalue" in str(m) for m in met):
-            tally.bad("unreported", run, "a secret stands in metadata")
+    if any("s3cr3tvalue" in str(m) for m in met):
+        tally.bad("unreported", run, "a secret stands in metadata")
+    if run.fault == BROKEN:
+        if "broken" not in by_id:
+            tally.bad("lost", run, "the broken document")
+        elif not told[list(by_id).index("broken")]:
+            tally.bad("unreported", run, "the broken document")
+        elif told.count(told[list(by_id).index("broken")]) > 1:
+            tally.bad("unreported", run, "a broken document marks others")
+    if not outside.met or run.fault not in RAISED or run.fault in MISTAKES:
+        return
+    if not any(told) and any(p.text.strip() for p in run.passages):
+        tally.bad("unreported", run, met[:1])
+    if run.at == 1 and any(p.text.strip() and p.text not in texts for p in run.passages):
+        tally.bad("lost", run, "not every document came back whole")
 
 
 def _record(node: Any) -> Any:

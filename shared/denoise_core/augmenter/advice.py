@@ -15,6 +15,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
 from denoise_core.running.offload import offload
+from denoise_core.running.travel import Travels
 from denoise_core.text.delimit import envelope
 from denoise_core.types import Message, Reply, Usage
 
@@ -45,12 +46,14 @@ class ModelFeedback:
         return f"{findings}\n{advice}" if advice else findings
 
 
-class Seq2SeqLLM:
+class Seq2SeqLLM(Travels):
     """A sequence-to-sequence model of transformers as an `LLM`: the messages joined in, the generated text out.
 
     ``ModelFeedback(Seq2SeqLLM("google/flan-t5-base"))`` is the paper's trained feedback model with your weights.
     Loaded at the first call; one call at a time. Raises `InputError` for ``max_new_tokens < 1``.
     """
+
+    named = ("model",)
 
     def __init__(self, model: str, *, max_new_tokens: int = 128, device: str = "cpu") -> None:
         if max_new_tokens < 1:

@@ -13,9 +13,10 @@ class LoopLimits:
     """``attempts``: drafts at most. ``patience``: drafts in a row that may bring no better score.
     ``failures``: drafts or whole searches that may fail before the loop ends. ``steps``: actions at most.
     ``call_seconds``: time for one call of a model, judge or retriever, None for none. ``evidence_tokens``:
-    evidence in a prompt at most, best first, by an estimate of four characters a token. ``repair``: cut what does
-    not hold before asking again. ``rerun``: ask again also a drafter that cannot be repeated without an effect
-    outside. ``unsupported``: when nothing passed, ``"send"`` the best attempt with its outcome, or ``"abstain"``.
+    evidence in a prompt at most, best first, by an estimate of four characters a token. ``repair``: correct
+    or cut what does not hold before asking again. ``rerun``: ask again also a drafter that cannot be repeated
+    without an effect outside. ``unsupported``: when nothing passed, ``"send"`` the best attempt with its outcome,
+    or ``"abstain"``.
 
     Raises `InputError` for values that make no loop.
     """

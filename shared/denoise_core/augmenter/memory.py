@@ -27,7 +27,8 @@ class Reason:
 
     ``kind`` is a short name a program can test (``"number"``, ``"negation"``, ``"empty_evidence"`` ...).
     ``claim`` is the part of the candidate that is meant, ``passage_id`` the passage it was held against
-    (None: all of them), ``missing`` what that passage does not say.
+    (None: all of them), ``missing`` what that passage does not say. ``instead`` pairs what is said with what the
+    evidence has in its place, where a window bears out all the rest of the claim: a repair puts it in.
     """
 
     text: str
@@ -35,6 +36,7 @@ class Reason:
     claim: str = ""
     passage_id: str | None = None
     missing: tuple[str, ...] = ()
+    instead: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -80,9 +82,9 @@ class Attempt:
     """One candidate, the evidence it is held against, and what was said of it.
 
     ``evidence`` is the union of what was found before the candidate was written, in the order the model saw it.
-    ``draft`` counts the drafts from 0; ``repaired`` marks what was made of that draft by cutting what does not
-    hold. ``fields`` is set when the candidate is structured output. ``origin`` is what the drafter's adapter put
-    there; it is neither compared nor recorded.
+    ``draft`` counts the drafts from 0; ``repaired`` marks what was made of that draft by correcting or
+    cutting what does not hold. ``fields`` is set when the candidate is structured output. ``origin`` is what the
+    drafter's adapter put there; it is neither compared nor recorded.
     """
 
     candidate: str

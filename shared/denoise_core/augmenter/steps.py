@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from denoise_core.augmenter.answer import StopReason
 from denoise_core.augmenter.drafting.drafter import Drafted, Drafter, DraftRequest, DraftServer, request_messages
 from denoise_core.augmenter.drafting.fields import assess_fields
-from denoise_core.augmenter.drafting.repair import repaired
+from denoise_core.augmenter.drafting.repair import corrected, repaired
 from denoise_core.augmenter.drafting.taint import evidence_of
 from denoise_core.augmenter.drafting.when import When, says_nothing
 from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
@@ -236,19 +236,18 @@ def _judged(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[t
 
 
 def _repaired(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[WorkingMemory]:
-    """With what is left of a failed attempt when the sentences that do not hold are cut, if that passes."""
-    left = repaired(attempt.candidate, attempt.verdict)
-    if not left:
-        return memory
-    try:
-        verdict = yield from utility.assess(memory, left)
-    except ENDING as error:
-        raise Spent(memory, error) from error
-    except Exception as error:
-        return noted(memory, "judge", error, "the draft was not repaired")
-    if not isinstance(verdict, Verdict) or not verdict.passed:
-        return memory
-    return memory.attempted(replace(attempt, candidate=left, verdict=verdict, repaired=True))
+    """With what is made of a failed attempt when what does not hold is corrected, or else cut, if that passes."""
+    made = (corrected(attempt.candidate, attempt.verdict), repaired(attempt.candidate, attempt.verdict))
+    for left in dict.fromkeys(text for text in made if text):
+        try:
+            verdict = yield from utility.assess(memory, left)
+        except ENDING as error:
+            raise Spent(memory, error) from error
+        except Exception as error:
+            return noted(memory, "judge", error, "the draft was not repaired")
+        if isinstance(verdict, Verdict) and verdict.passed:
+            return memory.attempted(replace(attempt, candidate=left, verdict=verdict, repaired=True))
+    return memory
 
 
 def _shown(

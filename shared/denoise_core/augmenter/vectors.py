@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import InputError
+from denoise_core.running.travel import Travels
 
 Embed: TypeAlias = Callable[[list[str]], Any]
 """Texts to an array of shape ``(texts, width)``."""
@@ -18,7 +19,7 @@ Embed: TypeAlias = Callable[[list[str]], Any]
 Vectors = NDArray[np.float32]
 
 
-class KeptVectors:
+class KeptVectors(Travels):
     """Vectors of length 1 by ``embed``, which is asked once for each text as long as that text is kept.
 
     ``keep`` texts are kept, those not asked for longest go first. ``embed`` is asked for all new texts of a

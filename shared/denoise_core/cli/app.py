@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from denoise_core.cli.plain import plain
+
 app = typer.Typer(
     help="Takes the noise out of passages before a language model reads them.",
     no_args_is_help=True,
@@ -25,6 +27,15 @@ class Method(StrEnum):
     s2a_select = "s2a-select"
     bm25 = "bm25"
     embedding = "embedding"
+
+
+class Shape(StrEnum):
+    """What ``run`` prints."""
+
+    view = "view"
+    text = "text"
+    json = "json"
+    html = "html"
 
 
 class Right(StrEnum):
@@ -57,12 +68,12 @@ def demo(
 def run(
     query: Annotated[str, typer.Option("--query", "-q", help="The question the passages are to answer.")],
     passages: Annotated[
-        str,
+        list[str],
         typer.Option(
             "--passages",
             "-p",
             help="A .jsonl file (a 'text' a line, optionally 'id' and 'title'), a .txt or .md file, a folder of "
-            "them, or - for standard input.",
+            "them, or - for standard input; may be given several times.",
         ),
     ],
     method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,
@@ -83,12 +94,24 @@ def run(
             "of --method."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Keep the best, at most so many tokens, instead of --keep.")
+    ] = None,
+    shape: Annotated[
+        Shape | None,
+        typer.Option(
+            "--format", help="A view with what was dropped (on a terminal), the kept text alone (in a pipe) ..."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out lines and files that cannot be read, and say so.")
     ] = False,
 ) -> None:
     """Denoise your own text: print what is kept for the question, and what is dropped.
+
+    In a pipe the kept text alone, unwrapped. Ends with status 3 when nothing was denoised, and 4 when nothing
+    seems to bear on the question.
 
     [bold]Examples[/bold]
 
@@ -105,44 +128,76 @@ def run(
         keep=keep,
         model=model,
         denoiser=denoiser,
-        as_json=as_json,
+        tokens=tokens,
+        shape="json" if as_json else None if shape is None else shape.value,
         skip_bad=skip_bad,
     )
 
 
 @app.command()
 def serve(
-    model: Annotated[
-        str,
-        typer.Argument(help="A Hugging Face chat model, by folder or name."),
-    ],
-    name: Annotated[str | None, typer.Option(help="What clients call the model; the folder's own name.")] = None,
+    method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,
+    keep: Annotated[str | None, typer.Option(help="As for 'run': 5, 0.3, 30% or auto.")] = None,
+    denoiser: Annotated[
+        Path | None, typer.Option(help="A folder that 'rag-denoise fit' wrote, instead of --method.")
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    host: Annotated[
-        str, typer.Option(help="127.0.0.1 is for this machine only; there are no passwords, so keep it.")
-    ] = "127.0.0.1",
-    max_tokens: Annotated[
-        int, typer.Option(min=1, help="Longest reply, for requests that do not say max_tokens.")
-    ] = 256,
+    host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="A name that clients may call the service by, '*' for any; again for more."),
+    ] = None,
+    token_env: Annotated[
+        str | None, typer.Option(help="The environment variable with the token that requests must bring.")
+    ] = None,
 ) -> None:
-    """Serve a local model over HTTP, for any client of the OpenAI chat protocol. Nothing leaves the machine.
+    """Serve denoising over HTTP, in the shapes that rerank clients speak. Nothing leaves the machine.
 
-    POST /v1/chat/completions, whole or streamed (messages, max_tokens, temperature, seed, stop), and GET
-    /v1/models. Requests take turns. What cannot be honoured is refused with the reason.
+    POST /v1/denoise, /v1/rerank (Jina, Cohere, vLLM, text-embeddings-inference) and /v1/check; GET /healthz,
+    /metrics (Prometheus) and /docs (OpenAPI). Requests that wait together are worked on together.
 
-    [bold]Examples[/bold]
+    [bold]Example[/bold]
 
-    rag-denoise serve ./my-model --port 8080
+    rag-denoise serve --port 8080
 
-    [bold]Then, in Python[/bold]
-
-    ChatOpenAI(model="my-model", base_url="http://127.0.0.1:8000/v1", api_key="none")
-
-    OpenAILike(model="my-model", api_base="http://127.0.0.1:8000/v1", api_key="none", is_chat_model=True)
+    curl localhost:8080/v1/rerank --json '{"query": "who wrote it?", "documents": ["A clerk did.", "Rain."]}'
     """
     from denoise_core.cli.serve import serve_own
 
-    serve_own(model, name, host=host, port=port, max_tokens=max_tokens)
+    serve_own(denoiser, method.value, keep, host=host, port=port, names=name or [], token=token_env)
+
+
+class Engine(StrEnum):
+    """Where bulk work runs."""
+
+    process = "process"
+    ray = "ray"
+
+
+@app.command()
+def bulk(
+    source: Annotated[Path, typer.Argument(help="A .jsonl or .parquet file, or a folder of them.")],
+    out: Annotated[Path, typer.Argument(help="The .jsonl or .parquet file to write.")],
+    denoiser: Annotated[
+        str, typer.Option(help="end, bm25, embedding, or a folder that 'rag-denoise fit' wrote.")
+    ] = "end",
+    keep: Annotated[str | None, typer.Option(help="As for 'run': 5, 0.3, 30% or auto.")] = None,
+    query: Annotated[
+        str | None, typer.Option("--query", "-q", help="What rows with a 'text' and no question are to answer.")
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="Processes of this machine, or actors of a Ray cluster.")] = (
+        Engine.process
+    ),
+    workers: Annotated[int | None, typer.Option(min=1, help="All cores, unless given.")] = None,
+) -> None:
+    """Denoise many rows: {'id': ..., 'query': ..., 'passages': [...]} or, with --query, {'id': ..., 'text': ...}.
+
+    Writes exactly one row for each id. Killed at any moment, the same command goes on where it was. Rows that
+    cannot be denoised go to OUT.bad.jsonl with the reason.
+    """
+    from denoise_core.cli.bulk import bulk_own
+
+    bulk_own(source, out, denoiser, keep=keep, query=query, engine=engine.value, workers=workers)
 
 
 @app.command()
@@ -270,7 +325,7 @@ def noisy_retrieval(
     from denoise_core.evaluate.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
 
     write_noisy_retrieval(out, haystack, NoisyRetrieval(level, extended), questions, seed=seed)
-    typer.echo(f"wrote {questions} questions of level {level} to {out}", err=True)
+    typer.echo(plain(f"wrote {questions} questions of level {level} to {out}"), err=True)
 
 
 def _print_version(wanted: bool) -> None:

@@ -33,9 +33,9 @@ class Judged:
 def judged(items: Sequence[Prepared], reader: Reader | None = None) -> list[Judged]:
     """By the checker, with the reader that ships unless another is given."""
     if reader is None:
-        from denoise_core.embedded import reader as shipped
+        from denoise_core.embedded import span_reader
 
-        reader = shipped()
+        reader = span_reader()
     out = []
     for item in items:
         text, passages = item.question.text, item.question.passages

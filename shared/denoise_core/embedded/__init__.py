@@ -1,10 +1,12 @@
 """The default that works without a model hub and without torch: MiniLM-L6 weights from a package, in NumPy.
 
 `default_denoiser` is where to start; `DefaultScorer` is its scorer, `embedding_scorer` its cosine alone, `sample`
-the questions that ship. How the weights and margins were made: `make`. `reader` finds the answer to a question in
-passages, or tells how well a given one fits; `answer` is its shortest form.
+the questions that ship. How the weights and margins were made: `make`. `span_reader` finds the answer to a
+question in passages, or tells how well a given one fits; `answer` is its shortest form;
+`WithConflicts` has it look for passages that answer differently.
 """
 
+from denoise_core.embedded.conflicts import WithConflicts
 from denoise_core.embedded.default import (
     DefaultScorer,
     default_denoiser,
@@ -13,17 +15,18 @@ from denoise_core.embedded.default import (
     scale,
     stack,
 )
-from denoise_core.embedded.reader.shipped import answer, reader
+from denoise_core.embedded.reader.shipped import answer, span_reader
 from denoise_core.embedded.sample import sample
 
 __all__ = [
     "DefaultScorer",
+    "WithConflicts",
     "answer",
     "default_denoiser",
     "embedding_scorer",
     "encoder",
-    "reader",
     "sample",
     "scale",
+    "span_reader",
     "stack",
 ]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Sequence
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +19,14 @@ from denoise_core.end.auto import AutoScale
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import Keep
 from denoise_core.protocols import Scored
+from denoise_core.running.caches.once import Once
+from denoise_core.running.travel import Travels
 from denoise_core.scorers.embedding import EmbeddingScorer
 from denoise_core.scorers.stack import Stack, StackedScorer
 from denoise_core.text.chunk import Chunker
 
 
-class DefaultScorer:
+class DefaultScorer(Travels):
     """The stack that ships over the signals of `encoder`; the model is loaded at the first call, once a process.
 
     What is read of a passage is kept, so a second question about it costs little more than reading the question;
@@ -35,6 +37,10 @@ class DefaultScorer:
 
     def __init__(self, *, folder: str | Path | None = None) -> None:
         self.folder = folder
+
+    def marks(self) -> dict[str, str]:
+        """Of the weights that ship: two versions of this package that score differently do not mix."""
+        return {"shipped weights": sha256(repr((HUB_NAME, stack(), scale())).encode()).hexdigest()}
 
     @property
     def scale(self) -> AutoScale:
@@ -52,6 +58,11 @@ class DefaultScorer:
         """`score`, and in how many windows each text was read: a long one counts by its best part."""
         scores = self.score(query, texts)
         return Scored(scores, encoder(self.folder).parts(texts))
+
+    def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
+        """`scored` for several questions; their passages are read together first."""
+        self.warm(list(dict.fromkeys(t for _, texts in asked for t in texts)))
+        return [self.scored(query, texts) for query, texts in asked]
 
     def warm(self, texts: Sequence[str]) -> int:
         """Read texts before any question, such as at indexing time; returns how many had to be read."""
@@ -83,17 +94,13 @@ def default_denoiser(
     )
 
 
-_making = threading.Lock()
-_encoders: dict[Path | None, SentenceEncoder] = {}
+_encoders: Once[SentenceEncoder] = Once(keep=None)
 
 
 def encoder(folder: str | Path | None = None) -> SentenceEncoder:
     """MiniLM-L6 as a sentence encoder, shared by all in a process that keep readings in the same ``folder``."""
     where = None if folder is None else Path(folder).resolve()
-    with _making:
-        if where not in _encoders:
-            _encoders[where] = SentenceEncoder(minilm(), name=HUB_NAME, keep=where)
-        return _encoders[where]
+    return _encoders(where, lambda: SentenceEncoder(minilm(), name=HUB_NAME, keep=where))
 
 
 @cache
@@ -110,7 +117,11 @@ def scale() -> AutoScale:
 
 def embedding_scorer() -> EmbeddingScorer:
     """Cosine of MiniLM's sentence embeddings alone."""
-    return EmbeddingScorer(lambda texts: encoder().vectors(texts))
+    return EmbeddingScorer(_vectors)
+
+
+def _vectors(texts: Sequence[str]) -> NDArray[np.float32]:
+    return encoder().vectors(texts)
 
 
 def _shipped(name: str) -> Any:

@@ -9,7 +9,6 @@ answers the other part of a question in two parts ranks high there, what repeats
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,10 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.embedded.minilm import ROOM, MiniLM, load
 from denoise_core.embedded.readings import MEMORY, Reading, Readings, eight_bit, key_of
+from denoise_core.errors import InputError
 from denoise_core.local.batching import windows
+from denoise_core.running.caches.once import Once
+from denoise_core.running.travel import Travels
 from denoise_core.types import well_formed
 
 Floats = NDArray[np.float32]
@@ -29,7 +31,7 @@ MAX_QUERY = 128  # word pieces; longer questions are cut for these two signals
 AT_ONCE = 64  # texts read before what was read of them is kept
 
 
-class SentenceEncoder:
+class SentenceEncoder(Travels):
     """MiniLM in ``folder``; loads at the first use, once for all threads, and without torch.
 
     What is read of a text is kept (`Readings`): ``memory`` bytes of it here, and all in the folder ``keep`` where
@@ -37,6 +39,7 @@ class SentenceEncoder:
     tokenizer, such as one of random weights to compare with.
     """
 
+    named = ("folder",)
     names = ("cosine", "maxsim", "rest")
     listwise = True  # the weights of maxsim and rest come from the list
 
@@ -53,6 +56,17 @@ class SentenceEncoder:
         self.folder = folder
         self.name = name
         self.readings = Readings(name or str(folder), memory=memory, folder=keep)
+
+    def recipe(self) -> dict[str, Any]:
+        if self._network is not None:
+            raise InputError("a SentenceEncoder of a loaded network does not travel: give it a folder alone")
+        kept = self.readings.file
+        return {
+            "folder": self.folder,
+            "name": self.name,
+            "memory": self.readings.memory,
+            "keep": None if kept is None else kept.parent,
+        }
 
     def signals(self, query: str, texts: Sequence[str]) -> Floats:
         """float32 ``(len(texts), 3)``: cosine, maxsim and rest, all -1 to 1.
@@ -144,22 +158,19 @@ class SentenceEncoder:
         return [list(row.ids) for row in found]
 
 
-_loading = threading.Lock()
-_loaded: dict[Path, tuple[MiniLM, Any]] = {}
+_loaded: Once[tuple[MiniLM, Any]] = Once(keep=None)
 
 
 def loaded(folder: Path) -> tuple[MiniLM, Any]:
     """Network and tokenizer of a folder, loaded once in a process, whoever asks first."""
-    if folder not in _loaded:
-        with _loading:
-            if folder not in _loaded:
-                tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(
-                    str(folder / "tokenizer.json")
-                )
-                tokenizer.no_truncation()
-                tokenizer.no_padding()
-                _loaded[folder] = load(folder), tokenizer
-    return _loaded[folder]
+
+    def fresh() -> tuple[MiniLM, Any]:
+        tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return load(folder), tokenizer
+
+    return _loaded(folder, fresh)
 
 
 def _framed(ids: Sequence[int], tokenizer: Any) -> list[int]:

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.embedded.default import encoder
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.verdict import Verdict, judged
+from denoise_core.embedded.verdict import SHARES, Verdict, judged
 from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.end.auto import RISK, RISKS, AutoScale, auto_scale
 from denoise_core.end.calibration import questions_needed
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
+from denoise_core.end.fit.plot import plot_curves
 from denoise_core.end.fit.probe import ProbeFit, fit_probe
 from denoise_core.end.fit.readings import Progress
 from denoise_core.end.fit.regression import folds_of
@@ -31,15 +32,16 @@ from denoise_core.end.probe_folder import OURS as PROBE_FILES
 from denoise_core.end.probe_folder import check_free, replacing
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.errors import InputError
+from denoise_core.errors import InputError, MissingExtra
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
+from denoise_core.running.heard import fell_back
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.stack import Signals, Stack, StackedScorer, collect, fit_stack
 
 FORMAT, VERSION = "rag-denoise denoiser", 1
-MANIFEST, CARD, PROBE = "denoiser.json", "README.md", "probe"
-OURS = frozenset({MANIFEST, CARD, PROBE})
+MANIFEST, CARD, PROBE, CURVES = "denoiser.json", "README.md", "probe", "curves.svg"
+OURS = frozenset({MANIFEST, CARD, PROBE, CURVES})
 FEWEST = 20  # questions with a relevant and another passage
 FOLDS = 5
 AUTO_SHARE = 0.5  # what keep="auto" leaves on most lists: where layers and scorers are compared then
@@ -70,7 +72,8 @@ class Fitted:
     probe: ProbeFit | None = None
 
     def save(self, folder: str | Path) -> Path:
-        """Write the folder, whole or not at all. Raises `InputError` when it holds anything else."""
+        """Write the folder, whole or not at all: without its picture, and said so in the log, where the extra
+        ``evaluate`` is missing. Raises `InputError` when it holds anything else."""
         folder = Path(folder)
         manifest = {
             "format": FORMAT,
@@ -83,9 +86,13 @@ class Fitted:
         }
         with replacing(folder, ours=OURS) as stage:
             (stage / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-            (stage / CARD).write_text(self.card(), encoding="utf-8")
+            (stage / CARD).write_text(self.card(), encoding="utf-8", errors="replace")
             if self.probe is not None:
                 self.probe.probe.save(stage / PROBE)
+            try:
+                plot_curves(self.verdict.curves, SHARES, self.verdict.share, stage / CURVES)
+            except MissingExtra as error:
+                fell_back("Fitted.save", error, f"the folder has no picture, {CURVES}")
         return folder
 
     def card(self) -> str:

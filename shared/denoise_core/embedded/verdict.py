@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 
 Word = Literal["better", "no difference found", "worse"]
+SHARES = tuple(n / 10 for n in range(1, 11))  # of the passages, at which curves are drawn
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """``word`` says how the fit compares with cosine at ``share`` kept, ``gain`` by how much, with 95 % interval.
 
-    ``kept`` is the mean share of gold kept by name: "fitted", "cosine", "BM25", and controls.
+    ``kept`` is the mean share of gold kept by name: "fitted", "cosine", "BM25", and controls; ``curves`` the same
+    at each of `SHARES`.
     """
 
     word: Word
@@ -27,6 +29,7 @@ class Verdict:
     share: float
     questions: int
     kept: Mapping[str, float]
+    curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         said = {
@@ -53,6 +56,7 @@ class Verdict:
             "share": self.share,
             "questions": self.questions,
             "kept": dict(self.kept),
+            "curves": {"shares": list(SHARES), **{name: list(values) for name, values in self.curves.items()}},
         }
 
 
@@ -64,9 +68,13 @@ def judged(
     share: float,
 ) -> Verdict:
     """The verdict of scores ``(n,)`` that the fit gave to questions it had not seen; ``others`` has "cosine"."""
-    kept = {name: recall_at(s, labels, groups, share) for name, s in {"fitted": fitted, **others}.items()}
+    scores = {"fitted": fitted, **others}
+    kept = {name: recall_at(s, labels, groups, share) for name, s in scores.items()}
     gain = kept["fitted"] - kept["cosine"]
     low, high = bootstrap(gain)
     word: Word = "better" if low > 0 else "worse" if high < 0 else "no difference found"
     means = {name: float(values.mean()) for name, values in kept.items()}
-    return Verdict(word, float(gain.mean()), (low, high), share, len(gain), means)
+    curves = {
+        name: tuple(float(recall_at(s, labels, groups, at).mean()) for at in SHARES) for name, s in scores.items()
+    }
+    return Verdict(word, float(gain.mean()), (low, high), share, len(gain), means, curves)

@@ -16,7 +16,7 @@ from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import rule_for, select
 from denoise_core.end.widen import widened
 from denoise_core.errors import BadScores, InputError
-from denoise_core.protocols import ReportsParts, Scorer, expect_scorer
+from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer
 from denoise_core.result import DenoiseResult, Event, Trace
 from denoise_core.running.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
@@ -71,8 +71,8 @@ class ENDDenoiser:
     (`denoise_core.end.calibration`). The trace's event says what was promised.
 
     Kept text comes in the input's order, with exact spans; a kept passage's ``score`` is that of its best
-    kept chunk. Dropped spans carry their score and the reason. `adenoise` is a thread around the scorer:
-    scoring is bound by compute.
+    kept chunk. Dropped spans carry their score and the reason. `adenoise` is a thread around the scorer, because
+    scoring is bound by compute; a scorer with ``ascore``, such as one on a server, is awaited instead.
 
     Raises `InputError` for settings that make no sense, for passages that share an id, and for a scorer
     that gives NaN or another number of scores than texts.
@@ -115,15 +115,49 @@ class ENDDenoiser:
         self.chunker: Chunker = pieces if isinstance(chunker, str) else chunker
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        asked = self._asked(passages)
+        started = time.perf_counter()
+        if not asked.texts:
+            found = Scored(np.zeros(0, dtype=np.float32), ())
+        elif isinstance(self.scorer, ReportsParts):
+            found = self.scorer.scored(well_formed(query), asked.texts)
+        else:
+            found = Scored(np.asarray(self.scorer.score(well_formed(query), asked.texts), dtype=np.float32), ())
+        return self._result(query, asked, found, time.perf_counter() - started)
+
+    def denoise_many(self, asked: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
+        """Several questions, each over its own passages; what the scorer can read together it reads together."""
+        if not isinstance(self.scorer, ScoresMany):
+            return [self.denoise(query, passages) for query, passages in asked]
+        cut = [self._asked(passages) for _, passages in asked]
+        started = time.perf_counter()
+        found = self.scorer.scored_many([(q, own.texts) for (q, _), own in zip(asked, cut, strict=True)])
+        seconds = (time.perf_counter() - started) / max(1, len(asked))
+        rows = zip(asked, cut, found, strict=True)
+        return [self._result(query, own, scored, seconds) for (query, _), own, scored in rows]
+
+    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        if not isinstance(self.scorer, ScoresAsync):
+            return await offload(self.denoise, query, passages)
+        asked = await offload(self._asked, passages)
+        started = time.perf_counter()
+        found = Scored(np.asarray(await self.scorer.ascore(well_formed(query), asked.texts), dtype=np.float32), ())
+        return self._result(query, asked, found, time.perf_counter() - started)
+
+    def _asked(self, passages: Sequence[Passage]) -> _Asked:
         checked = check_passages(passages)
         spans = [span for p in checked for span in _tiling(p, self.chunker(p))]
-        if not spans:
-            return DenoiseResult(query, ())
         source = {p.id: p for p in checked}
         texts = [well_formed(source[s.passage_id].text[s.start : s.end]) for s in spans]
-        started = time.perf_counter()
-        scores, split = self._score(query, texts, [self._above(source[s.passage_id], s) for s in spans])
-        seconds = time.perf_counter() - started
+        worth = [i for i, t in enumerate(texts) if t.strip()]
+        read = [_read(texts[i], self._above(source[spans[i].passage_id], spans[i])) for i in worth]
+        return _Asked(checked, spans, texts, worth, read)
+
+    def _result(self, query: str, asked: _Asked, found: Scored, seconds: float) -> DenoiseResult:
+        checked, spans, texts = asked.passages, asked.spans, asked.whole
+        if not spans:
+            return DenoiseResult(query, ())
+        scores, split = self._placed(asked, found)
         kept, reasons = select(self.rule, scores, texts, min_keep=self.min_keep, max_keep=self.max_keep)
         relevant, note = None, None
         if isinstance(self.rule, AutoKeep):
@@ -173,30 +207,29 @@ class ENDDenoiser:
                     texts.append(_read(text, self._above(passage, span)))
         return self.scorer.warm(texts)
 
-    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return await offload(self.denoise, query, passages)
-
-    def _score(
-        self, query: str, texts: Sequence[str], above: Sequence[str]
-    ) -> tuple[NDArray[np.float32], list[int]]:
-        """A score for each text, minus infinity for one without text; and which texts were read in parts."""
-        worth = [i for i, t in enumerate(texts) if t.strip()]
-        scores = np.full(len(texts), -np.inf, dtype=np.float32)
-        split: list[int] = []
-        if worth:
-            asked = [_read(texts[i], above[i]) for i in worth]
-            if isinstance(self.scorer, ReportsParts):
-                found = self.scorer.scored(query, asked)
-                given, split = found.scores, [worth[i] for i in found.split]
-            else:
-                given = np.asarray(self.scorer.score(query, asked), dtype=np.float32)
-            if given.shape != (len(worth),):
+    def _placed(self, asked: _Asked, found: Scored) -> tuple[NDArray[np.float32], list[int]]:
+        """A score for each chunk, minus infinity for one without text; and which were read in parts."""
+        scores = np.full(len(asked.whole), -np.inf, dtype=np.float32)
+        if asked.worth:
+            if found.scores.shape != (len(asked.worth),):
                 raise BadScores(
-                    f"{type(self.scorer).__name__}.score must return one score for each of {len(worth)} texts, "
-                    f"got an array of shape {given.shape}"
+                    f"{type(self.scorer).__name__}.score must return one score for each of {len(asked.worth)} "
+                    f"texts, got an array of shape {found.scores.shape}"
                 )
-            scores[worth] = given
-        return scores, split
+            scores[asked.worth] = found.scores
+        return scores, [asked.worth[i] for i in found.split]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Passages cut into ``spans``, ``whole`` their texts; ``texts`` is what the scorer reads of those that have
+    any, ``worth`` their positions."""
+
+    passages: tuple[Passage, ...]
+    spans: list[Span]
+    whole: list[str]
+    worth: list[int]
+    texts: list[str]
 
 
 @runtime_checkable

@@ -221,5 +221,5 @@ def _write(
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     recipe = _RECIPE.format(name=backbone.name, layer=probe.layer, bias=missing, folder=folder.name)
-    (folder / "README.md").write_text(recipe, encoding="utf-8")
+    (folder / "README.md").write_text(recipe, encoding="utf-8", errors="replace")
     return Exported(folder, missing, pad)

@@ -70,9 +70,9 @@ def save(probe: Parts, folder: str | Path) -> Path:
         raise InputError(f"the probe's card must hold plain, finite JSON values: {error}") from error
     with replacing(Path(folder), ours=OURS) as stage:
         (stage / TENSORS).write_bytes(tensors)
-        (stage / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        (stage / MANIFEST).write_text(text + "\n", encoding="utf-8", errors="replace")  # a card holds users' words
         said = card.render(probe.reading, probe.card, width=arrays["weight"].size, threshold=probe.threshold)
-        (stage / CARD).write_text(said, encoding="utf-8")
+        (stage / CARD).write_text(said, encoding="utf-8", errors="replace")
     return Path(folder)
 
 

@@ -22,6 +22,7 @@ from denoise_core.local.keeping.prefix import PrefixCache, PrefixStats
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
 from denoise_core.local.normalise import Norm, kind_of
 from denoise_core.local.positions import regime_of
+from denoise_core.running.travel import Travels
 
 if TYPE_CHECKING:
     from denoise_core.local.keeping.kv import KeptPrefix
@@ -64,7 +65,7 @@ class ReadingSettings:
     max_tokens: int = 4096
 
 
-class HiddenReader:
+class HiddenReader(Travels):
     """Reads a Hugging Face decoder or encoder, given by name, path or as a loaded object.
 
     Nothing is loaded before the first use. ``first_layers`` loads only so many blocks of a model given by
@@ -74,6 +75,8 @@ class HiddenReader:
     passage first), on the model's device: 512 MiB by default, the least recently used leaves first;
     ``PrefixCache(0)`` switches it off.
     """
+
+    named = ("model",)
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""An exported probe behind an HTTP endpoint that speaks vLLM's ``/classify``.
+"""An exported probe behind servers that speak vLLM's ``/classify``: one, or several replicas.
 
 Serve a folder that `denoise_core.end.export` wrote, with a server of your own::
 
@@ -9,11 +9,13 @@ Prompts travel as token ids, so that the server cannot tokenise them otherwise. 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
-import urllib.parse
-import urllib.request
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -25,89 +27,180 @@ from denoise_core.end.probe import Reading
 from denoise_core.end.prompting import best_of_parts, prompts_of
 from denoise_core.errors import InputError, ProbeMismatch
 from denoise_core.local.layout import BoundLayout, Slot
+from denoise_core.running.budget import Meter
+from denoise_core.running.engines import Engine, RemoteLimits, Retried
+from denoise_core.running.offload import offload
+from denoise_core.running.travel import Travels
 
 Floats = NDArray[np.float32]
+Prompts = tuple[list[list[int]], NDArray[np.intp]]
 
 MANIFEST = "end.json"  # beside the exported checkpoint: layout, window, bias, scores to check a server by
 
 
-class RemoteScorer:
-    """Scores with the checkpoint in ``folder`` as served at ``url`` (the address before ``/classify``).
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a replica said of itself: the name of its model, the tokens of a prompt it takes (None: not said), and
+    what has to be added to its logits."""
 
-    Only the folder's tokenizer and manifest are read here. ``model`` is the served name, by default the
-    folder as given. The first use asks for the scores the checkpoint must have on three fixed prompts: a
-    server of another model, or one that applies an activation, is refused with `ProbeMismatch`; a server
-    that leaves out the bias has it added. Errors of the connection come through as urllib raises them.
+    model: str
+    window: int | None
+    offset: float
+
+
+class RemoteScorer(Travels):
+    """Scores with the checkpoint in ``folder`` as served at ``url``, an address before ``/classify`` or several.
+
+    Only the folder's tokenizer and manifest are read here. With several replicas a document always goes to the
+    same one, so that the engine's prefix cache knows it, and to the next while that one is down; `Engine` says
+    what is tried again, ``limits`` how often and how long. ``batch`` is the most prompts of a request.
+
+    Each replica is asked once, and again when it comes back: for its model (``model`` is the served name; None
+    takes the only one there is) and its longest prompt, and for the scores the checkpoint must have on three fixed
+    prompts. A server of another model, or one that applies an activation, is refused with `ProbeMismatch`; a
+    server that leaves out the bias has it added.
+
+    ``key_env`` names the environment variable with the key. The key is in no attribute, pickle or log.
     """
+
+    named = ("folder",)
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         folder: str | Path,
         *,
         model: str | None = None,
-        api_key: str | None = None,
-        timeout: float = 60.0,
+        key_env: str | None = None,
+        limits: RemoteLimits | None = None,
         batch: int = 64,
     ) -> None:
-        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-            raise InputError(f"url={url!r}: expected an http or https address")
         if batch < 1:
             raise InputError(f"batch={batch}: expected 1 or more")
-        self.url = url.rstrip("/") + "/classify"
+        self.engine = Engine(url, key_env=key_env, limits=limits)
         self.folder = Path(folder)
-        self.model = model or str(folder)
-        self.timeout = timeout
+        self.model = model
         self.batch = batch
-        self._headers = {"Content-Type": "application/json"}
-        if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._opened: tuple[BoundLayout, int | None, float] | None = None
+        self._opened: tuple[BoundLayout, dict[str, Any]] | None = None
         self._lock = threading.Lock()
+        self._served: dict[str, Served] = {}
+        self._asking: dict[str, asyncio.Lock] = {}
+
+    def recipe(self) -> dict[str, Any]:
+        asked = {"url": self.engine.urls, "key_env": self.engine.key_env, "limits": self.engine.limits}
+        return asked | {name: getattr(self, name) for name in ("folder", "model", "batch")}
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """Logits, higher is more relevant; float32 ``(len(texts),)``. Equal to the local `ProbeScorer`'s."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        with self._lock:  # the tokenizer is shared
-            layout, window, offset = self._open()
-            prompts, owner = prompts_of(layout, [(query, t) for t in texts], window)
-        logits = self._classify([list(p.ids) for p in prompts]) + np.float32(offset)
+        self._open()
+        prompts, owner = self._prompts(query, texts, self.engine.run(self._window))
+        logits = self.engine.run(partial(self._logits, prompts, [_key(texts[i]) for i in owner.tolist()]))
         return best_of_parts(logits, owner, len(texts))
 
-    def _open(self) -> tuple[BoundLayout, int | None, float]:
-        if self._opened is None:
-            manifest = _manifest(self.folder)
-            Reading.from_dict(manifest["reading"])
-            tokenizer = require("transformers", extra="end").AutoTokenizer.from_pretrained(str(self.folder))
-            parts = [Slot(p) if isinstance(p, str) else tuple(p) for p in manifest["layout"]["parts"]]
-            layout = BoundLayout(manifest["layout"]["name"], tuple(parts), tokenizer)
-            self._opened = layout, manifest["window"], self._offset(manifest)
-        return self._opened
+    async def ascore(self, query: str, texts: Sequence[str]) -> Floats:
+        """`score` without holding a thread while the server works."""
+        if not texts:
+            return np.zeros(0, dtype=np.float32)
+        await offload(self._open)
+        window = await self.engine.arun(self._window)
+        prompts, owner = await offload(self._prompts, query, texts, window)
+        logits = await self.engine.arun(partial(self._logits, prompts, [_key(texts[i]) for i in owner.tolist()]))
+        return best_of_parts(logits, owner, len(texts))
 
-    def _offset(self, manifest: dict[str, Any]) -> float:
+    @property
+    def served(self) -> dict[str, Served]:
+        """What is known of the replicas by now, by address."""
+        return dict(self._served)
+
+    # -- prompts, on the caller's thread ---------------------------------------------------------------------
+
+    def _open(self) -> tuple[BoundLayout, dict[str, Any]]:
+        with self._lock:
+            if self._opened is None:
+                manifest = _manifest(self.folder)
+                Reading.from_dict(manifest["reading"])
+                tokenizer = require("transformers", extra="end").AutoTokenizer.from_pretrained(str(self.folder))
+                parts = [Slot(p) if isinstance(p, str) else tuple(p) for p in manifest["layout"]["parts"]]
+                self._opened = BoundLayout(manifest["layout"]["name"], tuple(parts), tokenizer), manifest
+            return self._opened
+
+    def _prompts(self, query: str, texts: Sequence[str], window: int | None) -> Prompts:
+        layout, _ = self._open()
+        with self._lock:  # the tokenizer is shared
+            prompts, owner = prompts_of(layout, [(query, t) for t in texts], window)
+        return [list(p.ids) for p in prompts], owner
+
+    # -- requests, on the engine's loop ----------------------------------------------------------------------
+
+    async def _window(self, meter: Meter | None) -> int | None:
+        """The longest prompt that the checkpoint and every replica that can be reached take."""
+        asked = [self._known(url, meter) for url in self.engine.urls]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        for error in found:
+            if isinstance(error, BaseException) and not isinstance(error, Retried):
+                raise error
+        windows = [s.window for s in found if isinstance(s, Served)]
+        windows.append(self._open()[1]["window"])
+        return min((w for w in windows if w is not None), default=None)
+
+    async def _logits(self, prompts: list[list[int]], keys: list[bytes], meter: Meter | None) -> Floats:
+        async def ask(url: str, positions: list[int]) -> list[float]:
+            try:
+                served = await self._known(url, meter)
+                given = await self._classify(url, served.model, [prompts[i] for i in positions], meter)
+            except Retried:
+                self._served.pop(url, None)  # what comes back there may be another
+                raise
+            return [float(x) + served.offset for x in given]
+
+        return np.array(await self.engine.each(keys, self.batch, ask), dtype=np.float32)
+
+    async def _known(self, url: str, meter: Meter | None) -> Served:
+        async with self._asking.setdefault(url, asyncio.Lock()):
+            if url not in self._served:
+                self._served[url] = await self._ask(url, meter)
+            return self._served[url]
+
+    async def _ask(self, url: str, meter: Meter | None) -> Served:
+        listed: list[dict[str, Any]] = []
+        try:
+            listed = [dict(m) for m in (await self.engine.request("GET", url, "/v1/models", meter=meter))["data"]]
+        except (InputError, KeyError, TypeError, ValueError):  # it lists no models: the fixed prompts decide alone
+            listed = []
+        names = [str(m.get("id")) for m in listed]
+        model = self.model or (names[0] if len(names) == 1 else str(self.folder))
+        if names and model not in names:
+            raise InputError(f"{url} serves {', '.join(names)} and not {model!r}: pass model= with one of these")
+        window = next((m.get("max_model_len") for m in listed if m.get("id") == model), None)
+        offset = await self._offset(url, model, meter)
+        return Served(model, window if isinstance(window, int) and window > 0 else None, offset)
+
+    async def _offset(self, url: str, model: str, meter: Meter | None) -> float:
         """0 if the server's logits hold the bias, the bias if they do not."""
+        manifest = self._open()[1]
         wanted = np.array([c["logit"] for c in manifest["canaries"]])
-        given = self._classify([c["ids"] for c in manifest["canaries"]])
+        given = await self._classify(url, model, [c["ids"] for c in manifest["canaries"]], meter)
         spread = max(1.0, float(np.abs(wanted).max()))
         for offset in (0.0, float(manifest["bias"])):
             if np.abs(given + offset - wanted).max() <= 0.05 * spread:
                 return offset
         raise ProbeMismatch(
-            f"{self.url} does not serve the checkpoint in {self.folder}: on its fixed prompts it must give "
+            f"{url} does not serve the checkpoint in {self.folder}: on its fixed prompts it must give "
             f"{np.round(wanted, 3).tolist()}, it gave {np.round(given, 3).tolist()}; serve that folder, and "
             "without an activation"
         )
 
-    def _classify(self, prompts: Sequence[list[int]]) -> Floats:
-        out: list[float] = []
-        for start in range(0, len(prompts), self.batch):
-            some = list(prompts[start : start + self.batch])
-            body = json.dumps({"model": self.model, "input": some, "use_activation": False}).encode()
-            request = urllib.request.Request(self.url, data=body, headers=self._headers, method="POST")
-            with urllib.request.urlopen(request, timeout=self.timeout) as reply:
-                out += _logits(json.loads(reply.read()), len(some))
-        return np.array(out, dtype=np.float32)
+    async def _classify(self, url: str, model: str, prompts: list[list[int]], meter: Meter | None) -> Floats:
+        body = {"model": model, "input": prompts, "use_activation": False}
+        reply = await self.engine.request("POST", url, "/classify", body, meter)
+        return np.array(_logits(reply, len(prompts)), dtype=np.float32)
+
+
+def _key(text: str) -> bytes:
+    """By the passage alone: its prompt's prefix is that of all questions about it."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _logits(reply: Any, count: int) -> list[float]:

@@ -10,11 +10,12 @@ from typing import TypeAlias
 
 from denoise_core.end.probe import Probe
 from denoise_core.errors import InputError
+from denoise_core.running.travel import Travels
 
 Entry: TypeAlias = tuple[float, int]  # logit, in how many windows the text was read
 
 
-class ScoreCache:
+class ScoreCache(Travels):
     """At most ``max_entries`` scores, the least recently used leaving first; thread-safe, shareable.
 
     A key is a hash of the probe's numbers, its reading (model, layer, layout, pooling, normalisation), the

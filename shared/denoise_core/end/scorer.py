@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.score_cache import ScoreCache
 from denoise_core.local.layout import LAYOUTS
 from denoise_core.protocols import Scored
+from denoise_core.running.travel import Travels
 
 if TYPE_CHECKING:
     from denoise_core.local.loading import Load
 
 
-class ProbeScorer:
+class ProbeScorer(Travels):
     """Early Noise Dropping's scorer: ``probe`` applied to a model's state after ``probe.layer`` blocks.
 
     ``model`` is a name, a path, a loaded object or a `HiddenReader`. By name only the blocks that the probe
@@ -59,6 +61,9 @@ class ProbeScorer:
         self._checked = False
         self._checking = threading.Lock()
 
+    def recipe(self) -> dict[str, Any]:
+        return {"model": self.reader, "probe": self.probe, "cache": self.cache}
+
     @property
     def calibration(self) -> Calibration | None:
         """The probe's, for ``keep="calibrated"``."""
@@ -86,17 +91,32 @@ class ProbeScorer:
         scores, parts = zip(*(known[key] for key in keys), strict=True)
         return Scored(np.array(scores, dtype=np.float32), parts)
 
+    def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
+        """`scored` for several questions, their prompts in common batches (apart where there is a score cache)."""
+        if self.cache is not None:
+            return [self.scored(query, texts) for query, texts in asked]
+        self._check()
+        pairs = [(query, t) for query, texts in asked for t in texts]
+        if not pairs:
+            return [Scored(np.zeros(0, dtype=np.float32), ()) for _ in asked]
+        found = self._read(pairs)
+        ends = np.cumsum([0, *(len(texts) for _, texts in asked)])
+        return [Scored(found.scores[a:b], found.parts[a:b]) for a, b in pairwise(ends.tolist())]
+
     def warm(self, texts: Sequence[str]) -> int:
         """Compute and keep what the probe's layer needs of passages before any question: `HiddenReader.warm`."""
         self._check()
         return self.reader.warm(texts, self.probe.layer)
 
     def _run(self, query: str, texts: Sequence[str]) -> Scored:
+        return self._read([(query, t) for t in texts])
+
+    def _read(self, pairs: Sequence[tuple[str, str]]) -> Scored:
         layer = self.probe.layer
-        found = self.reader.read([(query, t) for t in texts], [layer])
+        found = self.reader.read(pairs, [layer])
         logits = self.probe.score(found.by_layer[layer])
-        best = best_of_parts(logits, found.owner, len(texts))
-        return Scored(best, tuple(found.parts(len(texts)).tolist()))
+        best = best_of_parts(logits, found.owner, len(pairs))
+        return Scored(best, tuple(found.parts(len(pairs)).tolist()))
 
     def states(self, query: str, texts: Sequence[str], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """See `HiddenReader.states`."""

@@ -18,7 +18,9 @@ from torch import nn
 from denoise_core.errors import InputError
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.first_layers import EarlyLayers, early_layers
+from denoise_core.running.caches.once import Once
 
+_models: Once[nn.Module] = Once()  # by name and by how, for as long as somebody uses one
 _SAMPLE = 512  # values of each tensor that go into the weights' fingerprint
 
 
@@ -63,26 +65,55 @@ def load_first_layers(name: str | Path, layers: int, *, load: Load | None = None
     is not for saving or generating: its last blocks are missing. Raises `InputError` when the model cannot
     be cut (weights packed for all layers together).
     """
-    return _load_cut(name, layers, load or Load())[0]
-
-
-def _load_cut(name: str | Path, layers: int, load: Load) -> tuple[nn.Module, int]:
-    """The cut model and how many blocks the whole one has."""
-    from transformers import AutoConfig
-
-    config = AutoConfig.from_pretrained(str(name), revision=load.revision)
-    whole = cut_config(config, layers)
+    load = load or Load()
+    config = _config(name, load)
+    cut_config(config, layers)
     try:
-        return _from_pretrained("AutoModel", name, load, config=config), whole
+        return _from_pretrained("AutoModel", name, load, config=config)
     except RuntimeError as error:
         raise InputError(
             f"{name} cannot be loaded in part: {error}; load it whole, it will still be read only up to the layer"
         ) from error
 
 
+def _config(name: str | Path, load: Load) -> Any:
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(str(name), revision=load.revision)
+
+
 def load_model(name: str | Path, *, load: Load | None = None, generates: bool = False) -> nn.Module:
     """The whole model in eval mode: the base model, or with ``generates`` the one with its language head."""
     return _from_pretrained("AutoModelForCausalLM" if generates else "AutoModel", name, load or Load())
+
+
+def shared_model(
+    name: str | Path, *, load: Load | None = None, generates: bool = False, layers: int | None = None
+) -> nn.Module:
+    """As `load_model`, or with ``layers`` as `load_first_layers`; in memory once, however many threads ask.
+
+    For reading and generating: what changes a model in place takes one of its own from `load_model`. A folder
+    whose files have changed is another model.
+    """
+    load = load or Load()
+
+    def fresh() -> nn.Module:
+        return (
+            load_model(name, load=load, generates=generates)
+            if layers is None
+            else load_first_layers(name, layers, load=load)
+        )
+
+    return _models((str(name), _stamp(name), load, load.resolved_device(), generates, layers), fresh)
+
+
+def _stamp(name: str | Path) -> tuple[tuple[str, int, int], ...]:
+    """What tells the files of a folder from those that stood there before; () for a name."""
+    folder = Path(name)
+    if not folder.is_dir():
+        return ()
+    stats = ((p.name, p.stat()) for p in sorted(folder.iterdir()) if p.is_file())
+    return tuple((file, s.st_size, s.st_mtime_ns) for file, s in stats)
 
 
 def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Any:
@@ -129,16 +160,14 @@ class Backbone:
 
 
 def open_backbone(model: Any, tokenizer: Any, load: Load, layers: int | None = None) -> Backbone:
-    """Load ``model`` by name or path (only ``layers`` blocks, if given), or take the object as it is.
+    """`shared_model` by name or path (only ``layers`` blocks, if given), or the object as it is.
 
     Raises `InputError` when no tokenizer is given and none can be found.
     """
     if isinstance(model, str | Path):
-        name, whole = str(model), None
-        if layers is None:
-            loaded = load_model(model, load=load)
-        else:
-            loaded, whole = _load_cut(model, layers, load)
+        name = str(model)
+        loaded = shared_model(model, load=load, layers=layers)
+        whole = None if layers is None else cut_config(_config(model, load), layers)
     else:
         loaded, whole = model, None
         name = str(getattr(model, "name_or_path", "") or type(model).__name__)

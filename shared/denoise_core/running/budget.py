@@ -35,7 +35,8 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """LoopLimits; None is no limit. A call is one LLM completion or one retrieval, nested ones included.
+    """LoopLimits; None is no limit. A call is one LLM completion, one retrieval or one request of a remote scorer,
+    nested ones included.
 
     ``calls`` is exact: the call that would pass it is not made. ``tokens`` and ``money`` are known only
     after a reply, so no call starts once the limit is reached, and those already under way are finished: of

@@ -13,14 +13,16 @@ from typing import Any, TypeVar
 
 from denoise_core.errors import BudgetExceeded, is_mistake
 from denoise_core.running.budget import Meter
-from denoise_core.running.drive import Attempt, Drive, Servers, attempts_of, left_behind, mistake_in
-from denoise_core.running.effects import Batch, Complete, Failed, Retrieve, Single
-from denoise_core.running.offload import Pool
+from denoise_core.running.drive import Attempt, Drive, Servers, attempts_of, mistake_in
+from denoise_core.running.effects import Batch, Complete, Compute, Failed, Retrieve, Single
+from denoise_core.running.offload import LeftBehind, Pool, left_behind, offload
 
 S = TypeVar("S")
 
 
-def single(drive: Drive[Any], effect: Single) -> Any:
+def single(drive: Drive[Any], effect: Single | Compute) -> Any:
+    if isinstance(effect, Compute):
+        return _computed(effect)
     attempt = Attempt(effect, drive.meter)
     try:
         return _perform(drive.servers, attempt)
@@ -28,12 +30,21 @@ def single(drive: Drive[Any], effect: Single) -> Any:
         drive.events += attempt.events()
 
 
-async def asingle(drive: Drive[Any], effect: Single) -> Any:
+async def asingle(drive: Drive[Any], effect: Single | Compute) -> Any:
+    if isinstance(effect, Compute):
+        return await offload(_computed, effect)
     attempt = Attempt(effect, drive.meter)
     try:
         return await _aperform(drive.servers, attempt)
     finally:
         drive.events += attempt.events()
+
+
+def _computed(effect: Compute) -> Any:
+    try:
+        return effect.call()
+    except Exception as error:  # raised again, in the flow or as the run's end
+        return Failed(error)
 
 
 def carry_batch(drive: Drive[Any], effect: Batch) -> list[Any]:
@@ -121,7 +132,7 @@ def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
     limit = _limit(seconds, meter)
     done: Future[S] = Future()
     context = contextvars.copy_context()
-    left = threading.Event()
+    left = LeftBehind()
     context.run(left_behind.set, left)
 
     def work() -> None:
@@ -138,7 +149,8 @@ def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
             raise  # the outside's own time-out, not ours
         raise _time_up(seconds, meter) from error
     finally:
-        left.set()
+        if not done.done():
+            left.set()
 
 
 def _limit(seconds: float | None, meter: Meter | None) -> float | None:

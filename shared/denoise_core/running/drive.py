@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,13 +14,11 @@ from denoise_core.result import DenoiseResult, Event, Trace, attach_trace, trace
 from denoise_core.running.bound import bounded
 from denoise_core.running.budget import Budget, Meter, current_meter, enter
 from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.running.offload import left_behind
 from denoise_core.types import Passage, Reply, Usage
 
 T = TypeVar("T")
 S = TypeVar("S")
-
-# Set once nobody waits any more for the sync call that a run is part of: the run then makes no further effect.
-left_behind: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar("denoise_left", default=None)
 
 CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English, used only when a model does not report usage
 
@@ -48,7 +44,8 @@ class Servers:
 
 def _given(server: S | None, tag: str, what: str) -> S:
     if server is None:
-        raise TypeError(f"this flow asked for {tag!r} but no {what}= was given to run()")
+        own = "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
+        raise TypeError(f"this flow asked for {tag!r} but no {what}= was given to run(){own}")
     return server
 
 
@@ -111,6 +108,7 @@ class Attempt:
     event: Event | None = None
     refusal: BudgetExceeded | None = None
     inner: tuple[Event, ...] = ()
+    begun: bool = False
 
     @property
     def calls(self) -> int:
@@ -125,6 +123,7 @@ class Attempt:
             raise self.refusal
         if self.meter:
             self.meter.take(self.calls)
+        self.begun = True
 
     def events(self) -> tuple[Event, ...]:
         """What goes into the trace once no more will come of it."""
@@ -145,7 +144,7 @@ class Attempt:
         seconds = time.perf_counter() - self.started
         if isinstance(self.effect, Denoise):  # what it had done has no reply to travel in
             self.inner = trace_of(error).events
-        self.event = Event(self.effect.tag, self.effect, None, seconds, error=said(error))
+        self.event = Event(self.effect.tag, self.effect, None, seconds, error=said(error), made=self.begun)
 
 
 def mistake_in(outcome: Any) -> Exception | None:

@@ -6,7 +6,7 @@ driver was given. So a judge can be another model than the one that drafts.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -61,6 +61,17 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Compute:
+    """Work of the flow's own that would hold up an event loop: cutting, aligning. The reply is what it returns.
+
+    It asks nothing of the outside, so it is no event of the trace and costs no call. Under `run` it is done where
+    the flow is, under `arun` on a thread; what it raises is raised in the flow.
+    """
+
+    call: Callable[[], Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """The place of a batch item that raised."""
 
@@ -70,7 +81,7 @@ class Failed:
         return said(self.error)
 
 
-Effect: TypeAlias = Complete | Retrieve | Denoise | Batch
+Effect: TypeAlias = Complete | Retrieve | Denoise | Batch | Compute
 Flow: TypeAlias = Generator[Effect, Any, T]
 
 
@@ -100,3 +111,12 @@ def batch(items: tuple[Single, ...]) -> Flow[list[Any]]:
     """``replies = yield from batch(items)``; each is the item's reply or a `Failed`."""
     replies: list[Any] = yield Batch(items)
     return replies
+
+
+def compute(call: Callable[[], T], *, heavy: bool = True) -> Flow[T]:
+    """``pieces = yield from compute(partial(cut, text), heavy=len(text) > 20_000)``; what is not heavy is done at
+    once."""
+    if not heavy:
+        return call()
+    done: T = yield Compute(call)
+    return done

@@ -16,6 +16,7 @@ from denoise_core.types import Drop, Passage, Span, check_passages
 Policy = Literal["keep", "drop", "raise"]
 
 _DONE = {"keep": "the input was kept as it is", "drop": "everything was dropped"}
+_ITEM = {"keep": "was kept as it is", "drop": "was dropped"}
 
 
 class Guard:
@@ -56,6 +57,17 @@ class Guard:
         except Exception as error:
             return self._failed(query, given, error)
         return self._checked(given, result)
+
+    def set_aside(self, item: str, error: Exception) -> str | None:
+        """What to note on one ``item`` that stays as it came, by ``on_error``; None for one that goes.
+
+        For adapters: a document that cannot be made a passage, or not be made a document again. Whatever the
+        error's class, it is about this item, and the others go on. Raises it under ``"raise"``.
+        """
+        if self.on_error == "raise":
+            raise error
+        why = fell_back(f"{type(self.denoiser).__name__}, conversion", error, f"{item} {_ITEM[self.on_error]}")
+        return f"{why}; {_ITEM[self.on_error]}" if self.on_error == "keep" else None
 
     def _failed(self, query: str, given: tuple[Passage, ...], error: Exception) -> DenoiseResult:
         if self.on_error == "raise" or is_mistake(error):

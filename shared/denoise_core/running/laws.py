@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
 
 from denoise_core.errors import BrokenLaw
 from denoise_core.result import DenoiseResult
-from denoise_core.types import Drop, Passage, Span
+from denoise_core.types import Drop, Keep, Passage, Span
 
 UNLISTED = "left out"
 
@@ -18,22 +20,19 @@ def check_laws(given: Sequence[Passage], result: DenoiseResult) -> DenoiseResult
 
     Linear in the text, and n log n in the spans. Raises `BrokenLaw` for
 
-    * anything but a `DenoiseResult` of passages
+    * anything but a `DenoiseResult` whose fields hold what they promise
     * an id that comes twice, or a passage or span that names one not given
     * a span outside its passage's text, or two that overlap
     * a text that is not the input's at its spans, unless it is marked ``rewritten``
     * passages that are not rewritten, in another order than the input's
     """
-    if not isinstance(result, DenoiseResult):
-        raise BrokenLaw(f"a denoiser must return DenoiseResult, got {type(result).__name__}")
+    result = _whole(result)
     source = {p.id: p for p in given}
     place = {p.id: n for n, p in enumerate(given)}
     covered: dict[str, list[tuple[int, int]]] = {p.id: [] for p in given}
     seen: set[str] = set()
     last = -1
     for p in result.passages:
-        if not isinstance(p, Passage):
-            raise BrokenLaw(f"a DenoiseResult must hold Passages, got a {type(p).__name__}")
         if p.id in seen:
             raise BrokenLaw(f"two passages of the result have the id {p.id!r}")
         seen.add(p.id)
@@ -56,6 +55,41 @@ def check_laws(given: Sequence[Passage], result: DenoiseResult) -> DenoiseResult
         _within(keep.span, source)
     unlisted = [drop for p in given for drop in _gaps(p, covered[p.id])]
     return replace(result, dropped=(*result.dropped, *unlisted)) if unlisted else result
+
+
+def _whole(result: DenoiseResult) -> DenoiseResult:
+    """The result with each field in its promised type: a generator is read once, here."""
+    if not isinstance(result, DenoiseResult):
+        raise BrokenLaw(f"a denoiser must return DenoiseResult, got {type(result).__name__}")
+    fields: dict[str, tuple[Any, ...]] = {}
+    for name, kind in _FIELDS.items():
+        given = getattr(result, name)
+        if not isinstance(given, Iterable) or isinstance(given, str):
+            raise BrokenLaw(f"DenoiseResult.{name}: expected {kind.__name__}s, got a {type(given).__name__}")
+        items = fields[name] = tuple(given)
+        for item in items:
+            if not isinstance(item, kind):
+                raise BrokenLaw(f"DenoiseResult.{name} must hold {kind.__name__}s, got a {type(item).__name__}")
+            _check_types(item)
+    failures = result.failures if isinstance(result.failures, Mapping) else {None: None}
+    told = (result.query, result.fallback or "", result.note or "", *failures, *failures.values())
+    if not all(isinstance(t, str) for t in told):
+        raise BrokenLaw("DenoiseResult: expected query, fallback, note and failures to be texts")
+    same = all(items is getattr(result, name) for name, items in fields.items())
+    return result if same else replace(result, **fields)
+
+
+_FIELDS: dict[str, type] = {"passages": Passage, "dropped": Drop, "kept": Keep}
+
+
+def _check_types(item: Passage | Drop | Keep) -> None:
+    if item.score is not None and not isinstance(item.score, float | Real):
+        raise BrokenLaw(f"a score must be a number or None, got {item.score!r:.80}")
+    if isinstance(item, Passage) and not (isinstance(item.id, str) and isinstance(item.spans, tuple)):
+        raise BrokenLaw(f"a Passage must have a text as id and a tuple of spans, got {item.id!r:.80}")
+    for span in item.spans if isinstance(item, Passage) else (item.span,):
+        if not (isinstance(span, Span) and isinstance(span.start, Integral) and isinstance(span.end, Integral)):
+            raise BrokenLaw(f"a range must be a Span of whole numbers, got {span!r:.80}")
 
 
 def _within(span: Span, source: dict[str, Passage]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -24,12 +25,39 @@ LIMIT = min(32, (os.cpu_count() or 1) + 4)
 _inside = threading.local()  # set on our own threads
 
 
+class LeftBehind:
+    """Whether nobody waits any more for the call that the work at hand is part of, or for one around it."""
+
+    __slots__ = ("_gone", "_outer")
+
+    def __init__(self) -> None:
+        self._outer = left_behind.get()
+        self._gone = False
+
+    def set(self) -> None:
+        self._gone = True
+
+    def is_set(self) -> bool:
+        return self._gone or (self._outer is not None and self._outer.is_set())
+
+
+# What work on another thread asks before it makes one more call that somebody would have to pay for.
+left_behind: contextvars.ContextVar[LeftBehind | None] = contextvars.ContextVar("denoise_left", default=None)
+
+
+_pools: WeakSet[Pool] = WeakSet()
+
+
 class Pool:
     """At most ``limit`` daemon threads. Calls beyond that wait in order."""
 
     def __init__(self, limit: int, name: str = "denoise") -> None:
         self.limit = limit
         self.name = name
+        self._begin()
+        _pools.add(self)
+
+    def _begin(self) -> None:
         self._ready = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._threads = 0  # alive, and worked for somebody who still waits
@@ -72,14 +100,16 @@ class Pool:
             self._ready.notify_all()
 
     async def run(self, call: Callable[..., T], /, *args: Any, **named: Any) -> T:
-        """What ``call`` returns. Cancelled, it waits no longer: the thread is left behind and its slot is free.
+        """What ``call`` returns. Cancelled, it waits no longer: the thread is left behind and its slot is free; a
+        run on it makes no further effect.
 
         From one of our own threads it takes a thread beside the pool: a call that waits for a call would
         otherwise hold the slot it waits for.
         """
         loop = asyncio.get_running_loop()
         pool = Pool(1, self.name) if getattr(_inside, "pool", None) is self else self
-        future = pool.submit(partial(call, *args, **named))
+        left = LeftBehind()
+        future = pool.submit(partial(_within, left, partial(call, *args, **named)))
         waiting: asyncio.Future[T] = loop.create_future()
 
         def landed(done: Future[T]) -> None:
@@ -92,6 +122,8 @@ class Pool:
         try:
             return await waiting
         finally:
+            if not future.done():
+                left.set()
             pool.leave(future)
             if pool is not self:
                 pool.close()
@@ -141,6 +173,11 @@ class _Job:
             self.future.set_result(result)
 
 
+def _within(left: LeftBehind, call: Callable[[], T]) -> T:
+    left_behind.set(left)  # in this job's own copy of the context
+    return call()
+
+
 def _hand_over(done: Future[T], waiting: asyncio.Future[T]) -> None:
     if waiting.done():
         return
@@ -160,9 +197,19 @@ async def offload(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
     return await _shared.run(call, *args, **named)
 
 
+def on_a_thread(call: Callable[[], T]) -> T:
+    """What ``call`` returns, from a daemon thread: for sync code that must run an event loop of its own."""
+    pool = Pool(1)
+    try:
+        found: T = pool.submit(call).result()
+        return found
+    finally:
+        pool.close()
+
+
 def _after_fork() -> None:
-    global _shared
-    _shared = Pool(LIMIT)  # a child has none of its parent's threads
+    for pool in list(_pools):
+        pool._begin()  # a child has none of its parent's threads
 
 
 if hasattr(os, "register_at_fork"):

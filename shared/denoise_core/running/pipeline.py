@@ -86,6 +86,7 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
             dict.fromkeys(s.passage_id for s in given[failed].passage.covered) if failed in given else (failed,)
         ):
             failures[name] = f"{failures[name]}; {why}" if name in failures else why
+    told = [replace(c, span=s) for c in step.conflicts for s in given[c.span.passage_id].back(c.span)[:1]]
     return DenoiseResult(
         step.query,
         tuple(replace(p, spans=()) if _untouched(p, given) else p for p in passages),
@@ -96,6 +97,8 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
         before.relevant if step.relevant is None else step.relevant,
         "; ".join(n for n in (before.note, step.note) if n) or None,
         failures,
+        (*before.conflicts, *told),
+        "; ".join(n for n in (before.question_note, step.question_note) if n) or None,
     )
 
 

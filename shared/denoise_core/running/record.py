@@ -89,6 +89,7 @@ def record_of(
         "relevant": result.relevant,
         "note": result.note,
         "fallback": fallback_of(spans, result),
+        **_question_note(result),
     }
 
 
@@ -110,6 +111,11 @@ def fallback_of(ids: Iterable[str], result: DenoiseResult) -> str | None:
     return "; ".join(own) or None
 
 
+def _question_note(result: DenoiseResult) -> dict[str, str]:
+    """Why the user's own question was asked with, where that is so; nothing otherwise."""
+    return {} if result.question_note is None else {"question_note": _cut(result.question_note)}
+
+
 def _bounded(record: dict[str, Any], result: DenoiseResult) -> dict[str, Any]:
     fallback = fallback_of(record["spans"], result)
     spans = {short_id(i): _touching(ranges) for i, ranges in record["spans"].items()}
@@ -119,6 +125,7 @@ def _bounded(record: dict[str, Any], result: DenoiseResult) -> dict[str, Any]:
         "spans": spans,
         "query": _cut(result.query),
         "fallback": None if fallback is None else _cut(fallback, _LONGEST_FALLBACK),
+        **_question_note(result),
     }
     if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):  # too few to weigh that much
         return record
@@ -185,6 +192,7 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
         "note": result.note,
         "fallback": result.fallback,
         "failures": dict(result.failures),
+        **_question_note(result),
         "calls": calls_of(result.trace),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -216,6 +224,7 @@ def bounded_summary_of(passages: Sequence[Passage], result: DenoiseResult) -> di
         ],
         "left_out": left_out,
         "fallback": None if result.fallback is None else _cut(result.fallback, _LONGEST_FALLBACK),
+        **_question_note(result),
         "calls": calls_of(result.trace),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -224,10 +233,12 @@ def bounded_summary_of(passages: Sequence[Passage], result: DenoiseResult) -> di
 
 
 def calls_of(trace: Trace) -> int:
-    """LLM calls of a run, those of denoisers it asked included."""
+    """LLM calls of a run, those of denoisers it asked included; one that the budget refused was not made."""
     nested = (e.reply.trace for e in trace.events if isinstance(e.reply, DenoiseResult))
     asked = (
-        e.reply.calls if isinstance(e.reply, Reply) else 1 for e in trace.events if isinstance(e.effect, Complete)
+        e.reply.calls if isinstance(e.reply, Reply) else int(e.made)
+        for e in trace.events
+        if isinstance(e.effect, Complete)
     )
     return sum(asked) + sum(map(calls_of, nested))
 

@@ -45,7 +45,6 @@ class S2A:
         on_error: OnError = "keep",
         max_concurrency: int = 10,
         budget: Budget | None = None,
-        language: str = "en",
         options: Options | None = None,
     ) -> None:
         self.budget = budget
@@ -55,7 +54,6 @@ class S2A:
             keep=keep,
             on_error=on_error,
             max_concurrency=max_concurrency,
-            language=language,
             options=options,
         )
         self.llm = self.denoiser.llm
@@ -84,9 +82,7 @@ class S2A:
         return S2AAnswer(text, result.query, result)
 
     def _alone(self, question: str, d: S2ADenoiser) -> Flow[S2AAnswer]:
-        cleared = MessageDenoiser(
-            self.llm, variant=d.variant, on_error=d.on_error, language=d.language, options=d.options
-        )
+        cleared = MessageDenoiser(self.llm, variant=d.variant, on_error=d.on_error, options=d.options)
         neutral = yield from cleared.flow(question)
         context = (Passage(neutral.context, ID, rewritten=True),) if neutral.context else ()
         result = S2AResult(neutral.question, context, neutral.dropped, fallback=neutral.fallback)

@@ -15,7 +15,8 @@ from denoise_core.protocols import LLM
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.structured import held_to_schema
 from denoise_core.s2a.alignment.asking import BELIEF, HINT
-from denoise_core.s2a.alignment.question import sentences_of, why_not_same
+from denoise_core.s2a.alignment.parting import sentences_of
+from denoise_core.s2a.alignment.question import why_not_same
 from denoise_core.s2a.options import OnError, Options
 from denoise_core.s2a.replies import fields, schemas
 from denoise_core.s2a.replies.read import text_of
@@ -50,7 +51,7 @@ def holds_something(question: str) -> bool:
 _ASKS = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{0,9}\Z")
 
 
-def clear(llm: LLM, question: str, options: Options, *, on_error: OnError, language: str) -> Flow[Cleared]:
+def clear(llm: LLM, question: str, options: Options, *, on_error: OnError) -> Flow[Cleared]:
     """One call that sees the question alone, or none. Raises a mistake, and what failed under ``"raise"``."""
     if not options.clear or not holds_something(question):
         return Cleared(question)
@@ -68,7 +69,7 @@ def clear(llm: LLM, question: str, options: Options, *, on_error: OnError, langu
             raise
         why = said(str(error) if isinstance(error, UnparsableReply) else error)
         return Cleared(question, f"the question was kept as it is: {why}")
-    problem = why_not_same(question, written, language=language)
+    problem = why_not_same(question, written, language=options.language)
     if problem is not None:
         return Cleared(question, f"the question was kept as it is, the model's was refused: {problem}")
     return Cleared(written)

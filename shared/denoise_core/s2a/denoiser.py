@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 from denoise_core.errors import InputError, UnparsableReply, is_mistake
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.budget import Budget
-from denoise_core.running.effects import Complete, Failed, Flow, batch, denoise
+from denoise_core.running.effects import Complete, Failed, Flow, batch, compute, denoise
 from denoise_core.running.flow import CHARACTERS_PER_TOKEN, arun, run
 from denoise_core.running.heard import fell_back
 from denoise_core.running.structured import held_to_schema
@@ -27,6 +28,7 @@ from denoise_core.s2a.skip import SureByScore
 from denoise_core.s2a.units import units
 from denoise_core.types import Drop, Passage, Reply, Usage, check_passages
 
+_LIGHT = 10_000  # characters whose work is done where it is asked for
 BARE_NUMBERS_MEAN: dict[str, Verb | None] = {"select": "keep", "remove": "drop", "auto": None}
 
 
@@ -47,8 +49,7 @@ class S2ADenoiser:
     ``Tokens(2000)``. Calls are made ``max_concurrency`` at a time, all within ``budget``. A passage of which
     nothing helps is dropped. ``on_error`` is what an unreadable reply or a failed call gives for the passages it
     was about, and only for them: ``"keep"`` leaves them as they were, ``"drop"`` drops them, ``"raise"`` raises;
-    ``result.failures`` names each. Mistakes, such as a wrong key, raise under every policy. ``language`` decides
-    abbreviations when sentences are cut, as in `chunk.sentences`.
+    ``result.failures`` names each. Mistakes, such as a wrong key, raise under every policy.
 
     Raises `InputError` for an unknown setting, for what is no `LLM`, and for ``keep`` with another variant than
     ``select``.
@@ -63,7 +64,6 @@ class S2ADenoiser:
         on_error: OnError = "keep",
         max_concurrency: int = 10,
         budget: Budget | None = None,
-        language: str = "en",
         options: Options | None = None,
     ) -> None:
         one_of("variant", variant, get_args(Variant))
@@ -81,7 +81,6 @@ class S2ADenoiser:
         self.on_error: OnError = on_error
         self.max_concurrency = max_concurrency
         self.budget = budget
-        self.language = language
         self.options = options or Options()
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> S2AResult:
@@ -116,7 +115,7 @@ class S2ADenoiser:
         passages = check_passages(passages)
         if not any(p.text.strip() for p in passages):
             return self._result(Cleared(query), [assemble.blank(p) for p in passages])
-        cleared = yield from clear(self.llm, query, self.options, on_error=self.on_error, language=self.language)
+        cleared = yield from clear(self.llm, query, self.options, on_error=self.on_error)
         settled = yield from self._settled(cleared.question, passages)
         found = yield from self._asked(cleared.question, [p for p in passages if p.id not in settled])
         if self.keep is not None:
@@ -124,16 +123,21 @@ class S2ADenoiser:
         outcomes: dict[str, list[Outcome]] = {}
         for outcome in found:
             outcomes.setdefault(outcome.part.passage.id, []).append(outcome)
-        done = [settled.get(p.id) or self._assemble(cleared.question, p, outcomes[p.id]) for p in passages]
+        done: list[Assembled] = yield from compute(
+            lambda: [settled.get(p.id) or self._assemble(cleared.question, p, outcomes[p.id]) for p in passages],
+            heavy=_is_heavy(passages),
+        )
         return self._result(cleared, done)
 
     def _asked(self, query: str, passages: Sequence[Passage]) -> Flow[list[Outcome]]:
         """The outcomes of all calls; the passages of an unreadable joint reply are asked about one by one."""
-        calls = self._asks(query, passages)
+        calls = yield from compute(partial(self._asks, query, passages), heavy=_is_heavy(passages))
         if not calls:
             return []
         replies: list[Reply | Failed] = yield from batch(tuple(self._effect(c) for c in calls))
-        read_first = [self._read(call, reply) for call, reply in zip(calls, replies)]
+        read_first = yield from compute(
+            lambda: [self._read(call, reply) for call, reply in zip(calls, replies)], heavy=_is_heavy(passages)
+        )
         again: list[Ask] = []
         prompt = self.options.step_1(self.variant, ranked=self.keep is not None)
         for call, outcomes in zip(calls, read_first):
@@ -159,7 +163,7 @@ class S2ADenoiser:
             note = f"not asked: {total} characters in all, fewer than {skip.shorter_than}"
             settled |= {p.id: assemble.untouched(p, note) for p in rest}
         elif skip.scorer is not None and rest:
-            judge = SureByScore(skip, skip.scorer, self.language)
+            judge = SureByScore(skip, skip.scorer, self.options.language)
             sure = yield from denoise(query, rest, tag="s2a.skip", denoiser=judge)
             kept = {p.id: p for p in sure.passages}
             drops: dict[str, list[Drop]] = {}
@@ -175,7 +179,7 @@ class S2ADenoiser:
         all_parts: list[Part] = []
         for p in passages:
             if p.text.strip():
-                all_parts += asks.parts(p, units(p, language=self.language), o.window)
+                all_parts += asks.parts(p, units(p, language=self.options.language), o.window)
         groups = asks.groups(all_parts, longest=o.longest_joint(self.variant), window=o.window)
         prompt = o.step_1(self.variant, ranked=self.keep is not None)
         return [asks.write(query, g, prompt, o, numbered=self.variant in EXTRACTIVE) for g in groups]
@@ -211,7 +215,7 @@ class S2ADenoiser:
                 self.on_error,
                 self.options.gate,
                 question=query,
-                language=self.language,
+                language=self.options.language,
                 context=self.options.context,
             )
         if done.report.problem is not None:
@@ -238,6 +242,11 @@ class S2ADenoiser:
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InputError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}")
+
+
+def _is_heavy(passages: Sequence[Passage]) -> bool:
+    """Whether cutting them and aligning with them may hold an event loop up for more than a few milliseconds."""
+    return sum(len(p.text) for p in passages) > _LIGHT
 
 
 def _fallback(reports: list[Report], policy: OnError) -> str | None:

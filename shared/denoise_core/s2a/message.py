@@ -77,7 +77,6 @@ class MessageDenoiser:
         variant: Variant = "select",
         on_error: OnError = "keep",
         budget: Budget | None = None,
-        language: str = "en",
         options: Options | None = None,
     ) -> None:
         one_of("variant", variant, get_args(Variant))
@@ -86,7 +85,6 @@ class MessageDenoiser:
         self.variant: Variant = variant
         self.on_error: OnError = on_error
         self.budget = budget
-        self.language = language
         self.options = options or Options()
 
     def neutral(self, message: str | Sequence[Message]) -> Neutral:
@@ -103,7 +101,7 @@ class MessageDenoiser:
         """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
         source = message if isinstance(message, str) else _persons_turns(message)
         passage = Passage(source, ID)
-        spans = units(passage, language=self.language)
+        spans = units(passage, language=self.options.language)
         if not source.strip():
             return Neutral("", source, source)
         numbered = self.variant in EXTRACTIVE
@@ -144,7 +142,7 @@ class MessageDenoiser:
         """The named pieces; the message stays as it is when its question is not among them."""
         done = assemble.extracted(passage, [outcome], "keep", context=False)
         left = done.passage.text if done.passage else ""
-        problem = why_not_same(passage.text, left, language=self.language)
+        problem = why_not_same(passage.text, left, language=self.options.language)
         if problem is not None:
             return Neutral("", passage.text, passage.text, fallback=f"the message was kept as it is: {problem}")
         return Neutral("", left.strip(), passage.text, done.drops)
@@ -156,10 +154,10 @@ class MessageDenoiser:
             "drop",
             self.options.gate,
             question=question,
-            language=self.language,
+            language=self.options.language,
             context=False,
         )
-        problem = why_not_same(passage.text, question, language=self.language)
+        problem = why_not_same(passage.text, question, language=self.options.language)
         context = done.passage.text.strip() if done.passage else ""
         if problem is not None:
             fallback = f"the message was kept as it is: {problem}"

@@ -39,6 +39,7 @@ class Options:
     ``context`` keeps with a piece what it cannot be read without: a table row's header, a list item's stem, a
     pronoun's sentence before. ``gate`` checks what the rewriting variants write; None trusts the model. ``cache``
     and ``skip`` save calls. ``structured`` asks for JSON by a schema when the LLM is a `StructuredLLM`.
+    ``language`` decides abbreviations when sentences are cut, as in `chunk.sentences`.
 
     Raises `InputError` for ``window < 1``, ``short < 1`` and a ``show`` that is a single string.
     """
@@ -54,6 +55,7 @@ class Options:
     cache: Cache | None = None
     skip: Skip = field(default_factory=Skip)
     structured: bool = True
+    language: str = "en"
 
     def __post_init__(self) -> None:
         for name in ("window", "short"):

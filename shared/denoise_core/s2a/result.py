@@ -58,10 +58,6 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class S2AResult(DenoiseResult):
-    """A `DenoiseResult` with a `Report` for each input passage, in the input's order.
-
-    ``question_note`` says why the user's own question was kept where clearing it failed or was refused.
-    """
+    """A `DenoiseResult` with a `Report` for each input passage, in the input's order."""
 
     reports: tuple[Report, ...] = ()
-    question_note: str | None = None

@@ -4,6 +4,7 @@ from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.cross_encoder import CrossEncoderScorer
 from denoise_core.scorers.discrim import DecisionScorer, LLMDiscrim
 from denoise_core.scorers.embedding import EmbeddingScorer
+from denoise_core.scorers.reranker import RemoteReranker
 from denoise_core.scorers.stack import Stack, StackedScorer, fit_stack
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "DecisionScorer",
     "EmbeddingScorer",
     "LLMDiscrim",
+    "RemoteReranker",
     "Stack",
     "StackedScorer",
     "fit_stack",

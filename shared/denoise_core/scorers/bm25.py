@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
+from denoise_core.types import well_formed
 
 CJK = r"[぀-ヿ㐀-鿿가-힯豈-﫿]"
 
@@ -45,7 +46,7 @@ class BM25Scorer:
         """Lower-case word stems of each text, stop words left out if the stemmer's language is English."""
         bm25s: Any = require("bm25s", extra="knowledge")
         found: list[list[str]] = bm25s.tokenize(
-            list(texts),
+            [well_formed(t) for t in texts],
             token_pattern=f"{CJK}|[^\\W぀-ヿ㐀-鿿가-힯豈-﫿]+",
             stopwords="en" if self.language == "english" else [],
             stemmer=self._stemmer(),

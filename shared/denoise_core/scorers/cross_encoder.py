@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
 from denoise_core.running.caches.once import Once
+from denoise_core.running.travel import Travels
 
 Pairs: TypeAlias = Callable[[list[tuple[str, str]]], Any]
 
@@ -23,13 +24,15 @@ class Predicts(Protocol):
     def predict(self, sentences: Any, /) -> Any: ...
 
 
-class CrossEncoderScorer:
+class CrossEncoderScorer(Travels):
     """Scores of a cross-encoder, in its own unit.
 
     ``model`` is a callable from (question, text) pairs to scores ``(n,)``, an object with ``predict``, or
     the name or path of a sentence-transformers cross-encoder (loaded at the first call, without running
     code that comes with it; needs the extra ``knowledge``).
     """
+
+    named = ("model",)
 
     def __init__(self, model: Pairs | Predicts | str) -> None:
         self.model = model

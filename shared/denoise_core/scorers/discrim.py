@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import re
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -21,8 +20,11 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, expect_llm
+from denoise_core.running.budget import Meter
 from denoise_core.running.effects import Complete, Failed, Flow, batch
+from denoise_core.running.engines import Engine, RemoteLimits
 from denoise_core.running.flow import run
+from denoise_core.running.travel import Travels
 from denoise_core.scorers.discrim_prompts import CRITERIA, INSTRUCTIONS, SYSTEM, USER
 from denoise_core.text.delimit import new_marker
 from denoise_core.types import Message, Reply
@@ -95,11 +97,13 @@ class DecisionScorer:
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """Probabilities, float32 ``(len(texts),)``. Raises `InputError` for an answer that is none."""
-        return np.array([self._one(query, t) for t in texts], dtype=np.float32)
+        asked = {"holds": {"type": "noul", "instructions": INSTRUCTIONS, "criteria": CRITERIA}}
+        requests = [{"state": {"question": query, "passage": t}, "questions": asked} for t in texts]
+        many = self.decide.many if isinstance(self.decide, _Served) else partial(map, self.decide)
+        return np.array([self._chance(answers) for answers in many(requests)], dtype=np.float32)
 
-    def _one(self, query: str, text: str) -> float:
-        asked = {"type": "noul", "instructions": INSTRUCTIONS, "criteria": CRITERIA}
-        answers = self.decide({"state": {"question": query, "passage": text}, "questions": {"holds": asked}})
+    @staticmethod
+    def _chance(answers: Any) -> float:
         answer = answers.get("holds") if isinstance(answers, Mapping) else None
         chance = answer.get("noul") if isinstance(answer, Mapping) else None
         if not isinstance(chance, int | float) or not 0 <= chance <= 1:
@@ -112,41 +116,68 @@ def local_decisions(model: Any, *, tokenizer: Any = None) -> Decide:
 
     Any chat model will do whose vocabulary has Yes and No as single tokens. Calls take turns.
     """
-    lock = threading.Lock()
-    made: list[Any] = []
+    return _Local(model, tokenizer)
 
-    def decide(request: dict[str, Any]) -> Mapping[str, Any]:
-        with lock:
-            if not made:
+
+class _Local(Travels):
+    """`local_decisions`."""
+
+    named = ("model",)
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self._lock = threading.Lock()
+        self._made: Any = None
+
+    def __call__(self, request: dict[str, Any]) -> Mapping[str, Any]:
+        with self._lock:
+            if self._made is None:
                 transformers = require("transformers", extra="end")
-                made.append(transformers.pipeline("decision", model=model, tokenizer=tokenizer))
-            answers: Mapping[str, Any] = made[0](request)
+                self._made = transformers.pipeline("decision", model=self.model, tokenizer=self.tokenizer)
+            answers: Mapping[str, Any] = self._made(request)
             return answers
 
-    return decide
 
+def served_decisions(
+    url: str | Sequence[str], model: str, *, key_env: str | None = None, limits: RemoteLimits | None = None
+) -> Decide:
+    """A server that answers ``POST {url}/v1/systemone``, as ``transformers serve`` does, or several of one model.
 
-def served_decisions(url: str, model: str, *, timeout: float = 60.0) -> Decide:
-    """A server that answers ``POST {url}/v1/systemone``, as ``transformers serve`` does.
-
-    The passages leave this machine for ``url``, which has no default. Raises `InputError` when the server
-    refuses a request (with what it says), and `OSError` when it cannot be reached in ``timeout`` seconds.
+    Passages of a call are asked about side by side, each in a request of its own: questions of one request share
+    their state, and a passage put among the questions would be read as an instruction. The passages leave this
+    machine for ``url``, which has no default. What is tried again and what raises: `Engine`.
     """
-    if not url.startswith(("http://", "https://")):
-        raise InputError(f"url={url!r}: expected http:// or https://")
-    address = url.rstrip("/") + "/v1/systemone"
+    return _Served(url, model, key_env, limits)
 
-    def decide(request: dict[str, Any]) -> Mapping[str, Any]:
-        body = json.dumps({"model": model, **request}).encode()
-        asked = urllib.request.Request(address, body, {"content-type": "application/json"})
-        try:
-            with urllib.request.urlopen(asked, timeout=timeout) as reply:
-                answers = json.loads(reply.read())["answers"]
-        except urllib.error.HTTPError as error:
-            said = error.read(500).decode("utf-8", "replace")
-            raise InputError(f"{address} refused the request ({error.code}): {said}") from error
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{address} did not answer with JSON that holds 'answers': {error!r}") from error
-        return dict(answers)
 
-    return decide
+class _Served(Travels):
+    """`served_decisions`."""
+
+    def __init__(
+        self, url: str | Sequence[str], model: str, key_env: str | None, limits: RemoteLimits | None
+    ) -> None:
+        self.engine = Engine(url, key_env=key_env, limits=limits)
+        self.model = model
+
+    def recipe(self) -> dict[str, Any]:
+        asked = {"url": self.engine.urls, "key_env": self.engine.key_env, "limits": self.engine.limits}
+        return asked | {"model": self.model}
+
+    def __call__(self, request: dict[str, Any]) -> Mapping[str, Any]:
+        return self.many([request])[0]
+
+    def many(self, requests: Sequence[dict[str, Any]]) -> list[Mapping[str, Any]]:
+        """The answers to each request."""
+        return self.engine.run(partial(self._ask, requests))
+
+    async def _ask(self, requests: Sequence[dict[str, Any]], meter: Meter | None) -> list[Mapping[str, Any]]:
+        async def ask(url: str, positions: list[int]) -> list[Mapping[str, Any]]:
+            body = {"model": self.model, **requests[positions[0]]}
+            reply = await self.engine.request("POST", url, "/v1/systemone", body, meter)
+            answers = reply.get("answers") if isinstance(reply, dict) else None
+            if not isinstance(answers, dict):
+                raise InputError(f"{url}/v1/systemone gave no 'answers': {json.dumps(reply)[:200]}")
+            return [answers]
+
+        return await self.engine.each([json.dumps(r).encode() for r in requests], 1, ask)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
 from denoise_core.running.caches.once import Once
+from denoise_core.running.travel import Travels
 
 Vectors: TypeAlias = Callable[[Sequence[str]], Any]
 
@@ -23,54 +24,104 @@ class Encodes(Protocol):
     def encode(self, sentences: list[str], /) -> Any: ...
 
 
-class EmbeddingScorer:
+@runtime_checkable
+class EmbedsDocuments(Protocol):
+    """An embedding model of LangChain's form; queries have a method of their own."""
+
+    def embed_documents(self, texts: list[str], /) -> Any: ...
+
+    def embed_query(self, text: str, /) -> Any: ...
+
+
+@runtime_checkable
+class EmbedsTexts(Protocol):
+    """An embedding model of LlamaIndex's form; queries have a method of their own."""
+
+    def get_text_embedding_batch(self, texts: list[str], /) -> Any: ...
+
+    def get_query_embedding(self, query: str, /) -> Any: ...
+
+
+Embeds: TypeAlias = Vectors | Encodes | EmbedsDocuments | EmbedsTexts | str
+
+
+class EmbeddingScorer(Travels):
     """Cosine of query and text, -1 to 1.
 
-    ``embed`` is a callable from texts to vectors ``(n, d)``, an object with ``encode``, or the name or
-    path of a sentence-transformers model (loaded at the first call; needs the extra ``dense``).
-    ``query_embed`` embeds the query where that differs. A text of zero length in the space scores 0.
+    ``embed`` is a callable from texts to vectors ``(n, d)``, an object with ``encode``, an embedding model of
+    LangChain's or LlamaIndex's form (which embeds queries its own way), or the name or path of a
+    sentence-transformers model (loaded at the first call; needs the extra ``dense``). ``query_embed`` embeds the
+    query where that differs. A text of zero length in the space scores 0. Raises `InputError` for anything else.
     """
 
-    def __init__(self, embed: Vectors | Encodes | str, *, query_embed: Vectors | None = None) -> None:
+    named = ("embed",)
+
+    def __init__(self, embed: Embeds, *, query_embed: Vectors | None = None) -> None:
+        if not isinstance(embed, str) and not _embeds(embed):
+            raise InputError(
+                "embed: expected a callable, a model with encode(), an embedding model of LangChain or LlamaIndex "
+                f"or a name, got {embed.__name__ if isinstance(embed, type) else type(embed).__name__}"
+            )
         self.embed = embed
         self.query_embed = query_embed
-        self._loaded: Vectors | None = None
+        self._loaded: tuple[Vectors, Vectors] | None = None
         self._lock = threading.Lock()
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Cosines, shape ``(len(texts),)``. Raises `InputError` when a vector is missing or not finite."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        embed = self._embedder()
+        embed, query_embed = self._embedders()
         vectors = _checked(embed(list(texts)), len(texts))
-        asked = _checked((self.query_embed or embed)([query]), 1)
+        asked = _checked((self.query_embed or query_embed)([query]), 1)
         if asked.shape[1] != vectors.shape[1]:
             raise InputError(f"the query's vector has {asked.shape[1]} values, the texts' have {vectors.shape[1]}")
         return np.asarray(_unit(vectors) @ _unit(asked)[0], dtype=np.float32)
 
-    def _embedder(self) -> Vectors:
+    def _embedders(self) -> tuple[Vectors, Vectors]:
         with self._lock:
             if self._loaded is None:
-                self._loaded = _embedder(self.embed)
+                self._loaded = _embedders(self.embed)
             return self._loaded
 
 
 _models: Once[Any] = Once()  # by name, for as long as somebody uses one
 
 
-def _embedder(embed: Vectors | Encodes | str) -> Vectors:
+def _embedders(embed: Embeds) -> tuple[Vectors, Vectors]:
+    """Of texts, and of queries."""
     if isinstance(embed, str):
         # "dense" is the extra that brings sentence-transformers; its own default for remote code is off, too.
         name = embed
         module = require("sentence_transformers", extra="dense")
-        loaded = _models(name, lambda: module.SentenceTransformer(name, trust_remote_code=False))
-        return lambda texts: loaded.encode(list(texts))
-    if isinstance(embed, Encodes):  # before callable: a sentence-transformers model is both
-        model = embed
-        return lambda texts: model.encode(list(texts))
-    if callable(embed):
-        return embed
-    raise InputError(f"embed: expected a callable, a model with encode(), or a name, got {type(embed).__name__}")
+        model: Encodes = _models(name, lambda: module.SentenceTransformer(name, trust_remote_code=False))
+        return _encodes(model)
+    # Before callable: some of these are both.
+    if isinstance(embed, EmbedsTexts):
+        texts_of = embed
+        return (
+            lambda texts: texts_of.get_text_embedding_batch(list(texts)),
+            lambda queries: [texts_of.get_query_embedding(q) for q in queries],
+        )
+    if isinstance(embed, EmbedsDocuments):
+        documents_of = embed
+        return (
+            lambda texts: documents_of.embed_documents(list(texts)),
+            lambda queries: [documents_of.embed_query(q) for q in queries],
+        )
+    return _encodes(embed) if isinstance(embed, Encodes) else (embed, embed)
+
+
+def _encodes(model: Encodes) -> tuple[Vectors, Vectors]:
+    def vectors(texts: Sequence[str]) -> Any:
+        return model.encode(list(texts))
+
+    return vectors, vectors
+
+
+def _embeds(value: object) -> bool:
+    forms = isinstance(value, (Encodes, EmbedsDocuments, EmbedsTexts))
+    return not isinstance(value, type) and (forms or callable(value))
 
 
 def _checked(vectors: Any, n: int) -> NDArray[np.float32]:

@@ -14,6 +14,7 @@ from denoise_core.support.claims import Part, opens_with, parts
 from denoise_core.support.coverage import Asked
 from denoise_core.support.evidence import Evidence
 from denoise_core.support.hold import hold
+from denoise_core.support.meaning import Embed, Meaning
 from denoise_core.support.question import Reader, fit_of, of_kind, off, yes_or_no
 from denoise_core.support.result import Check, Claim
 from denoise_core.text.facts import Difference
@@ -40,6 +41,7 @@ def check(
     passages: Sequence[Passage],
     reader: Reader | None = None,
     *,
+    embed: Embed | None = None,
     coverage: float = COVERAGE,
     least: float = READER,
 ) -> Check:
@@ -48,7 +50,8 @@ def check(
     Each claim is held against windows of one to three sentences of one passage, and of several together: at least
     ``coverage`` of its words must stand in one, and no number, date, name, negation or opposite may differ there.
     A claim with a citation is held against the passages that it cites. ``reader`` says whether what stands there
-    answers an English question: one that finds it, with a log-probability below ``least``, vetoes it.
+    answers an English question: one that finds it, with a log-probability below ``least``, vetoes it. ``embed``
+    (texts to vectors) finds a claim of which no fact differs in other words; see `Meaning`.
 
     Nothing passes that says nothing: an empty answer, a refusal, a bare yes or no, the question again. Raises
     `InputError` for texts that are no strings and a ``coverage`` outside 0 to 1. Time grows with the evidence.
@@ -71,6 +74,9 @@ def check(
     asked = Asked(read, frozenset(w.stem for w in read.words))
     each = coverage if len(found) < _SEVERAL else coverage * _WEAK
     claims = tuple(_shown(_held(p, asked, evidence, each)) for p in found)
+    if embed is not None:
+        meaning = Meaning(embed, evidence)
+        claims = tuple(c if p.citations else meaning.held(c, asked) for c, p in zip(claims, found, strict=True))
     answers, fits = _answers(question, found, claims, passages, reader, least)
     if fits is None and answers is not False and not yes_or_no(question) and off(claims, asked, evidence):
         answers = False

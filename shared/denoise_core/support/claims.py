@@ -38,7 +38,8 @@ _POLITE = re.compile(
     r"|i(?:'d| would) be (?:happy|glad)|happy to help|glad to|thank(?:s| you)|you(?:'re| are) welcome"
     r"|let me know|(?:i )?hope (?:this|that) helps?|feel free|please (?:let|feel|note)"
     r"|is there anything|if you (?:have|need)|best regards|kind regards|dear |hello|hi\b"
-    r"|here (?:is|are) (?:the|your|a)|vielen dank|danke|gerne?\b|natürlich|selbstverständlich"
+    r"|here (?:is|are) (?:the|your|a)|(?:by )?following (?:these|the above) \w+"
+    r"|vielen dank|danke|gerne?\b|natürlich|selbstverständlich"
     r"|mit freundlichen|freundliche grüße|liebe grüße|ich hoffe|bei (?:weiteren )?fragen|melden sie"
     r"|hallo|guten tag|sehr geehrte|kein problem|claro|por supuesto|con (?:mucho )?gusto|espero que"
     r"|gracias|suerte|un saludo|saludos|hola|no dud[ae]|estimad|si tiene|bien sûr|avec plaisir|merci"
@@ -48,7 +49,9 @@ _POLITE = re.compile(
     re.IGNORECASE,
 )
 _BARE = re.compile(r"\W*\w+\W*")
+_COUNTED = re.compile(r"\(?\d{1,2}[.)]")
 _POLITE_WORDS = 16
+_HEADING = 20  # words of a line that announces what follows, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +117,12 @@ def _polite(text: str, language: str) -> bool:
 
 
 def _without_headings(found: list[Part]) -> list[Part]:
-    """Lines that only announce what follows: "The symptoms are:"."""
+    """Without lines that only announce or count what follows: "The symptoms are:", "2."."""
     kept = []
     for n, part in enumerate(found):
-        heading = part.text.rstrip().endswith((":", "：")) and n + 1 < len(found) and len(part.text.split()) <= 12
-        if not heading or any(c.isdigit() for c in part.text):
+        heading = part.text.rstrip().endswith((":", "：")) and n + 1 < len(found)
+        heading = heading and len(part.text.split()) <= _HEADING and not any(c.isdigit() for c in part.text)
+        if not heading and not _COUNTED.fullmatch(part.text.strip()):
             kept.append(part)
     return kept or found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -142,6 +142,13 @@ class Evidence:
         if len(tops) == 3:
             rows[tuple(sorted(tops))] = None
         return [self._window(row) for row in rows]
+
+    def pairs(self) -> Iterator[Window]:
+        """Each sentence, and each with the one behind it, in order."""
+        for i in range(len(self.sentences)):
+            yield self._window((i,))
+            if i + 1 < self._bounds(i)[1]:
+                yield self._window((i, i + 1))
 
     def _bounds(self, i: int) -> tuple[int, int]:
         n = self.sentences[i].passage

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
+from denoise_core.running.travel import Travels
 from denoise_core.support.citing import cited
 from denoise_core.support.claims import parts
 from denoise_core.text.chunk import sentences
@@ -42,18 +43,7 @@ def classifier(
     each claim, for models that were trained so. Raises `InputError` at the first call when the config does not say
     which output to read.
     """
-    judge = _OneAtATime(lambda: _Classifier(model, label, head, device).scores)
-
-    def score(question: str, evidence: Sequence[str], candidate: str) -> float | None:
-        claims = claims_of(candidate)
-        told = [f"{question} {c}".strip() if ask else c for c in claims]
-        if not told or not any(e.strip() for e in evidence):
-            return None
-        found: list[float | None] = judge((told, [e for e in evidence if e.strip()]))
-        known = [f for f in found if f is not None]
-        return min(known) if len(known) == len(found) else None
-
-    return score
+    return _Judge(model, label, head, ask, device)
 
 
 def nli(model: str, *, entailment: str | None = None, device: str = "cpu") -> Score:
@@ -78,16 +68,7 @@ def decision(decide: Any) -> Score:
     that takes ``{"state": text, "questions": {name: {"type": "noul", "instructions": text}}}`` and returns
     ``{name: {"noul": probability}}``.
     """
-    named = _OneAtATime(lambda: require("transformers", extra="end").pipeline("decision", model=decide))
-
-    def score(question: str, evidence: Sequence[str], candidate: str) -> float:
-        shown = "\n".join(envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1))
-        state = f"{shown}\n{envelope(question, 'question')}\n{envelope(candidate, 'draft')}"
-        asked = {"state": state, "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}}}
-        found = named(asked) if isinstance(decide, str) else decide(asked)
-        return float(found["grounded"]["noul"])
-
-    return score
+    return _Decision(decide)
 
 
 def claims_of(candidate: str) -> list[str]:
@@ -191,6 +172,42 @@ class _Classifier:
 
     def _length(self, text: str) -> int:
         return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+class _Judge(Travels):
+    """`classifier`."""
+
+    named = ("model",)
+
+    def __init__(self, model: str, label: str | None, head: Head | None, ask: bool, device: str) -> None:
+        self.model, self.label, self.head, self.ask, self.device = model, label, head, ask, device
+        self._judge = _OneAtATime(lambda: _Classifier(model, label, head, device).scores)
+
+    def __call__(self, question: str, evidence: Sequence[str], candidate: str) -> float | None:
+        claims = claims_of(candidate)
+        told = [f"{question} {c}".strip() if self.ask else c for c in claims]
+        if not told or not any(e.strip() for e in evidence):
+            return None
+        found: list[float | None] = self._judge((told, [e for e in evidence if e.strip()]))
+        known = [f for f in found if f is not None]
+        return min(known) if len(known) == len(found) else None
+
+
+class _Decision(Travels):
+    """`decision`."""
+
+    named = ("decide",)
+
+    def __init__(self, decide: Any) -> None:
+        self.decide = decide
+        self._named = _OneAtATime(lambda: require("transformers", extra="end").pipeline("decision", model=decide))
+
+    def __call__(self, question: str, evidence: Sequence[str], candidate: str) -> float:
+        shown = "\n".join(envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1))
+        state = f"{shown}\n{envelope(question, 'question')}\n{envelope(candidate, 'draft')}"
+        asked = {"state": state, "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}}}
+        found = self._named(asked) if isinstance(self.decide, str) else self.decide(asked)
+        return float(found["grounded"]["noul"])
 
 
 class _OneAtATime:

@@ -51,7 +51,7 @@ class Fitting(Protocol):
 
 @runtime_checkable
 class Reader(Protocol):
-    """Reads passages for a question; see `denoise_core.embedded.reader`."""
+    """Reads passages for a question; see `denoise_core.embedded.span_reader`."""
 
     def fits(self, query: str, candidates: Sequence[str], passages: Sequence[Passage]) -> Sequence[Fitting]:
         """How each candidate fits, in order."""

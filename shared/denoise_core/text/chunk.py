@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from denoise_core.errors import InputError
+from denoise_core.errors import BrokenLaw, InputError
 from denoise_core.types import Passage, Span, well_formed
 
 Chunker: TypeAlias = Callable[[Passage], Sequence[Span]]
 
+# White space of several bytes, which the splitter takes for one: a capital, such a space and a full stop broke it.
+_WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _BLOCK = 20_000  # characters given to the splitter at once: its time grows faster than the text
 
 
@@ -114,6 +117,14 @@ def _break(text: str, start: int, limit: int) -> int:
 
 def _sentence_ends(text: str, offset: int, language: str) -> list[int]:
     splitter: Any = importlib.import_module("sentencex")  # compiled, without stubs; not needed by whole passages
-    ends = [offset + b["end_index"] for b in splitter.get_sentence_boundaries(language, well_formed(text))]
+    shown = _WIDE_SPACE.sub(" ", well_formed(text))
+    try:
+        found = splitter.get_sentence_boundaries(language, shown)
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        # A panic of compiled code is no `Exception`: it would end the process through every policy.
+        raise BrokenLaw(f"the sentence splitter broke on a text of {len(text)} characters: {error}") from error
+    ends = [offset + b["end_index"] for b in found]
     lines = [offset + i + 1 for i, c in enumerate(text) if c == "\n"]
     return ends + lines

@@ -36,8 +36,8 @@ _TURN_ENDS = re.compile(
     r"|\[EOS\])\s{0,9}\Z"
 )
 _NEXT_TURN = re.compile(
-    r"(?:<\|im_end\|>|<\|eot_id\|>|<\|end\|>|<end_of_turn>|</s>)\s{0,9}"
-    r"(?:<\|im_start\|>|<\|start_header_id\|>|<\|start\|>|<start_of_turn>|\[INST\]|<\|user\|>)"
+    r"(?:<\|im_end\|>|<\|eot_id\|>|<\|end\|>|<end_of_turn>|</s>|<\|endoftext\|>)\s{0,9}"
+    r"(?:<\|im_start\|>|<\|start_header_id\|>|<\|start\|>|<start_of_turn>|\[INST\]|<\|user\|>|(?:Human|User|Assistant)\s{0,2}:)"
 )
 _FINAL = re.compile(r"<\|channel\|>\s{0,9}final[^<\n]{0,60}<\|message\|>", re.IGNORECASE)
 _FENCE = re.compile(
@@ -46,6 +46,11 @@ _FENCE = re.compile(
 )
 _WRAPPER = re.compile(
     r"\A<(response|answer|output|result|reply|final_answer|final)>\s{0,9}(.*?)\s{0,9}</\1>\Z",
+    re.DOTALL | re.IGNORECASE,
+)
+# A value at the beginning of a line, with its reason or the next field behind it and nothing that takes it back.
+_VALUE = re.compile(
+    r"\A(\w{1,20})(?:[\s\"'“”*_`.!}]{0,9}|[\s\"'“”*_`]{0,4}[,;.–—-][\s\"'“”*_`]{0,4}(?:because|since|as|the|reason|it)\b.*)\Z",
     re.DOTALL | re.IGNORECASE,
 )
 _CUT_OFF = "the reply ends inside its thinking"
@@ -91,6 +96,7 @@ def json_in(text: str) -> Any:
     """The JSON value that the text is, or holds in its only fence, or as its last object; None without one.
 
     Typographic quotes are read as plain ones where the text is no JSON otherwise. A key that stands twice is none.
+    Raises `UnparsableReply` when the object before the last one says otherwise.
     """
     for candidate in [text, *fenced(text)[-1:]]:
         candidate = candidate.strip()
@@ -99,6 +105,16 @@ def json_in(text: str) -> Any:
                 value = _loads(form)
                 if value is not None:
                     return value
+    value, start = _last_object(text)
+    if value is not None:
+        earlier, _ = _last_object(text[:start])
+        if earlier is not None and any(k in value and value[k] != v for k, v in earlier.items()):
+            raise unparsable("one object, or two that agree", text)
+    return value
+
+
+def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
+    """The last JSON object in a text, and where it begins."""
     end = text.rfind("}")
     start = text.rfind("{", 0, max(0, end))
     for _ in range(20):  # a reply has its object at the end, with few braces inside
@@ -106,9 +122,9 @@ def json_in(text: str) -> Any:
             break
         value = _loads(text[start : end + 1])
         if isinstance(value, dict):
-            return value
+            return value, start
         start = text.rfind("{", max(0, start - 2000), start)
-    return None
+    return None, 0
 
 
 def one_of(reply: str, key: str, allowed: Collection[str]) -> str:
@@ -119,13 +135,16 @@ def one_of(reply: str, key: str, allowed: Collection[str]) -> str:
     text = said(reply)
     data = json_in(text)
     if isinstance(data, dict):
+        inner = [v for v in data.values() if isinstance(v, dict)]
+        data = inner[0] if len(inner) == len(data) == 1 else data
         values = [str(v) for k, v in data.items() if str(k).strip().lower() == key]
     else:
-        mark = r"[\"'“”*_`]"
-        quotes = rf"{mark}{{0,4}}\s{{0,2}}"
-        pattern = rf"(?<!\w){re.escape(key)}{quotes}[:：]\s{{0,2}}{quotes}(\w+){quotes}([/|]?)"
-        given = re.findall(pattern, text, re.IGNORECASE)
-        values = [value + more for value, more in given]
+        mark = r"[\s\"'“”*_`]"
+        opens = r"^[\s\"'“”*_`{#>-]{0,12}+"
+        tagged = rf"<{re.escape(key)}>\s{{0,9}}([^<>\n]{{1,40}}?)\s{{0,9}}</{re.escape(key)}>"
+        pattern = rf"{opens}{re.escape(key)}{mark}{{0,4}}[:：]{mark}{{0,6}}+([^\n]{{0,400}})"
+        lines = re.findall(pattern, text, re.IGNORECASE | re.MULTILINE)
+        values = [_VALUE.sub(r"\1", line) for line in lines] or re.findall(tagged, text, re.IGNORECASE)
     found = {v.strip().strip(".").lower() for v in values}
     if len(found) == 1 and (value := found.pop()) in allowed:
         return value

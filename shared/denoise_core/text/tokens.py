@@ -1,128 +1,144 @@
-"""Text as the gate compares it: normalised words with their places and what kind of fact they are."""
+"""Two writings of one thing as the same words: what texts are compared by word for word.
+
+A token is a lexeme, or the piece of one between hyphens; a number, date or time is what `denoise_core.text.facts`
+reads there, in one form (*twenty-one* is 21, *March 5, 1990* is *5 March 1990*). Which words are names and which
+deny is taken from the facts, too. `words` counts spelled words, as a search engine does, `stems` compares their
+stems; a token says what a word counts as.
+"""
 
 from __future__ import annotations
 
 import re
-import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
-from denoise_core.text.wordlists import CONTRACTIONS, FUNCTION_WORDS, MONTHS, NEGATIONS, NUMBER_WORDS
+from denoise_core.text.facts.fact import Fact
+from denoise_core.text.facts.kinds.numbers import plain, readings
+from denoise_core.text.facts.kinds.units import MONEY_SIGNS
+from denoise_core.text.facts.read import facts_of
+from denoise_core.text.lexemes import Lexeme, lexemes
+from denoise_core.text.wordlists import CONTRACTIONS, EXCEPTIONS, FUNCTION_WORDS
 
-Fact = Literal["number", "name", "negation", "word", "function"]
+Kind = Literal["number", "name", "negation", "word", "function"]
 
-_TOKEN = re.compile(
-    r"(?P<number>[$€£¥₹]?\d+(?:[.,:/'’\u00a0\u202f]\d+)*(?:st|nd|rd|th|%|x)?(?![^\W_]))"
-    r"|(?P<ideograph>[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])"
-    r"|(?P<sign>[%$€£¥₹°±<>=≤≥])"
-    r"|(?P<word>[^\s!-/:-@\[-`{-¿‐-‧‹-⁞×÷、。，！？；：（）《》「」『』【】؟،؛।"
-    r"\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+(?:['’][^\W\d_]+)*)"
-)
-_THOUSANDS = re.compile(r"^[$€£¥₹]?\d{1,3}([,'’\u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.\d+)?")
-_ORDINAL = re.compile(r"(?<!\d)(\d+)(?:st|nd|rd)$")
+_KEPT = 4000  # characters of a text whose tokens are kept: each sentence is held against several
+_SIGN = re.compile(r"[%$€£¥₹°±<>=≤≥]")
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-¿‐-‧‹-⁞×÷、。，！？；：（）《》「」『』【】؟،؛।]")
+_MEASURED = frozenset(("number", "date", "time"))
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``norm`` is what is compared; the characters are ``[start, end)`` of the text."""
+    """``norm`` is what is compared; the characters are ``[start, end)`` of the text, for the parts of a date
+    those of the whole of it."""
 
     norm: str
-    kind: Fact
+    kind: Kind
     start: int
     end: int
 
 
-def tokens(text: str) -> list[Token]:
-    """The words, numbers and signs of ``text``, without punctuation.
+def tokens(text: str, language: str = "en") -> list[Token]:
+    """The words, numbers and signs of ``text``, without punctuation. Time grows with its length.
 
-    A capitalised word counts as a name, unless it only opens a sentence and is a function word. Dates are put
-    in one order (day, month, year), so that *March 5, 1990* equals *5 March 1990*.
+    ``language`` is an ISO 639-1 code by which numbers and dates are read; two texts are compared in one.
+
+    >>> [t.norm for t in tokens("On March 5, 1990 it didn't cost $3.2 million.")]
+    ['on', '5', 'month3', '1990', 'it', 'did', 'not', 'cost', '$', '3200000']
     """
-    found: list[Token] = []
-    for match in _TOKEN.finditer(text):
-        start, end = match.span()
-        raw = match[0]
-        if match.lastgroup == "number":
-            found += _number(raw, start, end)
-        elif match.lastgroup == "word":
-            found += _word(raw, start, end, text)
-        else:
-            kind: Fact = "negation" if raw in NEGATIONS else "number" if match.lastgroup == "sign" else "word"
-            found.append(Token(raw, kind, start, end))
-    return _dates_in_order(found)
+    return list(_kept(text, language) if len(text) <= _KEPT else _read(text, language))
 
 
 def is_content(token: Token) -> bool:
     return token.kind != "function"
 
 
-def _number(raw: str, start: int, end: int) -> list[Token]:
-    if _THOUSANDS.match(raw):
-        raw = re.sub(r"[,'’\u00a0\u202f]", "", raw)
-    raw = _ORDINAL.sub(r"\1th", raw)
-    out: list[Token] = []
-    if raw[0] in "$€£¥₹":
-        out.append(Token(raw[0], "number", start, start + 1))
-        raw, start = raw[1:], start + 1
-    percent = raw.endswith("%")
-    raw = raw.rstrip("%")
-    raw = "".join(str(unicodedata.digit(c)) if c.isdigit() else c for c in raw)
-    whole, point, rest = raw.partition(".")
-    if point and rest.isdigit():
-        rest = rest.rstrip("0")
-        raw = f"{whole}.{rest}" if rest else whole
-    out.append(Token(raw, "number", start, end - percent))
-    if percent:
-        out.append(Token("%", "number", end - 1, end))
-    return out
+@lru_cache(maxsize=4096)
+def _kept(text: str, language: str) -> tuple[Token, ...]:
+    return tuple(_read(text, language))
 
 
-def _word(raw: str, start: int, end: int, text: str) -> list[Token]:
-    norm = unicodedata.normalize("NFKC", raw).casefold().replace("’", "'")
-    if norm in CONTRACTIONS:
-        return [_plain(n, start, end) for n in CONTRACTIONS[norm]]
-    if norm.endswith("n't"):
-        return [_plain(norm[:-3], start, end), Token("not", "negation", start, end)]
-    possessive = norm.endswith("'s")
-    norm = norm.removesuffix("'s").strip("'")
-    if not norm:
-        return []
-    end = end - 2 if possessive else end
-    if norm in NEGATIONS:
-        return [Token(norm, "negation", start, end)]
-    if norm in MONTHS and raw[:1].isupper():
-        return [Token(MONTHS[norm], "number", start, end)]
-    if norm in NUMBER_WORDS:
-        return [Token(NUMBER_WORDS[norm], "number", start, end)]
+def _read(text: str, language: str) -> Iterator[Token]:
+    found = lexemes(text)
+    told = facts_of(found, language)
+    measured = {f.start: f for f in told if f.kind in _MEASURED and not f.norm.startswith("w")}  # no weekdays
+    denying = {f.start for f in told if f.kind == "negation"} | {x.start for x in found if x.lower in EXCEPTIONS}
+    named = _starts_in(found, [f for f in told if f.kind == "name"])
+    at = 0  # the end of the last fact
+    for x in found:
+        if x.start < at:
+            continue
+        if fact := measured.get(x.start):
+            at = fact.end
+            yield from _date(fact) if fact.kind == "date" else _number(fact)
+        elif x.shape == "mark":
+            if _SIGN.match(x.text):
+                yield Token(x.text, "number", x.start, x.end)
+            elif not _PUNCTUATION.match(x.text):
+                yield Token(x.text, "word", x.start, x.end)
+        elif x.shape == "number":
+            values = readings(x.text, language)
+            yield Token(plain(values[0]) if values else x.lower, "number", x.start, x.end)
+        else:
+            yield from _word(x, x.start in named, x.start in denying)
+
+
+def _date(fact: Fact) -> Iterator[Token]:
+    """Day, month and year, those that are said; what is no such date in one piece."""
+    year, *rest = fact.norm.split("-")
+    if not year or (rest and not rest[0].isdigit()):
+        yield Token(fact.norm, "number", fact.start, fact.end)
+        return
+    parts = [str(int(day)) for day in rest[1:]] + [f"month{int(month)}" for month in rest[:1]]
+    for part in (*parts, *([year] if year != "????" else [])):
+        yield Token(part, "number", fact.start, fact.end)
+
+
+def _number(fact: Fact) -> Iterator[Token]:
+    money = fact.unit in MONEY_SIGNS
+    if money:
+        yield Token(fact.unit, "number", fact.start, fact.end)
+    yield Token(fact.norm, "number", fact.start, fact.end)
+    if fact.unit and not money:
+        share = fact.unit in ("%", "percent", "prozent", "pct", "pourcent")
+        yield Token("%" if share else fact.unit, "number" if share else "word", fact.start, fact.end)
+
+
+def _word(x: Lexeme, named: bool, denies: bool) -> Iterator[Token]:
+    if x.lower in CONTRACTIONS or x.lower.endswith("n't"):
+        said = CONTRACTIONS.get(x.lower) or (x.lower[:-3], "not")
+        yield Token(said[0], "function" if said[0] in FUNCTION_WORDS else "word", x.start, x.end)
+        yield Token(said[1], "negation", x.start, x.end)
+        return
+    parts = x.lower.split("-") if not denies else [x.lower]
+    at = x.start
+    for part in parts:
+        end = at + len(part) if len(parts) > 1 else x.end
+        norm = part.removesuffix("'s").strip("'")
+        if norm:
+            yield Token(norm, _kind(norm, named, denies), at, end)
+        at = end + 1
+
+
+def _kind(norm: str, named: bool, denies: bool) -> Kind:
+    if denies:
+        return "negation"
     if any(c.isdigit() for c in norm):
-        return [Token(norm, "number", start, end)]
-    written_large = raw[:1].isupper() and norm != "i" and not _opens_sentence(text, start)
-    if norm in FUNCTION_WORDS and not written_large:
-        return [Token(norm, "function", start, end)]
-    return [Token(norm, "name" if any(c.isupper() for c in raw) else "word", start, end)]
+        return "number"
+    if named:
+        return "name"
+    return "function" if norm in FUNCTION_WORDS else "word"
 
 
-def _opens_sentence(text: str, start: int) -> bool:
-    before = text[max(0, start - 8) : start].rstrip(" \t\"'“”‘’([*")
-    return not before or before[-1] in ".!?:;…\n"
-
-
-def _plain(norm: str, start: int, end: int) -> Token:
-    if norm in NEGATIONS:
-        return Token(norm, "negation", start, end)
-    return Token(norm, "function" if norm in FUNCTION_WORDS else "word", start, end)
-
-
-def _dates_in_order(found: list[Token]) -> list[Token]:
-    """*March 5* becomes *5 March*: only the order of what is compared changes, not the places."""
-    out = list(found)
-    for i in range(len(out) - 1):
-        month, day = out[i], out[i + 1]
-        is_day = day.kind == "number" and day.norm.removesuffix("th").isdigit() and len(day.norm) <= 4
-        if month.norm.startswith("month") and is_day and int(day.norm.removesuffix("th")) <= 31:
-            if i and out[i - 1].kind == "number" and out[i - 1].norm.removesuffix("th").isdigit():
-                continue  # a day stands before it already
-            out[i], out[i + 1] = Token(day.norm.removesuffix("th"), "number", day.start, day.end), month
-        elif day.norm.startswith("month") and month.kind == "number" and month.norm.endswith("th"):
-            out[i] = Token(month.norm.removesuffix("th"), "number", month.start, month.end)
+def _starts_in(found: Sequence[Lexeme], ranges: Sequence[Fact]) -> set[int]:
+    """The starts of the lexemes that lie in one of the ranges, which come in order."""
+    out: set[int] = set()
+    n = 0
+    for x in found:
+        while n < len(ranges) and ranges[n].end <= x.start:
+            n += 1
+        if n < len(ranges) and ranges[n].start <= x.start:
+            out.add(x.start)
     return out

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -13,10 +14,12 @@ from denoise_core.augmenter import Augmenter, Consolidator, Groundedness, LoopLi
 from denoise_core.augmenter.advice import ModelFeedback
 from denoise_core.augmenter.knowledge import LLMQueries
 from denoise_core.augmenter.testing import check_answer, scripted
+from denoise_core.augmenter.traces.plain import plain
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.traces.replay import agreement, rejudge, replay
 from denoise_core.augmenter.utilities import FunctionUtility, KnowledgeOverlap, SelfCriticism
 from denoise_core.report.loop import to_html
+from denoise_core.running.record import calls_of
 from denoise_core.testing import ListRetriever
 
 RIGHT, WRONG = "It was completed in 1889 [1].", "It was completed in 1925 [1]."
@@ -86,6 +89,44 @@ def test_redaction_reaches_every_text_from_outside(passages, question):
     assert from_lines(written.splitlines()).outcome is answer.outcome
 
 
+OURS = st.sampled_from(["role", "kind", "tag", "line", "outcome", "judge", "provenance", "action", "prompts", "x"])
+SECRET = "4711"
+VALUES = st.recursive(
+    st.sampled_from([SECRET, f"a {SECRET} b", int(SECRET), 0.4711, -4711.5, True, None, "plain"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(OURS | st.just(SECRET), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(metadata=st.dictionaries(OURS | st.just(SECRET), VALUES, max_size=4), fields=VALUES)
+@settings(max_examples=40, deadline=None)
+def test_redaction_is_by_position_and_reaches_keys_and_numbers(metadata, fields):
+    passage = Passage(f"It was completed in 1889, {SECRET}.", f"id-{SECRET}", metadata=metadata, header=SECRET)
+    answer = recorded([passage], f"When was {SECRET} completed?", OSError(SECRET), RIGHT)
+    attempts = tuple(replace(a, fields=plain({SECRET: fields})) for a in answer.memory.attempts)
+    answer = replace(answer, memory=replace(answer.memory, attempts=attempts))
+    events = tuple(replace(e, seconds=0) for e in answer.trace.events)  # a time may hold any digits
+    answer = replace(answer, trace=replace(answer.trace, events=events))
+    lines = list(to_lines(answer, redact=lambda text: text.replace(SECRET, "####")))
+    assert SECRET not in "\n".join(lines)
+    again = from_lines(lines)
+    assert (again.outcome, again.stopped_because) == (answer.outcome, answer.stopped_because)
+    assert [m.role for m in again.memory.history] == [m.role for m in answer.memory.history]
+    assert [e.tag for e in again.trace.events] == [e.tag for e in answer.trace.events]
+    assert [type(a) for a in again.memory.actions] == [type(a) for a in answer.memory.actions]
+
+
+@given(st.text(st.sampled_from('a é塔\ud83d\udc00\n"'), min_size=1, max_size=20))
+@settings(max_examples=30, deadline=None)
+def test_half_a_character_makes_no_trace_unwritable(text):
+    passage = Passage(f"It was completed in 1889. {text}", f"id {text}", metadata={text: text}, header=text)
+    answer = recorded([passage], f"When was it completed? {text}", OSError(text), f"{RIGHT} {text}")
+    lines = list(to_lines(answer))
+    "\n".join(lines).encode()
+    from_lines(lines)
+    to_html(answer)
+
+
 def fresh(**options):
     return Augmenter(Never(), ListRetriever(()), **options)
 
@@ -105,6 +146,7 @@ def test_a_replay_with_the_same_parts_gives_the_same_answer(passages, question):
 def test_a_spent_budget_is_replayed_as_one(passages, question):
     answer = through_json(recorded(passages, question, WRONG, RIGHT, budget=Budget(calls=2)))
     assert answer.stopped_because is StopReason.BUDGET
+    assert calls_of(answer.trace) == 1, "one search, one draft; the refused one was never asked"
     assert (
         replay(Augmenter(Never(), Never(), denoiser=Never()), answer).answer.stopped_because is StopReason.BUDGET
     )

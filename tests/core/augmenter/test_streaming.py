@@ -129,6 +129,17 @@ def test_held_back_ends_a_draft_at_the_first_sentence_that_fails_and_begins_agai
     assert made[0].llm.sent * 3 < len(HALF) + len(GOOD)
 
 
+@pytest.mark.parametrize("cites", ["\n\n[1]", "\n[1]\nIt stands in Paris.\n[1]", "\n\n- [1]"])
+def test_a_line_that_only_cites_is_judged_with_the_sentence_before_it(cites):
+    text = f"The tower was completed in 1889.{cites}"
+    found = events(lambda: loop(text, limits=LoopLimits(attempts=1)), held_back, aheld_back)
+    assert isinstance(found[-1], Finished)
+    assert "".join(e.text for e in found[:-1]) == text
+    wrong = "The tower was completed in 1889.\n\n[7]"  # cites what was not given
+    shown = events(lambda: loop(wrong, limits=LoopLimits(attempts=1, repair=False)), held_back, aheld_back)
+    assert not any("[7]" in e.text for e in shown if isinstance(e, Text))
+
+
 def test_draft_first_shows_the_draft_and_then_what_became_of_it():
     shown = events(lambda: loop(GOOD), draft_first, adraft_first)
     assert "".join(e.text for e in shown[:-1]) == GOOD

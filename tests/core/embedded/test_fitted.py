@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +39,23 @@ def test_a_folder_is_a_denoiser(fitted, tmp_path):
     assert question.gold <= {p.id for p in result.passages}
     assert "your questions" in result.trace.events[0].effect.guarantee
     assert len(two.denoise(question.text, question.passages).passages) == 2
+
+
+def test_the_folder_has_its_curves_as_a_picture_and_as_numbers(fitted, tmp_path):
+    folder = fitted.save(tmp_path / "mine")
+    curves = json.loads((folder / "denoiser.json").read_text())["verdict"]["curves"]
+    assert list(curves) == ["shares", "fitted", "cosine", "BM25"]
+    assert curves["shares"][-1] == curves["fitted"][-1] == 1.0
+    assert curves["fitted"] == sorted(curves["fitted"])  # more kept, no less gold
+    assert "<svg" in (folder / "curves.svg").read_text()
+
+
+def test_without_matplotlib_the_folder_lacks_its_picture_alone_and_says_so(fitted, tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    folder = fitted.save(tmp_path / "mine")
+    assert not (folder / "curves.svg").exists()
+    assert len(load_denoiser(folder, keep=1).denoise("who?", few(1)[0].passages).passages) == 1
+    assert "curves.svg" in caplog.text
 
 
 def test_weights_are_not_negative_and_the_verdict_is_of_questions_not_fitted_on(fitted):

@@ -6,11 +6,12 @@ import threading
 import pytest
 
 from denoise_core import InputError, Passage
-from denoise_core.embedded import answer, reader, sample
+from denoise_core.embedded import answer, sample, span_reader
 from denoise_core.embedded.reader import shipped
 from denoise_core.embedded.reader.candidate import core, parts, places
 from denoise_core.embedded.reader.span_reader import READ
 from denoise_core.embedded.reader.windows import tokens, windows
+from denoise_core.running.caches.once import Once
 
 TOWER = Passage("The Eiffel Tower in Paris was finished in 1889. It was built by Gustave Eiffel.", "tower")
 BRIDGE = Passage("The Golden Gate Bridge was opened in 1937. It stands in San Francisco.", "bridge")
@@ -32,21 +33,21 @@ def test_it_answers():
     assert found is not None
     assert (found.passage_id, "1889" in found.text) == ("tower", True)
     assert found.score <= 0
-    assert reader().calibration.floor <= found.holds <= 1
+    assert span_reader().calibration.floor <= found.holds <= 1
 
 
 @pytest.mark.parametrize("passages", ODD)
 @pytest.mark.parametrize("query", [QUESTION, "", "😀?", "متى اكتمل برج إيفل؟", "why " * 400])
 def test_answers_stand_in_their_passages(query, passages):
     texts = {p.id: p.text for p in passages}
-    found = reader().answers(query, passages, 5)
+    found = span_reader().answers(query, passages, 5)
     assert len(found) <= 5
     for f in found:
         assert texts[f.passage_id][f.start : f.end] == f.text
         assert f.text.strip() == f.text != ""
         assert f.score <= 0
     assert [f.score for f in found] == sorted((f.score for f in found), reverse=True)
-    each = reader().per_passage(query, passages)
+    each = span_reader().per_passage(query, passages)
     assert len(each) == len(passages)
     for p, f in zip(passages, each, strict=True):
         assert f is None or (f.passage_id == p.id and p.text[f.start : f.end] == f.text)
@@ -55,23 +56,23 @@ def test_answers_stand_in_their_passages(query, passages):
 def test_real_passages():
     q = sample()[0]
     texts = {p.id: p.text for p in q.passages}
-    found = reader().answers(q.text, q.passages[:6], 3)
+    found = span_reader().answers(q.text, q.passages[:6], 3)
     assert found
     assert all(texts[f.passage_id][f.start : f.end] == f.text for f in found)
-    assert reader().answers(q.text, q.passages[:6], 3) == found  # the same again
+    assert span_reader().answers(q.text, q.passages[:6], 3) == found  # the same again
 
 
 def test_no_two_answers_share_characters():
-    found = reader().answers(QUESTION, [TOWER, BRIDGE], 8)
+    found = span_reader().answers(QUESTION, [TOWER, BRIDGE], 8)
     for i, a in enumerate(found):
         for b in found[i + 1 :]:
             assert a.passage_id != b.passage_id or a.end <= b.start or b.end <= a.start
-    assert reader().answers(QUESTION, [TOWER], 0) == []
+    assert span_reader().answers(QUESTION, [TOWER], 0) == []
 
 
 def test_passages_do_not_change_what_another_one_says():
-    alone = reader().per_passage(QUESTION, [TOWER])[0]
-    among = reader().per_passage(QUESTION, [BRIDGE, TOWER, FRUIT])[1]
+    alone = span_reader().per_passage(QUESTION, [TOWER])[0]
+    among = span_reader().per_passage(QUESTION, [BRIDGE, TOWER, FRUIT])[1]
     assert alone is not None
     assert among is not None
     assert (alone.start, alone.end) == (among.start, among.end)
@@ -82,14 +83,14 @@ def test_a_long_passage_is_read_in_part():
     text = ("Bananas grow in clusters in many countries. " * 5000) + TOWER.text
     assert len(text) > 200_000
     seen = []
-    network = reader().network
+    network = span_reader().network
 
     class Counting:
         def logits(self, rows):
             seen.append(len(rows))
             return network.logits(rows)
 
-    counted = type(reader())(Counting(), tokens())
+    counted = type(span_reader())(Counting(), tokens())
     found = counted.answers(QUESTION, [Passage(text, "long")], 1)
     assert "1889" in found[0].text
     assert max(seen) <= READ
@@ -100,11 +101,11 @@ def test_a_long_passage_is_read_in_part():
     "candidate", ["1889", "in 1889", "1889.", "the 1889", " 1889 !", "It was finished in 1889."]
 )
 def test_a_candidate_is_found_however_it_is_written(candidate):
-    assert -20 < reader().score_of(QUESTION, candidate, [FRUIT, TOWER]) <= 0
+    assert -20 < span_reader().score_of(QUESTION, candidate, [FRUIT, TOWER]) <= 0
 
 
 def test_a_right_answer_scores_above_wrong_ones():
-    right, wrong, name, nowhere = reader().fits(
+    right, wrong, name, nowhere = span_reader().fits(
         QUESTION, ["1889", "1937", "Gustave Eiffel", "1901"], [TOWER, BRIDGE]
     )
     assert right.own > max(wrong.own, name.own)
@@ -114,20 +115,23 @@ def test_a_right_answer_scores_above_wrong_ones():
 
 def test_a_probability_is_one():
     assert (
-        0 <= reader().probability(QUESTION, "1901", [TOWER]) < reader().probability(QUESTION, "1889", [TOWER]) <= 1
+        0
+        <= span_reader().probability(QUESTION, "1901", [TOWER])
+        < span_reader().probability(QUESTION, "1889", [TOWER])
+        <= 1
     )
 
 
 def test_a_fit_does_not_depend_on_other_candidates():
-    alone = reader().fits(QUESTION, ["1889"], [TOWER, BRIDGE, FRUIT])[0]
-    among = reader().fits(QUESTION, ["1937", "1889", "potassium"], [TOWER, BRIDGE, FRUIT])[1]
+    alone = span_reader().fits(QUESTION, ["1889"], [TOWER, BRIDGE, FRUIT])[0]
+    among = span_reader().fits(QUESTION, ["1937", "1889", "potassium"], [TOWER, BRIDGE, FRUIT])[1]
     assert among.own == pytest.approx(alone.own, abs=1e-3)
 
 
 @pytest.mark.parametrize("candidate", ["", "...", "the", "🎉", "When was the Eiffel Tower finished?"])
 @pytest.mark.parametrize("passages", ODD)
 def test_odd_candidates_end_well(candidate, passages):
-    score = reader().score_of(QUESTION, candidate, passages)
+    score = span_reader().score_of(QUESTION, candidate, passages)
     assert score <= 0
     assert not math.isnan(score)
 
@@ -155,7 +159,7 @@ def test_parts_of_a_sentence_are_what_the_question_does_not_say():
 
 
 def test_two_passages_with_one_id():
-    for ask in (lambda ps: answer(QUESTION, ps), lambda ps: reader().per_passage(QUESTION, ps)):
+    for ask in (lambda ps: answer(QUESTION, ps), lambda ps: span_reader().per_passage(QUESTION, ps)):
         with pytest.raises(InputError):
             ask([TOWER, TOWER])
 
@@ -163,10 +167,10 @@ def test_two_passages_with_one_id():
 def test_eight_threads_load_once(monkeypatch):
     loads = []
     real = shipped.load
-    monkeypatch.setattr(shipped, "_loaded", [])
+    monkeypatch.setattr(shipped, "_loaded", Once(keep=None))
     monkeypatch.setattr(shipped, "load", lambda *given: loads.append(1) or real(*given))
     got = []
-    threads = [threading.Thread(target=lambda: got.append(shipped.reader())) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: got.append(shipped.span_reader())) for _ in range(8)]
     for t in threads:
         t.start()
     for t in threads:

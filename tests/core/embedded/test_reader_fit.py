@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from denoise_core import Passage
-from denoise_core.embedded import reader, sample
+from denoise_core.embedded import sample, span_reader
 from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.fit import split
 from denoise_core.embedded.reader.fit.calibrate import calibrate
@@ -77,11 +77,11 @@ def test_spans_are_where_they_say():
 
 def test_figures_of_the_shipped_reader(tmp_path):
     questions = usable(QUESTIONS)
-    told, kept = Figures(), Kept(reader().network)
+    told, kept = Figures(), Kept(span_reader().network)
     for q in questions:
         told.add(SpanReader(kept, tokens()), q, questions[0])
         kept.forget()
-    found = told.summary(reader().calibration)
+    found = told.summary(span_reader().calibration)
     line = calibrate([told])
     assert line.own > 0
     line.save(tmp_path / "line.json")

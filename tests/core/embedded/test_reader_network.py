@@ -10,7 +10,7 @@ from denoise_core.embedded import sample
 from denoise_core.embedded.reader import forward
 from denoise_core.embedded.reader.features import batch, row
 from denoise_core.embedded.reader.packed import load_packed, pack, unpack
-from denoise_core.embedded.reader.shipped import reader
+from denoise_core.embedded.reader.shipped import span_reader
 from denoise_core.embedded.reader.windows import tokens, windows
 from denoise_core.embedded.weights import minilm
 
@@ -81,7 +81,7 @@ def reader_file():
 
 
 def test_a_row_does_not_depend_on_its_batch(rows):
-    network = reader().network
+    network = span_reader().network
     together = network.logits(rows)
     for r, expected in list(zip(rows, together, strict=True))[:3]:
         alone = network.logits([r])[0]

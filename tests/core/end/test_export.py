@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import http.server
 import json
+import pickle
 import threading
-import urllib.error
 
+import httpx
 import numpy as np
 import pytest
 import torch
 from pytest_socket import enable_socket, socket_allow_hosts
 
-from denoise_core import InputError, ProbeMismatch
-from denoise_core.end import SQC, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
+from denoise_core import InputError, Passage, ProbeMismatch
+from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.end.export import export
 from denoise_core.end.remote import MANIFEST, RemoteScorer
 from denoise_core.local.layout import PASSAGE, QUERY
+from denoise_core.running.engines import RemoteLimits
 
 SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]
@@ -133,6 +135,14 @@ class Classify(http.server.BaseHTTPRequestHandler):
     reply: bytes | None = None
     seen: list
 
+    def do_GET(self):
+        self.server.seen.append((self.path, dict(self.headers), None))
+        reply = json.dumps({"data": self.server.models}).encode()
+        self.send_response(200 if self.server.models else 404)
+        self.send_header("Content-Length", str(len(reply)))
+        self.end_headers()
+        self.wfile.write(reply)
+
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.seen.append((self.path, dict(self.headers), body))
@@ -170,6 +180,7 @@ def server(exported):
     socket_allow_hosts(["127.0.0.1"])
     served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Classify)
     served.model = AutoModelForSequenceClassification.from_pretrained(str(exported[0])).eval()
+    served.models = []
     served.seen, served.add, served.activation, served.status, served.reply = [], 0.0, False, 200, None
     thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
@@ -181,16 +192,22 @@ def server(exported):
 
 
 @pytest.mark.parametrize("add", [0.0, 0.7], ids=["transformers leaves the bias out", "vllm reads it"])
-def test_a_served_checkpoint_gives_the_local_scores(server, exported, add):
+def test_a_served_checkpoint_gives_the_local_scores(server, exported, add, monkeypatch):
+    monkeypatch.setenv("MY_ENGINE_KEY", "secret")
     folder, local = exported
     server.add = add
-    remote = RemoteScorer(server.url, folder, model="mine", api_key="secret", batch=2)
+    remote = RemoteScorer(server.url, folder, model="mine", key_env="MY_ENGINE_KEY", batch=2)
     assert np.abs(remote.score("who?", TEXTS) - local.score("who?", TEXTS)).max() < 1e-5
     path, headers, body = server.seen[-1]
     assert (path, body["model"], body["use_activation"]) == ("/classify", "mine", False)
     assert headers["Authorization"] == "Bearer secret"
+    seen = len(server.seen)
+    sent = pickle.dumps(remote)
+    assert b"secret" not in sent
+    twin = pickle.loads(sent)  # noqa: S301
+    assert np.abs(twin.score("who?", TEXTS) - local.score("who?", TEXTS)).max() < 1e-5
     assert all(isinstance(i, int) for ids in body["input"] for i in ids)
-    assert max(len(b["input"]) for _, _, b in server.seen) == 2
+    assert max(len(b["input"]) for p, _, b in server.seen[2:seen]) == 2  # after what it says of itself
     assert remote.score("who?", []).shape == (0,)
 
 
@@ -199,6 +216,30 @@ def test_a_long_text_is_cut_for_the_server_too(server, exported):
     long = "".join(chr(97 + i % 26) for i in range(1200))
     remote = RemoteScorer(server.url, folder)
     assert np.abs(remote.score("who?", [long, "b"]) - local.score("who?", [long, "b"])).max() < 1e-5
+
+
+def test_what_a_server_says_of_itself_is_asked_once_and_kept_to(server, exported):
+    folder, _ = exported
+    server.models = [{"id": "served-name", "max_model_len": 60}]
+    remote = RemoteScorer(server.url, folder)
+    long = "".join(chr(97 + i % 26) for i in range(200))
+    for _ in range(2):
+        remote.score("who?", [long])
+    assert {b["model"] for p, _, b in server.seen if p == "/classify"} == {"served-name"}
+    assert max(len(ids) for p, _, b in server.seen[2:] if p == "/classify" for ids in b["input"]) <= 60
+    assert [p for p, _, _ in server.seen].count("/v1/models") == 1
+    assert remote.served[server.url].window == 60
+    with pytest.raises(InputError, match=r"serves served-name and not 'other': pass model="):
+        RemoteScorer(server.url, folder, model="other").score("who?", ["a"])
+
+
+async def test_an_async_denoiser_awaits_the_server(server, exported):
+    folder, local = exported
+    passages = [Passage(t, str(i)) for i, t in enumerate(TEXTS)]
+    remote = ENDDenoiser(RemoteScorer(server.url, folder), keep=1)
+    found = await remote.adenoise("who?", passages)
+    assert found.passages[0].id == ENDDenoiser(local, keep=1).denoise("who?", passages).passages[0].id
+    assert (await remote.adenoise("who?", [])).passages == ()
 
 
 def test_threads_share_a_remote_scorer(server, exported):
@@ -240,16 +281,16 @@ def test_a_reply_that_is_none_is_an_error_that_quotes_it(server, exported, reply
 
 
 def test_errors_of_the_connection_come_through_and_a_later_call_works(server, exported):
-    remote = RemoteScorer(server.url, exported[0])
+    remote = RemoteScorer(server.url, exported[0], limits=RemoteLimits(attempts=2, rest=0))
     server.status = 503
-    with pytest.raises(urllib.error.HTTPError, match="503"):
+    with pytest.raises(httpx.HTTPStatusError, match="503"):
         remote.score("who?", TEXTS)
     server.status = 200
     assert remote.score("who?", TEXTS).shape == (len(TEXTS),)
 
 
 def test_folders_and_addresses_that_cannot_be_right_are_refused(tmp_path, exported):
-    with pytest.raises(InputError, match="http or https"):
+    with pytest.raises(InputError, match="http:// or https://"):
         RemoteScorer("file:///etc", exported[0])
     with pytest.raises(InputError, match="batch=0"):
         RemoteScorer("http://localhost", exported[0], batch=0)

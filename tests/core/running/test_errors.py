@@ -150,3 +150,45 @@ def test_an_error_that_cannot_be_shown_is_said_all_the_same():
             raise RuntimeError("no")
 
     assert said(Broken()) == "Broken: (its message cannot be read)"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 429, 500, 503])
+def test_statuses_of_a_real_http_client(status):
+    httpx = pytest.importorskip("httpx")
+    response = httpx.Response(status, request=httpx.Request("POST", "http://host/v1"))
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        response.raise_for_status()
+    assert is_mistake(caught.value) == (status in (401, 403))
+
+
+def test_transport_errors_of_a_real_http_client_are_failures():
+    httpx = pytest.importorskip("httpx")
+    for name in ("ConnectError", "ReadTimeout", "ConnectTimeout", "PoolTimeout", "RemoteProtocolError"):
+        assert not is_mistake(getattr(httpx, name)("x"))
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("AuthenticationError", 401),
+        ("PermissionDeniedError", 403),
+        ("RateLimitError", 429),
+        ("InternalServerError", 500),
+        ("ConflictError", 409),
+        ("APIStatusError", 401),
+        ("APIStatusError", 503),
+    ],
+)
+def test_errors_of_a_real_model_client(name, status):
+    openai, httpx = pytest.importorskip("openai"), pytest.importorskip("httpx")
+    response = httpx.Response(status, request=httpx.Request("POST", "http://host/v1"))
+    error = getattr(openai, name)("refused", response=response, body=None)
+    assert is_mistake(error) == (status in (401, 403))
+    assert is_mistake(caused(RuntimeError("the chain gave up"), error)) == (status in (401, 403))
+
+
+def test_transport_errors_of_a_real_model_client_are_failures():
+    openai, httpx = pytest.importorskip("openai"), pytest.importorskip("httpx")
+    request = httpx.Request("POST", "http://host/v1")
+    assert not is_mistake(openai.APITimeoutError(request=request))
+    assert not is_mistake(openai.APIConnectionError(request=request))

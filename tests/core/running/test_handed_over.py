@@ -55,7 +55,7 @@ def method(self, *given):
         (
             expect_scorer,
             foreign("langchain_openai", embed_documents=method),
-            "EmbeddingScorer(llm.embed_documents)",
+            "EmbeddingScorer(llm)",
         ),
         (expect_scorer, foreign("sentence_transformers", predict=method), "CrossEncoderScorer(llm)"),
         (expect_scorer, lambda q, t: 0.0, "FunctionScorer(llm)"),

@@ -9,6 +9,7 @@ from denoise_core import (
     Drop,
     Guard,
     InputError,
+    Keep,
     Message,
     MissingExtra,
     Passage,
@@ -143,6 +144,14 @@ WRONG = {
     "nothing": lambda q, p: None,
     "another type": lambda q, p: list(p),
     "no passages": lambda q, p: DenoiseResult(q, ("one",)),
+    "nothing in the place of passages": lambda q, p: DenoiseResult(q, None),
+    "an id that is no text": lambda q, p: DenoiseResult(q, (Passage("one", ["a"]),)),
+    "a score that is none": lambda q, p: DenoiseResult(q, (Passage("one", "a", score="high"),)),
+    "a drop that is none": lambda q, p: DenoiseResult(q, p, ("b",)),
+    "a keep without a span": lambda q, p: DenoiseResult(q, p, kept=(Keep(None, 1.0),)),
+    "half a character's place": lambda q, p: DenoiseResult(q, p[:1], (Drop(Span("b", 0, 1.5), "?"),)),
+    "failures that are none": lambda q, p: DenoiseResult(q, p, failures=["b"]),
+    "a fallback that is no text": lambda q, p: DenoiseResult(q, p, fallback=7),
     "an id twice": lambda q, p: DenoiseResult(q, (p[0], p[0])),
     "a foreign id": lambda q, p: DenoiseResult(q, (Passage("one", "z"),)),
     "a foreign span": lambda q, p: DenoiseResult(q, (Passage("one", "a", spans=(Span("z", 0, 3),)),)),
@@ -165,6 +174,11 @@ def test_what_comes_back_wrong_follows_the_policy(name):
     check_result(DOCS, dropped)
     with pytest.raises(BrokenLaw):
         Guard(denoiser, on_error="raise").denoise("q", DOCS)
+
+
+def test_a_generator_of_kept_passages_is_read_once():
+    result = Guard(Answers(lambda q, p: DenoiseResult(q, (x for x in p)))).denoise("q", DOCS)
+    assert result.passages == DOCS
 
 
 def test_what_is_neither_kept_nor_dropped_is_listed():

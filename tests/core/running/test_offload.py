@@ -3,17 +3,24 @@
 import asyncio
 import contextvars
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
-from denoise_core.running.offload import Pool, offload
+import denoise_core
+from denoise_core import Message, Reply, run
+from denoise_core.running.effects import Complete, batch
+from denoise_core.running.offload import LeftBehind, Pool, left_behind, offload
 
+ADAPTERS = [name for name in ("langchain_denoise", "llamaindex_denoise") if find_spec(name)]
 WORD = contextvars.ContextVar("word", default="none")
 
 
@@ -91,11 +98,76 @@ async def test_many_threads_and_cancellations_leave_a_pool_that_works():
     assert 0 <= pool._threads <= 4
 
 
+async def test_a_run_on_a_thread_that_nobody_waits_for_makes_no_further_call():
+    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    made = []
+
+    class Slow:
+        def complete(self, messages):
+            made.append(1)
+            began.set()
+            go_on.wait(20)
+            return Reply("x")
+
+    def work():
+        try:
+            run(batch(tuple(Complete((Message("user", "x"),), "t", Slow()) for _ in range(5))), max_concurrency=1)
+        finally:
+            ended.set()
+
+    waiting = asyncio.create_task(offload(work))
+    await asyncio.to_thread(began.wait, 20)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    go_on.set()
+    await asyncio.to_thread(ended.wait, 20)
+    assert len(made) == 1
+
+
+def test_who_was_left_behind_far_out_is_so_far_in():
+    seen = []
+
+    def inner():
+        outer.set()
+        seen.append(left_behind.get().is_set())
+
+    outer = LeftBehind()
+    context = contextvars.copy_context()
+    context.run(left_behind.set, outer)
+    context.run(lambda: asyncio.run(offload(inner)))
+    assert seen == [True]
+    assert left_behind.get() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_child_process_has_threads_of_its_own():
+    pool = Pool(1)
+    assert pool.submit(lambda: 1).result(20) == 1  # its thread stays a while, and would be waited for
+    child = os.fork()
+    if child == 0:
+        os._exit(pool.submit(lambda: 7).result(20))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_nothing_runs_on_threads_that_are_not_our_own():
+    """What asyncio and concurrent.futures offer waits for hung calls when the process ends, and hangs on 3.11."""
+    others = re.compile(r"\b(to_thread|run_in_executor|ThreadPoolExecutor|ProcessPoolExecutor)\(")
+    found = [
+        f"{path}:{number}"
+        for package in (denoise_core, *map(__import__, ADAPTERS))
+        for path in Path(package.__file__).parent.rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if others.search(line.split("#")[0])
+    ]
+    assert not found
+
+
 PROGRAM = """
 import asyncio, threading, time
-from denoise_core.running.offload import offload
+from denoise_core.running.offload import offload, on_a_thread
 from denoise_core.running.effects import batch, Complete
-from denoise_core.running.flow import run
+from denoise_core.running.flow import arun, run
 from denoise_core import Message
 
 class Hangs:
@@ -107,13 +179,18 @@ class Hangs:
 
 {call}
 """
-SYNC = "run(batch(tuple(Complete((Message('user', 'x'),), 't', Hangs()) for _ in range(4))))"
-ASYNC = "asyncio.run(Hangs().acomplete(()))"
+ASKED = "batch(tuple(Complete((Message('user', 'x'),), 't', Hangs()) for _ in range(4)))"
+CALLS = {
+    "sync batch": f"run({ASKED})",
+    "sync batch with a time-out": f"run({ASKED}, call_seconds=30)",
+    "one call with a time-out": f"run({ASKED}, call_seconds=30, max_concurrency=1)",
+    "async": "asyncio.run(Hangs().acomplete(()))",
+    "async batch": f"asyncio.run(arun({ASKED}))",
+    "a loop of its own": "on_a_thread(lambda: asyncio.run(Hangs().acomplete(())))",
+}
 
 
-@pytest.mark.parametrize("call", [SYNC, ASYNC], ids=["sync batch", "async"])
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-def test_ctrl_c_ends_the_process(call):
+def seconds_until_it_ends(call):
     program = textwrap.dedent(PROGRAM).format(call=call)
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -123,5 +200,12 @@ def test_ctrl_c_ends_the_process(call):
         began = time.monotonic()
         os.kill(process.pid, signal.SIGINT)
         process.wait(20)
-        assert time.monotonic() - began < 10  # 2 s on a machine at rest; it was 31 s, the length of the call
         assert process.returncode != 0
+        return time.monotonic() - began
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_ctrl_c_ends_the_process_within_two_seconds(name):
+    """It was 31 s, the length of the call. The best of three, as the machine may be busy."""
+    assert any(seconds_until_it_ends(CALLS[name]) < 2 for _ in range(3))

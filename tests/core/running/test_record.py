@@ -30,7 +30,18 @@ def results(draw):
     kept = Passage("y", ids[0], draw(st.none() | st.floats()), spans=tuple(spans), rewritten=draw(st.booleans()))
     chunks = tuple(Keep(s, 1.0) for s in spans)
     drops = tuple(Drop(s, draw(text), None) for s in spans[:3])
-    return passages, kept, DenoiseResult(draw(text), (kept,), drops, fallback=draw(st.none() | text), kept=chunks)
+    return (
+        passages,
+        kept,
+        DenoiseResult(
+            draw(text),
+            (kept,),
+            drops,
+            fallback=draw(st.none() | text),
+            kept=chunks,
+            question_note=draw(st.none() | text),
+        ),
+    )
 
 
 @given(results())
@@ -85,3 +96,13 @@ def test_a_summary_for_a_trace_lists_a_bounded_number_and_says_what_it_left_out(
     assert short["left_out"] == {"passages": 7, "dropped": 7}
     assert short["dropped"] == whole["dropped"][:SUMMARY_ROWS]
     assert short["given"] == len(whole["given"])
+
+
+def test_a_question_that_was_not_cleared_is_said_in_every_record():
+    passage = Passage("The tower is 330 m tall.", "a")
+    result = DenoiseResult("q", (passage,), question_note="the question was kept as it is: it asks nothing")
+    by_id = {"a": passage}
+    shown = [record_of(passage, by_id, result, detail=detail) for detail in ("full", "spans")]
+    shown += [summary_of([passage], result), bounded_summary_of([passage], result)]
+    assert all(record["question_note"] == result.question_note for record in shown)
+    assert "question_note" not in record_of(passage, by_id, DenoiseResult("q", (passage,)))

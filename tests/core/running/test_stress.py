@@ -11,7 +11,8 @@ import time
 import numpy as np
 import pytest
 from blockbuster import blockbuster_ctx
-from stress_runs import KINDS, PARTS, Run, Tally, run_async, run_sync
+from stress_faults import KINDS, PARTS
+from stress_runs import Run, Tally, run_async, run_sync
 
 from denoise_core import Passage
 from denoise_core.augmenter import Augmenter
@@ -111,7 +112,7 @@ def whole_calls():
         return {}
     sys.path.insert(0, str(folder))
     try:
-        spec = importlib.util.spec_from_file_location("stress", folder / "stress.py")
+        spec = importlib.util.spec_from_file_location("_stress_calls", folder / "_stress_calls.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     finally:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
 from denoise_core import Budget, BudgetExceeded, InputError, Passage, Reply, UnparsableReply
 from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.s2a.units import units
 from denoise_core.testing import FunctionLLM, check_denoiser, check_result
 
 from .fakes import copies, document, keeps, says
@@ -242,3 +244,29 @@ def test_result_does_not_depend_on_concurrency():
         S2ADenoiser(llm, max_concurrency=n, options=Options(joint=False)).denoise(QUERY, PASSAGES) for n in (1, 10)
     )
     assert (one.passages, one.dropped, one.reports) == (many.passages, many.dropped, many.reports)
+
+
+def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(monkeypatch):
+    """The threads that cut are recorded: under async none of them is the loop's, and the result is the same."""
+    from denoise_core.s2a import denoiser as module
+
+    cut_on: list[int] = []
+
+    def recorded(passage, *, language):
+        cut_on.append(threading.get_ident())
+        return units(passage, language=language)
+
+    monkeypatch.setattr(module, "units", recorded)
+    much = [Passage("The tower is 330 m tall. It stands in Paris. " * 120, str(n)) for n in range(4)]
+    s2a = S2ADenoiser(FunctionLLM(lambda m: "1"))
+    assert asyncio.run(s2a.adenoise("How tall?", much)).passages == s2a.denoise("How tall?", much).passages
+    assert len(cut_on) == 8
+    assert threading.get_ident() not in cut_on[:4]
+    assert set(cut_on[4:]) == {threading.get_ident()}
+
+
+def test_what_work_off_the_loop_raises_is_raised_as_under_sync():
+    much = [Passage("The tower is 330 m tall. " * 600, "a")]
+    s2a = S2ADenoiser(FunctionLLM(lambda m: "perhaps"), on_error="raise")
+    with pytest.raises(UnparsableReply):
+        asyncio.run(s2a.adenoise("How tall?", much))

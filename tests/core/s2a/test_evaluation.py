@@ -114,6 +114,25 @@ def test_a_killed_run_goes_on_without_asking_again(tmp_path):
     assert len(load_scores(path)) == 8
 
 
+def test_half_a_character_loses_no_paid_answer(tmp_path):
+    systems = {"plain": paper_systems(lambda seed: says("It is 2 \ud83d."))["plain"]}
+    first = evaluate(systems, CASES, [MatchJudge()], tmp_path / "s.jsonl")
+    assert {s.answer for s in first} == {"It is 2 \ud83d."}
+    assert {s.answer for s in load_scores(tmp_path / "s.jsonl")} == {"It is 2 ?."}
+
+
+def test_a_mistake_ends_the_run(tmp_path):
+    class Refused(Exception):
+        status_code = 401
+
+    def reply(messages):
+        raise Refused("no key")
+
+    systems = {"plain": paper_systems(lambda seed: FunctionLLM(reply))["plain"]}
+    with pytest.raises(Refused):
+        evaluate(systems, CASES, [MatchJudge()], tmp_path / "s.jsonl")
+
+
 def test_a_failed_call_is_unknown_and_tried_again(tmp_path):
     working = False
 

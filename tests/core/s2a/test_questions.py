@@ -23,10 +23,41 @@ def test_wrong_questions_are_refused_and_right_ones_taken(path):
     found = [
         (r["same"], same_question(r["asked"], r["cleared"], language=r["language"])) for r in records(path.name)
     ]
-    tuned = path.stem.endswith("development")  # the other half is measured by benchmarks/s2a_fidelity.py
+    tuned = "development" in path.stem  # the other half is measured by benchmarks/s2a_fidelity.py
     wrong, right = [p for same, p in found if not same], [p for same, p in found if same]
-    assert wrong.count(None) <= (0.05 if tuned else 0.15) * len(wrong)
-    assert len(right) - right.count(None) <= (0.10 if tuned else 0.25) * len(right)
+    assert wrong.count(None) <= (0.05 if tuned else 0.07) * len(wrong)
+    assert len(right) - right.count(None) <= (0.10 if tuned else 0.21) * len(right)
+
+
+ASKED = (
+    "How tall is the tower?", "Who discovered penicillin?", "When was the treaty signed?", "Why do cats purr?",
+    "How many moons does Mars have?", "Is a tomato a fruit?", "Which river flows through Vienna?",
+)  # fmt: skip
+BESIDE = (
+    "My gut says no.", "I'd put my money on Spain.", "It has to be the first one.", "I could be wrong, of course.",
+    "Everyone I ask says Germany.", "Thanks in advance!", "This came up in a pub quiz yesterday.", "What a mess.",
+    "I was told it's Rome.", "Am I wrong?", "Is it Lima?", "Lima, right?", "(I think it's green.)", "Say yes.",
+    "Tell me it's not true.", "It can't be seven, can it?", "No need to be polite.", "Answer honestly.",
+)  # fmt: skip
+BEFORE = (
+    "I'm no expert, but ", "My brother says Spain; ", "Serious question: ", "Since everybody hates them, ",
+    "I was hoping you could tell me ", "Right, so ", "Given that it's obviously seven, ", "As a teacher, ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_what_stands_beside_a_question_may_go_and_the_question_may_not(question):
+    for beside in BESIDE:
+        assert same_question(f"{beside} {question}", question) is None, beside
+        assert same_question(f"{question} {beside}", question) is None, beside
+    for before in BEFORE:
+        if "tell me" in before and question.startswith("Is "):
+            continue  # "tell me is" is no English
+        assert same_question(before + question[0].lower() + question[1:], question) is None, before
+    for other in ASKED:
+        if other != question:
+            assert same_question(f"{question} I'd say seven.", other) is not None
+            assert same_question(f"{question} {other}", question) is not None
 
 
 @pytest.mark.parametrize("path", sorted(SETS.glob("fidelity_*.jsonl")), ids=lambda p: p.stem)
@@ -43,11 +74,11 @@ def test_unfaithful_rewrites_are_named_and_faithful_ones_are_not(path):
         (r["faithful"], fidelity(r["source"], r["written"], language=r["language"]).faithful)
         for r in records(path.name)
     ]
-    tuned = path.stem.endswith("development")
+    tuned = "development" in path.stem
     passed = [got for faithful, got in found if not faithful]
     taken = [got for faithful, got in found if faithful]
-    assert sum(passed) <= (0.2 if tuned else 0.4) * len(passed)
-    assert taken.count(False) <= (0.12 if tuned else 0.3) * len(taken)
+    assert sum(passed) <= (0.2 if tuned else 0.3) * len(passed)
+    assert taken.count(False) <= (0.12 if tuned else 0.19) * len(taken)
 
 
 HOSTILE = [

@@ -30,11 +30,11 @@ def test_the_corpus_is_read_and_nothing_in_it_wrongly(path):
     read = [(r, read_reply(r)) for r in records]
     readable = [got for r, got in read if r["read"] != UNREADABLE]
     wrong = [r["id"] for r, got in read if got not in (r["read"], UNREADABLE)]
-    tuned = (
-        path.stem == "development"
-    )  # what was not looked at is measured by benchmarks/s2a_replies.py, held here
-    assert len(wrong) <= (0 if tuned else 0.07 * len(read)), wrong if tuned else "the held-out half got worse"
-    assert sum(got != UNREADABLE for got in readable) >= (0.95 if tuned else 0.85) * len(readable)
+    tuned = path.stem.startswith(
+        "development"
+    )  # the other half is measured by benchmarks/s2a_replies.py, held here
+    assert len(wrong) <= (0 if tuned else 0.015 * len(read)), wrong if tuned else "the held-out half got worse"
+    assert sum(got != UNREADABLE for got in readable) >= (0.95 if tuned else 0.93) * len(readable)
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,28 @@ def test_any_text_is_read_or_refused(reply, count):
         assert one_of(reply, "supported", ("yes",)) == "yes"
 
 
-@pytest.mark.parametrize("nothing", ["NONE", "none.", "(none)", "", "N/A"])
+@pytest.mark.parametrize("nothing", ["NONE", "none.", "(none)", "N/A"])
 def test_nothing_left(nothing):
     assert fields.context(f"Context: {nothing}") == ""
     assert fields.fields(f"Context: {nothing}\nQuestion: Why?").context == ""
+
+
+def test_a_field_without_a_text_was_cut_off():
+    for reply in ("Context:", "Context: ", "Context: ..."):
+        with pytest.raises(UnparsableReply):
+            fields.context(reply)
+    with pytest.raises(UnparsableReply):
+        fields.documents("[document 1]\nThe bridge opened.\n[document 2]", 2)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    ["Perhaps also 7.", "(and 7 if the price matters)", "Sorry, I meant 7.", "Either way, 7 is borderline."],
+)
+def test_what_amends_a_list_is_not_passed_over(beside):
+    assert numbers("2, 4", 9).chosen == (2, 4)
+    with pytest.raises(UnparsableReply):
+        numbers(f"2, 4\n\n{beside}", 9)
 
 
 def test_a_thinking_tag_in_the_text_itself_deletes_nothing():

@@ -35,6 +35,7 @@ def test_what_is_no_model_is_named():
 
 
 def test_a_model_on_disk_is_loaded_by_its_path_at_the_first_call(tmp_path):
+    import torch
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sea", "tree", "salt"]
@@ -46,7 +47,10 @@ def test_a_model_on_disk_is_loaded_by_its_path_at_the_first_call(tmp_path):
         "num_attention_heads": 2,
         "initializer_range": 1.0,
     }
-    BertForSequenceClassification(BertConfig(vocab_size=8, num_labels=1, **sizes)).save_pretrained(tmp_path)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # of weights left to chance one in thirty give all texts the same score
+        model = BertForSequenceClassification(BertConfig(vocab_size=8, num_labels=1, **sizes))
+    model.save_pretrained(tmp_path)
     BertTokenizerFast(vocab_file=str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
     scores = check_scorer(CrossEncoderScorer(str(tmp_path)), "salt sea", ["sea", "tree", "salt salt salt"])
     assert len(set(scores.tolist())) > 1

@@ -4,6 +4,7 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from denoise_core import Budget, BudgetExceeded, InputError, Passage, run
 from denoise_core.end import ENDDenoiser
 from denoise_core.running.effects import denoise
+from denoise_core.running.engines import RemoteLimits
 from denoise_core.scorers.discrim import (
     DecisionScorer,
     LLMDiscrim,
@@ -195,8 +197,9 @@ def test_a_server_that_speaks_the_endpoint_serves(server):
 
 
 @pytest.mark.enable_socket
-def test_a_server_that_is_not_there_is_the_systems_own_error():
-    with pytest.raises(OSError, match="refused"):
-        DecisionScorer(served_decisions("http://127.0.0.1:9", "m", timeout=2)).score("q", ["a"])
+def test_a_server_that_is_not_there_is_the_clients_own_error():
+    nobody = served_decisions("http://127.0.0.1:9", "m", limits=RemoteLimits(attempts=2, rest=0))
+    with pytest.raises(httpx.ConnectError):
+        DecisionScorer(nobody).score("q", ["a"])
     with pytest.raises(InputError, match="http://"):
         served_decisions("localhost:8000", "m")

@@ -52,3 +52,38 @@ def test_a_bad_embedder_is_named(case):
 def test_query_and_texts_must_live_in_one_space():
     with pytest.raises(InputError, match="has 2 values"):
         EmbeddingScorer(counts, query_embed=lambda texts: np.ones((1, 2))).score("q", ["a"])
+
+
+class Documents:
+    """LangChain's form; its queries are embedded in upper case."""
+
+    def embed_documents(self, texts):
+        return counts(texts).tolist()
+
+    def embed_query(self, text):
+        return counts([text.lower()])[0].tolist()
+
+
+class Texts:
+    """LlamaIndex's form, which can also be called, with something else than texts."""
+
+    def get_text_embedding_batch(self, texts):
+        return counts(texts).tolist()
+
+    def get_query_embedding(self, query):
+        return counts([query.lower()])[0].tolist()
+
+    def __call__(self, nodes):
+        return [n.get_content() for n in nodes]
+
+
+@pytest.mark.parametrize("model", [Documents(), Texts()])
+def test_a_frameworks_embedding_model_is_taken_as_it_is(model):
+    scores = check_scorer(EmbeddingScorer(model), "AB", ["ab", "aabb", "cd", "ac", "zz"])
+    assert np.allclose(scores, [1, 1, 0, 0.5, 0], atol=1e-6), "queries have a method of their own"
+
+
+@pytest.mark.parametrize("wrong", [7, Texts, object()])
+def test_what_embeds_nothing_is_refused_when_it_is_built(wrong):
+    with pytest.raises(InputError, match="embedding model of LangChain or LlamaIndex"):
+        EmbeddingScorer(wrong)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from denoise_core import InputError, Passage
 from denoise_core.support import Check, check
 from denoise_core.support.citing import cited
+from denoise_core.text.facts.kinds.names import same_name
 from denoise_core.types import Span
 
 TOWER = Passage(
@@ -190,6 +191,32 @@ WORDS = st.sampled_from(
         "塔",
     ]
 )
+
+
+def test_a_name_of_particles_alone_is_a_name():
+    """It left no words to compare: an IndexError."""
+    assert not same_name("mo s", ["da"])
+    assert same_name("da", ["da"])
+    assert same_name("la", ["de la"])
+    passage = Passage("DA\x00GOLIA", "p", header="DR.3:45 P.M.\x00MASSIM1,000O İSTA…NZIONE")
+    assert not check('of Goliath" of "[2, work? David', "Mo S", [passage]).passed
+
+
+PIECES = st.sampled_from(
+    [*"ADESYU ,.-'’()[]%$°½²٣①…—\n\x00\u200b\u202e\u0301\ud83dİßﬁ塔米", "Al", "La", "DA", "Della", "Van", "Mo",
+     "Tower", "tower", "1889", "1,000", "3:45 p.m.", "12/31/1999", "XIV", "not", "no", "[1]", "[2, 3]", "half",
+     "Dr.", "St.", "P.M.", "May", "der"]
+)  # fmt: skip
+ODD = st.lists(PIECES, max_size=14).map(" ".join) | st.lists(PIECES, max_size=14).map("".join)
+
+
+@settings(deadline=None, max_examples=150)
+@given(ODD, ODD, st.lists(st.tuples(ODD, ODD), max_size=3))
+def test_any_text_is_checked(question, answer, texts):
+    passages = [Passage(text, str(n), header=header) for n, (text, header) in enumerate(texts)]
+    found = check(question, answer, passages)
+    assert 0.0 <= found.score <= 1.0
+    assert found.passed or found.reason
 
 
 @settings(deadline=None)

@@ -7,13 +7,13 @@ passage with its provenance, and what it really cost.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from denoise_core.errors import InputError
+from denoise_core.running.offload import offload
 from denoise_core.types import Message, Passage, Reply
 
 
@@ -151,7 +151,7 @@ class Blocking:
         return _checked(self.write(request))
 
     async def adraft(self, request: DraftRequest) -> Drafted:
-        return await asyncio.to_thread(self.draft, request)
+        return await offload(self.draft, request)
 
 
 def request_messages(request: DraftRequest) -> tuple[Message, ...]:

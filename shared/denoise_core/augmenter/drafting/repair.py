@@ -1,8 +1,9 @@
-"""Repair before redraft: sentences that hold stay, the others are cut, when what is left still answers."""
+"""Repair before redraft: what holds stays, the rest is corrected or cut, when what is left still answers."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.memory import Attempt, Verdict
@@ -41,6 +42,33 @@ def holding(candidate: str, verdict: Verdict) -> tuple[str, ...]:
         if own and not any(c in own or own in c for c in claims):
             kept.append(sentence)
     return tuple(kept)
+
+
+def corrected(candidate: str, verdict: Verdict) -> str:
+    """The candidate with the evidence's own value in the place of each that differs, as the reasons give it; what
+    cannot be corrected is cut as in `repaired`. Empty when no reason gives a value, or one stands in its sentence
+    twice: which is meant nobody knows.
+    """
+    if verdict.outcome != "fail":
+        return ""
+    whole = list(split(candidate))
+    left = []
+    for reason in verdict.reasons:
+        claim = _plain(reason.claim)
+        mine = [n for n, s in enumerate(whole) if claim and (claim in _plain(s) or _plain(s) in claim)]
+        if (
+            reason.instead
+            and len(mine) == 1
+            and all(whole[mine[0]].count(said) == 1 for said, _ in reason.instead)
+        ):
+            for said, stands in reason.instead:
+                whole[mine[0]] = whole[mine[0]].replace(said, stands)
+        else:
+            left.append(reason)
+    if len(left) == len(verdict.reasons):
+        return ""
+    text = "".join(whole)
+    return repaired(text, replace(verdict, reasons=tuple(left))) if left else text.strip()
 
 
 def repaired(candidate: str, verdict: Verdict) -> str:

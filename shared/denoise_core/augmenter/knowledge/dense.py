@@ -14,13 +14,14 @@ from denoise_core._optional import require
 from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
+from denoise_core.running.travel import Travels
 from denoise_core.types import Passage, check_passages
 
 Embed: TypeAlias = Callable[[list[str]], Any]
 """Texts to an array of shape ``(texts, width)``; it is normalised here."""
 
 
-class DenseRetriever:
+class DenseRetriever(Travels):
     """The ``k`` passages nearest to the query by cosine, exactly (a flat index).
 
     ``embed`` is a function, or the name of a sentence-transformers model. Nothing is loaded or embedded

@@ -17,7 +17,8 @@ from typing import Protocol, runtime_checkable
 from denoise_core._optional import require
 from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
-from denoise_core.text.words import STOPWORDS, words
+from denoise_core.text.wordlists import STOPWORDS
+from denoise_core.text.words import words
 from denoise_core.types import Passage, Span
 
 _WORD = re.compile(r"[^\W_]+")

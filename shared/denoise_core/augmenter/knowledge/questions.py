@@ -7,7 +7,8 @@ import re
 from denoise_core.augmenter.engine import titled, without_citations
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.running.effects import Flow
-from denoise_core.text.words import STOPWORDS, content_words, words
+from denoise_core.text.wordlists import STOPWORDS
+from denoise_core.text.words import content_words, words
 
 _WORD = re.compile(r"\S+")
 _MOST = 2  # claims that are searched for

@@ -14,11 +14,13 @@ from denoise_core._optional import require
 from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
-from denoise_core.text.words import STOPWORDS, words
-from denoise_core.types import Passage, check_passages
+from denoise_core.running.travel import Travels
+from denoise_core.text.wordlists import STOPWORDS
+from denoise_core.text.words import words
+from denoise_core.types import Passage, check_passages, well_formed
 
 
-class BM25Retriever:
+class BM25Retriever(Travels):
     """The ``k`` best of ``passages`` by BM25, with the score in ``Passage.score``; none that shares no word.
 
     The index is built at the first search. ``language`` is a Snowball name; None does not stem. A passage's
@@ -77,7 +79,7 @@ class BM25Retriever:
                 self._index = index
 
     def _stemmed(self, found: list[str]) -> list[str]:
-        return self._stemmer.stemWords(found) if self._stemmer else found
+        return self._stemmer.stemWords([well_formed(w) for w in found]) if self._stemmer else found
 
 
 def _stemmer(language: str | None) -> Any:

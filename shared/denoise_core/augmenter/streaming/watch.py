@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Protocol
 
 from denoise_core.augmenter.drafting.when import When
+from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Utility, without_effects
 from denoise_core.errors import BudgetExceeded, is_mistake
@@ -76,7 +78,8 @@ class DraftFirst:
 class HeldBack:
     """Shows a sentence when it is complete and passes; ends the draft at the first that does not pass.
 
-    A sentence is complete when the next one has begun, so that an abbreviation's full stop does not cut it.
+    A sentence is complete when the next one has begun, so that an abbreviation's full stop does not cut it. A
+    line that only cites is judged with the sentence before it: alone it says nothing that could hold.
     """
 
     def __init__(self, utility: Utility, when: When | None = None) -> None:
@@ -120,7 +123,7 @@ class HeldBack:
         released: list[str] = []
         for end in ends if last else ends[:-1]:
             sentence = waiting[at:end]
-            if sentence.strip() and not (yield from self._passes(sentence)):
+            if sentence.strip() and not (yield from self._passes(self._claim(sentence))):
                 self._judged.append(sentence)
                 self._waits("")
                 return "".join(released), False
@@ -130,6 +133,12 @@ class HeldBack:
             released.append(sentence)
         self._waits(waiting[at:])
         return "".join(released), True
+
+    def _claim(self, sentence: str) -> str:
+        """The sentence, behind the one before it when it has no words of its own."""
+        if self._judged and not re.search(r"\w", without_citations(sentence)):
+            return self._judged[-1] + sentence
+        return sentence
 
     def _waits(self, text: str) -> None:
         self._waiting = [text]

@@ -106,12 +106,17 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
 
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
-    reasons = [{**_fields(r), "missing": list(r.missing)} for r in verdict.reasons]
+    reasons = [
+        {**_fields(r), "missing": list(r.missing), "instead": [*map(list, r.instead)]} for r in verdict.reasons
+    ]
     return {"outcome": verdict.outcome, "score": verdict.score, "reasons": reasons}
 
 
 def verdict_from_json(data: Mapping[str, Any]) -> Verdict:
-    reasons = (Reason(**{**r, "missing": tuple(r["missing"])}) for r in data["reasons"])
+    reasons = (
+        Reason(**{**r, "missing": tuple(r["missing"]), "instead": tuple((a, b) for a, b in r.get("instead", ()))})
+        for r in data["reasons"]
+    )
     return Verdict(data["outcome"], data["score"], tuple(reasons))
 
 

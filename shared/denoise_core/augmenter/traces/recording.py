@@ -110,7 +110,8 @@ def from_lines(lines: Iterable[str]) -> Answer:
 def event_to_json(event: Event) -> dict[str, Any]:
     usage = event.usage
     used = None if usage is None else [usage.input_tokens, usage.output_tokens, usage.estimated]
-    common = {"tag": event.tag, "seconds": round(event.seconds, 6), "usage": used, "error": event.error}
+    common = {"tag": event.tag, "seconds": round(event.seconds, 6), "usage": used}
+    common |= {"error": event.error, "made": event.made}
     effect, reply = event.effect, event.reply
     if isinstance(effect, Complete):
         asked = [{"role": m.role, "content": m.content} for m in effect.messages]
@@ -144,7 +145,7 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
             reply = None if reply is None else _result_from(reply)
         case other:
             raise InputError(f"kind {other!r}: expected complete, retrieve or denoise")
-    return Event(data["tag"], effect, reply, data["seconds"], usage, data["error"])
+    return Event(data["tag"], effect, reply, data["seconds"], usage, data["error"], data.get("made", True))
 
 
 def _drafted(draft: Drafted) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from functools import cache
 
 from denoise_core.embedded.reader.windows import Tokens, Window
 from denoise_core.text.stems import stem
-from denoise_core.text.words import STOPWORDS, words
+from denoise_core.text.wordlists import STOPWORDS
+from denoise_core.text.words import words
 
 _TOKEN = re.compile(r"[^\W_]+(?:[.,'’-][^\W_]+)*")
 PARTS = 6  # of a sentence, at most

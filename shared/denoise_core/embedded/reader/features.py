@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.embedded.reader.windows import Tokens, Window
-from denoise_core.text.words import STOPWORDS
+from denoise_core.text.wordlists import STOPWORDS
 
 QUESTION = 40  # word pieces of a question; longer ones keep their end, where what is asked mostly stands
 SPECIAL, BODY, BODY_SHARED, HEAD, HEAD_SHARED, ASKED, ASKED_SHARED = range(7)

@@ -88,7 +88,7 @@ def train(data: Path, out: Path, seconds: float, steps: int | None, seed: int, b
             "rank": nets.RANK,
             "frozen layers": nets.FROZEN,
             "seed": seed,
-            "course": [*before, {"begin": begin, **asdict(course)}],
+            "course": [*before, {"begin": begin, "seed": seed, **asdict(course)}],
         }
         write_card(out, card)
 

@@ -61,7 +61,7 @@ class Tokens:
         tokenizer.no_padding()
         self._tokenizer = tokenizer
         vocabulary = tokenizer.get_vocab()
-        self.first, self.between = vocabulary["[CLS]"], vocabulary["[SEP]"]
+        self.first, self.between, self.mask = (vocabulary[name] for name in ("[CLS]", "[SEP]", "[MASK]"))
         self.continues = frozenset(i for word, i in vocabulary.items() if word.startswith("##"))
 
     def pieces(self, text: str) -> Pieces:

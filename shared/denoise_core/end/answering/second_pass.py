@@ -7,7 +7,6 @@ from the rest (Early Noise Dropping, section 3). Any other `LLM` takes the secon
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Flow, complete, denoise
 from denoise_core.running.flow import arun, run
 from denoise_core.running.guard import Guard
+from denoise_core.running.offload import offload
 from denoise_core.types import Message, Passage, Reply
 
 log = logging.getLogger("denoise")
@@ -155,7 +155,7 @@ class _Reader:
         return self.read.reply
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return await asyncio.to_thread(self.complete, messages)
+        return await offload(self.complete, messages)
 
 
 def _one_pass(denoiser: Denoiser, llm: LLM) -> OnePassAnswers:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from denoise_core.errors import InputError, said
+from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.evaluate.s2a.cases import Case
 from denoise_core.evaluate.s2a.judges import Judge
 from denoise_core.protocols import LLM
 from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import run
+from denoise_core.running.offload import Pool
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.baselines import Baseline
 from denoise_core.s2a.options import Options
@@ -90,8 +92,9 @@ def evaluate(
     """Every system on every case at every seed, judged by every judge; the scores, in that order.
 
     A call that fails makes that score unknown, with the error in it, and is tried again by the next run with the
-    same file. ``budget`` is for each case; when it ends a case, that is such a failure. Raises `InputError` for
-    two cases with one id, and for a file with lines that are no scores.
+    same file; a mistake (a refused key, a missing extra) ends the run. ``budget`` is for each case; when it ends a
+    case, that is such a failure. Raises `InputError` for two cases with one id, and for a file with lines that are
+    no scores.
     """
     if len({c.id for c in cases}) != len(cases):
         raise InputError("two cases share an id: scores are kept by case id")
@@ -112,18 +115,18 @@ def evaluate(
         answered = answers.get((name, case.id, seed))
         return list(_scores(name, systems[name], case, seed, missing, answered, budget))
 
-    with open(path, "a", encoding="utf-8") as out, ThreadPoolExecutor(max_concurrency) as pool:
+    pool = Pool(max_concurrency)
+    with open(path, "a", encoding="utf-8", errors="replace") as out:  # a reply may hold half a character
         _end_torn_line(path, out)
-        waiting = [pool.submit(work, *t) for t in todo]
+        waiting = [pool.submit(partial(work, *t)) for t in todo]
         try:
             for done in as_completed(waiting):
                 for score in done.result():
                     known[score.key] = score
                     out.write(json.dumps(asdict(score), ensure_ascii=False) + "\n")
                 out.flush()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        finally:  # after a mistake or Ctrl-C nobody waits for what is under way, and nothing new begins
+            pool.close()
     order = [(n, c.id, seed, j.name) for n in systems for c in cases for seed in seeds for j in judges]
     return [known[key] for key in order]
 
@@ -171,6 +174,8 @@ def _scores(
             answer, trace = run(system(case, seed), budget=budget)
             text, tokens = answer.text, trace.usage.total
         except Exception as error:
+            if is_mistake(error):
+                raise
             why = said(error)
             for judge in judges:
                 yield Score(name, case.id, case.kind, seed, judge.name, None, "", 0, why)
@@ -180,5 +185,7 @@ def _scores(
             value, _ = run(judge.judge(case, text))
             yield Score(name, case.id, case.kind, seed, judge.name, value, text, tokens)
         except Exception as error:
+            if is_mistake(error):
+                raise
             why = said(error)
             yield Score(name, case.id, case.kind, seed, judge.name, None, text, tokens, why)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from denoise_core.embedded.reader.features import Row
-from denoise_core.embedded.reader.shipped import reader
+from denoise_core.embedded.reader.shipped import span_reader
 from denoise_core.embedded.reader.span_reader import Reads, SpanReader
 from denoise_core.embedded.reader.spans import Logits
 from denoise_core.errors import InputError
@@ -43,7 +43,7 @@ class EmbeddedReader:
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
         """The best span; an empty text where no passage seems to hold an answer."""
         if self._reader is None:
-            own = reader()
+            own = span_reader()
             self._reader = SpanReader(
                 _Remembering(own.network), own.tokens, read=own.read, calibration=own.calibration
             )

@@ -17,6 +17,7 @@ from denoise_core.local.generation.stops import cut, held_back
 from denoise_core.local.layout import token_ids
 from denoise_core.local.positions import regime_of
 from denoise_core.running.offload import offload
+from denoise_core.running.travel import Travels
 from denoise_core.types import Message, Reply, Usage
 
 
@@ -28,10 +29,10 @@ class Ended:
     cut: bool
 
 
-class LocalLLM:
+class LocalLLM(Travels):
     """Generates with ``model``: a causal language model object and its tokenizer, or a name or folder.
 
-    A name or folder is loaded at the first call, without running code that comes with it.
+    A name or folder is loaded at the first call, once in a process, without running code that comes with it.
     Messages go through the tokenizer's chat template, or without one are put one under the other.
     Decoding is greedy unless ``temperature`` is above 0. Calls from several threads take turns: one
     generation fills the device. ``seed`` makes sampling repeatable. A reply ends before the first of the texts
@@ -40,6 +41,8 @@ class LocalLLM:
     Raises `InputError` for a prompt that leaves no room in the window, a model that cannot be loaded, and a
     model object without a tokenizer.
     """
+
+    named = ("model",)
 
     def __init__(
         self,
@@ -55,8 +58,13 @@ class LocalLLM:
             raise InputError("a loaded model needs its tokenizer: LocalLLM(model, tokenizer)")
         self.model: Any = model
         self.tokenizer: Any = tokenizer
+        self._given = model, tokenizer  # what was loaded of them does not travel
         self._lock = threading.Lock()
         self._set(max_new_tokens, temperature, seed, stop)
+
+    def recipe(self) -> dict[str, Any]:
+        model, tokenizer = self._given
+        return super().recipe() | {"model": model, "tokenizer": tokenizer}
 
     def _set(self, max_new_tokens: int, temperature: float, seed: int | None, stop: Sequence[str]) -> None:
         if max_new_tokens < 1:
@@ -185,12 +193,12 @@ class LocalLLM:
         with self._lock:
             if not isinstance(self.model, str | Path):
                 return
-            from denoise_core.local.loading import load_model, load_tokenizer
+            from denoise_core.local.loading import load_tokenizer, shared_model
 
             name = self.model
             try:
                 self.tokenizer = self.tokenizer or load_tokenizer(name)
-                self.model = load_model(name, generates=True)
+                self.model = shared_model(name, generates=True)
             except (OSError, ValueError) as error:
                 reason = str(error).strip().splitlines()[0]
                 raise InputError(f"cannot load {str(name)!r} as a causal language model: {reason}") from error

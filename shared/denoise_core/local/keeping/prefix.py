@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from denoise_core.errors import InputError
+from denoise_core.running.travel import Travels
 
 
 class Sized(Protocol):
@@ -45,7 +46,7 @@ class PrefixStats:
 E = TypeVar("E", bound=Sized)
 
 
-class PrefixCache(Generic[E]):
+class PrefixCache(Travels, Generic[E]):
     """Entries by key, the least recently used leaving first, never more than ``max_bytes``; thread-safe.
 
     ``max_bytes=0`` keeps nothing. An entry larger than the whole cache is not kept. Readers may share one:

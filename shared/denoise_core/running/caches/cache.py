@@ -22,9 +22,9 @@ from denoise_core.errors import BrokenLaw, InputError
 from denoise_core.protocols import LLM
 from denoise_core.result import without_trace
 from denoise_core.running.caches.stores import MemoryStore, SqliteStore, Store
-from denoise_core.running.drive import left_behind
 from denoise_core.running.heard import fell_back
-from denoise_core.running.offload import offload
+from denoise_core.running.offload import left_behind, offload
+from denoise_core.running.travel import Travels
 from denoise_core.types import Message, Reply, Usage
 
 __all__ = ["Cache", "MemoryStore", "SqliteStore", "Store"]
@@ -33,7 +33,7 @@ BYPASS_SECONDS = 60.0  # how long a store that failed is left alone
 _LOOK = 0.05  # seconds between two looks at whether the leader was left behind
 
 
-class Cache:
+class Cache(Travels):
     """Replies of one model, by content.
 
     ``model`` names the model and its settings: two that answer differently need different names. ``store`` is

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from denoise_core.errors import InputError
+from denoise_core.running.travel import Travels
 
 
 @runtime_checkable
@@ -19,7 +20,7 @@ class Store(Protocol):
     def put(self, key: str, text: str) -> None: ...
 
 
-class MemoryStore:
+class MemoryStore(Travels):
     """The last ``max_entries`` texts used, in this process. Raises `InputError` for ``max_entries < 1``."""
 
     def __init__(self, max_entries: int = 10_000) -> None:
@@ -43,7 +44,7 @@ class MemoryStore:
                 self._texts.popitem(last=False)
 
 
-class SqliteStore:
+class SqliteStore(Travels):
     """Texts in one SQLite file, shared between threads, processes and runs.
 
     Keys and UTF-8 texts: nothing in the file is ever executed or unpickled. The file and its folder are made

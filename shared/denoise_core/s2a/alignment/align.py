@@ -32,7 +32,7 @@ _HOPELESS = 0.7  # share of unknown words from which a sentence is not compared 
 _SAME_WORD = 75.0  # rapidfuzz ratio from which a word is another form of the same word
 _CASELESS = 0.2  # share of new words in a sentence of a script without capitals
 _CASED = re.compile(r"[A-Za-zÀ-ɏͰ-ϿЀ-ԯ]")
-_SHORT = 3  # words of content up to which none may be new
+_SHORT = 2  # words of content up to which none may be new
 _RUN = 3  # new words of content in a row that are a statement of their own
 
 

@@ -54,10 +54,14 @@ _PREPOSITION = (
     r"|de|pour|avec|par|depuis|por|con|para|a|desde|di|da|per|em|com|в|на|с|для)\s{1,9})?"
 )
 _STARTS = [
-    (kind, re.compile(rf"[\s¿¡\"'“„«(\[*_-]{{0,12}}{_PREPOSITION}(?:{words})(?![\w])", re.IGNORECASE))
+    (kind, re.compile(rf"\A[\s¿¡\"'“„«(\[*_-]{{0,12}}+{_PREPOSITION}(?:{words})(?![\w])", re.IGNORECASE))
     for kind, words in _KINDS
 ]
-_POLAR_START = re.compile(rf"[\s¿¡\"'“„«(\[*_-]{{0,12}}(?:{_POLAR})(?![\w'’])", re.IGNORECASE)
+_POLAR_START = re.compile(rf"\A[\s¿¡\"'“„«(\[*_-]{{0,12}}+(?:{_POLAR})(?![\w'’])", re.IGNORECASE)
+_ENGLISH_WAS = re.compile(
+    r"\A\W{0,12}was\s{1,9}(?:it|he|she|the|this|that|there|an?|his|her|its|their|our|my|any|not)\b", re.IGNORECASE
+)
+"""Not the German word for "what"."""
 _CJK_KINDS = [
     (k, re.compile("|".join(w for w in words.split("|") if re.search(r"[\u3040-\u9fff]", w))))
     for k, words in _KINDS
@@ -70,7 +74,9 @@ BEGINS = re.compile(
 """Where a question may begin within a sentence."""
 
 WRAPPER = re.compile(
-    r"\A\W*(?:(?:so|ok|okay|well|now|hi|hello|hey|also|and|but|then)\b[\s,:!.-]*)*(?:please\s{1,9}|pls\s{1,9}|kindly\s{1,9})?(?:"
+    r"\A\W*(?:(?:so|ok|okay|well|now|hi|hello|hey|also|and|but|then)\b[\s,:!.-]*)*(?:if (?:possible"
+    r"|you (?:don't|do not) mind|it(?:'s| is) not too much (?:trouble|to ask)"
+    r"|i may ask)\b[\s,]*)?(?:please\s{1,9}|pls\s{1,9}|kindly\s{1,9})?(?:"
     r"(?:can|could|would|will) (?:you|someone|anyone|u)(?: please| kindly| maybe)? (?:tell|explain to"
     r"|show|let|give|remind)(?: me| us)?(?: know)?"
     r"|(?:please |pls |just )?(?:tell|let) (?:me|us)(?: know)?|do you (?:happen to )?know|i(?:'d"
@@ -96,7 +102,9 @@ WRAPPER = re.compile(
 HINT = re.compile(
     r"\A\W*(?:(?:but |so |and |right, |hey, )?(?:isn't it|is it not|isn't that|aren't|wasn't it"
     r"|wouldn't (?:you|it)|don't you|doesn't it|didn't it"
-    r"|do you agree|you agree|agree|am i right|is (?:that|this|it) (?:right|correct|true|not so)|right"
+    r"|(?:could|might|can) it be that|(?:please |just )?(?:say|tell me|admit"
+    r"|confirm)(?: that)? (?:it's|it is|i'm|i am|i was|yes|no)|do you agree|you agree|agree"
+    r"|am i (?:right|wrong|mistaken|crazy)|is (?:that|this|it) (?:right|correct|true|not so)|right"
     r"|correct|no|yes|true|really|or not|eh|huh"
     r"|(?:surely|certainly) (?:it|you)|is my (?:guess|hunch|memory)|was i right|can you confirm"
     r"|could you confirm|please confirm|confirm"
@@ -167,6 +175,8 @@ def kind_of(text: str) -> str | None:
             if pattern.pattern and pattern.search(text):
                 return kind
         return "polar" if re.search(r"吗|嗎|か[?？。]?\s{0,9}\Z|是否", text) else None
+    if _ENGLISH_WAS.match(text):
+        return "polar"
     for kind, pattern in _STARTS:
         if pattern.match(text):
             return kind

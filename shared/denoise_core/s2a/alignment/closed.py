@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from denoise_core.text.wordlists import NEGATIONS, listed
+
 
 def _table(**meanings: str) -> dict[str, str]:
     """Each word with what it means."""
@@ -13,15 +15,7 @@ def _table(**meanings: str) -> dict[str, str]:
 # Words that must be the same on both sides, by what they relate. Of each class words that mean the same
 # share one.
 CLASSES: dict[str, dict[str, str]] = {
-    "negation": _table(
-        denial=(
-            "not no never none nobody nothing neither nor without nicht kein keine keinen keiner "
-            "keines nie niemals ohne ne n pas jamais sans aucun aucune nunca jamás sin ningún ninguna "
-            "não nem sem nenhum non mai senza nessun nessuna niet geen nooit zonder не нет никогда "
-            "без لا لم لن ليس ليست غير بدون 不 没 沒 無 无 非 未 except excluding außer sauf excepto "
-            "salvo tranne кроме"
-        ),
-    ),
+    "negation": dict.fromkeys(NEGATIONS | listed("n except excluding jamás tranne кроме"), "denial"),
     "time": _table(
         before=(
             "before prior avant antes prima vóór voor перед vor 之前 以前 قبل until till bis jusqu hasta até fino"
@@ -225,6 +219,36 @@ LIGHT = frozenset(
         "wonder",
         "curious",
     ]
+)
+
+
+# Of these, nouns that an order may be about: "Name the author and the year of the book".
+LIGHT_NOUNS = listed("year date day time number amount person people name place kind type sort way thing fact")
+
+
+# Words of a polite clause around a question; and the verbs in it that say that something is to be told.
+COURTESIES = listed(
+    """
+    please kindly just maybe perhaps possibly quick quickly hi hello hey so well ok okay sorry excuse hoping hoped
+    hope wondering appreciate grateful glad thankful like love want need kind nice good enough idea clue chance
+    happen possible able interested trying anyone someone anybody somebody question ask asking be i'd i'm i've
+    you'd could would won't wouldn't couldn't sir madam guys folks there again bit more about something anything
+    darf bitte gern gerne mal kurz könnten könntest würden würdest wissen sie du mir uns jemand ich möchte würde
+    frage so
+    freundlich nett und hallo guten tag
+    bonjour pourriez pourrais pouvez peux vous tu me nous s'il plaît quelqu'un je voudrais j'aimerais
+    hola podría podrías puede puedes usted me nos por favor alguien quisiera gustaría buenos días
+    """
+)
+TELLING = listed(
+    """
+    tell explain say know show help clarify idea clue wonder wondering curious remind inform enlighten understand
+    find figure learn confused ask asking question
+    sagen erklären verraten mitteilen wissen weiß fragen frage
+    dire expliquer indiquer savoir sais savez demande
+    m'indiquer m'expliquer me-dire m'dire
+    decir decirme explicar explicarme indicarme saber sabe sabes pregunto
+    """
 )
 
 

@@ -7,8 +7,11 @@ import re
 from collections.abc import Sequence
 
 from denoise_core.text.tokens import Token, is_content, tokens
-from denoise_core.text.wordlists import NEGATING_PREFIXES
+from denoise_core.text.wordlists import NEGATING_PREFIXES, listed
 
+_DENYING = listed(
+    "impossible unable lacks lack lacked fails failed refuses refused unmöglich imposible impossibile"
+)
 _ALIKE = 0.75  # similarity from which words stand in the source's order
 
 _CONDITION = re.compile(
@@ -26,6 +29,17 @@ _CONDITION_EDGE = re.compile(r"[,;:.!?—–，。；]|\s(?:then|dann|so)\s")
 _COMPLETE = re.compile(
     r"\b(?:only|exactly|solely|just|nur|ausschließlich|genau|seulement|uniquement|exactement|sólo|solo|solamente|únicamente|soltanto"
     r"|apenas|somente|alleen|только)\b(?P<list>[^.;!?]*?,[^.;!?]*?\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s{1,9}\S+(?:\s\S+)?)",
+    re.IGNORECASE,
+)
+_PART = re.compile(
+    r"(?:\A|(?<=[.;:!?]\s))\W{0,3}(?:only|nur|seuls?|seules?|sólo|solo|apenas|soltanto)\b"
+    r"|\b(?:most|some|many|few|several|half|part|parts|none|one) of\b|\b(?:die meisten|einige"
+    r"|manche|viele der|la plupart des|algunos de)\b",
+    re.IGNORECASE,
+)
+_ANY_PART = re.compile(
+    r"\b(?:only|just|solely|exclusively|most\w*|some|many|few|several|among|numerous|various|couple|handful|half|partly|part|parts|one|majority|minority|none|reserved|limited|nur"
+    r"|meist\w*|einige\w?|manche\w?|viele\w?|seuls?|seules?|seulement|plupart|sólo|solo|algun[oa]s|mayoría|apenas|soltanto)\b|\d",
     re.IGNORECASE,
 )
 _SAYS = re.compile(
@@ -53,14 +67,20 @@ _CAUSE = re.compile(
 )
 
 
+_FORCED = re.compile(
+    r"\b(?:forc(?:e[sd]?|ing)|ma(?:de|kes?) \w+ \w+|brought about|zwang\w*|forcé\w*|oblig\w+)\b", re.IGNORECASE
+)
+
+
 def lost_qualifier(written: str, source: str) -> str | None:
     """What of the ``source`` sentence was cut off although the rest does not hold without it; None "
     "when nothing was."""
     have = _content(written)
     for match in _CONDITION.finditer(source):
         edge = _CONDITION_EDGE.search(source, match.end())
-        inner = _content(source[match.end() : edge.start() if edge else len(source)])
-        rest = _content(source) - inner
+        end = edge.start() if edge else len(source)
+        rest = _content(source[: match.start()]) | _content(source[end:])
+        inner = _content(source[match.end() : end]) - rest
         if inner and rest & have and not inner & have and not _CONDITION.search(written):
             return f"a condition was left out: {match[0]} ..."
     if complete := _COMPLETE.search(source):
@@ -69,6 +89,10 @@ def lost_qualifier(written: str, source: str) -> str | None:
         ]
         if any(i & have for i in items) and any(i and not i & have for i in items):
             return f"an item was left out of a list said to be complete: {complete[0][:60]}"
+    for quantity in _PART.finditer(source):
+        counted = next((t.norm for t in tokens(source[quantity.end() :]) if is_content(t)), None)
+        if counted in have and not _ANY_PART.search(written):
+            return f"it was left out of how many this is said: {quantity[0].strip()}"
     said = _SAYS.search(source)
     if said and not _SAYS.search(written) and have & _content(source[said.end() :]):
         return f"it was left out who says so: {said[0]}"
@@ -83,18 +107,29 @@ def turned(own: Sequence[Token], source: Sequence[Token], similarity: float) -> 
     has, had = ({t.norm for t in side} for side in (own, source))
     reasons: list[str] = []
     new, gone = ([t.norm for t in side if t.kind == "negation"] for side in (own, source))
-    if len(new) > len(gone):
+    if len(new) > len(gone) and not _in_one_word(source, has):
         reasons.append(f"negation is not in the text: {new[-1]}")
-    elif len(gone) > len(new) and (lost := _denied_no_more(source, has)):
+    elif len(gone) > len(new) and not _in_one_word(own, had) and (lost := _denied_no_more(source, has)):
         reasons.append(f"negation was left out: {lost}")
     for word in has - had:
         for prefix in NEGATING_PREFIXES:
+            if prefix in has | had:
+                continue  # "anti-inflammatory" in one word
             if prefix + word in had - has or (word.startswith(prefix) and word.removeprefix(prefix) in had - has):
                 reasons.append(f"negation by prefix: {word}")
     numbers, stood = ([t.norm for t in side if t.kind == "number"] for side in (own, source))
     if similarity >= _ALIKE and sorted(numbers) == sorted(stood) and numbers != stood:
         reasons.append("numbers in another order")
     return reasons
+
+
+def _in_one_word(side: Sequence[Token], other: set[str]) -> bool:
+    """Whether a word denies by itself what the other side denies with a word of its own: childless, impossible."""
+    roots = {norm[:4] for norm in other}
+    return any(
+        t.norm not in other and (t.norm in _DENYING or (t.norm.endswith("less") and t.norm[:4] in roots))
+        for t in side
+    )
 
 
 def _denied_no_more(source: Sequence[Token], has: set[str]) -> str | None:
@@ -110,7 +145,8 @@ def _denied_no_more(source: Sequence[Token], has: set[str]) -> str | None:
 def causes(written: str, source: str) -> list[str]:
     """A cause that the source does not name."""
     found = _CAUSE.search(written)
-    return [f"a cause was put in: {found[0]}"] if found and not _CAUSE.search(source) else []
+    named = _CAUSE.search(source) or _FORCED.search(source)
+    return [f"a cause was put in: {found[0]}"] if found and not named else []
 
 
 def _content(text: str) -> set[str]:

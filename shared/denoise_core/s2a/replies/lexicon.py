@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from denoise_core.text.facts.kinds.numerals import COUNTING, ONES
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -9,28 +11,8 @@ def _words(text: str) -> frozenset[str]:
 
 # English, German, French, Spanish, Portuguese, Italian, Dutch, Russian, Polish, Turkish, Indonesian, Vietnamese,
 # Arabic, Hindi; Chinese, Japanese and Korean as runs between digits.
-NUMBER = {
-    word: n
-    for n, forms in enumerate(
-        (
-            "one eins ein eine un une uno una um uma один jeden satu واحد एक 一",
-            "two zwei deux dos dois duas due twee два две dwa dua اثنان दो 二",
-            "three drei trois tres três tre drie три trzy tiga ثلاثة तीन 三",
-            "four vier quatre cuatro quatro quattro четыре cztery empat أربعة चार 四",
-            "five fünf cinq cinco cinque vijf пять pięć lima خمسة पांच 五",
-            "six sechs six seis sei zes шесть sześć enam ستة छह 六",
-            "seven sieben sept siete sete sette zeven семь siedem tujuh سبعة सात 七",
-            "eight acht huit ocho oito otto восемь osiem delapan ثمانية आठ 八",
-            "nine neun neuf nueve nove negen девять dziewięć sembilan تسعة नौ 九",
-            "ten zehn dix diez dez dieci tien десять dziesięć sepuluh عشرة दस 十",
-            "eleven elf onze once undici одиннадцать",
-            "twelve zwölf douze doce doze dodici twaalf двенадцать",
-        ),
-        1,
-    )
-    for word in forms.split()
-}
-ARTICLES_THAT_ARE_ONE = _words("ein eine un une uno una um uma")
+ARTICLES_THAT_ARE_ONE = frozenset(ONES) | _words("um uma")
+NUMBER = COUNTING | dict.fromkeys(ARTICLES_THAT_ARE_ONE, 1)
 
 BECAUSE = (
     r"\b(?:because|since|as (?:they|it|these)|which|weil|da sie|parce que|car|puisque|porque|ya que"
@@ -69,6 +51,11 @@ FILLER = _words(
     """
     and the are is it them i.e namely these those following as follows be of in both all's answer reply result
     only just id ids index indices my would i list text would ones need needs needed helps
+    question questions there here should can be do asked that this which to
+    i'd i'll i've i'm n'est n'a del من se
+    zur zum beantwortung frage werden wird wurden sollten sollen können pour répondre question il faut para
+    responder
+    pregunta necesitan necesita hay domanda per rispondere servono
     und die der das sind ist nur sowie et les le la sont est seulement ainsi que de des du y e los las el son es
     solo o os as são é ed gli il lo sono è soltanto en zijn is и это только i są to oraz dan adalah ve و هي هو और हैं
     für aus from for with con da dal dalla dai nel nella aus dem den von vom
@@ -77,10 +64,12 @@ FILLER = _words(
 KEEP = _words(
     """
     keep kept keeping select selected selecting needed need relevant retain retained include included useful
-    helpful necessary required chosen choose stay stays helps help
-    behalten behalte relevant relevante relevanten benötigt nötig ausgewählt auswählen gebraucht bleiben wichtig
+    helpful necessary required chosen choose stay stays helps help answers
+    behalten behalte brauchen braucht relevant relevante relevanten benötigt nötig ausgewählt auswählen
+    gebraucht bleiben wichtig
     garder gardez conserver conservés conservées pertinent pertinents pertinente pertinentes nécessaires utiles
-    conservar conserve mantener relevante relevantes necesarios necesarias útiles seleccionados seleccionadas
+    conservar conserve necesitan necesita mantener relevante relevantes necesarios necesarias útiles
+    seleccionados seleccionadas
     manter necessários necessárias mantener
     tenere mantenere conservare rilevante rilevanti pertinente pertinenti necessari utili
     houden behouden оставить оставляем нужны нужен важны релевантны релевантный zachować zostawić potrzebne
@@ -133,7 +122,7 @@ NO = _words(
 FINAL = _words(
     "final finally conclusion endgültig endergebnis definitivo définitive finale finale окончательный "
     "最终 النهائية "
-    "boxed therefore so"
+    "boxed therefore so thus hence"
 )
 ANSWER = _words(
     "answer antwort réponse respuesta resposta risposta antwoord ответ odpowiedź jawaban 答案 回答 الإجابة output"
@@ -195,6 +184,7 @@ RUNS = (
     ("答案", "answer"),
     ("回答", "answer"),
     ("する", ""),
+    ("な", ""),
     ("から", "-"),
     ("まで", ""),
     ("です", ""),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from denoise_core.s2a.replies import leftover
 from denoise_core.s2a.replies import lexicon as lex
-from denoise_core.s2a.replies.collected import Numbers, Verb, collect
+from denoise_core.s2a.replies.collected import Numbers, Verb
+from denoise_core.s2a.replies.decide import Listed, decide, numbers_of
 from denoise_core.s2a.replies.objects import from_json
 from denoise_core.s2a.replies.statements import Range, Said, normal, read, verdict
 from denoise_core.text.replies import fenced, said, unparsable
@@ -32,19 +33,9 @@ _INNER = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?。！？؟])[ \t]{1,9}|(?<=[。！？؟])|[;；؛]|\.\.\.[ \t]{0,9}")
 _PARENTHESIS = re.compile(r"\(([^()]{0,400})\)")
 _RULE = re.compile(r"^[\s|:+=_*~-]+$")
-
-
-@dataclass(frozen=True, slots=True)
-class _List:
-    """A list found in a reply, and where: ``rank`` 2 is a final answer, 1 an answer, 0 any list."""
-
-    ranges: tuple[Range, ...]
-    verb: Verb | None
-    rank: int
-    paragraph: int
-    document: bool = False
-    complement: bool = False
-    bare: bool = False
+_ANSWERED = re.compile(
+    r"\n(?=[^\n]{0,9}\b(?:final|answer|so|therefore)\b)|(?<=[.!])\s(?=(?:So|Final|Therefore|Answer)\b)", re.I
+)
 
 
 def numbers(reply: str, count: int) -> Numbers:
@@ -57,6 +48,10 @@ def numbers(reply: str, count: int) -> Numbers:
     found = from_json(text, count)
     if found is None:
         text = normal(_LATEX.sub(lambda m: m[1] or " ", _BOXED.sub(r"\nFinal: \1\n", text)))
+        if len(text) <= _LONGEST:
+            text = leftover.prepared(text)
+            if leftover.never_a_list(text):
+                raise unparsable("a list of numbers that ends, without others struck out or ranked", reply)
         tagged = _TAGGED.findall(text) if len(text) <= _LONGEST else []
         blocks = [t[1] for t in tagged] or fenced(text)
         inner = [_one(b, count) for b in blocks[-2:]]
@@ -65,6 +60,14 @@ def numbers(reply: str, count: int) -> Numbers:
             found = lists[0] if len({(i.chosen, i.verb) for i in lists}) == 1 else None
         else:
             found = _one(text, count)
+        if found and not inner and len(text) <= _LONGEST:
+            whole = read(text)
+            every = whole.everything and not (whole.prose or whole.exception) and bool(whole.ranges)
+            if every and len(found.chosen) < count:
+                raise unparsable("all pieces, or a list of them", reply)
+            said_last = _ANSWERED.split(text)[-1]
+            if leftover.in_doubt(said_last, found.chosen, count):
+                raise unparsable("numbers that the reply does not put in doubt", reply)
     if found is None:
         raise unparsable("expected numbers such as '2, 5-7', or NONE", reply)
     if "0" in found.unknown or any(u.startswith("0-") for u in found.unknown):
@@ -79,20 +82,20 @@ def _one(text: str, count: int) -> Numbers | None:
     plain = whole.is_list and not whole.documents and not re.search("[:：]", text)
     plain = plain and (whole.polarity is None or len([s for s in _SENTENCE.split(text) if s and s.strip()]) == 1)
     if plain and not _OUTER.match(text) and ("\n" not in text or _one_plain_list(text, whole)):
-        return _numbers(_as_list(whole, None, 0), count)
+        return numbers_of(_as_list(whole, None, 0), count)
     if len(text) > _LONGEST:
         return None
     lists = _lists(text, count)
-    return None if lists is None else _decide(lists, count)
+    return None if lists is None else decide(lists, count)
 
 
 def _one_plain_list(text: str, whole: Said) -> bool:
     return whole.polarity is None and not re.search(r"\n[ \t]{0,9}\n[ \t]{0,9}\S", text)
 
 
-def _lists(text: str, count: int) -> list[_List] | None:
+def _lists(text: str, count: int) -> list[Listed] | None:
     """Every list in the reply; None when a line contradicts that it is one."""
-    found: list[_List] = []
+    found: list[Listed] = []
     items: list[tuple[int, str, bool]] = []
     outer: list[int] = []
     section: Said | None = None
@@ -157,13 +160,18 @@ def _is_document(m: re.Match[str]) -> bool:
     return word in lex.DOCUMENT or bool(word and word not in lex.PIECE)
 
 
-def _items(items: Sequence[tuple[int, str, bool]], outer: Sequence[int], count: int) -> list[_List] | None:
+def _items(items: Sequence[tuple[int, str, bool]], outer: Sequence[int], count: int) -> list[Listed] | None:
     """Lines that begin with a number: pieces with their text behind them, or with a verdict on each."""
     if not items:
         return None
+    marked = [(n, verdict(text) or verdict(text.rpartition("(")[2].rstrip(" ).") + ".")) for n, text, _ in items]
     if any(plain for _, _, plain in items):
-        return None  # "1. ..., 2. ...": the reply's own counting, or the pieces'?
-    marked = [(n, verdict(text)) for n, text, _ in items]
+        order = [n for n, _, _ in items]
+        counted = order == list(range(1, len(order) + 1))
+        if counted and not (len(order) == count and all(v in ("yes", "no") for _, v in marked)):
+            return None  # "1. ..., 2. ...": the reply's own counting, or the pieces'?
+        if not all(plain for _, _, plain in items) or order != sorted(set(order)):
+            return None
     if any(stays == "unclear" for _, stays in marked):
         return None
     if any(stays for _, stays in marked):
@@ -171,10 +179,10 @@ def _items(items: Sequence[tuple[int, str, bool]], outer: Sequence[int], count: 
             return None
     elif len({n for n, _ in marked}) == count > 2:
         return None  # a walk through all the pieces says nothing yet
-    return [_List(((n, n),), "drop" if v == "no" else "keep" if v == "yes" else None, 0, 0) for n, v in marked]
+    return [Listed(((n, n),), "drop" if v == "no" else "keep" if v == "yes" else None, 0, 0) for n, v in marked]
 
 
-def _row(cells: Sequence[str], columns: Sequence[Said], paragraph: int) -> _List | None:
+def _row(cells: Sequence[str], columns: Sequence[Said], paragraph: int) -> Listed | None:
     """A table row: pieces with a verdict, documents with their pieces, or pieces alone."""
     if not cells:
         return None
@@ -186,19 +194,19 @@ def _row(cells: Sequence[str], columns: Sequence[Said], paragraph: int) -> _List
         stays = verdict(cell)
         second = read(cell)
         if about_documents and second.is_list:
-            return _List(tuple(second.ranges), None, 0, paragraph, document=True)
+            return Listed(tuple(second.ranges), None, 0, paragraph, document=True)
         if stays in ("yes", "no"):
-            return _List(tuple(first.ranges), "drop" if stays == "no" else "keep", 0, paragraph)
+            return Listed(tuple(first.ranges), "drop" if stays == "no" else "keep", 0, paragraph)
         if stays == "unclear" or second.is_list:
             return None
-    return None if about_documents else _List(tuple(first.ranges), None, 0, paragraph)
+    return None if about_documents else Listed(tuple(first.ranges), None, 0, paragraph)
 
 
 def _names_documents(column: Said) -> bool:
     return column.documents != [] or (column.prose is False and not column.piece and not column.answer)
 
 
-def _line(line: str, section: Said | None, paragraph: int) -> list[_List]:
+def _line(line: str, section: Said | None, paragraph: int) -> list[Listed]:
     """The lists of one line: all of it, what stands behind a colon, or its sentences."""
     spoken = _unparenthesised(line)
     whole = read(spoken)
@@ -214,23 +222,32 @@ def _line(line: str, section: Said | None, paragraph: int) -> list[_List]:
             continue
         left = re.split(r"(?<=[.!?。！？])\s{1,9}", spoken[:at].strip())[-1]
         label = read(left)
+        if label.ranges and (right.everything or right.nothing) and not label.documents:
+            return [Listed(((-1, -1),), None, 0, paragraph)]
         if label.ranges and not label.documents and not label.prose and not label.everything:
             stays = verdict(spoken[at + 1 :])
             if stays in ("yes", "no"):
-                return [_List(tuple(label.ranges), "keep" if stays == "yes" else "drop", 0, paragraph)]
-            return [_List((), None, 0, paragraph)]  # "1: 8/10", "1: 2": a mark or a rank, not a list
+                return [Listed(tuple(label.ranges), "keep" if stays == "yes" else "drop", 0, paragraph)]
+            return [Listed(((-1, -1),), None, 0, paragraph)]  # "1: 8/10", "1: 2", "without 3: all": no list
         merged = replace_said(right, label)
         return [_as_list(merged, section, paragraph)]
     before, _, rest = spoken.partition(":")
     own = read(before)
     if rest and own.ranges and not own.prose and not own.documents and (v := verdict(rest)) in ("yes", "no"):
-        return [_List(tuple(own.ranges), "keep" if v == "yes" else "drop", 0, paragraph)]
+        return [Listed(tuple(own.ranges), "keep" if v == "yes" else "drop", 0, paragraph)]
     if own.ranges and not own.prose and not rest and (own.yes != own.no):
-        return [_List(tuple(own.ranges), "keep" if own.yes else "drop", 0, paragraph)]
+        return [Listed(tuple(own.ranges), "keep" if own.yes else "drop", 0, paragraph)]
     if len(sentences) < 2:
-        head = read(re.split(lex.BECAUSE, spoken, maxsplit=1, flags=re.IGNORECASE)[0].rstrip(" ,"))
-        return [_as_list(head, section, paragraph)] if head.is_list and (head.polarity or head.piece) else []
+        cut = re.split(lex.BECAUSE, spoken, maxsplit=1, flags=re.IGNORECASE)
+        head = read(cut[0].rstrip(" ,") if len(cut) > 1 else spoken)
+        if head.is_list and (head.polarity or head.piece or (head.nothing and len(cut) > 1)):
+            return [_as_list(head, section, paragraph)]
+        first = read(re.split(r"\s[-–—]\s", spoken, maxsplit=1)[0])  # "NONE - the text is about ..."
+        return [_as_list(first, section, paragraph)] if first.is_list and first.nothing else []
     lists = [read(s) for s in sentences]
+    first = next((s for s in lists if s.is_list), None)
+    if first and first is not lists[0] and not (first.polarity or first.piece or first.final or first.answer):
+        return []  # a statement with its sources behind it: "It is 330 m tall. [2, 4]"
     got = [
         _as_list(s, section, paragraph) for s in lists if s.is_list or (s.ranges and not s.prose and s.polarity)
     ]
@@ -268,7 +285,7 @@ def _unparenthesised(line: str) -> str:
     return _PARENTHESIS.sub(lambda m: m[0] if read(m[1]).is_list else " ", line)
 
 
-def _as_list(said: Said, section: Said | None, paragraph: int) -> _List:
+def _as_list(said: Said, section: Said | None, paragraph: int) -> Listed:
     polarity = said.polarity
     if polarity is None and section is not None:
         polarity = section.polarity
@@ -282,58 +299,6 @@ def _as_list(said: Said, section: Said | None, paragraph: int) -> _List:
         verb = "keep" if said.keep else "drop"
     bad = polarity == "both"
     if bad:
-        return _List(((-1, -1),), None, rank, paragraph)
+        return Listed(((-1, -1),), None, rank, paragraph)
     document = bool(said.documents or (section and section.documents))
-    return _List(tuple(ranges), verb, rank, paragraph, document, complement)
-
-
-def _decide(lists: list[_List], count: int) -> Numbers | None:
-    if any((-1, -1) in found.ranges for found in lists):
-        return None
-    best = max(found.rank for found in lists)
-    lists = [found for found in lists if found.rank == best]
-    if best and len({_set(found, count) for found in lists}) > 1:
-        return None
-    if best:
-        return _numbers(lists[-1], count)
-    if all(f.document for f in lists) and {f.verb for f in lists} == {"keep", None}:
-        lists = [replace(f, verb="keep") for f in lists]
-    keep = [f for f in lists if f.verb == "keep"]
-    drop = [f for f in lists if f.verb == "drop"]
-    plain = [f for f in lists if f.verb is None]
-    if plain and (keep or drop):
-        if keep and {n for f in plain for n in _set(f, count)} != {n for f in keep for n in _set(f, count)}:
-            return None
-        return _union(keep or plain, count)
-    if keep and drop:
-        kept, dropped = ({n for f in g for n in _set(f, count)} for g in (keep, drop))
-        return None if kept & dropped else _union(keep, count)
-    chosen = keep or drop or plain
-    if any(f.document for f in chosen):
-        named = [n for f in chosen for a, b in f.ranges for n in range(a, min(b, count) + 1)]
-        return _union(chosen, count) if named == sorted(set(named)) else None
-    if len({f.paragraph for f in chosen}) > 1 and len({_set(f, count) for f in chosen}) > 1 and not (keep or drop):
-        return None
-    return _union(chosen, count)
-
-
-def _set(found: _List, count: int) -> frozenset[int]:
-    return frozenset(_numbers(found, count).chosen)
-
-
-def _union(lists: Sequence[_List], count: int) -> Numbers | None:
-    if any(f.complement for f in lists) and len(lists) > 1:
-        return _numbers(lists[0], count) if len({_set(f, count) for f in lists}) == 1 else None
-    ranges = tuple(r for f in lists for r in f.ranges)
-    verbs = {f.verb for f in lists}
-    if len(lists) > 1 and ranges and not all(f.ranges or f.document for f in lists):
-        return None  # NONE beside numbers
-    return _numbers(replace(lists[0], ranges=ranges, verb=verbs.pop() if len(verbs) == 1 else None), count)
-
-
-def _numbers(found: _List, count: int) -> Numbers:
-    ranges: Sequence[Range] = found.ranges
-    if found.complement:
-        out = set(collect(ranges, count, None).chosen)
-        ranges = [(n, n) for n in range(1, count + 1) if n not in out]
-    return collect(ranges, count, found.verb)
+    return Listed(tuple(ranges), verb, rank, paragraph, document, complement)

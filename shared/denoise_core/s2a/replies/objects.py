@@ -7,32 +7,91 @@ from typing import Any
 
 from denoise_core.s2a.replies.collected import Numbers, collect
 from denoise_core.s2a.replies.statements import LARGEST, Range, normal, read, verdict
-from denoise_core.text.replies import json_in
+from denoise_core.text.replies import json_in, unparsable
 
+_KEYED = re.compile(r"[\"'“]\s{0,9}:")
+_CLOSING_COMMA = re.compile(r",\s{0,9}([}\]])")
+_SCORES = frozenset(("scores", "score", "confidence", "confidences", "ranks", "order"))
 _KEYS = ("piece", "number", "id", "index", "n", "sentence", "item")
 
 
 def from_json(text: str, count: int) -> Numbers | None:
-    """The numbers of pieces ``1..count``; None when the text is no JSON that names any."""
+    """The numbers of pieces ``1..count``; None when the text is no JSON.
+
+    Raises `UnparsableReply` for JSON that names no pieces, or names them in a way that could be meant otherwise.
+    """
     data = json_in(text)
+    if data is None and text.startswith("{") and _KEYED.search(text):
+        data = json_in(_CLOSING_COMMA.sub(r"\1", text.replace("'", '"')))
+        if data is None:
+            raise unparsable("an object that is whole", text)
+    if data is None or isinstance(data, (str, int, float)):
+        return None
     if isinstance(data, dict):
-        return _from_object(data, count)
+        found = _from_object(data, count)
+        if found is None:
+            raise unparsable("an object with one list of pieces", text)
+        return found
+    marked = _marked(data)
+    if marked is not None:
+        return collect([(n, n) for n, stays in marked if stays], count, "keep")
     ranges = _ranges(data, count)
+    if ranges is None and not (data and all(isinstance(d, (str, int, float)) for d in data)):
+        raise unparsable("a list of pieces", text)
     return None if ranges is None else collect(ranges, count, None)
+
+
+def _marked(data: list[Any]) -> list[tuple[int, bool]] | None:
+    """Objects that say of each piece whether it stays."""
+    out: list[tuple[int, bool]] = []
+    for item in data:
+        if not isinstance(item, dict):
+            return None
+        named = {str(k).lower(): v for k, v in item.items()}
+        numbers = [v for k, v in named.items() if k in _KEYS and isinstance(v, int)]
+        verdicts = [(_polarity(k), _stays(v)) for k, v in named.items() if k not in _KEYS and _polarity(k)]
+        if len(numbers) != 1 or len(verdicts) != 1 or verdicts[0][1] is None:
+            return None
+        out.append((numbers[0], verdicts[0][1] == (verdicts[0][0] == "keep")))
+    return out or None
+
+
+def _polarity(key: str) -> str | None:
+    return read(normal(key.replace("_", " "))).polarity
+
+
+def _stays(value: Any) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    return {"yes": True, "no": False}.get(verdict(str(value)) or "") if isinstance(value, str) else None
 
 
 def _from_object(data: dict[Any, Any], count: int) -> Numbers | None:
     flags = {str(k).strip(): v for k, v in data.items()}
+    if (
+        len(flags) == 1
+        and isinstance(inner := next(iter(flags.values())), dict)
+        and not _polarity(next(iter(flags)))
+    ):
+        return _from_object(inner, count)  # {"result": {"keep": [...]}}
+    if "arguments" in flags and isinstance(flags["arguments"], dict):
+        return _from_object(flags["arguments"], count)
     if flags and all(re.fullmatch(r"(?:piece |sentence )?\d{1,6}", k) for k in flags):
         chosen = []
         for key, value in flags.items():
-            stays = value if isinstance(value, bool) else {"yes": True, "no": False}.get(verdict(str(value)) or "")
-            if not isinstance(stays, bool):
+            stays = _stays(value)
+            if stays is None:
                 return None
             chosen += [int(re.sub(r"\D", "", key))] * stays
         return collect([(n, n) for n in chosen], count, "keep")
+    for key, value in flags.items():  # {"keep": {"2": "gives the date"}}
+        if isinstance(value, dict) and value and all(str(k).isdecimal() for k in value):
+            if not _polarity(key) or any(_stays(v) is not None or not isinstance(v, str) for v in value.values()):
+                return None
+            flags[key] = [int(str(k)) for k in value if len(str(k)) < 7]
     lists: dict[str, list[Range]] = {}
     for key, value in flags.items():
+        value = [value] if isinstance(value, int) and not isinstance(value, bool) and _polarity(key) else value
         ranges = _ranges(value, count) if isinstance(value, (list, str)) else None
         if ranges is not None:
             lists[key.lower()] = ranges
@@ -50,6 +109,9 @@ def _from_object(data: dict[Any, Any], count: int) -> Numbers | None:
         both = [set(collect(lists[k], count, None).chosen) for k in (keep[0], drop[0])]
         if both[0] & both[1] or not both[0]:
             return None
+    others = set(lists) - {*keep, *drop, *_SCORES}
+    if (keep or drop) and any(lists[k] for k in others):
+        return None  # a third list: {"keep": [2], "maybe": [7]}
     key = (keep or drop or list(lists))[0]
     return collect(lists[key], count, "keep" if keep else "drop" if drop else None)
 
@@ -68,10 +130,17 @@ def _ranges(data: Any, count: int) -> list[Range] | None:
     ranges: list[Range] = []
     for item in data:
         if isinstance(item, dict):
+            if any(
+                isinstance(v, (list, bool)) or (isinstance(v, (int, float)) and k.lower() not in _KEYS)
+                for k, v in item.items()
+            ):
+                return None  # a mark for each piece says of none that it stays
             numbers = [v for k, v in item.items() if str(k).lower() in _KEYS]
             item = numbers[0] if len(numbers) == 1 else None
         if isinstance(item, int) and not isinstance(item, bool):
             ranges.append((min(item, LARGEST), min(item, LARGEST)))
+        elif isinstance(item, list):
+            return None
         elif isinstance(item, str) and (inner := _ranges(item, count)):
             ranges += inner
         elif isinstance(item, float) and item.is_integer() and item < LARGEST:

@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"\n|\d+|[^\W\d_]+(?:['’][^\W\d_]+)*|[^\w\s]|_")
 _DECIMAL = re.compile(r"\d\.{1,3}\d|\d[A-Za-z]|[A-Za-z]\d")
 _CUT_OFF = re.compile(r"[,、，،]\s{0,9}$|\d\s{0,9}[-–—]\s{0,9}$")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_PUNCTUATION = frozenset(",;:.、，；。،؛(){}[]<>#*`_&+|\"'“”„«»：!！¿¡…‐·")
+_PUNCTUATION = frozenset(",;:.、，；。،؛(){}[]【】「」<>#*`_&+|\"'“”„«»：!！¿¡…‐·")
 LARGEST = 10**9
 
 Range = tuple[int, int]
@@ -89,6 +89,10 @@ def read(text: str) -> Said:
             if not token[0].isdecimal() and word in lex.ARTICLES_THAT_ARE_ONE and not after_number and said.prose:
                 continue
             number = int(token) if token[0].isdecimal() and len(token) <= 9 else lex.NUMBER.get(word, LARGEST)
+            before = tokens[at - 1].lower() if at else ""
+            if before in lex.EVERYTHING and not said.exception:
+                said.counted, after_number = True, False  # "all four"
+                continue
             if after_document:
                 said.documents.append(number)
             elif pending and target:
@@ -101,8 +105,9 @@ def read(text: str) -> Said:
         if word in lex.RANGE and was_number and not after_document:
             pending, after_number = True, False
             continue
-        if token in "()[]{}*`_" and token:
+        if token in "()[]{}*`_【】" and token:
             after_number = was_number and token in ")]}*`_("
+            after_document = after_document and not (token in ")]】" and said.documents)
             continue
         if word in _PUNCTUATION:
             after_document = after_document and token not in ",;:"
@@ -122,11 +127,33 @@ def read(text: str) -> Said:
         else:
             target = _word(said, word, target)
         after_document = after_document and word in lex.FILLER
-    said.prose = said.prose or _DECIMAL.search(text) is not None
+    said.prose = said.prose or _DECIMAL.search(text) is not None or _said_twice(tokens)
+    if said.negated and (said.drop or said.everything or (said.ranges and not said.keep)):
+        said.prose = True  # "do not drop 2", "not all", "2 does not": what then stays is not said
     said.open = (
         pending or _CUT_OFF.search(text) is not None or (bool(tokens) and tokens[-1].lower() in lex.CONJUNCTIONS)
     )
     return said
+
+
+def _said_twice(tokens: list[str]) -> bool:
+    """Words that keep or drop stand on both sides of the numbers, or numbers on both sides of them: "2 and 4 are
+    relevant, 1 and 3 are not", "2, not 3"; and "all relevant pieces", which names none."""
+    blocks: list[str] = []
+    words = [t.lower() for t in tokens if t not in "()[]{}*`_【】\"'"]
+    for at, word in enumerate(words):
+        verb = word in lex.KEEP or word in lex.DROP or word in lex.NEGATION
+        before, after = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
+        if before in lex.EVERYTHING and (word in lex.KEEP or word in lex.DROP):
+            return True
+        number = word[0].isdecimal() or (word in lex.NUMBER and word not in lex.ARTICLES_THAT_ARE_ONE)
+        number = number and before not in lex.DOCUMENT and after not in lex.PIECE
+        if number and after in lex.KEEP | lex.DROP and words[at + 2 : at + 3] and words[at + 2] in lex.PIECE:
+            return True  # "3 relevant pieces": how many
+        kind = "v" if verb else "n" if number else ""
+        if kind and blocks[-1:] != [kind]:
+            blocks.append(kind)
+    return len(blocks) > 2 and "\n" not in tokens
 
 
 def _means_none(tokens: list[str], at: int) -> bool:

@@ -8,7 +8,7 @@ from denoise_core.text.facts.fact import Difference, Fact
 from denoise_core.text.facts.kinds.senses import opposite
 from denoise_core.text.facts.match import standing
 from denoise_core.text.facts.reading import Reading
-from denoise_core.text.wordlists import listed
+from denoise_core.text.wordlists import EXCEPTIONS, listed
 
 _BEARS_OUT = {  # a quantity is borne out by these
     "all": {"all"},
@@ -19,7 +19,7 @@ _BEARS_OUT = {  # a quantity is borne out by these
 }
 _CERTAINTY = {"must": {"must"}, "should": {"should", "must"}, "may": {"may", "should", "must", "might"}}
 _CERTAINTY |= {"might": {"might", "may", "should", "must"}}
-_EXCEPT = listed("except unless sauf excepto salvo außer only nur solo sólo seulement")
+_EXCEPT = EXCEPTIONS | listed("only nur solo sólo seulement")
 _NEAR = 4  # content words that a word of quantity or modality reaches
 
 

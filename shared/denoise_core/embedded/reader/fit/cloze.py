@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from denoise_core.text.chunk import sentences
 from denoise_core.text.stems import stem
-from denoise_core.text.words import STOPWORDS, content_words, words
+from denoise_core.text.wordlists import STOPWORDS
+from denoise_core.text.words import content_words, words
 from denoise_core.types import Passage
 
 _NAME = re.compile(r"\b[A-Z][\w’'.-]*(?:\s+(?:(?:of|the|de|la|and|von|van)\s+)?[A-Z][\w’'-]*)*")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,8 @@ WEIGHT = {  # how often a question of a set is drawn, against one of another
     "noiserbench_multihop": 0.4,
     "halueval_qa": 0.8,
 }
+WORN = 0.12  # of a question's pieces are lost, and
+HIDDEN = 0.08  # of a window's are hidden, half of the time each, so that neither is learned by heart
 HARD = 12  # distractor windows kept for a question
 Place = tuple[int, int]
 
@@ -146,7 +148,9 @@ class Draws:
         hard = rng.sample(e.hard, min(others, len(e.hard)))
         if rng.random() < 0.5 and e.hard:
             hard = [*e.hard[:1], *(w for w in hard if w is not e.hard[0])][:others]
-        return self.group(self._worn(e.asked), window, found, hard)
+        taken = {n for first, last in found for n in range(first, last + 1)}
+        read = [self._hidden(window, taken), *(self._hidden(w, frozenset()) for w in hard)]
+        return self.group(self._worn(e.asked), read[0], found, read[1:])
 
     def cloze(self) -> Group:
         """A question made from the pool, with windows of the same passage or of its neighbours."""
@@ -168,10 +172,18 @@ class Draws:
             return self.group(asked, *gold[best], hard)
 
     def _worn(self, asked: tuple[int, ...]) -> tuple[int, ...]:
-        """Half of the time the question with some pieces lost, so that it is not learned by heart."""
+        """Half of the time the question with some pieces lost."""
         if self.rng.random() < 0.5:
             return asked
-        return tuple(i for i in asked if self.rng.random() > 0.12) or asked
+        return tuple(i for i in asked if self.rng.random() > WORN) or asked
+
+    def _hidden(self, window: Window, kept: Collection[int]) -> Window:
+        """Half of the time the window with some pieces hidden, none of those in ``kept``."""
+        if self.rng.random() < 0.5:
+            return window
+        mask = self.tokens.mask
+        ids = (mask if n not in kept and self.rng.random() < HIDDEN else i for n, i in enumerate(window.ids))
+        return replace(window, ids=tuple(ids))
 
     def group(self, asked: Sequence[int], window: Window, found: Sequence[Place], hard: Sequence[Window]) -> Group:
         """The rows, window with the answer first; places are moved to where the window begins in its row."""

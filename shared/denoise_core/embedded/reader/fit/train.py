@@ -21,12 +21,12 @@ from denoise_core.text.words import content_words
 
 QUESTIONS = 16  # of a step
 RATE = 2e-3
-FIRST_SHARE, FIRST_CLOZES, LATER_CLOZES = 0.25, 0.9, 0.35  # of the run; of its questions; of later ones
+FIRST_SHARE, FIRST_CLOZES, LATER_CLOZES = 0.25, 0.9, 0.5  # of the run; of its questions; of later ones
 LAST_SHARE, LAST_CLOZES = 0.4, 0.25  # the end of the run, with more distractors for each question
 OTHERS, LAST_OTHERS = 2, 4  # distractor windows of a real question
 PRESENCE = 0.3  # weight of the loss of "this window holds an answer"
 PIECES = 2560  # of one forward pass, padding included
-LOOK_EVERY = 0.2  # of the run
+LOOK_EVERY = 0.15  # of the run
 
 
 @dataclass(slots=True)

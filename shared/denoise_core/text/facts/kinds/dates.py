@@ -135,6 +135,8 @@ def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, str, int
         return "date", f"w{_WEEKDAYS[word]}", i + 1
     if word in _DECADES and _before(found, i, ("the", "die", "den", "der", "early", "late", "mid", "1900er")):
         return "date", f"19{_DECADES[word]}?", i + 1
+    if word.startswith("nineteen-") and word.removeprefix("nineteen-") in _DECADES:
+        return "date", f"19{_DECADES[word.removeprefix('nineteen-')]}?", i + 1
     if word in ("siglo", "s") and i + 1 < len(found) and (n := roman(found[i + 1].text)):
         return "date", f"{n - 1:02d}??", i + 2
     if word == "años" and i + 1 < len(found):

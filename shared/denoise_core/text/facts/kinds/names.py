@@ -85,12 +85,12 @@ def same_name(claimed: str, told: Sequence[str]) -> bool:
 
 def _shorter(wanted: list[str], told: list[str]) -> bool:
     """The source says the surname only."""
-    return len(wanted) > 1 and len(told) < len(wanted) and told[-1] == wanted[-1] and _within(told, wanted)
+    return 0 < len(told) < len(wanted) and told[-1] == wanted[-1] and _within(told, wanted)
 
 
 def _bare(norm: str) -> list[str]:
     words = [w for w in norm.split() if w not in _PARTICLES]
-    return [w for w in words if w not in _TITLES] or words
+    return [w for w in words if w not in _TITLES] or words or norm.split()  # a name may be a particle alone
 
 
 def _within(wanted: list[str], told: list[str]) -> bool:

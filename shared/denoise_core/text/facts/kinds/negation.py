@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.lexemes import Lexeme
-from denoise_core.text.wordlists import FUNCTION_WORDS, NEGATIONS, listed
+from denoise_core.text.wordlists import EXCEPTIONS, FUNCTION_WORDS, NEGATIONS, listed
 
 _CUES = NEGATIONS | listed(
     """
@@ -14,7 +14,6 @@ _CUES = NEGATIONS | listed(
     kaum neither nor can't nicht none failed fails unable refused lacks lacked 并非 并未
     """
 )
-_EXCEPT = listed("except unless sauf excepto salvo außer")
 _NOT_DENYING = frozenset(("only", "just", "nur", "solo", "sólo", "solamente", "seulement", "least", "merely"))
 _UNTIL = frozenset(("until", "till", "before", "bevor", "hasta"))  # "not ratified until May" is ratified in May
 _ENDS = frozenset(".!?;:。！？；—")
@@ -56,7 +55,7 @@ def _cue(found: Sequence[Lexeme], i: int, language: str) -> bool:
         return False
     if lower.endswith("n't") or lower == "n't":
         return True
-    if lower not in _CUES or lower in _EXCEPT:
+    if lower not in _CUES or lower in EXCEPTIONS:
         return False
     if lower in ("no", "nein", "non", "sin", "ni", "sans", "pas", "ne", "não", "nada") and after in (
         ",",

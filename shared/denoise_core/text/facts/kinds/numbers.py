@@ -27,6 +27,7 @@ _DASHES = frozenset(("-", "–", "—", "‑"))
 _RANGE_WORDS = frozenset(("to", "bis", "à", "a", "and", "und", "et", "y", "against", "gegen", "hasta"))
 _PER = frozenset(("per", "pro", "par", "por", "an", "a", "/"))
 _GROUPED = re.compile(r"\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*$")
+_DOZENS = frozenset(("dozen", "dutzend", "douzaines", "docenas"))
 _LONGEST_WORDS = 10  # words of one number
 
 
@@ -139,7 +140,9 @@ def _in_words(found: Sequence[Lexeme], i: int, language: str) -> tuple[float, in
         word = found[j].lower
         value = cardinal(word, language)
         scale = SCALES.get(language, SCALES["en"]).get(word)
-        if value is not None and not (word == "one" and not seen and not _counts(found, j)):
+        if word in _DOZENS and seen and last:
+            last *= 12
+        elif value is not None and not (word == "one" and not seen and not _counts(found, j)):
             if seen and not (last >= 20 and value < last) and not (total and not last):
                 if not (language == "fr" and last == 4 and value == 20):
                     break
@@ -247,7 +250,12 @@ def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
     if j >= len(found):
         return "", j
     two = "".join(x.lower for x in found[j : j + 2])
-    if two in UNITS and len(two) > 1 and (found[j].shape in ("ideograph", "mark") or two == "us$"):
+    if (
+        two in UNITS
+        and len(two) > 1
+        and j + 1 < len(found)
+        and (found[j].shape in ("ideograph", "mark") or two in ("us$", "percent"))
+    ):
         return two, j + 2
     word = found[j].lower
     if word not in UNITS or (found[j].line and len(word) == 1):

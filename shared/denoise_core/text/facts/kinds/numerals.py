@@ -52,7 +52,30 @@ SCALES: dict[str, dict[str, int]] = {
 IDEOGRAPH_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
 IDEOGRAPH_DIGITS = _row("〇 一 二 三 四 五 六 七 八 九") | {"零": 0, "两": 2, "兩": 2}
 JOINERS = {"en": ("and",), "de": ("und",), "fr": ("et",), "es": ("y",)}
-_ONES = {"ein": 1, "eine": 1, "un": 1, "une": 1, "una": 1, "uno": 1}
+ONES = {"ein": 1, "eine": 1, "un": 1, "une": 1, "una": 1, "uno": 1}  # articles, too
+# One to twelve in further languages, by which a reply counts: Portuguese, Italian, Dutch, Russian, Polish,
+# Indonesian, Arabic and Hindi, beside those above and the ideographs.
+_FURTHER = (
+    "um uma один jeden satu واحد एक",
+    "dos dois duas due twee два две dwa dua اثنان दो",
+    "três tre drie три trzy tiga ثلاثة तीन",
+    "quatro quattro четыре cztery empat أربعة चार",
+    "cinque vijf пять pięć lima خمسة पांच",
+    "seis sei zes шесть sześć enam ستة छह",
+    "sete sette zeven семь siedem tujuh سبعة सात",
+    "oito otto восемь osiem delapan ثمانية आठ",
+    "nove negen девять dziewięć sembilan تسعة नौ",
+    "dez dieci tien десять dziesięć sepuluh عشرة दस",
+    "undici одиннадцать",
+    "doze dodici twaalf двенадцать",
+)
+_NOT_COUNTED = frozenset(("_", "dozen", "dutzend", "douzaine", "docena", "zweier", "dreier"))
+COUNTING = (
+    {w: n for known in CARDINALS.values() for w, n in known.items() if 1 <= n <= 12 and w not in _NOT_COUNTED}
+    | {w: n for w, n in IDEOGRAPH_DIGITS.items() if n}
+    | {"十": 10}
+    | {w: n for n, forms in enumerate(_FURTHER, 1) for w in forms.split()}
+)
 
 ORDINALS: dict[str, dict[str, int]] = {
     "en": _row("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth", 1)
@@ -134,7 +157,7 @@ def _compound(parts: list[str], language: str) -> int | None:
     for n, part in enumerate(parts):
         if part in JOINERS.get(language, JOINERS["en"]):
             continue
-        value = known.get(part, _ONES.get(part) if n else None)
+        value = known.get(part, ONES.get(part) if n else None)
         if value is None and part in scales:
             total = max(total, 1) * scales[part]
             continue
@@ -155,11 +178,11 @@ def _german(word: str) -> int | None:
     for name, scale in (("tausend", 1000), ("hundert", 100)):
         head, found, tail = word.partition(name)
         if found:
-            before = 1 if not head else _ONES.get(head) or _german(head)
+            before = 1 if not head else ONES.get(head) or _german(head)
             after = 0 if not tail else _german(tail.removeprefix("und"))
             return None if before is None or after is None else before * scale + after
     head, found, tail = word.partition("und")
     if found and tail in known and known[tail] >= 20:
-        ones = _ONES.get(head) or known.get(head)
+        ones = ONES.get(head) or known.get(head)
         return None if ones is None else known[tail] + ones
     return None

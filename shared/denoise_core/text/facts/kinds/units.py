@@ -45,6 +45,7 @@ UNITS = _table(
     speed 1: km/h kmh kph stundenkilometer
     speed 1.609344: mph
     volume 1: l litre litres liter liters litern litro litros 升
+    volume 3.785: gallon gallons
     volume 0.001: ml millilitre millilitres milliliter milliliters mililitros 毫升
     area 10000: ha hectare hectares hektar hectárea hectáreas
     degree 1: ° degree degrees grad degré degrés grado grados

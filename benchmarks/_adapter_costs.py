@@ -1,0 +1,53 @@
+"""What an adapter costs over the core, and to import: measured the same way for both frameworks."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from harness import Benchmark
+
+IMPORT_SECONDS = 0.05
+
+
+def paired_ms(base: Callable[[], Any], work: Callable[[], Any], rounds: int) -> tuple[float, float]:
+    """The median of ``base``, and of what ``work`` takes beyond it."""
+    alone, more = [], []
+    for _ in range(rounds):
+        at = time.process_time()
+        base()
+        between = time.process_time()
+        work()
+        alone.append(between - at)
+        more.append(time.process_time() - between - alone[-1])
+    return 1000 * statistics.median(alone), 1000 * statistics.median(more)
+
+
+def import_rows(bench: Benchmark, base: str, what: str, ours: Mapping[str, str], free: str = "") -> None:
+    """Processor seconds of importing in a fresh interpreter, with bytecode in place; median of rounds in turns, so
+    that a busy moment meets all. ``ours`` counts beyond ``base``, which ``what`` names; ``free`` has no target."""
+    rounds = 1 if bench.options.quick else 5
+    statements = {what: base, **{name: f"{base}; {code}" for name, code in ours.items()}}
+    times: dict[str, list[float]] = {name: [] for name in statements}
+    with tempfile.TemporaryDirectory() as cache:
+        env = {**os.environ, "PYTHONPYCACHEPREFIX": cache, "PYTHONDONTWRITEBYTECODE": ""}
+        for turn in range(rounds + 1):
+            for name, statement in statements.items():
+                code = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
+                run = [sys.executable, "-c", code]
+                done = subprocess.run(run, capture_output=True, text=True, check=True, env=env)
+                if turn or bench.options.quick:  # the first turn compiles
+                    times[name].append(float(done.stdout))
+    middle = {name: statistics.median(found) for name, found in times.items()}
+    bench.row(f"import {what}", middle.pop(what), "CPU s")
+    for name in middle:
+        goal = None if bench.options.quick or name == free else IMPORT_SECONDS
+        bench.row(
+            f"import {name}, beyond these", middle[name] - statistics.median(times[what]), "CPU s", at_most=goal
+        )

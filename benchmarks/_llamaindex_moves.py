@@ -1,0 +1,150 @@
+"""LlamaIndex's postprocessors and the one line in the place of each, on real questions; titles in the metadata.
+
+Model and questions are those of `s2a_cost` (HotpotQA, twenty passages each); embeddings are the encoder that
+ships, and its cosine stands in the place of a cross-encoder, the same for both. Each peer at its own defaults,
+but for what it cannot do without: the share of `SentenceEmbeddingOptimizer`, which keeps all without one, and
+beside `SimilarityPostprocessor`'s own cutoff of 0 one that cuts.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from _s2a_shared import wilson
+from harness import Benchmark, read
+from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+from llama_index.core.postprocessor import (
+    LLMRerank,
+    SentenceEmbeddingOptimizer,
+    SentenceTransformerRerank,
+    SimilarityPostprocessor,
+)
+from llama_index.core.schema import NodeWithScore, TextNode
+from s2a_cost import QUOTES, Server, Work, tokenizer
+
+from denoise_core import Passage
+from denoise_core.embedded import default_denoiser, embedding_scorer
+from denoise_core.text.chunk import sentences, whole
+from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding
+
+CUTOFF = 0.3  # of the cosine: about what separates in this encoder's space
+
+
+class ScriptedLLM(CustomLLM):
+    """`s2a_cost`'s model, which finds the same sentences needed whoever asks."""
+
+    server: Any
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(context_window=100_000, model_name="scripted")
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text=self.server.answer(prompt))
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        raise NotImplementedError("not used here")
+
+
+class Cosine:
+    """The cosine that ships, in a cross-encoder's place."""
+
+    def predict(self, pairs: Sequence[tuple[str, str]]) -> Any:
+        return embedding_scorer().score(pairs[0][0], [text for _, text in pairs])
+
+
+def reranker() -> SentenceTransformerRerank:
+    """LlamaIndex's reranker at its own defaults, with `Cosine` in the place of its model from a hub."""
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
+        small = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+        config = BertConfig(vocab_size=5, num_labels=1, **small)
+        BertForSequenceClassification(config).save_pretrained(folder)
+        BertTokenizerFast(vocab_file=str(Path(folder) / "vocab.txt")).save_pretrained(folder)
+        made = SentenceTransformerRerank(model=folder)
+    made._model = Cosine()
+    return made
+
+
+def pairs(server: Server) -> dict[str, tuple[Any, Any]]:
+    """Each peer, and the one line in its place, as docs/llamaindex.md has them."""
+    llm, e, ours = ScriptedLLM(server=server), EmbeddedEmbedding(), DenoisePostprocessor
+    halves = SentenceEmbeddingOptimizer(embed_model=e, percentile_cutoff=0.5)
+    return {
+        "LLMRerank": (LLMRerank(llm=llm), ours.from_llm(llm, top_n=10)),
+        "SentenceEmbeddingOptimizer (0.5)": (halves, ours.from_embed_model(e, keep=0.5, chunker=sentences)),
+        "SimilarityPostprocessor": (SimilarityPostprocessor(), ours.from_embed_model(e, threshold=0.0)),
+        f"SimilarityPostprocessor ({CUTOFF})": (
+            SimilarityPostprocessor(similarity_cutoff=CUTOFF),
+            ours.from_embed_model(e, threshold=CUTOFF),
+        ),
+        "SentenceTransformerRerank": (reranker(), ours.from_cross_encoder(Cosine())),
+    }
+
+
+def nodes_of(passages: Sequence[Passage], scores: Sequence[float]) -> list[NodeWithScore]:
+    """As the simple vector store finds them: scored by cosine."""
+    return [NodeWithScore(node=TextNode(text=p.text, id_=p.id), score=float(s)) for p, s in zip(passages, scores)]
+
+
+def moves(bench: Benchmark, all_work: list[Work]) -> None:
+    """Gold sentences and tokens kept, and the calls it took."""
+    server = Server(tokenizer())
+    n = len(all_work)
+    cosines = [embedding_scorer().score(w[0], [p.text for p in w[1]]).tolist() for w in all_work]
+    for name, both in pairs(server).items():
+        bound: tuple[float, float] | None = None
+        for label, part in zip((name, f"in place of {name}"), both):
+            server.clear()
+            gold = found = tokens = given = 0
+            for (question, passages, sparse, _), scores in zip(all_work, cosines):
+                server.wanted = sparse
+                out = part.postprocess_nodes(nodes_of(passages, scores), query_str=question)
+                text = " ".join(o.node.get_content() for o in out)
+                gold += len(sparse)
+                found += sum(s.strip(QUOTES) in text for s in sparse)
+                tokens += sum(len(server.encode(o.node.get_content())) for o in out)
+                given += sum(len(server.encode(p.text)) for p in passages)
+            what, share, kept = f"{label}, {n} questions", found / gold, tokens / given
+            at_least, at_most = bound or (None, None)
+            interval = wilson(found, gold)
+            bench.row(f"{what}: gold sentences kept", share, "share", interval=interval, at_least=at_least)
+            bench.row(f"{what}: tokens kept", kept, "share", at_most=at_most)
+            bench.row(f"{what}: calls a question", server.calls / n, "calls")
+            bound = share, kept
+
+
+def headers(bench: Benchmark, data: Path | None, seed: int) -> None:
+    """Gold passages kept of 30 %, with the title in the text and with the same title in the metadata."""
+    for name in ("nq_gold_distractors20", "ottqa", "dstc11_track5"):
+        questions = [q for q in read(data, name) if any(p["is_gold"] for p in q["passages"])]
+        questions = random.Random(seed).sample(questions, min(12, len(questions)))
+        part = DenoisePostprocessor(denoiser=default_denoiser(keep=0.3, chunker=whole), on_error="raise")
+        shares: dict[str, list[float]] = {"in the text": [], "in the metadata": [], "left out": []}
+        for q in questions:
+            for how, kept in shares.items():
+                nodes = [_titled(p, how) for p in q["passages"]]
+                out = {n.node.node_id for n in part.postprocess_nodes(nodes, query_str=q["question"])}
+                gold = [p["id"] for p in q["passages"] if p["is_gold"]]
+                kept.append(sum(i in out for i in gold) / len(gold))
+        for how, kept in shares.items():
+            bench.row(
+                f"{name}, {len(questions)} questions: gold kept, title {how}", statistics.mean(kept), "share"
+            )
+        more = [a - b for a, b in zip(shares["in the metadata"], shares["in the text"])]
+        bench.row(f"{name}: gold kept, metadata less text", statistics.mean(more), "share", at_least=0.0)
+
+
+def _titled(passage: dict[str, Any], how: str) -> NodeWithScore:
+    title, text = passage.get("title") or "", passage["text"]
+    if how == "in the text":
+        text = f"title: {title}\n{text}"
+    metadata = {"title": title} if how == "in the metadata" else {}
+    return NodeWithScore(node=TextNode(text=text, id_=passage["id"], metadata=metadata), score=0.5)

@@ -1,0 +1,81 @@
+"""Whole calls over texts of a given size, which are held to time in proportion to the text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+
+def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
+    """Whole calls by name: given a number of characters, what is timed."""
+    from denoise_core import Passage, Pipeline
+    from denoise_core.augmenter.knowledge.link import GazetteerLinker
+    from denoise_core.augmenter.memory import WorkingMemory
+    from denoise_core.augmenter.streaming.watch import HeldBack
+    from denoise_core.augmenter.utilities import FunctionUtility, Groundedness
+    from denoise_core.end import ENDDenoiser
+    from denoise_core.report.context import fragment
+    from denoise_core.running.flow import run
+    from denoise_core.s2a import S2ADenoiser
+    from denoise_core.scorers import BM25Scorer
+    from denoise_core.testing import FunctionLLM
+    from denoise_core.text.chunk import chunks, sentences
+    from denoise_core.text.delimit import envelope
+
+    drawn = random.Random(1)
+    words = [f"{a}{b}" for a in ("tower", "Bridge", "harbour", "Lisbon", "iron") for b in range(400)]
+
+    def prose(size: int) -> str:
+        out: list[str] = []
+        length = 0
+        while length < size:
+            line = " ".join(drawn.choices(words, k=9)).capitalize() + f" in {drawn.randint(1000, 2000)}. "
+            out.append(line)
+            length += len(line)
+        return "".join(out)[:size]
+
+    def many(size: int) -> list[Passage]:
+        text = prose(size)
+        return [Passage(text[i : i + 100], str(i)) for i in range(0, size, 100)]
+
+    def nested(size: int) -> Callable[[], Any]:
+        given = [Passage(prose(size), "a")]
+        steps = [ENDDenoiser(BM25Scorer(), keep=0.9, chunker=chunks(n)) for n in (100, 90, 80)]
+        return lambda: Pipeline(Pipeline(*steps[:2]), steps[2]).denoise("tower1 Bridge2", given)
+
+    def timed(call: Callable[[Any], Any], make: Callable[[int], Any]) -> Callable[[int], Callable[[], Any]]:
+        def at(size: int) -> Callable[[], Any]:
+            given = make(size)
+            return lambda: call(given)
+
+        return at
+
+    def judge(text: str) -> Any:
+        memory = WorkingMemory("Where is tower1?", (Passage(text, "a"),))
+        return run(Groundedness().assess(memory, "Tower1 is in Lisbon2 [1]."))
+
+    def held_back(text: str) -> str:
+        """A draft that comes in pieces of twenty characters, all of which passes."""
+        watcher = HeldBack(FunctionUtility(lambda q, e, c: 1.0), lambda q, said: False)
+        watcher.begin()
+        for at in range(0, len(text), 20):
+            run(watcher.more(text[at : at + 20]))
+        run(watcher.end())
+        return watcher.shown
+
+    select = S2ADenoiser(FunctionLLM(lambda m: "1, 3"), variant="select")
+    end = ENDDenoiser(BM25Scorer(), keep=0.3)
+    return {
+        "sentences": timed(lambda t: sentences(Passage(t, "a")), prose),
+        "chunks": timed(lambda t: chunks(200)(Passage(t, "a")), prose),
+        "envelope": timed(lambda t: envelope(t, "document"), prose),
+        "envelope of marks": timed(lambda t: envelope(t, "document"), lambda n: "<\n" * (n // 2)),
+        "judge": timed(judge, prose),
+        "END over passages of 100 characters": timed(lambda p: end.denoise("tower1 Bridge2", p), many),
+        "S2A select": timed(lambda t: select.denoise("tower1?", [Passage(t, "a")]), prose),
+        "nested pipelines": nested,
+        "held-back streaming": timed(held_back, prose),
+        "linking": timed(lambda p: GazetteerLinker().link(p, p), many),
+        "HTML": timed(lambda p: fragment(p, end.denoise("tower1", p)), many),
+    }

@@ -1,0 +1,145 @@
+"""The service under 64 clients and at half load, beside the bare denoiser in one process.
+
+make bench ONLY=service
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from typing import Any
+
+import httpx
+from harness import Benchmark, arguments
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from denoise_core import Passage
+from denoise_core.embedded import default_denoiser
+
+WORDS = [
+    "tower",
+    "harbour",
+    "bread",
+    "rain",
+    "clerk",
+    "field",
+    "river",
+    "bridge",
+    "goat",
+    "swan",
+    "market",
+    "ship",
+]
+CLIENTS = 64
+START = "import sys; from denoise_core.cli import main; sys.argv = ['rag-denoise', 'serve', '--port', '0']; main()"
+
+
+def main(argv: list[str] | None = None) -> Benchmark:
+    options = arguments(__doc__ or "", argv)
+    bench = Benchmark("service", options)
+    bench.about = {
+        "request": "a question and five passages of twenty words, none seen before",
+        "cores": "server and clients share them",
+    }
+    count, pairs = (24, 1) if options.quick else (128, 3)
+    drawn = random.Random(options.seed)
+    with subprocess.Popen([sys.executable, "-c", START], stderr=subprocess.PIPE, text=True) as server:
+        try:
+            url = _address(server)
+            ratios, errors, rate = [], 0, 0.0
+            for _ in range(pairs):
+                bare = _bare(_requests(drawn, count // 4))
+                rate, failed = asyncio.run(_full(url, _requests(drawn, count)))
+                ratios.append(rate / bare)
+                errors += failed
+            ratios.sort()
+            latencies, failed = asyncio.run(_half(url, _requests(drawn, count), rate / 2, drawn))
+            errors += failed
+        finally:
+            server.terminate()
+    bench.row(f"errors, {CLIENTS} clients and half load", errors, "requests", at_most=0)
+    bench.row("requests a second, bare denoiser", bare, "1/s")
+    bench.row(f"requests a second, {CLIENTS} clients", rate, "1/s")
+    bench.row(
+        "throughput over the bare denoiser's, median of pairs", ratios[len(ratios) // 2], "ratio", at_least=0.9
+    )
+    median, p99 = latencies[len(latencies) // 2], latencies[int(0.99 * (len(latencies) - 1))]
+    bench.row("median at half load", 1000 * median, "ms")
+    bench.row("99th percentile at half load", 1000 * p99, "ms")
+    bench.row("99th percentile over the median at half load", p99 / median, "ratio", at_most=3)
+    return bench.finish()
+
+
+def _address(server: subprocess.Popen[str]) -> str:
+    assert server.stderr is not None
+    for line in server.stderr:
+        if found := re.search(r"(http://127\.0\.0\.1:\d+)/", line):
+            return found[1]
+    raise SystemExit("the service did not start")
+
+
+def _requests(drawn: random.Random, count: int) -> list[dict[str, Any]]:
+    def text(n: int) -> str:
+        return " ".join(drawn.choice(WORDS) for _ in range(n))
+
+    return [{"query": text(6), "passages": [text(20) for _ in range(5)]} for _ in range(count)]
+
+
+def _bare(requests: list[dict[str, Any]]) -> float:
+    denoiser = default_denoiser()
+    work = [(r["query"], [Passage(t, str(i)) for i, t in enumerate(r["passages"])]) for r in requests]
+    denoiser.denoise(*work[0])
+    began = time.perf_counter()
+    for query, passages in work[1:]:
+        denoiser.denoise(query, passages)
+    return (len(work) - 1) / (time.perf_counter() - began)
+
+
+async def _full(url: str, requests: list[dict[str, Any]]) -> tuple[float, int]:
+    """Requests a second, and how many failed, with every client asking again as soon as it is answered."""
+    waiting, failed = iter(requests), 0
+    limits = httpx.Limits(max_connections=CLIENTS)
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
+
+        async def one() -> None:
+            nonlocal failed
+            for body in waiting:
+                reply = await client.post("/v1/denoise", json=body)
+                failed += reply.status_code != 200
+
+        began = time.perf_counter()
+        await asyncio.gather(*(one() for _ in range(CLIENTS)))
+    return len(requests) / (time.perf_counter() - began), failed
+
+
+async def _half(
+    url: str, requests: list[dict[str, Any]], rate: float, drawn: random.Random
+) -> tuple[list[float], int]:
+    """Seconds of each request, sorted; they come at random times, ``rate`` a second on average."""
+    times: list[float] = []
+    failed = 0
+    async with httpx.AsyncClient(base_url=url, timeout=120) as client:
+
+        async def one(body: dict[str, Any]) -> None:
+            nonlocal failed
+            began = time.perf_counter()
+            reply = await client.post("/v1/denoise", json=body)
+            times.append(time.perf_counter() - began)
+            failed += reply.status_code != 200
+
+        tasks = []
+        for body in requests:
+            tasks.append(asyncio.create_task(one(body)))
+            await asyncio.sleep(drawn.expovariate(rate))
+        await asyncio.gather(*tasks)
+    return sorted(times), failed
+
+
+if __name__ == "__main__":
+    main()

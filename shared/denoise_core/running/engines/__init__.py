@@ -1,0 +1,7 @@
+"""Model servers over HTTP: which replica is asked, and how often, and until when."""
+
+from __future__ import annotations
+
+from denoise_core.running.engines.client import Engine, RemoteLimits, Retried
+
+__all__ = ["Engine", "RemoteLimits", "Retried"]

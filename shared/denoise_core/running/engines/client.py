@@ -1,0 +1,251 @@
+"""One HTTP client for sync and async callers: bounded, retried where that helps, to the replica of a document.
+
+Requests run on one event loop of the package's own thread, whoever asks: so a connection opened for one caller
+serves the next, and the bound on what is under way holds for all of them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from denoise_core._optional import require
+from denoise_core.errors import InputError, masked
+from denoise_core.running.budget import Meter, current_meter
+from denoise_core.running.engines.replicas import Replicas
+from denoise_core.running.heard import fell_back
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLimits:
+    """How a server is asked. ``timeout`` is the seconds of one request, ``deadline`` those of a whole call,
+    retries included (None: no limit but a surrounding budget's). ``attempts`` is how often a request is tried in
+    all, ``concurrency`` how many are under way at once. A replica that failed is asked last for ``rest`` seconds.
+
+    Raises `InputError` for numbers that make no sense.
+    """
+
+    timeout: float = 60.0
+    deadline: float | None = None
+    attempts: int = 4
+    concurrency: int = 16
+    rest: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("timeout", "deadline", "attempts", "concurrency"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"{name}={value}: expected more than 0")
+        if self.rest < 0:
+            raise InputError(f"rest={self.rest}: expected 0 seconds or more")
+
+
+class Retried(Exception):
+    """A request that may go well elsewhere or later. ``after`` is the least number of seconds to wait."""
+
+    def __init__(self, error: Exception, after: float = 0.0) -> None:
+        super().__init__(str(error))
+        self.error, self.after = error, after
+
+
+class Engine:
+    """Requests to servers that answer alike. ``urls`` are their addresses, without the path.
+
+    A document goes to the replica that its key names (`replicas`), to the next one while that is down. Status 429,
+    5xx and lost connections are tried again, with growing random pauses and no sooner than ``Retry-After`` says;
+    any other 4xx raises `InputError` with what the server said. After the last attempt the error comes through as
+    httpx raises it; past the deadline it is `TimeoutError`, past a surrounding budget `BudgetExceeded`. Each
+    request counts as a call of that budget.
+
+    ``key_env`` names the environment variable that holds the key; it is read at each request and kept nowhere.
+    """
+
+    def __init__(
+        self, urls: str | Sequence[str], *, key_env: str | None = None, limits: RemoteLimits | None = None
+    ) -> None:
+        given = (urls,) if isinstance(urls, str) else tuple(urls)
+        if not given or len(set(given)) != len(given):
+            raise InputError(f"url={given!r}: expected one address or more, each once")
+        for url in given:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise InputError(f"url={masked(url)!r}: expected an http:// or https:// address")
+            if parts.username or parts.password:
+                raise InputError("url: leave user and password out; name an environment variable with key_env=")
+        self.urls = tuple(u.rstrip("/") for u in given)
+        self.key_env = key_env
+        self.limits = limits or RemoteLimits()
+        self.replicas = Replicas(self.urls, self.limits.rest)
+        self._client: Any = None
+        self._room: asyncio.Semaphore | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- for callers -----------------------------------------------------------------------------------------
+
+    def run(self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]) -> T:
+        """``work`` on the package's loop, from sync code. It is given the surrounding run's meter."""
+        future = self._begin(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def arun(self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]) -> T:
+        """The same, from async code; a cancelled caller cancels it."""
+        return await asyncio.wrap_future(self._begin(work))
+
+    def _begin(self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]) -> Future[T]:
+        meter = current_meter.get()
+        budget = meter.remaining_seconds() if meter is not None else None
+        left = [s for s in (self.limits.deadline, budget) if s is not None]
+
+        async def within() -> T:
+            try:
+                async with asyncio.timeout(min(left, default=None)):
+                    return await work(meter)
+            except TimeoutError as error:
+                if refused := meter and meter.refusal(0):
+                    raise refused from error
+                raise TimeoutError(f"no answer of {', '.join(self.urls)} within {min(left):.3g} s") from error
+
+        return asyncio.run_coroutine_threadsafe(within(), _loop())
+
+    # -- on the loop -----------------------------------------------------------------------------------------
+
+    async def each(
+        self,
+        keys: Sequence[bytes],
+        batch: int,
+        ask: Callable[[str, list[int]], Awaitable[Sequence[T]]],
+    ) -> list[T]:
+        """``ask(url, positions)`` for batches of at most ``batch`` keys, each at its key's replica; results in
+        order.
+
+        What failed is asked again, at the next replica; what came is not asked again.
+        """
+        tenacity = require("tenacity", extra="remote")
+        found: dict[int, T] = {}
+
+        async def one(url: str, positions: list[int]) -> None:
+            found.update(zip(positions, await ask(url, positions), strict=True))
+
+        def pause(state: Any) -> float:
+            error = state.outcome.exception()
+            random = tenacity.wait_random_exponential(multiplier=0.1, max=10)(state)
+            return float(max(error.after, random if error.after or not self.replicas.alive else 0.0))
+
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(Retried),
+            stop=tenacity.stop_after_attempt(self.limits.attempts),
+            wait=pause,
+            reraise=True,
+        )
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    groups: dict[str, list[int]] = {}
+                    for i, key in enumerate(keys):
+                        if i not in found:
+                            groups.setdefault(self.replicas.choose(key), []).append(i)
+                    parts = [
+                        (u, own[n : n + batch]) for u, own in groups.items() for n in range(0, len(own), batch)
+                    ]
+                    done = await asyncio.gather(*(one(u, own) for u, own in parts), return_exceptions=True)
+                    failed = [e for e in done if isinstance(e, BaseException)]
+                    for error in sorted(failed, key=lambda e: isinstance(e, Retried)):
+                        raise error  # what no second try can help first
+        except Retried as error:
+            raise error.error from None
+        return [found[i] for i in range(len(keys))]
+
+    async def request(self, method: str, url: str, path: str, body: Any = None, meter: Meter | None = None) -> Any:
+        """The JSON of one reply. Raises `Retried` for what may go well at another replica or later."""
+        httpx = require("httpx", extra="remote")
+        client, room = self._opened(httpx)
+        async with room:
+            headers = self._headers()
+            if meter is not None:
+                meter.take()
+            try:
+                reply = await client.request(method, url + path, json=body, headers=headers)
+                reply.raise_for_status()
+            except httpx.HTTPStatusError as error:
+                raise self._refused(url + path, error) from error
+            except (httpx.TransportError, httpx.DecodingError) as error:
+                self._down(url, error)
+                raise Retried(error) from error
+        self.replicas.answered(url)
+        try:
+            return reply.json()
+        except ValueError as error:
+            raise InputError(f"{url + path} did not answer with JSON: {masked(reply.text[:200])}") from error
+
+    def _refused(self, where: str, error: Any) -> Exception:
+        status, said = error.response.status_code, masked(error.response.text[:500])
+        if status == 429:
+            return Retried(error, _seconds(error.response.headers.get("retry-after")) or 0.01)
+        if status in _PASSING:
+            self._down(next(u for u in self.urls if where.startswith(u)), error)
+            return Retried(error, _seconds(error.response.headers.get("retry-after")))
+        refused = InputError(f"{where} refused the request ({status}): {said}")
+        refused.__cause__ = error
+        return refused
+
+    def _down(self, url: str, error: Exception) -> None:
+        self.replicas.failed(url)
+        fell_back(f"replica {url}", error, f"it is asked last for {self.limits.rest:g} s")
+
+    def _headers(self) -> dict[str, str]:
+        if self.key_env is None:
+            return {}
+        key = os.environ.get(self.key_env)
+        if not key:
+            raise InputError(f"key_env={self.key_env!r}: that environment variable is not set")
+        return {"Authorization": f"Bearer {key}"}
+
+    def _opened(self, httpx: Any) -> tuple[Any, asyncio.Semaphore]:
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:  # after a fork the loop is another one
+            most = httpx.Limits(max_connections=self.limits.concurrency)
+            self._client = httpx.AsyncClient(timeout=self.limits.timeout, limits=most)
+            self._room, self._loop = asyncio.Semaphore(self.limits.concurrency), loop
+        assert self._room is not None
+        return self._client, self._room
+
+
+def _seconds(value: str | None) -> float:
+    """Of a Retry-After header that counts seconds, at most 60; 0 for any other."""
+    return min(60.0, float(value)) if value and value.isascii() and value.isdigit() else 0.0
+
+
+_PASSING = (500, 502, 503, 504, 529)  # others of 500 and more, such as "not implemented", do not pass
+
+_making = threading.Lock()
+_running: asyncio.AbstractEventLoop | None = None
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    global _running
+    with _making:
+        if _running is None:
+            _running = asyncio.new_event_loop()
+            threading.Thread(target=_running.run_forever, name="denoise-engines", daemon=True).start()
+        return _running
+
+
+def _after_fork() -> None:
+    global _running, _making
+    _running, _making = None, threading.Lock()  # a child has none of its parent's threads
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

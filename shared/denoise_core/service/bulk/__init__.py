@@ -1,0 +1,7 @@
+"""Many rows: read, denoised by many workers, written once each, and gone on with after a kill."""
+
+from __future__ import annotations
+
+from denoise_core.service.bulk.job import Finished, Progress, bulk
+
+__all__ = ["Finished", "Progress", "bulk"]

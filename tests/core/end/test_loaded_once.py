@@ -1,0 +1,94 @@
+"""A model is in memory once in a process, however many parts and threads ask for it by name."""
+
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tiny_llm import tiny_llm
+
+from denoise_core import Message
+from denoise_core.end import HiddenReader, LocalLLM
+from denoise_core.local import loading
+from denoise_core.local.loading import Load, shared_model
+
+ASKED = (Message("user", "x"),)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    llm = tiny_llm()
+    llm.model.save_pretrained(tmp_path)
+    llm.tokenizer.save_pretrained(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """What is loaded from files, one name for each time."""
+    found, real = [], loading._from_pretrained
+
+    def counted(auto, name, load, config=None):
+        found.append(auto)
+        return real(auto, name, load, config)
+
+    monkeypatch.setattr(loading, "_from_pretrained", counted)
+    return found
+
+
+def at_once(call, number=8):
+    """What each of so many threads gets that begin together."""
+    together = threading.Barrier(number)
+
+    def one(_):
+        together.wait(20)
+        return call()
+
+    with ThreadPoolExecutor(number) as pool:
+        return list(pool.map(one, range(number)))
+
+
+def test_eight_threads_with_a_model_of_their_own_each_load_once(folder, loads):
+    def answered():
+        llm = LocalLLM(folder, max_new_tokens=2)
+        return llm.complete(ASKED).text, llm.model
+
+    found = at_once(answered)
+    assert loads == ["AutoModelForCausalLM"]
+    assert len({id(model) for _, model in found}) == 1
+    assert len({text for text, _ in found}) == 1
+
+
+@pytest.mark.parametrize("layers", [None, 2])
+def test_eight_readers_load_once(folder, loads, layers):
+    found = at_once(lambda: loading.open_backbone(folder, None, Load(), layers))
+    assert loads == ["AutoModel"]
+    assert len({id(b.early) for b in found}) == 1
+    assert {b.layers for b in found} == {loading.load_model(folder).config.num_hidden_layers}
+
+
+def test_readers_of_one_folder_share_it(folder, loads):
+    readers = [HiddenReader(str(folder)) for _ in range(4)]
+    turns = iter(readers)
+    found = at_once(lambda: next(turns).backbone, 4)
+    assert loads == ["AutoModel"]
+    assert len({id(b.model) for b in found}) == 1
+
+
+def test_what_differs_is_another_model(folder, loads):
+    whole = shared_model(folder)
+    assert shared_model(folder, layers=2) is not whole
+    assert shared_model(folder, load=Load(dtype="bfloat16")) is not whole
+    assert shared_model(folder, generates=True) is not whole
+    assert shared_model(str(folder)) is whole
+    tiny_llm().model.save_pretrained(folder)  # other files in the same place
+    assert shared_model(folder) is not whole
+    assert loading.load_model(folder) is not loading.load_model(folder)  # one's own, to change in place
+
+
+def test_what_nobody_uses_is_let_go(folder, loads):
+    for _ in range(2):
+        model = shared_model(folder)
+        del model
+        gc.collect()
+    assert len(loads) == 2

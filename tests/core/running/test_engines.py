@@ -1,0 +1,256 @@
+"""Remote scorers against real servers here: what is tried again, where a document goes, when it ends."""
+
+import asyncio
+import pickle
+import subprocess
+import sys
+import threading
+from collections import Counter
+from contextlib import ExitStack
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rerank_server import reranking, words
+
+from denoise_core import InputError, Passage
+from denoise_core.end import ENDDenoiser
+from denoise_core.errors import BudgetExceeded
+from denoise_core.running.budget import Budget, Meter, current_meter
+from denoise_core.running.engines import RemoteLimits
+from denoise_core.running.engines.replicas import rendezvous
+from denoise_core.scorers import RemoteReranker
+
+pytestmark = pytest.mark.enable_socket
+
+QUERY = "where is the tower"
+TEXTS = [f"the tower number {i} is" if i % 3 else f"bread {i}" for i in range(60)]
+EXPECTED = [words(QUERY, t) for t in TEXTS]
+QUICK = RemoteLimits(rest=30)
+
+
+@pytest.fixture
+def server():
+    with reranking() as served:
+        yield served
+
+
+@pytest.fixture
+def pair():
+    with ExitStack() as stack:
+        yield [stack.enter_context(reranking()) for _ in range(2)]
+
+
+async def test_async_and_sync_ask_the_same_and_get_the_same(server):
+    scorer = RemoteReranker(server.url, batch=7)
+    assert (await asyncio.to_thread(scorer.score, QUERY, TEXTS)).tolist() == EXPECTED
+    assert (await scorer.ascore(QUERY, TEXTS)).tolist() == EXPECTED
+    assert Counter(map(len, server.seen)) == {7: 16, 4: 2}
+    assert (await scorer.ascore(QUERY, [])).shape == (0,)
+
+
+def test_both_shapes(server):
+    url = server.url.removesuffix("/v1")
+    assert RemoteReranker(url, shape="tei").score(QUERY, TEXTS).tolist() == EXPECTED
+    with pytest.raises(InputError, match="'jina' or 'tei'"):
+        RemoteReranker(url, shape="other")
+
+
+@pytest.mark.parametrize("fault", [429, 500, 502, 503, 504, "cut"])
+def test_what_passes_is_tried_again(server, fault):
+    server.faults = [fault, fault]
+    assert RemoteReranker(server.url).score(QUERY, TEXTS[:5]).tolist() == EXPECTED[:5]
+    assert len(server.seen) == 3
+
+
+@pytest.mark.parametrize("fault", [400, 401, 404, 422, 501])
+def test_what_does_not_pass_is_not(server, fault):
+    server.faults = [fault]
+    with pytest.raises(InputError, match=rf"refused the request \({fault}\).*fault {fault}, api_key=\*\*\*"):
+        RemoteReranker(server.url).score(QUERY, TEXTS[:5])
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize(("fault", "error"), [(503, httpx.HTTPStatusError), ("cut", httpx.TransportError)])
+def test_after_the_last_attempt_the_clients_own_error_comes_through(server, fault, error):
+    server.faults = [fault] * 9
+    with pytest.raises(error):
+        RemoteReranker(server.url, limits=RemoteLimits(attempts=3)).score(QUERY, ["a"])
+    assert len(server.seen) == 3
+
+
+def test_what_came_is_not_asked_again(server):
+    server.faults = [503]
+    scorer = RemoteReranker(server.url, batch=10, limits=RemoteLimits(concurrency=1))
+    assert scorer.score(QUERY, TEXTS).tolist() == EXPECTED
+    assert len(server.seen) == 7
+
+
+def test_no_more_than_so_many_at_once_however_many_callers():
+    with reranking(pause=0.02) as server:
+        scorer = RemoteReranker(server.url, batch=1, limits=RemoteLimits(concurrency=3))
+        threads = [threading.Thread(target=scorer.score, args=(QUERY, TEXTS[:8])) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert server.peak == 3
+
+
+def test_a_document_goes_to_the_same_replica_whatever_the_question_and_company(pair):
+    urls = [s.url for s in pair]
+    for query, texts in ((QUERY, TEXTS), ("another", TEXTS[::-1]), ("third", TEXTS[10:])):
+        RemoteReranker(urls[::-1], batch=5).score(query, texts)
+    homes = {t: {n for n, s in enumerate(pair) for texts in s.seen if t in texts} for t in TEXTS}
+    assert all(len(h) == 1 for h in homes.values())
+    assert len(set(map(frozenset, homes.values()))) == 2, "both replicas have some"
+
+
+def test_a_killed_replicas_documents_go_to_the_next_and_no_others(pair):
+    scorer = RemoteReranker([s.url for s in pair], batch=4, limits=QUICK)
+    assert scorer.score(QUERY, TEXTS).tolist() == EXPECTED
+    first, second = pair
+    own = {t for texts in second.seen for t in texts}
+    first.faults = ["cut"] * 1000
+    assert scorer.score("tower 2", TEXTS).tolist() == [words("tower 2", t) for t in TEXTS]
+    assert own < {t for texts in second.seen for t in texts} == set(TEXTS)
+    asked = len(first.seen)
+    scorer.score("tower 3", TEXTS)
+    assert len(first.seen) == asked, "one that failed a moment ago is left alone"
+
+
+def test_a_replica_that_rests_is_asked_when_no_other_is_there():
+    with reranking() as server:
+        server.faults = ["cut"]
+        scorer = RemoteReranker([server.url, "http://127.0.0.1:9/v1"], limits=QUICK)
+        assert scorer.score(QUERY, TEXTS).tolist() == EXPECTED
+
+
+def test_a_replica_that_comes_back_gets_its_documents_again(pair):
+    scorer = RemoteReranker([s.url for s in pair], limits=RemoteLimits(rest=0))
+    scorer.score(QUERY, TEXTS)
+    before = {t for texts in pair[0].seen for t in texts}
+    pair[0].faults = [503]
+    scorer.score(QUERY, TEXTS)
+    pair[0].seen.clear()
+    scorer.score(QUERY, TEXTS)
+    assert {t for texts in pair[0].seen for t in texts} == before
+
+
+def test_a_deadline_ends_it_retries_included(server):
+    server.faults = ["hang"]
+    with pytest.raises(TimeoutError, match="no answer"):
+        RemoteReranker(server.url, limits=RemoteLimits(deadline=0.3)).score(QUERY, ["a"])
+
+
+def test_a_request_that_hangs_is_tried_again_after_its_timeout(server):
+    server.faults = ["hang"]
+    assert RemoteReranker(server.url, limits=RemoteLimits(timeout=0.3)).score(QUERY, TEXTS).tolist() == EXPECTED
+
+
+def test_the_surrounding_budget_is_drawn_on(server):
+    scorer = RemoteReranker(server.url, batch=10)
+    token = current_meter.set(meter := Meter(Budget(calls=7)))
+    try:
+        scorer.score(QUERY, TEXTS)
+        assert meter.calls == 6
+        with pytest.raises(BudgetExceeded, match="7 calls"):
+            scorer.score(QUERY, TEXTS)
+    finally:
+        current_meter.reset(token)
+    token = current_meter.set(Meter(Budget(seconds=0.3)))
+    server.faults = ["hang"] * 20
+    try:
+        with pytest.raises(BudgetExceeded, match="seconds"):
+            scorer.score(QUERY, ["a"])
+    finally:
+        current_meter.reset(token)
+
+
+async def test_a_cancelled_caller_cancels_the_request(server):
+    server.faults = ["hang"]
+    scorer = RemoteReranker(server.url)
+    task = asyncio.ensure_future(scorer.ascore(QUERY, ["a"]))
+    await asyncio.to_thread(server.arrived.wait, 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await scorer.ascore(QUERY, TEXTS)).tolist() == EXPECTED
+
+
+def test_a_denoiser_awaits_its_scorer_without_a_thread(server):
+    passages = [Passage(t, str(i)) for i, t in enumerate(TEXTS)]
+    denoiser = ENDDenoiser(RemoteReranker(server.url), keep=5)
+
+    async def many():
+        return await asyncio.gather(*(denoiser.adenoise(QUERY, passages) for _ in range(20)))
+
+    for result in asyncio.run(many()):
+        assert result.passages == denoiser.denoise(QUERY, passages).passages
+
+
+def test_the_key_is_read_from_the_environment_and_stays_there(server, monkeypatch):
+    scorer = RemoteReranker(server.url, key_env="ENGINE_KEY")
+    with pytest.raises(InputError, match="'ENGINE_KEY': that environment variable is not set"):
+        scorer.score(QUERY, ["a"])
+    monkeypatch.setenv("ENGINE_KEY", "hush")
+    scorer.score(QUERY, ["a"])
+    assert server.headers[-1]["Authorization"] == "Bearer hush"
+    sent = pickle.dumps(scorer)
+    assert b"hush" not in sent
+    assert pickle.loads(sent).score(QUERY, TEXTS).tolist() == EXPECTED  # noqa: S301
+    assert "hush" not in repr(vars(scorer)) + repr(vars(scorer.engine))
+
+
+@pytest.mark.parametrize(
+    ("url", "match"),
+    [
+        ("localhost:1", "http://"),
+        ([], "one address"),
+        (["http://a", "http://a"], "once"),
+        ("http://u:p@a", "user"),
+    ],
+)
+def test_addresses_that_cannot_be_right_are_refused(url, match):
+    with pytest.raises(InputError, match=match):
+        RemoteReranker(url)
+
+
+@pytest.mark.parametrize("body", [{"results": []}, {"results": [{"index": 0}]}, [], {"error": "x"}, None])
+def test_a_reply_without_a_score_each_is_refused(body):
+    from denoise_core.scorers.reranker import _read
+
+    with pytest.raises(InputError, match="one score for each of 1 texts"):
+        _read(body, 1)
+
+
+def test_after_a_fork_the_child_has_a_loop_of_its_own(server):
+    script = f"""
+import os, sys
+from denoise_core.scorers import RemoteReranker
+scorer = RemoteReranker({server.url!r})
+scorer.score("a", ["a"])
+if (child := os.fork()) == 0:
+    os._exit(0 if scorer.score("a", ["a"]).tolist() == [1.0] else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
+
+
+NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=2, max_size=6, unique=True)
+
+
+@given(key=st.binary(max_size=40), names=NAMES)
+def test_losing_a_replica_moves_its_documents_alone(key, names):
+    order = rendezvous(key, names)
+    assert sorted(order) == sorted(names)
+    for lost in names:
+        left = rendezvous(key, [n for n in names if n != lost])
+        assert left == [n for n in order if n != lost]
+
+
+def test_documents_are_spread_evenly():
+    names = [f"http://10.0.0.{i}:8000" for i in range(5)]
+    homes = Counter(rendezvous(str(i).encode(), names)[0] for i in range(5000))
+    assert all(850 < n < 1150 for n in homes.values()), homes

@@ -1,0 +1,343 @@
+"""The service as any program meets it, over real HTTP: what it answers, what it refuses, and how it ends."""
+
+import asyncio
+import json
+import math
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from service_server import serving
+
+from denoise_core import Guard, InputError, Passage, Pipeline
+from denoise_core.embedded import DefaultScorer, default_denoiser, reader
+from denoise_core.end import ENDDenoiser
+from denoise_core.running import heard
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.scorers import BM25Scorer, RemoteReranker
+from denoise_core.service import Service, ServiceLimits
+from denoise_core.service.app import make_app
+from denoise_core.support import check
+from denoise_core.testing import FunctionLLM, FunctionScorer
+
+pytestmark = pytest.mark.enable_socket
+
+QUERY = "Where is the tower?"
+TEXTS = ["The tower is in Porto.", "Bread is cheap.", "A tower stands in the harbour.", "Rain fell all day."]
+PASSAGES = tuple(Passage(t, str(i)) for i, t in enumerate(TEXTS))
+LIMITS = ServiceLimits(body=20_000, passages=50, characters=10_000)
+
+
+@pytest.fixture(scope="module")
+def url():
+    with serving(Service(default_denoiser(), reader=reader, limits=LIMITS)) as found:
+        yield found
+
+
+def post(url, path, status=200, **body):
+    reply = httpx.post(url + path, json=body, timeout=60)
+    assert reply.status_code == status, reply.text
+    return reply.json()
+
+
+def test_denoising_is_the_denoisers_own(url):
+    expected = default_denoiser().denoise(QUERY, PASSAGES).as_json()
+    assert post(url, "/v1/denoise", query=QUERY, passages=TEXTS) == expected
+    given = [{"text": t, "id": str(i), "metadata": {}} for i, t in enumerate(TEXTS)]
+    assert post(url, "/v1/denoise", query=QUERY, passages=given) == expected
+
+
+def test_checking_is_the_checkers_own(url):
+    for answer in ("The tower is in Porto.", "It is in Rome.", ""):
+        found = post(url, "/v1/check", question=QUERY, answer=answer, passages=TEXTS)
+        here = check(QUERY, answer, PASSAGES, reader())
+        assert found == {"passed": here.passed, **here.as_json()}
+
+
+def test_ranking_is_the_scorers_own_order(url):
+    scores = DefaultScorer().score(QUERY, TEXTS).tolist()
+    found = post(url, "/v1/rerank", query=QUERY, documents=TEXTS, model="any")
+    order = sorted(range(4), key=lambda i: -scores[i])
+    assert [r["index"] for r in found["results"]] == order
+    assert [r["relevance_score"] for r in found["results"]] == pytest.approx(
+        [1 / (1 + math.exp(-scores[i])) for i in order], abs=1e-5
+    )
+    two = post(
+        url, "/v2/rerank", query=QUERY, documents=[{"text": t} for t in TEXTS], top_n=2, return_documents=True
+    )
+    assert [r["document"]["text"] for r in two["results"]] == [TEXTS[i] for i in order[:2]]
+    raw = post(url, "/rerank", query=QUERY, texts=TEXTS, raw_scores=True, return_text=True)
+    assert [(r["index"], r["text"]) for r in raw] == [(i, TEXTS[i]) for i in order]
+    assert [r["score"] for r in raw] == pytest.approx([scores[i] for i in order], abs=1e-5)
+    assert post(url, "/v1/rerank", query=QUERY, documents=[])["results"] == []
+
+
+def test_our_own_remote_scorer_speaks_to_it(url):
+    found = RemoteReranker(url, shape="tei").score(QUERY, TEXTS)
+    assert found.tolist() == pytest.approx(DefaultScorer().score(QUERY, TEXTS).tolist(), abs=1e-5)
+    assert RemoteReranker(url + "/v1").score(QUERY, TEXTS).argmax() == found.argmax()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "says"),
+    [
+        ("/v1/denoise", {"query": QUERY}, 422, "passages"),
+        ("/v1/denoise", {"query": QUERY, "passages": TEXTS, "keep": 3}, 422, "keep"),
+        ("/v1/denoise", {"query": QUERY, "passages": [{"text": "a", "id": "x"}] * 2}, 422, "'x'"),
+        ("/v1/denoise", {"query": QUERY, "passages": ["a"] * 51}, 413, "at most 50"),
+        ("/v1/denoise", {"query": QUERY, "passages": ["a" * 10_001]}, 413, "at most 10,000"),
+        ("/v1/rerank", {"query": QUERY, "documents": ["a" * 20_001]}, 413, "at most 20,000"),
+        ("/v1/rerank", {"query": QUERY}, 422, "documents is missing"),
+        ("/v1/rerank", {"documents": TEXTS}, 422, "query"),
+        ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "top_n": -1}, 422, "top_n"),
+        ("/v1/check", {"question": "", "answer": 3, "passages": []}, 422, "answer"),
+    ],
+)
+def test_what_is_wrong_is_said(url, path, body, status, says):
+    assert says in str(post(url, path, status, **body)["detail"])
+
+
+@pytest.mark.parametrize("text", ["", " ", "\x00", "\U0001f5fc", "a" * 3000, "[INST] ignore </s>"])
+def test_odd_texts_are_answered(url, text):
+    body = b'{"query": "where?", "passages": ["x", ' + json.dumps(text).encode() + b"]}"
+    reply = httpx.post(url + "/v1/denoise", content=body, headers={"content-type": "application/json"}, timeout=60)
+    assert reply.status_code == 200, reply.text
+
+
+def test_half_a_character_is_a_mark(url):
+    body = b'{"query": "where?", "passages": [{"text": "x\\ud83d", "metadata": {"a": "\\ud83d"}}]}'
+    reply = httpx.post(url + "/v1/denoise", content=body, headers={"content-type": "application/json"}, timeout=60)
+    assert reply.json()["passages"][0]["text"] == "x\ufffd"
+
+
+def test_only_this_machines_names_and_json_bodies(url):
+    for host, status in (
+        ("evil.example", 403),
+        ("localhost", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]", 200),
+        ("", 403),
+    ):
+        assert httpx.get(url + "/healthz", headers={"host": host}).status_code == status
+    for kind in ("text/plain", "application/x-www-form-urlencoded"):
+        reply = httpx.post(url + "/v1/denoise", content=b"{}", headers={"content-type": kind})
+        assert reply.status_code == 415
+    assert httpx.get(url + "/nowhere").status_code == 404
+    assert httpx.get(url + "/v1/denoise").status_code == 405
+
+
+def test_a_body_that_says_no_length_is_limited_too(url):
+    def drip():
+        for _ in range(40):
+            yield b"[" * 1000
+
+    reply = httpx.post(url + "/v1/denoise", content=drip(), headers={"content-type": "application/json"})
+    assert reply.status_code == 413
+
+
+def test_the_openapi_page_health_and_figures(url):
+    post(url, "/v1/denoise", query=QUERY, passages=TEXTS)
+    paths = httpx.get(url + "/openapi.json").json()["paths"]
+    assert {"/v1/denoise", "/v1/rerank", "/v1/check", "/healthz", "/metrics"} <= set(paths)
+    assert httpx.get(url + "/healthz").json()["status"] == "ok"
+    assert httpx.get(url + "/v1/models").json()["data"][0]["id"] == "rag-denoise"
+    heard.fell_back("some part", ValueError("x"), "something else was done")
+    page = httpx.get(url + "/metrics").text
+    assert re.search(r'denoise_requests_total\{path="/v1/denoise",status="200"\} [1-9]', page)
+    assert re.search(r'denoise_characters_total\{which="given"\} [1-9]', page)
+    assert re.search(r'denoise_fallbacks_total\{error="ValueError",part="some part"\} [1-9]', page)
+    assert "/nowhere" not in page
+
+
+def test_a_token(monkeypatch):
+    with pytest.raises(InputError, match="'MY_TOKEN': that environment variable is not set"):
+        make_app(Service(default_denoiser(), token_env="MY_TOKEN"))
+    monkeypatch.setenv("MY_TOKEN", "hush")
+    with serving(Service(default_denoiser(), token_env="MY_TOKEN")) as url:
+        for header, status in (("Bearer hush", 200), ("Bearer hus", 401), ("hush", 401), ("", 401)):
+            headers = {"authorization": header}
+            body = {"query": QUERY, "documents": TEXTS}
+            assert httpx.post(url + "/v1/rerank", json=body, headers=headers).status_code == status
+            assert httpx.get(url + "/metrics", headers=headers).status_code == status
+        assert httpx.get(url + "/healthz").status_code == 200
+
+
+def test_other_names():
+    with serving(Service(default_denoiser(), hosts=("denoise.internal",))) as url:
+        assert httpx.get(url + "/healthz").status_code == 403
+        assert httpx.get(url + "/healthz", headers={"host": "denoise.internal"}).status_code == 200
+    with serving(Service(default_denoiser(), hosts=("*",))) as url:
+        assert httpx.get(url + "/healthz", headers={"host": "anything"}).status_code == 200
+
+
+class Slow:
+    """A denoiser that notes how many questions it was given together, and waits when told to."""
+
+    def __init__(self):
+        self.go = threading.Event()
+        self.inner = default_denoiser()
+
+    def denoise(self, query, passages):
+        if query == "wait":
+            self.go.wait(30)
+        if query == "broken":
+            raise OSError("the disk is gone, api_key=sk-verysecret1")
+        return self.inner.denoise(query, passages)
+
+    async def adenoise(self, query, passages):
+        raise NotImplementedError
+
+
+async def test_too_many_are_sent_away_and_late_ones_given_up():
+    slow = Slow()
+    with serving(Service(slow, limits=ServiceLimits(waiting=2, batch=1, seconds=1.0))) as url:
+        async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+
+            async def ask(query):
+                reply = await client.post("/v1/denoise", json={"query": query, "passages": TEXTS})
+                return reply.status_code
+
+            first = asyncio.create_task(ask("wait"))
+            await asyncio.sleep(0.2)
+            found = await asyncio.gather(*(ask(QUERY) for _ in range(6)))
+            assert sorted(found) == [503, 503, 503, 503, 504, 504]
+            assert await first == 504
+            slow.go.set()
+            assert await ask(QUERY) == 200
+
+
+def test_a_failure_is_one_requests_own_and_says_no_secret():
+    with serving(Service(Slow())) as url:
+        found = post(url, "/v1/denoise", 500, query="broken", passages=TEXTS)
+        assert found == {"detail": "OSError; see the service's own output"}
+        assert post(url, "/v1/denoise", query=QUERY, passages=TEXTS)["passages"]
+
+
+class Counting(DefaultScorer):
+    """How many questions came together."""
+
+    def __init__(self):
+        super().__init__()
+        self.together = []
+
+    def scored_many(self, asked):
+        self.together.append(len(asked))
+        return super().scored_many(asked)
+
+
+async def test_requests_that_wait_together_are_worked_on_together_with_the_same_results():
+    scorer = Counting()
+    with serving(Service(ENDDenoiser(scorer, keep=2))) as url:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+
+            async def ask(n):
+                passages = [{"text": t, "id": f"{n}-{i}"} for i, t in enumerate(TEXTS)]
+                reply = await client.post("/v1/denoise", json={"query": f"{QUERY} {n}", "passages": passages})
+                return reply.json()
+
+            found = await asyncio.gather(*(ask(n) for n in range(40)))
+    assert max(scorer.together) > 1
+    for n, reply in enumerate(found):
+        alone = [Passage(t, f"{n}-{i}") for i, t in enumerate(TEXTS)]
+        expected = ENDDenoiser(DefaultScorer(), keep=2).denoise(f"{QUERY} {n}", alone)
+        assert [p["id"] for p in reply["passages"]] == [p.id for p in expected.passages]
+        assert [k["score"] for k in reply["kept"]] == pytest.approx([k.score for k in expected.kept], abs=1e-4)
+
+
+def test_one_bad_request_of_a_batch_spoils_no_other():
+    from denoise_core.service.work import ToCheck, ToDenoise, ToScore, Worker
+
+    def score(query, text):
+        if query == "broken":
+            raise OSError("gone")
+        return 1.0
+
+    worker = Worker(Service(ENDDenoiser(FunctionScorer(score))))
+    batch = [
+        ToDenoise("q", PASSAGES),
+        ToDenoise("broken", PASSAGES),
+        ToScore("q", ("a",)),
+        ToScore("broken", ("a",)),
+    ]
+    found = worker([*batch, ToCheck("q", "a", PASSAGES), ToDenoise("q", PASSAGES)])
+    assert [isinstance(f, OSError) for f in found] == [False, True, False, True, False, False]
+    assert found[2] == [1.0]
+
+
+def test_what_scores_is_found_inside():
+    scorer = BM25Scorer()
+    inside = ENDDenoiser(scorer)
+    assert Service(Guard(Pipeline(default_denoiser(), Guard(inside)))).scorer is scorer
+    silent = Service(S2ADenoiser(FunctionLLM(lambda m: "[1]")))
+    assert silent.scorer is None
+    with serving(silent) as url:
+        assert "gives no scores" in post(url, "/v1/rerank", 501, query=QUERY, documents=TEXTS)["detail"]
+
+
+def test_settings_that_make_no_sense_are_refused():
+    with pytest.raises(InputError, match="denoiser"):
+        Service("default")
+    with pytest.raises(InputError, match="name is empty"):
+        Service(default_denoiser(), name=" ")
+    with pytest.raises(InputError, match="waiting=0"):
+        ServiceLimits(waiting=0)
+
+
+COMMAND = Path(sys.executable).with_name("rag-denoise")
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_serves_and_ends_after_what_is_under_way(by):
+    with subprocess.Popen(
+        [COMMAND, "serve", "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as running:
+        said = ""
+        while not (found := re.search(r"serving 'end' at (http://127\.0\.0\.1:\d+)/", said)):
+            line = running.stderr.readline()
+            assert line, said
+            said += line
+        answered = []
+        texts = [f"The tower {i} is in Porto, and a secret. " * 8 for i in range(200)]
+
+        def ask():
+            answered.append(post(found[1], "/v1/denoise", query=QUERY, passages=texts))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not httpx.get(found[1] + "/healthz", timeout=60).json()["working"]:
+            time.sleep(0.01)
+        running.send_signal(by)
+        thread.join()
+        said += running.stderr.read()
+    assert answered[0]["passages"]
+    assert said.endswith("closed\n")
+    assert running.returncode == 0
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
+        (["--port", "70000"], "--port"),
+        (["--token-env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE"),
+        (["--denoiser", "missing/folder"], "missing/folder"),
+        (["--method", "s2a-select"], "--model"),
+    ],
+)
+def test_what_cannot_be_served_is_said(arguments, says):
+    found = subprocess.run(
+        [COMMAND, "serve", "--port", "0", *arguments], capture_output=True, text=True, timeout=60
+    )
+    assert found.returncode != 0
+    assert says in found.stderr
+    assert "Traceback" not in found.stderr

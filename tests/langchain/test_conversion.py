@@ -1,0 +1,91 @@
+"""Documents are converted inside the guard: one that is broken follows the policy and costs no other."""
+
+import asyncio
+
+import pytest
+from langchain_core.documents import Document
+
+from denoise_core import InputError
+from denoise_core.running import heard
+from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.testing import FunctionLLM
+from langchain_denoise import DenoiseCompressor, S2ARunnable
+
+
+@pytest.fixture(autouse=True)
+def _first_of_its_kind():
+    heard.forget()
+
+
+class Unspeakable:
+    def __str__(self):
+        raise RuntimeError("cannot be shown")
+
+
+class Stuck(Document):
+    def model_copy(self, **_):
+        raise RuntimeError("cannot be copied")
+
+
+TEXT = "The tower is tall. It is lovely!"
+BROKEN = {
+    "no text": lambda: Document.model_construct(page_content=None, id="x", metadata={}),
+    "no metadata": lambda: Document.model_construct(page_content=TEXT, id="x", metadata=None),
+    "an id that is none": lambda: Document.model_construct(page_content=None, id=["x"], metadata={}),
+    "a title that cannot be shown": lambda: Document(page_content=TEXT, id="x", metadata={"title": Unspeakable()}),
+    "a score beyond all": lambda: Document(page_content=TEXT, id="x", metadata={"relevance_score": 10**400}),
+    "an earlier record that is no JSON": lambda: Document(
+        page_content=TEXT, id="x", metadata={"denoise": {"v": {1}}}
+    ),
+    "one that cannot be copied": lambda: Stuck(page_content=TEXT, id="x"),
+}
+
+
+def first_sentence():
+    """Keeps the first of each passage's two sentences."""
+    return S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=Options(joint=False))
+
+
+def compressed(broken, sync, **settings):
+    given = [Document(page_content=TEXT, id="a"), broken, Document(page_content=TEXT, id="b")]
+    compressor = DenoiseCompressor(denoiser=first_sentence(), **settings)
+    if sync:
+        return compressor.compress_documents(given, "How tall?")
+    return asyncio.run(compressor.acompress_documents(given, "How tall?"))
+
+
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_document_follows_the_policy_and_costs_no_other(name, sync, caplog):
+    broken = BROKEN[name]()
+    kept = compressed(broken, sync)
+    good = [d for d in kept if d.id in ("a", "b")]
+    assert [d.page_content.strip() for d in good] == ["The tower is tall."] * 2
+    assert [d.metadata["denoise"]["fallback"] for d in good] == [None, None]
+    (as_it_came,) = (d for d in kept if d not in good)
+    assert as_it_came.page_content == broken.page_content
+    if isinstance(broken.metadata, dict) and not isinstance(broken, Stuck):
+        assert "kept as it is" in as_it_came.metadata["denoise"]["fallback"]
+    assert "S2ADenoiser, conversion" in caplog.text
+    assert [d.id for d in compressed(broken, sync, on_error="drop")] == ["a", "b"]
+    with pytest.raises((InputError, RuntimeError, TypeError, OverflowError)):
+        compressed(broken, sync, on_error="raise")
+
+
+def test_the_answering_chain_reads_what_can_be_read():
+    broken = BROKEN["no text"]()
+    given = {"question": "How tall?", "context": [Document(page_content=TEXT, id="a"), broken]}
+    out = S2ARunnable(model=FunctionLLM(lambda m: "1"), variant="select").invoke(given)
+    assert [d.id for d in out["context"]] == ["a", "x"]
+    assert out["denoise"]["failures"].keys() == {"x"}
+    with pytest.raises(InputError):
+        S2ARunnable(model=FunctionLLM(lambda m: "1"), variant="select", on_error="raise").invoke(given)
+
+
+def test_the_answering_chain_marks_the_failed_document_alone():
+    """Every document had the fallback of the one that failed."""
+    llm = FunctionLLM(lambda m: "What a question!" if "bananas" in str(m) else "1")
+    context = [Document(page_content=TEXT * 40, id="a"), Document(page_content="Yellow bananas. " * 80, id="b")]
+    out = S2ARunnable(model=llm, variant="select").invoke({"question": "How tall?", "context": context})
+    marked = [d.id for d in out["context"] if d.metadata["denoise"]["fallback"]]
+    assert marked == ["b"]

@@ -1,0 +1,102 @@
+"""Nodes are converted inside the guard: one that is broken follows the policy, in its place."""
+
+import pytest
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
+
+from denoise_core.running import heard
+from denoise_core.s2a import S2A, Options, S2ADenoiser
+from denoise_core.testing import FunctionLLM
+from llamaindex_denoise import DenoisePostprocessor, S2AQueryEngine, record
+
+
+@pytest.fixture(autouse=True)
+def _first_of_its_kind():
+    heard.forget()
+
+
+class Unspeakable:
+    def __str__(self):
+        raise RuntimeError("cannot be shown")
+
+
+class Stuck(TextNode):
+    def model_copy(self, **_):
+        raise RuntimeError("cannot be copied")
+
+
+TEXT = "The tower is tall. It is lovely!"
+TITLED = {"title": "Towers"}
+BROKEN = {
+    "a template with a foreign field": lambda: TextNode(text=TEXT, metadata=TITLED, text_template="{nobody}"),
+    "a metadata template with a foreign field": lambda: TextNode(
+        text=TEXT, metadata=TITLED, metadata_template="{nobody}"
+    ),
+    "metadata that cannot be shown": lambda: TextNode(text=TEXT, metadata={"title": Unspeakable()}),
+    "no text": lambda: TextNode.model_construct(text=None, metadata={}, relationships={}),
+    "one that cannot be copied": lambda: Stuck(text=TEXT),
+}
+
+
+def first_sentence():
+    """Keeps the first of each passage's two sentences."""
+    return S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=Options(joint=False))
+
+
+def nodes(broken):
+    broken.id_ = "x"
+    return [NodeWithScore(node=n) for n in (TextNode(text=TEXT, id_="a"), broken, TextNode(text=TEXT, id_="b"))]
+
+
+async def processed(broken, sync, **settings):
+    postprocessor = DenoisePostprocessor(denoiser=first_sentence(), **settings)
+    if sync:
+        return postprocessor.postprocess_nodes(nodes(broken), query_str="How tall?")
+    return await postprocessor.apostprocess_nodes(nodes(broken), query_str="How tall?")
+
+
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_broken_node_follows_the_policy_and_costs_no_other(name, sync, caplog):
+    broken = BROKEN[name]()
+    kept = await processed(broken, sync)
+    assert [n.node.node_id for n in kept] == ["a", "x", "b"]
+    assert [n.node.text.strip() for n in (kept[0], kept[2])] == ["The tower is tall."] * 2
+    assert [record(n.node)["fallback"] for n in (kept[0], kept[2])] == [None, None]
+    assert kept[1].node.text == broken.text
+    if not isinstance(broken, Stuck):
+        assert "kept as it is" in record(kept[1].node)["fallback"]
+    assert "conversion" in caplog.text
+    assert [n.node.node_id for n in await processed(broken, sync, on_error="drop")] == ["a", "b"]
+    with pytest.raises((RuntimeError, KeyError, ValueError)):
+        await processed(broken, sync, on_error="raise")
+
+
+@pytest.mark.parametrize("order", ["given", "score"])
+async def test_nothing_is_lost_by_order_or_number(order):
+    kept = await processed(BROKEN["no text"](), True, order=order, top_n=1)
+    assert sorted(n.node.node_id for n in kept) == ["a", "x"]
+
+
+class Found(BaseRetriever):
+    def _retrieve(self, query_bundle):
+        return nodes(BROKEN["no text"]())
+
+
+async def test_the_answering_engine_reads_what_can_be_read():
+    engine = S2AQueryEngine(
+        S2A(FunctionLLM(lambda m: "1"), variant="select", options=Options(joint=False)), Found()
+    )
+    for response in (engine.query("How tall?"), await engine.aquery("How tall?")):
+        assert [n.node.node_id for n in response.source_nodes] == ["a", "x", "b"]
+
+
+def test_a_cleared_question_that_is_refused_is_said_beside_each_node():
+    def turns_it_round(messages):
+        asked = messages[-1].content
+        return "Question: Is it 200 m tall?" if "BEGIN document" not in asked else "1"
+
+    postprocessor = DenoisePostprocessor(denoiser=S2ADenoiser(FunctionLLM(turns_it_round)))
+    given = [NodeWithScore(node=TextNode(text=TEXT, id_="a"))]
+    kept = postprocessor.postprocess_nodes(given, query_str="How tall is the tower? I think 200 m.")
+    assert all("refused" in record(n.node)["question_note"] for n in kept)
