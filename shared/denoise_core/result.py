@@ -98,6 +98,21 @@ class DenoiseResult:
     conflicts: tuple[Conflict, ...] = ()
     question_note: str | None = None
 
+    def __repr__(self) -> str:
+        """One line, whatever was denoised."""
+        gone = sum(len(d.span) for d in self.dropped)
+        kept = sum(len(p.text) for p in self.passages)
+        told = "".join(
+            f", {n}={v!r}" for n, v in (("relevant", self.relevant), ("fallback", self.fallback)) if v is not None
+        )
+        return (
+            f"DenoiseResult({self.query[:60]!r}: {len(self.passages)} passages kept, {kept:,} characters; "
+            f"{gone:,} dropped{told})"
+        )
+
+    def _repr_html_(self) -> str | None:
+        return html_of("result", self)
+
     def as_json(self) -> dict[str, Any]:
         """Plain values: ``passages`` as they are left, ``kept`` and ``dropped`` ranges with scores."""
         return {
@@ -119,21 +134,6 @@ class DenoiseResult:
             "fallback": self.fallback,
             "question_note": self.question_note,
         }
-
-    def __repr__(self) -> str:
-        """One line, whatever was denoised."""
-        gone = sum(len(d.span) for d in self.dropped)
-        kept = sum(len(p.text) for p in self.passages)
-        told = "".join(
-            f", {n}={v!r}" for n, v in (("relevant", self.relevant), ("fallback", self.fallback)) if v is not None
-        )
-        return (
-            f"DenoiseResult({self.query[:60]!r}: {len(self.passages)} passages kept, {kept:,} characters; "
-            f"{gone:,} dropped{told})"
-        )
-
-    def _repr_html_(self) -> str | None:
-        return html_of("result", self)
 
 
 def _range(span: Span) -> dict[str, Any]:

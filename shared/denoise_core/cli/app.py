@@ -29,6 +29,15 @@ class Method(StrEnum):
     embedding = "embedding"
 
 
+class Shape(StrEnum):
+    """What ``run`` prints."""
+
+    view = "view"
+    text = "text"
+    json = "json"
+    html = "html"
+
+
 class Right(StrEnum):
     """When an answer is right."""
 
@@ -59,12 +68,12 @@ def demo(
 def run(
     query: Annotated[str, typer.Option("--query", "-q", help="The question the passages are to answer.")],
     passages: Annotated[
-        str,
+        list[str],
         typer.Option(
             "--passages",
             "-p",
             help="A .jsonl file (a 'text' a line, optionally 'id' and 'title'), a .txt or .md file, a folder of "
-            "them, or - for standard input.",
+            "them, or - for standard input; may be given several times.",
         ),
     ],
     method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,
@@ -85,12 +94,24 @@ def run(
             "of --method."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")] = False,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Keep the best, at most so many tokens, instead of --keep.")
+    ] = None,
+    shape: Annotated[
+        Shape | None,
+        typer.Option(
+            "--format", help="A view with what was dropped (on a terminal), the kept text alone (in a pipe) ..."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out lines and files that cannot be read, and say so.")
     ] = False,
 ) -> None:
     """Denoise your own text: print what is kept for the question, and what is dropped.
+
+    In a pipe the kept text alone, unwrapped. Ends with status 3 when nothing was denoised, and 4 when nothing
+    seems to bear on the question.
 
     [bold]Examples[/bold]
 
@@ -107,7 +128,8 @@ def run(
         keep=keep,
         model=model,
         denoiser=denoiser,
-        as_json=as_json,
+        tokens=tokens,
+        shape="json" if as_json else None if shape is None else shape.value,
         skip_bad=skip_bad,
     )
 

@@ -41,8 +41,11 @@ class _Found:
     prose: bool = False
 
 
-def read_passages(source: str, *, skip_bad: bool = False) -> Reading:
-    """Read ``source``: a file, a folder, or ``-`` for standard input; UTF-8, with or without a mark at its start.
+def read_passages(*sources: str, skip_bad: bool = False) -> Reading:
+    """Read each source: a file, a folder, or ``-`` for standard input.
+
+    Text is UTF-8, with or without a mark at its start, or UTF-16 with one; else it is taken for Windows' Latin
+    letters (cp1252), with a warning.
 
     A line of JSON is one passage (``text``, and optionally ``id``, ``title``, ``score``; other fields become
     metadata), and so is an object in a JSON array. Any other file is one passage, so that spans point into
@@ -50,8 +53,8 @@ def read_passages(source: str, *, skip_bad: bool = False) -> Reading:
     naming file and line; with ``skip_bad`` that is a warning and the rest is read.
     """
     warnings: list[str] = []
-    reader = _Reader(warnings if skip_bad else None)
-    found = [f for name, short, blob in _files(source) for f in reader.parse(name, short, blob)]
+    reader = _Reader(warnings if skip_bad else None, warnings)
+    found = [f for s in sources for name, short, blob in _files(s) for f in reader.parse(name, short, blob)]
     names = unique_ids([f.id for f in found])
     repeated = sorted(i for i, n in Counter(f.id for f in found if f.id is not None).items() if n > 1)
     if repeated:
@@ -93,19 +96,25 @@ def _files(source: str) -> Iterator[tuple[str, str, bytes | OSError]]:
 
 
 class _Reader:
-    """Turns contents into passages; ``forgive`` collects what was left out, None raises it."""
+    """Turns contents into passages.
 
-    def __init__(self, forgive: list[str] | None) -> None:
+    ``forgive`` collects what was left out, None raises it; ``notes`` collects what should be known.
+    """
+
+    def __init__(self, forgive: list[str] | None, notes: list[str]) -> None:
         self.forgive = forgive
+        self.notes = notes
 
     def parse(self, name: str, short: str, blob: bytes | OSError) -> Iterator[_Found]:
         try:
             if isinstance(blob, OSError):
                 raise blob
-            text = blob.decode("utf-8-sig")
+            text, guessed = _decoded(blob)
         except (OSError, UnicodeDecodeError) as error:
-            self.bad(f"cannot read {name!r} as UTF-8 text: {error}")
+            self.bad(f"cannot read {name!r} as text: {error}")
             return
+        if guessed:
+            self.notes.append(f"{name} is not UTF-8; it was read as cp1252 (Windows' Latin letters)")
         start = text.lstrip()[:1]
         given = name == STANDARD_INPUT
         if name.lower().endswith(".jsonl") or (given and start == "{"):
@@ -141,6 +150,18 @@ class _Reader:
         if self.forgive is None:
             raise InputError(f"{message} (--skip-bad leaves such parts out)")
         self.forgive.append(f"left out: {message}")
+
+
+def _decoded(blob: bytes) -> tuple[str, bool]:
+    """The text, and whether its coding was guessed. Raises `UnicodeDecodeError` for what is no text."""
+    if blob[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return blob.decode("utf-16"), False
+    try:
+        return blob.decode("utf-8-sig"), False
+    except UnicodeDecodeError:
+        if b"\0" in blob:  # no text has one
+            raise
+        return blob.decode("cp1252", "replace"), True
 
 
 def _json(text: str) -> Any:

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from denoise_core.cli.plain import plain
 from denoise_core.cli.read import read_passages
+from denoise_core.end.selection import Keep, Tokens
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
-from denoise_core.report.context import all_pieces
+from denoise_core.report.context import Shown, all_pieces, page
 from denoise_core.result import DenoiseResult
 from denoise_core.text.chunk import Chunker
 from denoise_core.types import Passage
@@ -23,38 +24,65 @@ from denoise_core.types import Passage
 
 def run_own(
     query: str,
-    source: str,
+    sources: Sequence[str],
     method: str,
     *,
     keep: str | None,
     model: str | None,
     denoiser: Path | None = None,
-    as_json: bool,
+    tokens: int | None = None,
+    shape: str | None = None,
     skip_bad: bool,
 ) -> None:
-    """Read, denoise, print. Warnings go to standard error, so that ``--json`` stays one object."""
+    """Read, denoise, print. All but the result goes to standard error, so that a pipe gets the result alone.
+
+    ``shape`` is "view", "text", "json" or "html"; None is a view for a terminal and the kept text for a pipe.
+    """
     if not query.strip():
         raise InputError("--query is empty; what are the passages to answer?")
-    reading = read_passages(source, skip_bad=skip_bad)
+    if tokens is not None and (keep is not None or denoiser is not None):
+        raise InputError("--tokens says how much is kept: leave --keep and --denoiser out")
+    reading = read_passages(*sources, skip_bad=skip_bad)
     aside = Console(stderr=True)
     for warning in reading.warnings:
         aside.print(Text(plain(warning), style="yellow"), soft_wrap=True)
     with aside.status("reading and scoring ..."):
         chosen = (
-            denoiser_for(method, keep, model, reading.cut) if denoiser is None else fitted(denoiser, keep, model)
+            denoiser_for(method, keep, model, reading.cut, tokens)
+            if denoiser is None
+            else fitted(denoiser, keep, model)
         )
         result = chosen.denoise(query, reading.passages)
-    if as_json:
-        line = json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False)
-        typer.echo(line.encode("utf-8", "replace").decode())
+    console = Console(highlight=False)
+    shape = shape or ("view" if console.is_terminal else "text")
+    if shape == "view":
+        show(console, reading.passages, result)
     else:
-        show(Console(highlight=False), reading.passages, result)
+        typer.echo(_SHAPES[shape](reading.passages, result).encode("utf-8", "replace").decode())
     if nothing_denoised(reading.passages, result):
         aside.print(Text("nothing was denoised", style="yellow"))
         raise typer.Exit(NOTHING_DENOISED)
+    if result.relevant is False:
+        aside.print(Text("nothing relevant: no passage seems to bear on the question", style="yellow"))
+        raise typer.Exit(NOTHING_RELEVANT)
 
+
+def _as_text(passages: Sequence[Passage], result: DenoiseResult) -> str:
+    return "\n\n".join(plain(p.headed.strip()) for p in result.passages)
+
+
+def _as_json(passages: Sequence[Passage], result: DenoiseResult) -> str:
+    return json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False)
+
+
+def _as_html(passages: Sequence[Passage], result: DenoiseResult) -> str:
+    return page([Shown(tuple(passages), result)], title="What was kept, what was dropped")
+
+
+_SHAPES = {"text": _as_text, "json": _as_json, "html": _as_html}
 
 NOTHING_DENOISED = 3  # the status when no passage was read, or each of them fell back
+NOTHING_RELEVANT = 4  # the status when nothing seems to bear on the question
 
 
 def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool:
@@ -64,20 +92,24 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
     return not passages or (result.fallback is not None and not result.dropped)
 
 
-def denoiser_for(method: str, keep: str | None, model: str | None, chunker: Chunker) -> Denoiser:
-    """The denoiser behind a ``--method``; ``keep`` as in `keep_of`."""
+def denoiser_for(
+    method: str, keep: str | None, model: str | None, chunker: Chunker, tokens: int | None = None
+) -> Denoiser:
+    """The denoiser behind a ``--method``; ``keep`` as in `keep_of`, ``tokens`` at most of the embedded encoder."""
     if method == "s2a-select":
         if model is None:
             raise InputError("--method s2a-select asks a chat model: add --model NAME_OR_FOLDER")
-        if keep is not None:
-            raise InputError("--keep is for methods that score; with --method s2a-select the model decides")
+        if keep is not None or tokens is not None:
+            raise InputError(
+                "--keep and --tokens are for methods that score; with --method s2a-select the model decides"
+            )
         from denoise_core.end import LocalLLM
         from denoise_core.s2a import S2ADenoiser
 
         return S2ADenoiser(LocalLLM(model), variant="select", max_concurrency=1)
     if model is not None:
         raise InputError(f"--model is for --method s2a-select; --method {method} has a model of its own or none")
-    from denoise_core.embedded import DefaultScorer, embedding_scorer
+    from denoise_core.embedded import DefaultScorer, embedding_scorer, encoder
     from denoise_core.end import ENDDenoiser
     from denoise_core.scorers.bm25 import BM25Scorer
 
@@ -86,8 +118,11 @@ def denoiser_for(method: str, keep: str | None, model: str | None, chunker: Chun
         "bm25": BM25Scorer,
         "embedding": embedding_scorer,
     }
-    if keep is None or keep.strip() == "auto":
-        chosen: float | int | str | None = "auto" if method == "end" else None
+    chosen: Keep | None
+    if tokens is not None:
+        chosen = Tokens(tokens, encoder().count)
+    elif keep is None or keep.strip() == "auto":
+        chosen = "auto" if method == "end" else None
         if chosen is None and keep is not None:
             raise InputError(
                 f"--keep auto is for --method end: the scores of --method {method} have no known scale"

@@ -78,7 +78,7 @@ def test_json_output_is_one_object_with_exact_spans(run, source):
 
 
 def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source):
-    done = run("-p", source, "--method", "bm25", "--keep", "0.3")
+    done = run("-p", source, "--method", "bm25", "--keep", "0.3", "--format", "view")
     assert done.returncode == 0
     assert "+ The Eiffel Tower was finished in 1889." in done.stdout
     assert "- Bananas are rich in potassium." in done.stdout
@@ -155,7 +155,7 @@ def test_what_passages_hold_cannot_act_on_the_terminal(run, tmp_path):
     path = tmp_path / "p.jsonl"
     acting = {"text": "hi \x1b[2J\x1b]0;owned\x07 \u202e", "id": "\x1b[31mred", "title": "[bold]t[/x]"}
     path.write_text("\n".join(json.dumps(r) for r in (acting, acting)), encoding="utf-8")
-    done = run("-p", str(path), "--method", "bm25")
+    done = run("-p", str(path), "--method", "bm25", "--format", "view")
     assert done.returncode == 0
     assert not set("\x1b\x07\u202e") & set(done.stdout + done.stderr)
     assert "[bold]t[/x]" in done.stdout
@@ -209,3 +209,44 @@ def test_a_noisy_retrieval_set_is_made_and_read_back(command, tmp_path):
     assert out.read_bytes() == first
     assert command("noisy-retrieval", str(tmp_path / "none.txt"), "-o", str(out)).returncode == 2
     assert out.read_bytes() == first
+
+
+def test_a_pipe_gets_the_kept_text_alone_and_unwrapped(run, tmp_path):
+    text = "The Eiffel Tower was finished in 1889, after two years of work by three hundred workers. " * 3
+    (tmp_path / "one.txt").write_text(text.strip())
+    (tmp_path / "two.txt").write_text("Bananas are rich in potassium.")
+    files = ["-p", str(tmp_path / "one.txt"), "-p", str(tmp_path / "two.txt")]
+    done = run(*files, "--method", "bm25", "--keep", "1")
+    assert (done.returncode, done.stdout) == (0, text.strip() + "\n")
+    page = run(*files, "--method", "bm25", "--keep", "1", "--format", "html")
+    assert "<del" in page.stdout
+    assert "<mark" in page.stdout
+
+
+def test_tokens_bound_what_is_kept_and_exclude_keep(run, source):
+    done = run("-p", source, "--method", "bm25", "--tokens", "12")
+    assert (done.returncode, done.stdout.strip()) == (0, PASSAGES[0]["text"])
+    both = run("-p", source, "--method", "bm25", "--tokens", "12", "--keep", "2")
+    assert (both.returncode, "leave --keep and --denoiser out" in both.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("data", "note"),
+    [
+        ("The Caf\u00e9 \u20ac Tower.".encode("cp1252"), "was read as cp1252"),
+        ("The Caf\u00e9 \u20ac Tower.".encode("utf-16"), ""),
+        ("The Caf\u00e9 \u20ac Tower.".encode("utf-8-sig"), ""),
+    ],
+)
+def test_latin_letters_and_marks_at_the_start_are_read(run, tmp_path, data, note):
+    (tmp_path / "a.txt").write_bytes(data)
+    done = run("-p", str(tmp_path / "a.txt"), "--method", "bm25")
+    assert done.stdout == "The Caf\u00e9 \u20ac Tower.\n"
+    assert (note in done.stderr) if note else done.stderr == ""
+
+
+def test_nothing_relevant_has_a_status_of_its_own(command, tmp_path):
+    lines = [json.dumps({"text": t}) for t in ("qqq zzz www", "xx yy", "vv ww rr", "kk jj", "lorem ipsum dolor")]
+    (tmp_path / "p.jsonl").write_text("\n".join(lines))
+    done = command("run", "-q", "When was the Eiffel Tower finished?", "-p", str(tmp_path / "p.jsonl"))
+    assert (done.returncode, "nothing relevant" in done.stderr) == (4, True)
