@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     rows = _rows(120 if options.quick else 20_000, options.seed)
     with tempfile.TemporaryDirectory() as folder:
         _killed(bench, Path(folder), rows)
-        _overhead(bench, Path(folder), rows[: 24 if options.quick else 160], 1 if options.quick else 3)
+        _overhead(bench, Path(folder), rows[: 24 if options.quick else 120], 1 if options.quick else 3)
     return bench.finish()
 
 

@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
         "request": "a question and five passages of twenty words, none seen before",
         "cores": "server and clients share them",
     }
-    count, pairs = (24, 1) if options.quick else (128, 3)
+    count, pairs = (24, 1) if options.quick else (96, 3)
     drawn = random.Random(options.seed)
     with subprocess.Popen([sys.executable, "-c", START], stderr=subprocess.PIPE, text=True) as server:
         try:

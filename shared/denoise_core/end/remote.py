@@ -96,7 +96,7 @@ class RemoteScorer(Travels):
             return np.zeros(0, dtype=np.float32)
         self._open()
         prompts, owner = self._prompts(query, texts, self.engine.run(self._window))
-        logits = self.engine.run(partial(self._logits, prompts, [_key(texts[int(i)]) for i in owner]))
+        logits = self.engine.run(partial(self._logits, prompts, [_key(texts[i]) for i in map(int, owner)]))
         return best_of_parts(logits, owner, len(texts))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Floats:
@@ -106,7 +106,7 @@ class RemoteScorer(Travels):
         await offload(self._open)
         window = await self.engine.arun(self._window)
         prompts, owner = await offload(self._prompts, query, texts, window)
-        logits = await self.engine.arun(partial(self._logits, prompts, [_key(texts[int(i)]) for i in owner]))
+        logits = await self.engine.arun(partial(self._logits, prompts, [_key(texts[i]) for i in map(int, owner)]))
         return best_of_parts(logits, owner, len(texts))
 
     @property

@@ -76,13 +76,14 @@ def _whole(result: DenoiseResult) -> DenoiseResult:
     if not all(isinstance(t, str) for t in told):
         raise BrokenLaw("DenoiseResult: expected query, fallback, note and failures to be texts")
     same = all(items is getattr(result, name) for name, items in fields.items())
-    return result if same else replace(result, **fields)
+    given_once: dict[str, Any] = dict(fields)
+    return result if same else replace(result, **given_once)
 
 
 _FIELDS: dict[str, type] = {"passages": Passage, "dropped": Drop, "kept": Keep}
 
 
-def _check_types(item: Passage | Drop | Keep) -> None:
+def _check_types(item: Any) -> None:
     if item.score is not None and not isinstance(item.score, float | Real):
         raise BrokenLaw(f"a score must be a number or None, got {item.score!r:.80}")
     if isinstance(item, Passage) and not (isinstance(item.id, str) and isinstance(item.spans, tuple)):

@@ -109,8 +109,8 @@ def make_app(service: Service) -> FastAPI:
         order = sorted(range(len(texts)), key=lambda i: -scores[i])
         if body.documents is None:
             raw = body.raw_scores
-            rows = [{"index": i, "score": scores[i] if raw else _sigmoid(scores[i])} for i in order]
-            return _json([r | {"text": texts[r["index"]]} for r in rows] if body.return_text else rows)
+            told = [{"index": i, "score": scores[i] if raw else _sigmoid(scores[i])} for i in order]
+            return _json([r | {"text": texts[i]} for i, r in zip(order, told)] if body.return_text else told)
         rows = [
             {"index": i, "relevance_score": _sigmoid(scores[i])}
             | ({"document": {"text": texts[i]}} if body.return_documents else {})

@@ -245,6 +245,19 @@ def test_the_command(tmp_path):
     assert len(read(tmp_path / "out.jsonl")) == 30
 
 
+def test_threads_of_numeric_libraries_share_the_cores_unless_the_user_says_otherwise(monkeypatch):
+    from denoise_core.service.bulk.processes import _THREADS, _threads
+
+    for name in _THREADS:
+        monkeypatch.delenv(name, raising=False)
+    with _threads(10**6):
+        assert {os.environ[name] for name in _THREADS} == {"1"}
+    assert not set(_THREADS) & os.environ.keys()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with _threads(1):
+        assert set(_THREADS) & os.environ.keys() == {"OMP_NUM_THREADS"}, "another would take precedence over it"
+
+
 def test_nothing_in_nothing_out(tmp_path, noted):
     assert bulk(write(tmp_path / "in.jsonl", []), tmp_path / "out.jsonl", noted).rows == 0
     assert read(tmp_path / "out.jsonl") == []

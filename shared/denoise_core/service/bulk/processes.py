@@ -74,9 +74,9 @@ class Processes:
 
 @contextmanager
 def _threads(workers: int) -> Iterator[None]:
-    """Numeric libraries of a process started here share the cores; what the user has set stays."""
+    """Numeric libraries of a process started here share the cores; where the user has set any, that holds."""
     each = str(max(1, (os.cpu_count() or 1) // workers))
-    new = [name for name in _THREADS if name not in os.environ]
+    new = () if any(name in os.environ for name in _THREADS) else _THREADS
     os.environ.update(dict.fromkeys(new, each))
     try:
         yield

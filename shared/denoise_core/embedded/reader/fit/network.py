@@ -72,7 +72,8 @@ class Linear(nn.Module):
             flat = x.reshape(-1, x.shape[-1])
             return torch.addmm(self.bias, flat, self.turned).view(*x.shape[:-1], -1)
         a, b = self.a.to(x.dtype), (self.b * SCALE).to(x.dtype)
-        changed: Tensor = _Changed.apply(x, self.weight, self.turned, self.bias, a, b)
+        apply: Any = _Changed.apply
+        changed: Tensor = apply(x, self.weight, self.turned, self.bias, a, b)
         return changed
 
 
