@@ -136,7 +136,9 @@ def question(reply: str) -> str:
     elif xml := labels.XML_QUESTION.search(text):
         text = xml[2]
     marked = list(_labels(text, labels.QUESTION))
-    if len(marked) > 1 or (marked and not framing.announces(text[: marked[0][0]])):
+    before = text[: marked[0][0]] if marked else ""
+    announced = framing.announces(before) or labels.CONTEXT.match(before)  # a context field may stand first
+    if len(marked) > 1 or (marked and not announced):
         raise unparsable("one question, and nothing before it", reply)
     text = text[marked[-1][1] :] if marked else framing.without_opener(_without_preamble(text))
     text = _asked(text, reply)
