@@ -164,7 +164,8 @@ def test_nothing_runs_on_threads_that_are_not_our_own():
 
 
 PROGRAM = """
-import asyncio, threading, time
+import asyncio, signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born ignoring it
 from denoise_core.running.offload import offload, on_a_thread
 from denoise_core.running.effects import batch, Complete
 from denoise_core.running.flow import arun, run

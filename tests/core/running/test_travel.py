@@ -16,7 +16,7 @@ from denoise_core.augmenter.utilities.function import FunctionUtility
 from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.augmenter.utilities.similarity import Similarity
 from denoise_core.augmenter.vectors import KeptVectors
-from denoise_core.embedded import DefaultScorer, default_denoiser, encoder, reader
+from denoise_core.embedded import DefaultScorer, default_denoiser, encoder, span_reader
 from denoise_core.embedded.default import embedding_scorer
 from denoise_core.end import ENDDenoiser, ScoreCache
 from denoise_core.local.keeping.prefix import PrefixCache
@@ -108,7 +108,7 @@ def test_async_users_too(spawned):
 
 JUDGES = {
     "words": Groundedness,
-    "words and reader": lambda: Groundedness(reader=reader()),
+    "words and reader": lambda: Groundedness(reader=span_reader()),
     "similarity": lambda: FunctionUtility(Similarity(), threshold=0.5),
 }
 
@@ -129,7 +129,7 @@ def judged(judge):
 
 
 def test_the_reader_that_arrives_is_the_shared_one():
-    assert arrived(pickle.dumps(reader())) is reader() is copy.deepcopy(reader())
+    assert arrived(pickle.dumps(span_reader())) is span_reader() is copy.deepcopy(span_reader())
 
 
 SETTINGS = {

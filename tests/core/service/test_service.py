@@ -17,7 +17,7 @@ import pytest
 from service_server import serving
 
 from denoise_core import Guard, InputError, Passage, Pipeline
-from denoise_core.embedded import DefaultScorer, default_denoiser, reader
+from denoise_core.embedded import DefaultScorer, default_denoiser, span_reader
 from denoise_core.end import ENDDenoiser
 from denoise_core.running import heard
 from denoise_core.s2a import S2ADenoiser
@@ -37,7 +37,7 @@ LIMITS = ServiceLimits(body=20_000, passages=50, characters=10_000)
 
 @pytest.fixture(scope="module")
 def url():
-    with serving(Service(default_denoiser(), reader=reader, limits=LIMITS)) as found:
+    with serving(Service(default_denoiser(), reader=span_reader, limits=LIMITS)) as found:
         yield found
 
 
@@ -57,7 +57,7 @@ def test_denoising_is_the_denoisers_own(url):
 def test_checking_is_the_checkers_own(url):
     for answer in ("The tower is in Porto.", "It is in Rome.", ""):
         found = post(url, "/v1/check", question=QUERY, answer=answer, passages=TEXTS)
-        here = check(QUERY, answer, PASSAGES, reader())
+        here = check(QUERY, answer, PASSAGES, span_reader())
         assert found == {"passed": here.passed, **here.as_json()}
 
 
