@@ -15,17 +15,17 @@ ABOUT = "read in bfloat16"
 def bench_reader() -> tuple[SpanReader, Kept]:
     """The reader, and what it keeps of rows it has read: to be told to forget when a question is done."""
     import torch
-    from safetensors.numpy import load_file
 
     from denoise_core.embedded.reader.calibration import Calibration
     from denoise_core.embedded.reader.fit.network import Network, minilm_weights
     from denoise_core.embedded.reader.fit.train import Bound
     from denoise_core.embedded.reader.make import CALIBRATION, HERE, WEIGHTS
+    from denoise_core.embedded.reader.packed import load_packed
     from denoise_core.embedded.reader.windows import tokens
     from denoise_core.embedded.weights import minilm
 
     torch.set_num_threads(1)
     network = Network(minilm_weights(minilm()), torch.bfloat16)
-    network.take(load_file(HERE / WEIGHTS))
+    network.take(load_packed(HERE / WEIGHTS))
     kept = Kept(Bound(network))
     return SpanReader(kept, tokens(), calibration=Calibration.load(HERE / CALIBRATION)), kept
