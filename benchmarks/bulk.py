@@ -132,7 +132,7 @@ def _written(journal: Path, count: int, process: subprocess.Popen[Any]) -> None:
     while not journal.exists() or journal.read_bytes().count(b"\n") < count:
         if process.poll() is not None:
             raise SystemExit("the job ended before it could be killed")
-        time.sleep(0.5)
+        time.sleep(0.02)
 
 
 def _workers(driver: int) -> list[int]:
