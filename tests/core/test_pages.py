@@ -1,0 +1,106 @@
+"""One look: contrast in both schemes, pages below 2 MB and folded, results that show themselves in notebooks."""
+
+import re
+from importlib.resources import files
+from itertools import product
+
+import pytest
+
+from denoise_core import DenoiseResult, Drop, ENDDenoiser, Passage, Span
+from denoise_core.augmenter import Augmenter
+from denoise_core.report.chart import curves, points
+from denoise_core.report.context import Shown, fragment, page
+from denoise_core.report.loop import to_html
+from denoise_core.testing import FunctionLLM, FunctionScorer, ListRetriever
+
+STYLE = (files("denoise_core.report") / "templates" / "style.css").read_text("utf-8")
+SCHEMES = [
+    dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", rule)) for rule in STYLE.split("}") if "--ink: #" in rule
+]
+
+
+def luminance(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, two):
+    light, dark = sorted((luminance(one), luminance(two)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_text_has_a_contrast_of_four_and_a_half_in_every_scheme():
+    assert len(SCHEMES) == 4  # light, dark, and a notebook that says which
+    for colours in SCHEMES:
+        on_paper = product(
+            ("ink", "soft", "kept", "gone", "doubt", "focus", "s1", "s2", "s3", "s4"), ("paper", "tint")
+        )
+        for text, ground in [*on_paper, ("ink", "gold"), ("doubt", "gold")]:
+            assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground, colours)
+
+
+def many(n, characters=900):
+    passages = tuple(Passage(f"passage {i} " + "word " * (characters // 5), f"p{i}") for i in range(n))
+    result = ENDDenoiser(FunctionScorer(lambda q, t: -len(t)), keep=40).denoise("q", passages)
+    return passages, result
+
+
+def test_a_thousand_passages_make_a_page_below_two_megabytes_with_what_was_dropped_folded():
+    passages, result = many(1040, characters=400)
+    html = page([Shown(passages, result)], title="t")
+    assert len(html.encode()) < 2_000_000
+    opened = re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
+    assert 0 < opened.count('<div class="passage') <= 12
+    assert html.count('<div class="passage') == 1040
+
+
+def test_what_does_not_fit_is_counted():
+    passages, result = many(1000, characters=4000)
+    html = page([Shown(passages, result)] * 2, title="t")
+    assert len(html.encode()) < 2_000_000
+    assert "more passages are not shown" in html
+    assert "1 more questions are not shown" in html
+
+
+def test_dropped_text_says_so_without_its_looks():
+    passages = (Passage("Kept.", "a"), Passage("Gone.", "b"))
+    html = fragment(passages, DenoiseResult("q", passages[:1], (Drop(Span("b", 0, 5), "noise", 0.25),)))
+    assert re.search(r'\[dropped: </span><del[^>]*>Gone\.</del><span class="sr"> noise, score 0\.250\]', html)
+    assert re.search(r"<mark[^>]*>Kept\.</mark>", html)
+
+
+def test_a_result_alone_shows_what_is_kept_and_how_much_is_gone():
+    source = Passage("Kept. Gone <b>.", "a")
+    result = DenoiseResult(
+        "q?", (Passage("Kept. ", "a", spans=(Span("a", 0, 6),)),), (Drop(Span("a", 6, 15), "noise"),)
+    )
+    html = result._repr_html_()
+    assert "Kept." in html
+    assert "[9 characters]" in html
+    assert source.text[6:] not in html
+    assert repr(result) == "DenoiseResult('q?': 1 passages kept, 6 characters; 9 dropped)"
+
+
+def test_an_answer_shows_itself_and_its_repr_is_one_line():
+    passages = [
+        Passage("The tower was finished in 1889.", "a"),
+        *(Passage(f"Noise {i}.", f"n{i}") for i in range(30)),
+    ]
+    llm = FunctionLLM(lambda m: "The tower was finished in 1889.")
+    answer = Augmenter(llm, ListRetriever(passages)).answer("When was the tower finished?")
+    assert "\n" not in repr(answer)
+    assert repr(answer).startswith("Answer('The tower was finished in 1889.': supported")
+    assert '<div class="denoise">' in answer._repr_html_()
+    html = to_html(answer)
+    assert "23 more passages" in html
+    assert html.count("<details") == html.count("</details>")
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_charts_stay_inside_their_frame(value):
+    chart = curves("t", {"a": [(0.05, value), (1.0, value)]}, "x", "y")
+    (line,) = chart.lines
+    assert all(0 <= float(n) <= 640 for n in re.findall(r"[\d.]+", line.path))
+    dots = points("t", {"a": (0.0, value, value, value), "b": (10.0, value, 0.0, 1.0)}, "x", "y")
+    assert all(0 <= x <= 640 and 0 <= y <= 320 for dot in dots.lines for x, *ys in dot.points for y in ys)
