@@ -16,7 +16,7 @@ from denoise_core.errors import InputError
 from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.prompts import Prompts
 from denoise_core.text.delimit import envelope
-from denoise_core.types import Message, Passage, Role
+from denoise_core.types import Message, Passage, Role, well_formed
 
 Target = Literal["answer", "context"]
 Verdict = Literal["pass", "fail", "unknown"]
@@ -81,7 +81,7 @@ def save(records: Iterable[Record], path: str | Path) -> int:
     count = 0
     with open(path, "a", encoding="utf-8") as out:
         for record in records:
-            out.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+            out.write(well_formed(json.dumps(asdict(record), ensure_ascii=False)) + "\n")
             out.flush()
             count += 1
     return count
@@ -129,7 +129,8 @@ def export_chat(
     records: Iterable[Record], path: str | Path, *, target: Target = "answer", prompts: Prompts | None = None
 ) -> int:
     """Write the examples of `chat` as JSON Lines, over what ``path`` held; returns how many."""
-    lines = [json.dumps(chat(r, target=target, prompts=prompts), ensure_ascii=False) for r in records]
+    told = (chat(r, target=target, prompts=prompts) for r in records)
+    lines = [well_formed(json.dumps(each, ensure_ascii=False)) for each in told]
     Path(path).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return len(lines)
 

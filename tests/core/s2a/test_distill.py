@@ -90,3 +90,13 @@ def test_bad_chat_and_target(tmp_path):
         distill.load_chat(path)
     with pytest.raises(InputError, match="target"):
         distill.chat(GOOD, target="both")
+
+
+def test_half_a_character_is_written(tmp_path):
+    record = dataclasses.replace(GOOD, answer="One \ud83d", passages=(Text("a", "One.\ud800 Two."),))
+    assert distill.save([record], tmp_path / "records.jsonl") == 1
+    assert distill.load(tmp_path / "records.jsonl") == [
+        dataclasses.replace(record, answer="One \ufffd", passages=(Text("a", "One.\ufffd Two."),))
+    ]
+    assert distill.export_chat([record], tmp_path / "chat.jsonl") == 1
+    assert len(distill.load_chat(tmp_path / "chat.jsonl")) == 1
