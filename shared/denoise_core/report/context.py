@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from html import escape
 from typing import Any
 
 from denoise_core._optional import require
@@ -150,7 +151,7 @@ def values_of_pieces(
             "more": more,
             "rewritten": (rewritten or {}).get(name, []),
         }
-        size += 500 + sum(200 + 2 * len(piece.text.encode("utf-8", "replace")) for piece in whole)
+        size += 500 + sum(200 + len(escape(piece.text).encode("utf-8", "replace")) for piece in whole)
         if size > room and shown:
             break
         shown.append(own)
