@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from _words import WORDS
 from harness import Benchmark, arguments
 
 ROOT = Path(__file__).parents[1]
@@ -33,20 +34,6 @@ from denoise_core.end import ENDDenoiser  # noqa: E402
 from denoise_core.scorers import BM25Scorer  # noqa: E402
 from denoise_core.service.bulk import Progress, bulk  # noqa: E402
 
-WORDS = [
-    "tower",
-    "harbour",
-    "bread",
-    "rain",
-    "clerk",
-    "field",
-    "river",
-    "bridge",
-    "goat",
-    "swan",
-    "market",
-    "ship",
-]
 DRIVER = """
 import sys
 from bulk_denoisers import Logged

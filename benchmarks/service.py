@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 import httpx
+from _words import WORDS
 from harness import Benchmark, arguments
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,20 +23,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from denoise_core import Passage
 from denoise_core.embedded import default_denoiser
 
-WORDS = [
-    "tower",
-    "harbour",
-    "bread",
-    "rain",
-    "clerk",
-    "field",
-    "river",
-    "bridge",
-    "goat",
-    "swan",
-    "market",
-    "ship",
-]
 CLIENTS = 64
 START = "import sys; from denoise_core.cli import main; sys.argv = ['rag-denoise', 'serve', '--port', '0']; main()"
 

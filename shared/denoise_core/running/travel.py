@@ -1,7 +1,8 @@
 """What goes to other processes goes as a recipe: the settings it was made with, and it opens there.
 
 A pickle of a `Travels` holds its class, its settings and the marks of what they name. It holds no weights, no
-lock, no open file or connection, nothing that was computed and no secret. This package reads no pickle itself.
+lock, no open file or connection, nothing that was computed and no secret. This package reads no
+pickle from outside; workers of `service.bulk` read those of the process that started them.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import numpy as np
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Scorer
 from denoise_core.result import DenoiseResult
+from denoise_core.running.heard import fell_back
 from denoise_core.service.settings import Service
 from denoise_core.support import Check, Reader, check
 from denoise_core.types import Passage, well_formed
@@ -51,8 +52,8 @@ class Worker:
         if isinstance(denoiser, ENDDenoiser) and len(asked) > 1:
             try:
                 return list(denoiser.denoise_many([(a.query, a.passages) for a in asked]))
-            except Exception:  # one of them spoils it for all: each by itself says which, and why
-                pass
+            except Exception as error:  # one of them spoils it for all: each by itself says which, and why
+                fell_back("requests read together", error, "each was denoised by itself")
         return [_tried(self._one, a) for a in asked]
 
     def _one(self, asked: Any) -> DenoiseResult | Check | list[float]:
