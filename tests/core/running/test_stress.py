@@ -8,9 +8,9 @@ import random
 import threading
 import time
 
-import numpy as np
 import pytest
 from blockbuster import blockbuster_ctx
+from growth import slope
 from stress_faults import KINDS, PARTS
 from stress_runs import Run, Tally, run_async, run_sync
 
@@ -86,20 +86,6 @@ async def test_the_event_loop_goes_on_with_200_kilobytes_of_evidence(part):
         await ticking
         stalls.append(max(gaps))
     assert min(stalls) < 0.25, stalls
-
-
-def slope(call, sizes):
-    """Of time over size, on a log-log scale: 1 is linear, 2 quadratic."""
-    taken = []
-    for size in sizes:
-        given = call(size)
-        times = []
-        for _ in range(3):
-            began = time.thread_time()
-            given()
-            times.append(time.thread_time() - began)
-        taken.append(max(min(times), 1e-5))
-    return float(np.polyfit(np.log(sizes), np.log(taken), 1)[0])
 
 
 def whole_calls():

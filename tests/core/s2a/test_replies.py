@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from pathlib import Path
 
 import pytest
+from growth import slope
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,18 +189,24 @@ SHAPES = [
     "Note: I\n\n",
     "<answer>",
 ]
+READERS = {
+    "numbers": lambda reply: numbers(reply, 9),
+    "context": fields.context,
+    "fields": fields.fields,
+    "documents": lambda reply: fields.documents(reply, 3),
+}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_time_grows_with_the_reply_and_not_with_its_square(shape):
-    """A slope, with room for noise: eight times the reply in far less than sixty-four times the time."""
-    for read in (lambda t: numbers(t, 9), fields.context, fields.fields, lambda t: fields.documents(t, 3)):
-        short, long = (seconds(read, shape * n) for n in (2_000, 16_000))
-        assert long < 30 * short + 0.5
+@pytest.mark.parametrize("read", READERS)
+def test_time_grows_with_the_reply_and_not_with_its_square(read, shape):
+    def of_length(characters):
+        reply = shape * (characters // len(shape))
 
+        def call():
+            with contextlib.suppress(UnparsableReply):
+                READERS[read](reply)
 
-def seconds(read, text):
-    start = time.perf_counter()
-    with contextlib.suppress(UnparsableReply):
-        read(text)
-    return time.perf_counter() - start
+        return call
+
+    assert slope(of_length, (40_000, 80_000, 160_000), tries=2) < 1.5
