@@ -5,6 +5,8 @@
 #   make check                     ruff, mypy strict, pyright
 #   make bench ONLY=a,b DATA=dir   benchmarks (all without ONLY); results in benchmarks/results/
 #   make test-wheel                the suite once more, against the built wheel
+#   make docs                      the site, built strictly, in build/site/html
+#   make dist                      all distributions, in dist/
 #   make compat                    the adapters' tests with the oldest and newest frameworks; tables in docs/
 #   make constraints               write constraints.txt anew from the newest versions that resolve
 #   make clean                     remove the environments and caches
@@ -17,7 +19,7 @@ TORCH  := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench test-wheel compat constraints clean
+.PHONY: help demo test check docs dist bench test-wheel compat constraints clean
 .DELETE_ON_ERROR:
 
 help:
@@ -48,6 +50,9 @@ check: $(VENV)/made-dev
 	@$(VENV)/bin/ruff format --check --quiet . || { echo "run: $(VENV)/bin/ruff format ."; exit 1; }
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
+
+docs: $(VENV)/made-dev
+	@$(VENV)/bin/python docs/tools/build.py
 
 bench: $(VENV)/made-dev
 	@$(VENV)/bin/python benchmarks/run.py --only "$(ONLY)" --data "$(DATA)" $(ARGS)

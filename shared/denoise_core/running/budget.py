@@ -30,6 +30,7 @@ class Price:
                 raise InputError(f"Price({name}={price}): expected a finite price of 0 or more")
 
     def of(self, usage: Usage) -> float:
+        """What the tokens of ``usage`` cost, in the currency that the prices are in."""
         return (usage.input_tokens * self.input_per_million + usage.output_tokens * self.output_per_million) / 1e6
 
 
