@@ -57,6 +57,13 @@ docs: $(VENV)/made-dev
 bench: $(VENV)/made-dev
 	@$(VENV)/bin/python benchmarks/run.py --only "$(ONLY)" --data "$(DATA)" $(ARGS)
 
+# All four distributions. The two names re-export what rag-denoise has; addresses are those of pyproject.toml.
+dist: $(VENV)/made-dev
+	@rm -rf dist
+	@for folder in . shared/lab shared/names/*/; do (cd "$$folder" && $(CURDIR)/$(VENV)/bin/python -m hatchling build -d $(CURDIR)/dist) || exit 1; done
+	@ls -l dist
+	@! grep -q 'https://example.org' pyproject.toml || echo "before uploading: put the project's own addresses in the place of example.org (git grep example.org)"
+
 test-wheel: constraints.txt
 	@rm -rf dist
 	@test -x $(WHEEL)/bin/python || { $(PYTHON) -m venv $(WHEEL) && $(WHEEL)/bin/$(PIP) --upgrade pip && $(WHEEL)/bin/$(PIP) "$(TORCH)"; }

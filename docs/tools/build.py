@@ -26,7 +26,7 @@ def repository() -> str:
 
 
 def linked(text: str, source: Path) -> str:
-    """``text`` of the page at ``source``, its links as they are on the site; `SystemExit` where a file is missing."""
+    """``text`` of the page at ``source``, its links as they are on the site; raises where a file is missing."""
     to_page = {(ROOT / name).resolve(): page for name, page in BROUGHT.items()}
 
     def placed(found: re.Match[str]) -> str:
