@@ -1,7 +1,7 @@
 """``python docs/tools/new_user.py``: the way of a new user, timed; needs git, make and the package index.
 
-From a fresh clone of the last commit to the first denoised result of a document of one's own. The code from there to
-a RAG application stands in ``docs/start.md`` and is run by its test; its lines are counted. Fails when the way takes
+From a fresh clone of the last commit to the first denoised result of one's own document. The code from there to a
+RAG application stands in ``docs/start.md`` and is run by its test; its lines are counted. Fails when the way takes
 more commands or lines than it may.
 """
 

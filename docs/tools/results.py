@@ -1,4 +1,4 @@
-"""What the scripts of ``docs/how_to`` print, each run in a process and folder of its own, with what it needs beside it."""
+"""What the scripts of ``docs/how_to`` print, each in a process of its own, with what it needs beside it."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Every Python block of README and docs is run: here, by the test of its page, or as a script of ``docs/how_to``."""
+"""Every Python block of README and docs is run: here, by its page's own test, or as a script of how_to."""
 
 import contextlib
 import io
@@ -114,7 +114,7 @@ def labelled_lines():
 
 def test_the_page_of_end(tmp_path, monkeypatch):
     from denoise_core import Passage
-    from denoise_core.end import LocalLLM, Probe, QSC
+    from denoise_core.end import QSC, LocalLLM, Probe
     from denoise_lab import FOLDER
 
     monkeypatch.chdir(tmp_path)
@@ -155,7 +155,7 @@ def test_the_page_of_s2a(tmp_path, monkeypatch):
 
 
 def test_the_page_of_many_machines(tmp_path, monkeypatch):
-    """Its pools and servers are those of tests/core/service and tests/core/end; here its parts are built as written."""
+    """Pools and servers are those of tests/core/service and tests/core/end; here the parts are built as written."""
     from denoise_core.testing import FunctionLLM
 
     monkeypatch.chdir(tmp_path)
