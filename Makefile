@@ -52,7 +52,7 @@ check: $(VENV)/made-dev
 	@$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 
 docs: $(VENV)/made-dev
-	@$(VENV)/bin/python docs/tools/build.py
+	@$(VENV)/bin/python docs/tools/make_site.py
 
 bench: $(VENV)/made-dev
 	@$(VENV)/bin/python benchmarks/run.py --only "$(ONLY)" --data "$(DATA)" $(ARGS)
@@ -68,7 +68,7 @@ test-wheel: constraints.txt
 	@rm -rf dist
 	@test -x $(WHEEL)/bin/python || { $(PYTHON) -m venv $(WHEEL) && $(WHEEL)/bin/$(PIP) --upgrade pip && $(WHEEL)/bin/$(PIP) "$(TORCH)"; }
 	@$(WHEEL)/bin/pip wheel --quiet --no-deps --wheel-dir dist . shared/lab
-	@$(WHEEL)/bin/$(PIP) "$$(echo dist/rag_denoise-*.whl)[all]" dist/rag_denoise_lab-*.whl --group test
+	@$(WHEEL)/bin/$(PIP) "$$(echo dist/rag_denoise-*.whl)[all]" dist/rag_denoise_lab-*.whl --group docs --group test
 	@$(WHEEL)/bin/pip install --quiet --no-deps --force-reinstall dist/*.whl
 	@$(WHEEL)/bin/pytest $(ARGS)
 

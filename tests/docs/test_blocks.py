@@ -155,7 +155,7 @@ def test_the_page_of_s2a(tmp_path, monkeypatch):
 
 
 def test_the_page_of_many_machines(tmp_path, monkeypatch):
-    """Pools and servers are those of tests/core/service and tests/core/end; here the parts are built as written."""
+    """Pools and servers are those of tests/core/service and tests/core/end; here parts are built as written."""
     from denoise_core.testing import FunctionLLM
 
     monkeypatch.chdir(tmp_path)

@@ -24,9 +24,9 @@ PROTOCOLS += ("denoise_core.augmenter.knowledge.link", "denoise_core.running.cac
 @pytest.fixture(scope="module")
 def tools():
     sys.path.insert(0, str(TOOLS))
-    yield importlib.import_module("build"), importlib.import_module("reference")
+    yield importlib.import_module("make_site"), importlib.import_module("reference")
     sys.path.remove(str(TOOLS))
-    for name in ("build", "reference"):
+    for name in ("make_site", "reference"):
         del sys.modules[name]
 
 
@@ -46,7 +46,7 @@ def site(tmp_path_factory):
 
 def built(copy):
     return subprocess.run(
-        [sys.executable, "docs/tools/build.py"], cwd=copy, capture_output=True, text=True, check=False
+        [sys.executable, "docs/tools/make_site.py"], cwd=copy, capture_output=True, text=True, check=False
     )
 
 
