@@ -30,12 +30,10 @@ def pages():
     return [str(p.relative_to(ROOT)) for p in found if not p.is_relative_to(DOCS / "listing")]
 
 
-def run(page, names, monkeypatch=None, change=()):
+def run(page, names):
     """Run the page's blocks in one namespace; what shows an output prints it. Returns the namespace."""
     for block in blocks(page):
         code = block["code"]
-        for old, new in change:
-            code = code.replace(old, new)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(code, str(ROOT / page), "exec"), names)
@@ -63,11 +61,11 @@ def test_the_first_ten_minutes():
 RIGHT = "The Eiffel Tower in Paris was completed in 1889."
 
 
-def test_the_loops_page(tmp_path, monkeypatch):
+def test_the_loops_page(monkeypatch):
     from denoise_core import Passage
     from denoise_core.augmenter import BM25Retriever, Groundedness
     from denoise_core.augmenter.utilities import Labelled
-    from denoise_core.embedded import default_denoiser, embedding_scorer
+    from denoise_core.embedded import default_denoiser, encoder
     from denoise_core.testing import FunctionLLM
 
     labelled = [
@@ -78,10 +76,8 @@ def test_the_loops_page(tmp_path, monkeypatch):
         for place in ("Porto", "Rome")
     ]
     more = BM25Retriever([Passage("Reviews say that the tower is high.", "review")])
-    monkeypatch.setattr(  # the page names a model of the hub; the same weights ship
-        "denoise_core.augmenter.knowledge.dense.DenseRetriever._vectors",
-        lambda self, texts: embedding_scorer().encoder.embed(texts),
-    )
+    # The page names a model of the hub; the same weights ship.
+    monkeypatch.setattr("denoise_core.augmenter.knowledge.dense._model", lambda name: encoder().vectors)
     names = {
         "llm": FunctionLLM(lambda messages: RIGHT),
         "labelled": labelled,
@@ -114,7 +110,7 @@ def labelled_lines():
 
 def test_the_page_of_end(tmp_path, monkeypatch):
     from denoise_core import Passage
-    from denoise_core.end import QSC, LocalLLM, Probe
+    from denoise_core.end import LocalLLM, Probe
     from denoise_lab import FOLDER
 
     monkeypatch.chdir(tmp_path)
@@ -131,7 +127,6 @@ def test_the_page_of_end(tmp_path, monkeypatch):
         "admitted": [Passage("Omar Delgari works as a baker.", "c")],
         "feedback": "Say the job.",
     }
-    assert QSC is not None
     made = run("docs/end.md", names)
     assert made["answer"].text is not None
     assert Path("probe").is_dir()
@@ -147,7 +142,8 @@ def test_the_page_of_s2a(tmp_path, monkeypatch):
     from denoise_core.testing import FunctionLLM
 
     monkeypatch.chdir(tmp_path)
-    record = {"question": "How tall is the tower?", "answers": ["330 m"], "opinion": "I think 200 m."}
+    told = {"opinion_type": "suggest_incorrect", "prompt": "How tall is the tower? I think 200 m."}
+    record = {"id": "1", "question": "How tall is the tower?", "correct_answer": "330 m", **told}
     one = FunctionLLM(lambda messages: "1")
     names = {"llm": one, "my_model": lambda seed: one, "judge": one, "records": [record]}
     made = run("docs/s2a.md", names)
