@@ -43,7 +43,7 @@ from denoise_core.text.words import words
 from denoise_core.types import Passage
 
 SHIPPED = "words, reader and encoder"
-MOST = 25  # questions of a set
+MOST = 200  # questions of a set
 CHOOSING = 0.1  # of a set, on which thresholds were chosen
 TYPES = ("date", "number", "name")
 Judges = dict[str, tuple[Reader | None, Embed | None]]

@@ -152,7 +152,8 @@ def fit_denoiser(
     scale = auto_scale({"your questions": scored}, _off_topic(stack, usable, probe is not None), risks=possible)
     others = {"cosine": signals[:, 0], "BM25": signals[:, -1]}
     controls = {} if probe is None else {f"probe, {n}": f.line.held_out for n, f in probe.controls.items()}
-    return Fitted(stack, scale, keep, judged(unseen, others | controls, labels, groups, share), probe)
+    verdict = judged(unseen, others | controls, labels, groups, share, folds=FOLDS)
+    return Fitted(stack, scale, keep, verdict, probe)
 
 
 def load_denoiser(

@@ -4,13 +4,17 @@ import json
 import random
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from denoise_core import InputError, fit_denoiser, load_denoiser
 from denoise_core.embedded import sample
 from denoise_core.embedded.verdict import judged
+from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question
 
 
@@ -75,11 +79,23 @@ def test_shuffled_labels_are_called_no_better():
 def test_the_three_words():
     labels, groups = np.tile([True, False, False, False], 60), np.repeat(np.arange(60), 4)
     good, bad = labels.astype(np.float32), (~labels).astype(np.float32)
-    assert judged(good, {"cosine": bad}, labels, groups, 0.3).word == "better"
-    assert judged(bad, {"cosine": good}, labels, groups, 0.3).word == "worse"
-    same = judged(good, {"cosine": good}, labels, groups, 0.3)
+    assert judged(good, {"cosine": bad}, labels, groups, 0.3, folds=5).word == "better"
+    assert judged(bad, {"cosine": good}, labels, groups, 0.3, folds=5).word == "worse"
+    same = judged(good, {"cosine": good}, labels, groups, 0.3, folds=5)
     assert same.word == "no difference found"
     assert "No difference from cosine found" in str(same)
+
+
+@given(st.integers(0, 1000))
+def test_fits_that_share_questions_are_judged_with_a_wider_interval(seed):
+    rng = np.random.default_rng(seed)
+    labels, groups = np.tile([True, False, False, False], 60), np.repeat(np.arange(60), 4)
+    fitted, cosine = labels + rng.normal(size=(2, 240)).astype(np.float32)
+    kept = [recall_at(scores, labels, groups, 0.3) for scores in (fitted, cosine)]
+    ends = [bootstrap(kept[0] - kept[1])]
+    ends += [judged(fitted, {"cosine": cosine}, labels, groups, 0.3, folds=n).interval for n in (10, 5, 2)]
+    for (low, high), (lower, higher) in pairwise(ends):
+        assert lower < low < high < higher
 
 
 def test_slips_say_what_to_do(tmp_path):
