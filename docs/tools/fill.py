@@ -1,7 +1,8 @@
-"""``python docs/tools/fill.py [SCRIPT ...]``: writes into the pages what is made from elsewhere.
+"""``python docs/tools/fill.py [SCRIPT ... | tables]``: writes into the pages what is made from elsewhere.
 
 Between ``<!-- script: NAME -->`` and ``<!-- end -->`` stand the code of ``how_to/NAME.py`` and what it prints;
-between ``<!-- table: NAME -->`` and ``<!-- end -->`` a table of `tables`. Without arguments every script is run.
+between ``<!-- table: NAME -->`` and ``<!-- end -->`` a table of `tables`. Without arguments every script is
+run, with ``tables`` none. The curves over all sets are drawn anew each time.
 """
 
 import re
@@ -10,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from pictures import OUT, curve
 from results import HOW_TO, SCRIPTS, result_of
 from tables import TABLES
 
@@ -40,7 +42,7 @@ def filled(text: str, printed: Callable[[str], str | None]) -> str:
 
 def main(asked: list[str]) -> None:
     known = {}
-    for name in asked or SCRIPTS:
+    for name in [n for n in asked or SCRIPTS if n != "tables"]:
         with tempfile.TemporaryDirectory() as folder:
             known[name] = result_of(name, Path(folder))
         print(f"{name}:\n{known[name]}\n")
@@ -49,6 +51,7 @@ def main(asked: list[str]) -> None:
         after = filled(before, known.get)
         if after != before:
             page.write_text(after, "utf-8")
+    (OUT / "sets.svg").write_text(curve(), "utf-8")
 
 
 if __name__ == "__main__":
