@@ -7,11 +7,12 @@ from pypdf import PdfReader
 
 from denoise_core import Passage, default_denoiser
 from denoise_core.embedded import answer
+from denoise_core.text.chunk import sentences
 
 file = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("handbook.pdf")
 pages = [page.extract_text() for page in PdfReader(file).pages]
 passages = [Passage(text, f"page {n}") for n, text in enumerate(pages, 1)]
-denoiser = default_denoiser(keep=2)  # two chunks; long pages are cut at paragraphs and sentences
+denoiser = default_denoiser(keep=2, chunker=sentences)  # the best two sentences of all pages
 print(f"{file.name}: {len(pages)} pages, {sum(len(t) for t in pages)} characters")
 
 for question in ("Until when is breakfast served on Sundays?", "What does it cost to bring a dog?"):
