@@ -101,9 +101,7 @@ def labelled_lines():
         yield json.dumps(
             {
                 "question": q.text,
-                "passages": [
-                    {"id": p.id, "text": p.text, "is_gold": n in q.gold} for n, p in enumerate(q.passages)
-                ],
+                "passages": [{"id": p.id, "text": p.text, "is_gold": p.id in q.gold} for p in q.passages],
             }
         )
 
