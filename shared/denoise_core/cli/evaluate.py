@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -67,11 +67,13 @@ def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) 
     price = _price(model.price)
     ledger = _ledger(model, out / ANSWERS, price)
     ways = [*_ways(asked), *_ways_of(model, ledger)]
-    cases = _cases(questions, asked)
+    with Progress(console=aside, transient=True) as bar:
+        task = bar.add_task("reading documents", total=None, visible=asked.documents is not None)
+        cases = _cases(questions, asked, lambda done, of: bar.update(task, completed=done, total=of))
     for bad in cases.bad[:10]:
         aside.print(Text(plain(f"left out: line {bad.place}: {bad.reason}"), style="yellow"), soft_wrap=True)
     with Progress(console=aside, transient=True) as bar:
-        task = bar.add_task("comparing", total=len(cases.cases))
+        task = bar.add_task("comparing", total=None)
         found = evaluate(
             cases,
             {w.name: w for w in ways},
@@ -147,11 +149,11 @@ def show(console: Console, found: Evaluation) -> None:
         console.print(Text(plain(line)), soft_wrap=True)
 
 
-def _cases(questions: Path | None, asked: Asked) -> Cases:
+def _cases(questions: Path | None, asked: Asked, progress: Callable[[int, int], None]) -> Cases:
     columns = _columns(asked.columns)
     find = None
     if asked.documents is not None:
-        find = searching(read_passages(str(asked.documents), skip_bad=True).passages, k=asked.k)
+        find = searching(read_passages(str(asked.documents), skip_bad=True).passages, k=asked.k, progress=progress)
     if questions is None:
         if columns or find is not None:
             raise InputError("--columns and --documents go with questions of your own: give a file")
