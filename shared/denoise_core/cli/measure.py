@@ -18,6 +18,15 @@ class Right(StrEnum):
 
     contains = "contains"
     exact = "exact"
+    judge = "judge"
+
+
+class Protocol(StrEnum):
+    """Whose tables."""
+
+    s2a = "s2a"
+    end = "end"
+    augmenter = "augmenter"
 
 
 @measuring.command()
@@ -108,7 +117,8 @@ def evaluate(
         float | None, typer.Option(help="Never passed: money where there is a --price, else tokens.")
     ] = None,
     price: Annotated[
-        str | None, typer.Option(help="Money for a million tokens, read and written: 0.15,0.60")
+        str | None,
+        typer.Option(help="Money for a million tokens, read and written, and read from a cache: 0.15,0.60,0.075"),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say how many calls, tokens and how much money, and make no call.")
@@ -121,8 +131,18 @@ def evaluate(
         Path | None, typer.Option(help="Also compare a folder of 'rag-denoise fit', or a denoise.json.")
     ] = None,
     right: Annotated[
-        Right, typer.Option(help="When an answer is right: it contains an accepted one, or is one.")
+        Right,
+        typer.Option(help="When an answer is right: it contains an accepted one, is one, or --llm judges so."),
     ] = Right.contains,
+    protocol: Annotated[
+        Protocol | None,
+        typer.Option(help="Instead, the tables of a paper on --llm, the paper's figures beside."),
+    ] = None,
+    extended: Annotated[bool, typer.Option("--extended", help="END's protocol with twice the prose.")] = False,
+    seed: Annotated[int, typer.Option(help="Of questions that a protocol makes.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Cases a protocol asks at a time: 8 of a server, 1 on this machine.")
+    ] = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for report.html, results.json and denoise.json.")
     ] = Path("denoise-evaluation"),
@@ -139,13 +159,28 @@ def evaluate(
     rag-denoise evaluate
 
     rag-denoise evaluate questions.jsonl --columns question=query --documents ./notes
+
+    rag-denoise evaluate --protocol s2a --llm http://localhost:8000/v1#my-model
     """
     from denoise_core.cli.evaluate import Asked, Model, evaluate_own
 
     evaluate_own(
         questions,
         out,
-        Asked(columns or [], documents, k, limit, probe, cross_encoder, denoiser, right.value),
+        Asked(
+            columns or [],
+            documents,
+            k,
+            limit,
+            probe,
+            cross_encoder,
+            denoiser,
+            right.value,
+            None if protocol is None else protocol.value,
+            extended,
+            seed,
+            workers,
+        ),
         Model(llm, s2a or [], loop, budget, price, dry_run),
     )
 

@@ -116,8 +116,9 @@ def _answered(own: Outcome, answerer: Answerer, judge: Judge, count: Callable[[s
         return own
     try:
         reply = answerer.answer(own.case.question.text, own.result.passages)
-    except Exception as error:  # as above: a model that fails on one question
+        found = outcome_of(own.case, own.result, reply, judge, count)
+    except Exception as error:  # as above: a model that fails on one question, or the one that judges
         if is_mistake(error):
             raise
         return Outcome(own.case, error=said(error))
-    return replace(outcome_of(own.case, own.result, reply, judge, count), seconds=own.seconds)
+    return replace(found, seconds=own.seconds)
