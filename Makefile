@@ -5,6 +5,8 @@
 #   make check                     ruff, mypy strict, pyright
 #   make bench ONLY=a,b DATA=dir   benchmarks (all without ONLY); results in benchmarks/results/
 #   make test-wheel                the suite once more, against the built wheel
+#   make docs                      the site, built strictly, in build/site/html
+#   make dist                      all distributions, in dist/
 #   make compat                    the adapters' tests with the oldest and newest frameworks; tables in docs/
 #   make constraints               write constraints.txt anew from the newest versions that resolve
 #   make clean                     remove the environments and caches
@@ -17,7 +19,7 @@ TORCH  := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench test-wheel compat constraints clean
+.PHONY: help demo test check docs dist bench test-wheel compat constraints clean
 .DELETE_ON_ERROR:
 
 help:
@@ -49,14 +51,24 @@ check: $(VENV)/made-dev
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python
 
+docs: $(VENV)/made-dev
+	@$(VENV)/bin/python docs/tools/make_site.py
+
 bench: $(VENV)/made-dev
 	@$(VENV)/bin/python benchmarks/run.py --only "$(ONLY)" --data "$(DATA)" $(ARGS)
+
+# All four distributions. The two names re-export what rag-denoise has; addresses are those of pyproject.toml.
+dist: $(VENV)/made-dev
+	@rm -rf dist
+	@for folder in . shared/lab shared/names/*/; do (cd "$$folder" && $(CURDIR)/$(VENV)/bin/python -m hatchling build -d $(CURDIR)/dist) || exit 1; done
+	@ls -l dist
+	@! grep -q 'https://example.org' pyproject.toml || echo "before uploading: put the project's own addresses in the place of example.org (git grep example.org)"
 
 test-wheel: constraints.txt
 	@rm -rf dist
 	@test -x $(WHEEL)/bin/python || { $(PYTHON) -m venv $(WHEEL) && $(WHEEL)/bin/$(PIP) --upgrade pip && $(WHEEL)/bin/$(PIP) "$(TORCH)"; }
 	@$(WHEEL)/bin/pip wheel --quiet --no-deps --wheel-dir dist . shared/lab
-	@$(WHEEL)/bin/$(PIP) "$$(echo dist/rag_denoise-*.whl)[all]" dist/rag_denoise_lab-*.whl --group test
+	@$(WHEEL)/bin/$(PIP) "$$(echo dist/rag_denoise-*.whl)[all]" dist/rag_denoise_lab-*.whl --group docs --group test
 	@$(WHEEL)/bin/pip install --quiet --no-deps --force-reinstall dist/*.whl
 	@$(WHEEL)/bin/pytest $(ARGS)
 

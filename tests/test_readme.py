@@ -27,5 +27,12 @@ def test_an_example_prints_what_it_says(example):
 
 
 def test_links_lead_somewhere():
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text(encoding="utf-8")):
+    text = README.read_text(encoding="utf-8")
+    pictures = re.findall(r'src="([^"]+)"', text)
+    assert pictures, "it shows what it does"
+    for target in [*re.findall(r"\]\((?!https?:)([^)#]+)", text), *pictures]:
         assert (README.parent / target).exists(), target
+
+
+def test_it_fits_three_screens():
+    assert README.read_text(encoding="utf-8").count("\n") <= 160

@@ -54,18 +54,22 @@ class Verifier:
 
     @property
     def utility(self) -> Utility:
+        """What judges the drafts."""
         return self.loop.utility
 
     @property
     def feedback(self) -> Feedback:
+        """What writes the words on a rejected draft."""
         return self.loop.feedback
 
     @property
     def limits(self) -> LoopLimits:
+        """How often, how long and how much the loop tries."""
         return self.loop.limits
 
     @property
     def budget(self) -> Budget | None:
+        """What a run may cost; None for no bound."""
         return self.loop.budget
 
     def loop_with(self, **limits: Any) -> Augmenter:

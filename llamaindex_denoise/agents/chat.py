@@ -74,6 +74,7 @@ class AugmentedChatEngine(BaseChatEngine):
 
     @property
     def chat_history(self) -> list[ChatMessage]:
+        """The messages of the conversation so far, oldest first."""
         return self.memory.get_all()
 
     def _begun(self, chat_history: list[ChatMessage] | None) -> list[ChatMessage]:

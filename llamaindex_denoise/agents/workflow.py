@@ -95,6 +95,7 @@ class AugmentedWorkflow(Workflow):
 
     @step
     async def begin(self, ev: AskEvent) -> TurnEvent:
+        """The first step: a memory of the question; `InputError` if it is blank."""
         if not ev.question.strip():
             raise InputError("question: expected a text that is not blank")
         empty = memory_to_json(WorkingMemory(ev.question))
@@ -102,6 +103,7 @@ class AugmentedWorkflow(Workflow):
 
     @step
     async def turn(self, ctx: Context, ev: TurnEvent) -> TurnEvent | AnsweredEvent:
+        """One step of the loop; the memory goes on as JSON, so that a run can be stopped and resumed."""
         a = self.augmenter
         memory = _with_nodes(memory_from_json(ev.memory), ev.nodes)
         last = type(memory.actions[-1]).__name__ if memory.actions else None

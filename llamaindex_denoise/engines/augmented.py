@@ -155,6 +155,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         return _evidence_nodes(memory.question, found.evidence, found.retrieved)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """As ``retrieve``, without blocking the event loop."""
         if self.query_engine is not None:
             return await aretrieve(self.query_engine, query_bundle, self._threads)
         memory = WorkingMemory(query_bundle.query_str)
@@ -176,6 +177,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
+        """As ``synthesize``, without blocking the event loop."""
         return await self._aanswer(self.asked(query_bundle, nodes, additional_source_nodes))
 
     def asked(

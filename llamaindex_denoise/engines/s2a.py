@@ -85,12 +85,14 @@ class S2AQueryEngine(DenoiseEngine):
         return cls(S2A(model, **settings), retriever, node_postprocessors=node_postprocessors, streaming=streaming)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """The retriever's nodes after the engine's postprocessors."""
         nodes = self._retriever.retrieve(query_bundle)
         for postprocessor in self._postprocessors:
             nodes = postprocessor.postprocess_nodes(nodes, query_bundle=query_bundle)
         return nodes
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """As ``retrieve``, without blocking the event loop."""
         nodes = await retrieve_nodes(self._retriever, query_bundle, self._threads)
         for postprocessor in self._postprocessors:
             nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query_bundle)
@@ -102,6 +104,7 @@ class S2AQueryEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
+        """An answer from what S2A leaves of the nodes, with the cleared text as its sources."""
         read = self._readable(nodes)
         answer = self.s2a.answer(query_bundle.query_str, read.passages) if _any_text(read.passages) else None
         return self._finished(*self._told(answer, read, additional_source_nodes))
@@ -112,6 +115,7 @@ class S2AQueryEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: Sequence[NodeWithScore] | None = None,
     ) -> RESPONSE_TYPE:
+        """As ``synthesize``, without blocking the event loop."""
         read = self._readable(nodes)
         some = _any_text(read.passages)
         answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if some else None

@@ -23,9 +23,14 @@ from denoise_core.types import Message, Passage, Reply
 class LLM(Protocol):
     """A chat model. Both forms are safe to call from several threads or tasks at once."""
 
-    def complete(self, messages: Sequence[Message]) -> Reply: ...
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        """The reply to a conversation, its first message first; what cannot be had raises the client's own
+        error."""
+        ...
 
-    async def acomplete(self, messages: Sequence[Message]) -> Reply: ...
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        """The same without blocking the event loop."""
+        ...
 
 
 @runtime_checkable
@@ -40,9 +45,13 @@ class Varied(Protocol):
 class Retriever(Protocol):
     """Finds passages for a query, best first."""
 
-    def retrieve(self, query: str) -> Sequence[Passage]: ...
+    def retrieve(self, query: str) -> Sequence[Passage]:
+        """Passages for a query, best first, ids unique; none found is an empty sequence and no error."""
+        ...
 
-    async def aretrieve(self, query: str) -> Sequence[Passage]: ...
+    async def aretrieve(self, query: str) -> Sequence[Passage]:
+        """The same without blocking the event loop."""
+        ...
 
 
 @runtime_checkable
@@ -100,9 +109,14 @@ class ReportsParts(Protocol):
 class Denoiser(Protocol):
     """Takes the noise out of passages; the laws it keeps are in `denoise_core.testing.check_denoiser`."""
 
-    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult: ...
+    def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        """What of the passages is kept for the query; their ids are unique, and kept and dropped spans tile
+        each text."""
+        ...
 
-    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult: ...
+    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        """The same without blocking the event loop, with the same result."""
+        ...
 
 
 def expect_llm(value: object, name: str = "llm") -> LLM:

@@ -139,6 +139,7 @@ class Usage:
 
     @property
     def total(self) -> int:
+        """Tokens read and written together."""
         return self.input_tokens + self.output_tokens
 
 

@@ -19,7 +19,10 @@ _MISSING_SHOWN = 8
 class Feedback(Protocol):
     """Writes feedback on a candidate that did not pass; a flow, because a model may write it."""
 
-    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]: ...
+    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
+        """Text that says what is wrong with a rejected candidate, for the next draft; a flow, so it may ask a
+        model."""
+        ...
 
 
 class TemplateFeedback:

@@ -68,6 +68,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
+        """Whether the outcome is ``pass``: neither ``fail`` nor ``unknown``."""
         return self.outcome == "pass"
 
     @property
@@ -133,16 +134,20 @@ class WorkingMemory:
     brings_own: bool = False
 
     def acted(self, action: Action) -> WorkingMemory:
+        """A memory with one action more."""
         return replace(self, actions=(*self.actions, action))
 
     def attempted(self, attempt: Attempt) -> WorkingMemory:
+        """A memory with one attempt more."""
         return replace(self, attempts=(*self.attempts, attempt))
 
     def failed(self, what: str, error: BaseException) -> WorkingMemory:
+        """A memory that also holds what failed and, masked, why."""
         return replace(self, failures=(*self.failures, (what, said(error))))
 
     @property
     def last(self) -> Attempt | None:
+        """The latest attempt; None before the first."""
         return self.attempts[-1] if self.attempts else None
 
     @property

@@ -15,7 +15,9 @@ Consult = Literal["always", "never", "self_ask"]
 class Policy(Protocol):
     """Chooses; the loop carries it out, within its limits and the budget."""
 
-    def choose(self, memory: WorkingMemory) -> Action: ...
+    def choose(self, memory: WorkingMemory) -> Action:
+        """What to do next, by all that is known so far."""
+        ...
 
 
 class Rules:

@@ -18,7 +18,10 @@ T = TypeVar("T")
 class Utility(Protocol):
     """Judges one candidate against ``memory.evidence``. A flow, because a judge may be a model."""
 
-    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]: ...
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
+        """Whether the evidence in memory bears the candidate out: pass, fail or unknown, a score from 0 to 1,
+        and reasons."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

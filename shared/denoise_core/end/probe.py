@@ -52,6 +52,7 @@ class Reading:
         return out
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain JSON: model, layer (an index into ``hidden_states``), layout, pooling, normalisation."""
         return {
             "model": self.model.to_dict(),
             "layer": self.layer,
@@ -113,6 +114,7 @@ class Probe:
 
     @property
     def model(self) -> ModelFingerprint:
+        """Which model's states it reads."""
         return self.reading.model
 
     @property
@@ -122,14 +124,17 @@ class Probe:
 
     @property
     def layout(self) -> str:
+        """How question and passage stood in the prompt when the probe was fitted."""
         return self.reading.layout
 
     @property
     def pooling(self) -> str:
+        """Which positions of the prompt become one state."""
         return self.reading.pooling
 
     @property
     def normalisation(self) -> str:
+        """What is done to a state before it is weighed."""
         return self.reading.normalisation
 
     def score(self, states: NDArray[np.floating[Any]]) -> Floats:

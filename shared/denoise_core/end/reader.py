@@ -110,6 +110,7 @@ class HiddenReader(Travels):
 
     @property
     def layout(self) -> BoundLayout:
+        """The prompt with its two slots as token ids; loads the tokenizer at its first use."""
         return self._open()[1]
 
     @property
@@ -119,6 +120,8 @@ class HiddenReader(Travels):
 
     @property
     def pooling(self) -> Any:
+        """Which positions become one state: as set, else the last for decoders and head and question for
+        encoders."""
         return self.settings.pooling or ("last" if self.backbone.early.causal else "cls_mean_question")
 
     @property

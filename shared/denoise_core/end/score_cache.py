@@ -36,6 +36,7 @@ class ScoreCache(Travels):
 
     @staticmethod
     def key(probe: Probe, query: str, text: str) -> bytes:
+        """20 bytes that are equal exactly when probe, query and text are."""
         digest = hashlib.blake2b(digest_size=20)
         head = json.dumps([probe.reading.to_dict(), probe.bias], sort_keys=True).encode()
         for part in (head, probe.weight.tobytes(), *(t.encode("utf-8", "surrogatepass") for t in (query, text))):
@@ -44,6 +45,7 @@ class ScoreCache(Travels):
         return digest.digest()
 
     def get(self, key: bytes) -> Entry | None:
+        """What was kept under ``key``, and a hit; None, and a miss."""
         with self._lock:
             found = self._entries.get(key)
             if found is None:
@@ -54,6 +56,7 @@ class ScoreCache(Travels):
             return found
 
     def put(self, key: bytes, entry: Entry) -> None:
+        """Keep an entry; the one longest unused leaves when there is no room."""
         with self._lock:
             self._entries[key] = entry
             self._entries.move_to_end(key)

@@ -102,6 +102,7 @@ class Tokens:
             raise InputError(f"Tokens({self.limit}): expected a budget of 1 token or more")
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
+        """Best first, each text that still fits into the limit; a mask of shape ``(len(scores),)``."""
         kept = np.zeros(len(scores), dtype=np.bool_)
         left = self.limit
         for i in ranking(scores):
@@ -111,6 +112,7 @@ class Tokens:
         return kept
 
     def reason(self) -> str:
+        """Why a chunk was dropped, in words."""
         return f"over the budget of {self.limit} tokens"
 
 

@@ -33,6 +33,7 @@ class Price:
                 raise InputError(f"Price({name}={price}): expected a finite price of 0 or more")
 
     def of(self, usage: Usage) -> float:
+        """What the tokens of ``usage`` cost, in the currency that the prices are in."""
         cached = 0 if self.cached_per_million is None else min(usage.cached_tokens, usage.input_tokens)
         money = (usage.input_tokens - cached) * self.input_per_million
         return (

@@ -39,6 +39,7 @@ class Baseline:
         self.prompts = prompts or Prompts()
 
     def answer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
+        """The model's answer from question and passages, with its trace."""
         answer, trace = run(self.flow(question, passages), budget=self.budget)
         return replace(answer, trace=trace)
 
@@ -48,6 +49,7 @@ class Baseline:
         return replace(answer, trace=trace)
 
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
+        """The same as a flow, for a driver of your own."""
         p = self.prompts
         prompt = {"plain": p.answer, "instructed": p.answer_fairly, "stepwise": p.answer_stepwise}[self.kind]
         text = yield from reply_from(self.llm, prompt, question, passages)

@@ -62,6 +62,7 @@ class Stack:
         return np.asarray((x - self.mean) / self.deviation @ np.array(self.weight), dtype=np.float32)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain JSON: each field as a list."""
         return {n: list(getattr(self, n)) for n in self.__slots__}
 
     @classmethod

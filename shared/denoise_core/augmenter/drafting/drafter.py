@@ -86,11 +86,17 @@ class Drafter(Protocol):
     """
 
     @property
-    def repeatable(self) -> bool: ...
+    def repeatable(self) -> bool:
+        """Whether asking twice has no effect outside; what is not is asked once."""
+        ...
 
-    def draft(self, request: DraftRequest) -> Reply: ...
+    def draft(self, request: DraftRequest) -> Reply:
+        """A draft for what is asked, with the feedback on the one before, if there was one."""
+        ...
 
-    async def adraft(self, request: DraftRequest) -> Reply: ...
+    async def adraft(self, request: DraftRequest) -> Reply:
+        """The same without blocking the event loop."""
+        ...
 
 
 @runtime_checkable
@@ -98,9 +104,13 @@ class StreamingDrafter(Drafter, Protocol):
     """A drafter that also gives its draft as it is written: pieces of text, each `Found` before the text that
     rests on it, and as the last item the whole `Drafted`."""
 
-    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]: ...
+    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
+        """Pieces of the draft's text as they come, what was found, and at last the draft itself."""
+        ...
 
-    def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]: ...
+    def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]:
+        """The same without blocking the event loop."""
+        ...
 
 
 class Written:

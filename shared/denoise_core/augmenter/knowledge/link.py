@@ -43,7 +43,9 @@ class Link:
 class Linker(Protocol):
     """Finds mentions in ``texts`` of what ``known`` passages are about. Plug in spaCy or your own."""
 
-    def link(self, texts: Sequence[Passage], known: Sequence[Passage]) -> Sequence[Link]: ...
+    def link(self, texts: Sequence[Passage], known: Sequence[Passage]) -> Sequence[Link]:
+        """Mentions in ``texts`` of the passages in ``known``, by id, at half-open character ranges."""
+        ...
 
 
 class GazetteerLinker:

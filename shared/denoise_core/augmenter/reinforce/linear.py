@@ -74,6 +74,7 @@ class LinearPolicy:
         return found
 
     def save(self, path: str | Path) -> None:
+        """Write it to ``path`` as JSON, which ``load`` reads."""
         Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
 
     @staticmethod
@@ -86,6 +87,7 @@ class LinearPolicy:
         return LinearPolicy.from_json(data, features=features)
 
     def as_json(self) -> dict[str, Any]:
+        """Plain JSON: version, features, and by action one weight for each feature."""
         names = names_of(self.weights.shape[1])
         return {
             "version": VERSION,
@@ -96,6 +98,7 @@ class LinearPolicy:
 
     @staticmethod
     def from_json(data: Mapping[str, Any], *, features: Features = memory_features) -> LinearPolicy:
+        """The policy that ``as_json`` wrote; `InputError` for another version's or another shape."""
         try:
             if data["version"] != VERSION or list(data["features"][: len(NAMES)]) != list(NAMES):
                 raise InputError(

@@ -45,6 +45,7 @@ class Turn:
 
     @property
     def needs(self) -> bool:
+        """Whether the turn has passages that its answer needs."""
         return bool(self.gold)
 
     @property
@@ -109,6 +110,7 @@ class Simulator:
         return answer, self.reward(answer)
 
     def reward(self, answer: Answer) -> float:
+        """Knowledge F1 of the answer, from 0 to 1, less what it cost."""
         quality = knowledge_f1(answer.text, [self.turn.right]) if answer.memory.attempts else 0.0
         return quality - self.cost(answer)
 

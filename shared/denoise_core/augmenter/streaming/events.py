@@ -16,9 +16,13 @@ from denoise_core.types import Message, Usage
 class StreamingLLM(LLM, Protocol):
     """An LLM that can also hand out its reply in pieces, and at the end, if it knows it, the usage."""
 
-    def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]: ...
+    def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
+        """Pieces of the reply's text as they come, and what was used."""
+        ...
 
-    def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]: ...
+    def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]:
+        """The same without blocking the event loop."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

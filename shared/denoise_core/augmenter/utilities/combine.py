@@ -34,10 +34,12 @@ class Weights:
         return 1 / (1 + math.exp(-max(-500.0, min(500.0, z))))
 
     def as_json(self) -> dict[str, Any]:
+        """Plain JSON, which ``from_json`` reads."""
         return {"members": [*self.members], "weight": [*self.weight], "mean": [*self.mean], "bias": self.bias}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Weights:
+        """The weights that ``as_json`` wrote; `InputError` for anything else."""
         try:
             numbers = [tuple(map(float, data[key])) for key in ("weight", "mean")]
             found = Weights(tuple(map(str, data["members"])), numbers[0], numbers[1], float(data["bias"]))

@@ -96,6 +96,7 @@ class Groundedness:
         return without_effects(self.judge(memory, candidate))
 
     def judge(self, memory: WorkingMemory, candidate: str) -> Verdict:
+        """The verdict on a candidate, at once and outside a loop."""
         return self.verdict(self.check(memory, candidate), memory, candidate)
 
     def check(self, memory: WorkingMemory, candidate: str) -> Check:
@@ -105,6 +106,7 @@ class Groundedness:
         )
 
     def verdict(self, found: Check, memory: WorkingMemory, candidate: str) -> Verdict:
+        """What a finished check says of the candidate: pass, fail or unknown, with a reason for each claim."""
         copied = copied_from(candidate, memory.evidence, self.copy_cap)
         if copied is not None:
             why = "repeats the evidence word for word instead of answering"

@@ -23,6 +23,7 @@ class Labelled:
 
     @property
     def memory(self) -> WorkingMemory:
+        """Question and evidence as a judge is given them; passages are named ``e1``, ``e2`` and so on."""
         return WorkingMemory(self.question, tuple(Passage(t, f"e{n}") for n, t in enumerate(self.evidence, 1)))
 
 

@@ -87,6 +87,7 @@ class KnowledgeOverlap:
         return without_effects(self.judge(memory, candidate))
 
     def judge(self, memory: WorkingMemory, candidate: str) -> Verdict:
+        """The verdict on a candidate, at once and outside a loop; its score is the overlap, from 0 to 1."""
         if not memory.evidence:
             return Verdict("unknown", 0.0, (Reason("there is no evidence to hold it against", "empty_evidence"),))
         known = [p.text for p in memory.evidence]

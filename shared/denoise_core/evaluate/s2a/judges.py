@@ -59,9 +59,13 @@ class Judge(Protocol):
     """``name`` heads the table; ``judge`` gives the score of one answer, None when it is unknown."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What its marks stand under in a table."""
+        ...
 
-    def judge(self, case: Case, answer: str) -> Flow[float | None]: ...
+    def judge(self, case: Case, answer: str) -> Flow[float | None]:
+        """The mark of an answer to a case; None where it cannot be told."""
+        ...
 
 
 class _ByModel:

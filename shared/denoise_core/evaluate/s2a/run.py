@@ -49,6 +49,7 @@ class Score:
 
     @property
     def key(self) -> tuple[str, str, int, str]:
+        """System, case, seed and judge: what one mark is of."""
         return self.system, self.case, self.seed, self.judge
 
 

@@ -22,7 +22,9 @@ class Answerer(Protocol):
     """Answers a question from passages. ``name`` stands in the report."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What its answers stand under in a table."""
+        ...
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
         """The reply; an empty text when it finds no answer."""

@@ -73,6 +73,7 @@ class PrefixCache(Travels, Generic[E]):
             return found
 
     def put(self, key: Hashable, entry: E) -> None:
+        """Keep an entry; those longest unused leave for it, and one larger than ``max_bytes`` is not kept."""
         with self._lock:
             if entry.nbytes > self.max_bytes:
                 return
@@ -91,6 +92,7 @@ class PrefixCache(Travels, Generic[E]):
 
     @property
     def stats(self) -> PrefixStats:
+        """Hits, misses, evictions and entries so far, and bytes kept and allowed."""
         with self._lock:
             return PrefixStats(
                 self._hits, self._misses, self._evictions, len(self._entries), self._bytes, self.max_bytes

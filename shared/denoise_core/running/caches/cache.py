@@ -94,11 +94,13 @@ class Cache(Travels):
             return flight, False
 
     def land(self, key: str, flight: Flight) -> None:
+        """End the flight under ``key``: those who waited for it have their reply."""
         with self._lock:
             if self._flying.get(key) is flight:
                 del self._flying[key]
 
     def count(self, hit: bool) -> None:
+        """Count one look-up."""
         with self._lock:
             self.hits += hit
             self.misses += not hit
@@ -119,6 +121,7 @@ class Cache(Travels):
         return text
 
     def keep(self, key: str, text: str) -> None:
+        """Store a reply; a store that fails is logged and left alone for a while, and costs speed only."""
         if time.monotonic() < self._bypass_until:
             return
         try:

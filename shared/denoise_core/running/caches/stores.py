@@ -15,9 +15,13 @@ from denoise_core.running.travel import Travels
 class Store(Protocol):
     """Texts by key; safe to use from several threads."""
 
-    def get(self, key: str) -> str | None: ...
+    def get(self, key: str) -> str | None:
+        """The text under ``key``; None where there is none."""
+        ...
 
-    def put(self, key: str, text: str) -> None: ...
+    def put(self, key: str, text: str) -> None:
+        """Keep ``text`` under ``key``, in the place of what was there."""
+        ...
 
 
 class MemoryStore(Travels):

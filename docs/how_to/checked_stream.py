@@ -1,0 +1,33 @@
+"""An answer shown sentence by sentence, each only after it was held against the evidence."""
+
+from pathlib import Path
+
+from denoise_core import Augmenter, Passage
+from denoise_core.augmenter import BM25Retriever
+from denoise_core.augmenter.streaming import Revised, Text, held_back
+from denoise_core.testing import FunctionLLM
+
+texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n")
+passages = [Passage(text.strip(), f"p{n}") for n, text in enumerate(texts)]
+DRAFTS = iter(
+    [
+        "The garage below the house has thirty places. A night costs 25 euros.",
+        "The garage below the house has thirty places. A night costs 16 euros.",
+    ]
+)
+llm = FunctionLLM(lambda messages: next(DRAFTS))  # in its place your model; this one errs at first
+
+for event in held_back(Augmenter(llm, BM25Retriever(passages)), "What does the garage cost, and how large is it?"):
+    if isinstance(event, Text):
+        print("shown:  ", event.text.strip())
+    else:
+        print(
+            "ended:  ",
+            type(event).__name__,
+            "|",
+            event.answer.outcome.value,
+            "|",
+            event.answer.stopped_because.value,
+        )
+        if isinstance(event, Revised):
+            print("instead:", event.answer.text)

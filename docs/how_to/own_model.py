@@ -1,0 +1,21 @@
+"""A probe for a model of your own: fitted on labelled questions, judged on folds it did not see, saved, used.
+
+MODEL is a Hugging Face folder or name. Fewer than 200 questions make a poor probe; these are an example.
+"""
+
+import os
+import warnings
+
+from denoise_core import fit_denoiser, load_denoiser
+from denoise_core.embedded import sample
+
+warnings.filterwarnings("ignore", module="sklearn")
+questions = sample()[:24]
+fitted = fit_denoiser(questions, os.environ["MODEL"], layers=[1, 2])
+fitted.save("mine")
+denoiser = load_denoiser("mine")
+
+question = questions[0]
+result = denoiser.denoise(question.text, question.passages)
+print("files:", *sorted(os.listdir("mine")))
+print(f"kept {len(result.passages)} of {len(question.passages)} passages for: {question.text}")

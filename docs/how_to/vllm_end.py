@@ -1,0 +1,23 @@
+"""END on a model server: a probe fitted here is exported as a checkpoint, which vLLM serves, and asked over HTTP.
+
+vllm serve exported --task classify --port 8000     then, beside it, ENGINE=http://127.0.0.1:8000
+"""
+
+import os
+
+from denoise_core.embedded import sample
+from denoise_core.end import ENDDenoiser, HiddenReader
+from denoise_core.end.export import export
+from denoise_core.end.fit import fit_probe
+from denoise_core.end.reader import ReadingSettings
+from denoise_core.end.remote import RemoteScorer
+
+reader = HiddenReader(os.environ["MODEL"], ReadingSettings(normalisation=None))
+if not os.path.exists("exported"):
+    training = fit_probe(reader, sample()[:16], layers=[2])
+    written = export(reader, training.probe, "exported")
+    print("written:", *sorted(os.listdir("exported")))
+if "ENGINE" in os.environ:
+    question = sample()[0]
+    denoiser = ENDDenoiser(RemoteScorer(os.environ["ENGINE"], "exported"), keep=3)
+    print(len(denoiser.denoise(question.text, question.passages).passages), "passages kept by the server's scores")

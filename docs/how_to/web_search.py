@@ -1,0 +1,38 @@
+"""An agent's web search: the items of the tool's JSON list that do not fit the query never reach the model."""
+
+import json
+
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+
+from langchain_denoise.middleware import DenoiseToolResults
+from langchain_denoise.testing import FunctionChatModel
+
+
+@tool
+def web_search(query: str) -> str:
+    """Search the web."""  # in its place yours: what comes back is a JSON list, or text in paragraphs
+    return json.dumps(
+        [
+            {"title": "Dom Luis I Bridge", "content": "The bridge in Porto was finished in 1886."},
+            {"title": "10 best bars", "content": "Subscribe now! The best bars of Porto, chosen by our readers."},
+            {"title": "Cookies", "content": "We value your privacy. Accept all cookies to go on reading."},
+            {"title": "Flights", "content": "Cheap flights to Porto from 19 euros. Book today and save!"},
+        ]
+    )
+
+
+def model(messages):  # in its place your chat model; this one searches once and then says what it was shown
+    if messages[-1].type != "tool":
+        call = {"name": "web_search", "args": {"query": "When was the Dom Luis bridge finished?"}, "id": "1"}
+        return AIMessage("", tool_calls=[call])
+    return f"I was shown {len(messages[-1].text.split())} words."
+
+
+question = {"messages": [("user", "When was the Dom Luis bridge in Porto finished?")]}
+for name, middleware in (("before", []), ("after", [DenoiseToolResults(tools=["web_search"], keep=1)])):
+    agent = create_agent(FunctionChatModel(reply=model), [web_search], middleware=middleware)
+    messages = agent.invoke(question)["messages"]
+    print(f"{name}: {messages[-1].text}")
+print(messages[-2].text)

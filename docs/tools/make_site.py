@@ -1,0 +1,88 @@
+"""``make docs``: the site, built strictly into ``build/site/html``.
+
+The pages are laid into ``build/site/docs`` as they stand, with what the repository keeps elsewhere (changelog,
+security, contributing) and the reference; links that leave ``docs`` become addresses of the repository, which
+``pyproject.toml`` names. A page that the menu leaves out, a link that leads nowhere and any warning of the builder
+end the build.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from reference import pages
+
+ROOT = Path(__file__).parents[2]
+DOCS, STAGE = ROOT / "docs", ROOT / "build" / "site"
+BROUGHT = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "CONTRIBUTING.md": "contributing.md"}
+LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)#\s]+)")
+
+
+def repository() -> str:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Source"].rstrip("/")
+
+
+def linked(text: str, source: Path) -> str:
+    """``text`` of the page at ``source``, its links as they are on the site; raises where a file is missing."""
+    to_page = {(ROOT / name).resolve(): page for name, page in BROUGHT.items()}
+
+    def placed(found: re.Match[str]) -> str:
+        target = (source.parent / found[1]).resolve()
+        if not target.exists():
+            raise SystemExit(f"{source.relative_to(ROOT)}: no such file: {found[1]}")
+        up = "../" * (len(source.relative_to(DOCS).parts) - 1) if source.is_relative_to(DOCS) else ""
+        if target in to_page:
+            return up + to_page[target]
+        if target.is_relative_to(DOCS) and target.suffix in {".md", ".svg", ".png"}:
+            return up + str(target.relative_to(DOCS)) if not source.is_relative_to(DOCS) else found[1]
+        kind = "tree" if target.is_dir() else "blob"
+        return f"{repository()}/{kind}/main/{target.relative_to(ROOT)}"
+
+    return LINK.sub(placed, text)
+
+
+def stage() -> None:
+    """Write every page of the site, and the builder's settings beside them."""
+    shutil.rmtree(STAGE, ignore_errors=True)
+    for source in sorted(DOCS.rglob("*")):
+        target = STAGE / "docs" / source.relative_to(DOCS)
+        if source.suffix == ".md" and not source.is_relative_to(DOCS / "listing"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(linked(source.read_text("utf-8"), source), "utf-8")
+        elif source.suffix in {".svg", ".png", ".css"}:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    for name, page in BROUGHT.items():
+        source = ROOT / name
+        (STAGE / "docs" / page).write_text(linked(source.read_text("utf-8"), source), "utf-8")
+    (STAGE / "docs" / "reference").mkdir()
+    for module, text in pages().items():
+        (STAGE / "docs" / "reference" / f"{module}.md").write_text(text, "utf-8")
+    settings = (DOCS / "tools" / "zensical.toml").read_text("utf-8")
+    (STAGE / "zensical.toml").write_text(settings.replace("REPOSITORY", repository()), "utf-8")
+
+
+def in_menu(entries: list) -> set[str]:
+    """The pages that a menu names."""
+    found = set()
+    for entry in entries:
+        inner = next(iter(entry.values())) if isinstance(entry, dict) else entry
+        found |= in_menu(inner) if isinstance(inner, list) else {inner}
+    return found
+
+
+def main() -> int:
+    stage()
+    menu = in_menu(tomllib.loads((STAGE / "zensical.toml").read_text("utf-8"))["project"]["nav"])
+    written = {str(p.relative_to(STAGE / "docs")) for p in (STAGE / "docs").rglob("*.md")}
+    if menu != written:
+        raise SystemExit(f"menu and pages differ: {sorted(menu ^ written)}")
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
+    return subprocess.run(command, cwd=STAGE, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Tables of the pages, made from the files of ``benchmarks/results``."""
+
+import json
+from pathlib import Path
+
+from pictures import SETS, gold_kept, rows
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+NAMES = {"2Wiki": "2WikiMultihopQA", "DSTC11": "DSTC11 track 5", "XQuAD": "XQuAD, paragraphs of one article"}
+UNSEEN = {"PoisonedNQ", "RAMDocs"}
+
+
+def interval(row: dict) -> str:
+    low, high = row["interval"]
+    return f"{row['value']:.3f} ({low:.2f} to {high:.2f})"
+
+
+def gold() -> str:
+    """Gold kept by the default and by others that keep as many passages, on every set; the best is bold."""
+    found = rows()
+    lines = [
+        "| set | questions | text kept | default | cosine | BM25 | first |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in SETS:
+        ways = {way: gold_kept(found, name, way) for way in ("default", "cosine", "BM25", "first")}
+        best = max(round(row["value"], 3) for row in ways.values())
+        cells = [
+            f"**{interval(row)}**" if round(row["value"], 3) == best else interval(row) for row in ways.values()
+        ]
+        shown = NAMES.get(name, name) + (" (not fitted on)" if name in UNSEEN else "")
+        questions, kept = found[f"{name}: questions"]["value"], found[f"{name}: text kept, default"]["value"]
+        lines.append(f"| {shown} | {questions:.0f} | {kept:.2f} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def behind() -> str:
+    """Where the default keeps less gold than another way, in words."""
+    found = rows()
+    said = []
+    for name in SETS:
+        ours = gold_kept(found, name, "default")["value"]
+        for way in ("BM25", "cosine", "first"):
+            theirs = gold_kept(found, name, way)["value"]
+            if round(theirs, 3) > round(ours, 3):
+                called = "the first passages as they came" if way == "first" else way
+                said.append(f"- {NAMES.get(name, name)}: {called} {theirs:.3f}, the default {ours:.3f}")
+    return "\n".join(said)
+
+
+def answers() -> str:
+    """Right answers by the small reader that ships, from what each way keeps."""
+    found = {r["measure"]: r for r in json.loads((RESULTS / "answers.json").read_text("utf-8"))["rows"]}
+    ways = ("everything", "default", "cosine", "BM25", "first", "gold")
+    sets = [m.removesuffix(": questions") for m in found if m.endswith(": questions")]
+    lines = ["| set | questions | " + " | ".join(ways) + " |", "|---|---|" + "---|" * len(ways)]
+    for name in sets:
+        cells = [f"{found[f'{name}: right from {way}']['value']:.2f}" for way in ways]
+        lines.append(f"| {name} | {found[f'{name}: questions']['value']:.0f} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+TABLES = {"gold": gold, "behind": behind, "answers": answers}

@@ -1,0 +1,210 @@
+"""Every Python block of README and docs is run: here, by its page's own test, or as a script of how_to."""
+
+import contextlib
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"```python\n(?P<code>.*?)```\n(?:(?:\nIt prints:\n)?\n```text\n(?P<output>.*?)```)?", re.S)
+
+RUN_ELSEWHERE = {  # a test of the page runs its blocks from top to bottom
+    "README.md": "tests/test_readme.py",
+    "docs/evaluate.md": "tests/core/evaluate/test_docs.py",
+    "docs/langchain.md": "tests/langchain/test_docs.py",
+    "docs/llamaindex.md": "tests/llamaindex/test_docs.py",
+}
+
+
+def blocks(page):
+    return list(BLOCK.finditer((ROOT / page).read_text("utf-8")))
+
+
+def pages():
+    found = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    return [str(p.relative_to(ROOT)) for p in found if not p.is_relative_to(DOCS / "listing")]
+
+
+def run(page, names):
+    """Run the page's blocks in one namespace; what shows an output prints it. Returns the namespace."""
+    for block in blocks(page):
+        code = block["code"]
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, str(ROOT / page), "exec"), names)
+        if block["output"] is not None:
+            assert printed.getvalue() == block["output"], page
+    return names
+
+
+HERE = {"docs/start.md", "docs/augmenter.md", "docs/end.md", "docs/reader.md", "docs/s2a.md", "docs/scale.md"}
+
+
+def test_no_page_has_a_block_that_nothing_runs():
+    with_blocks = {page for page in pages() if blocks(page)}
+    scripts = {page for page in with_blocks if page.startswith("docs/how_to/")}
+    assert len(scripts) >= 15
+    assert with_blocks - scripts == HERE | set(RUN_ELSEWHERE)
+    for page, test in RUN_ELSEWHERE.items():
+        assert Path(page).name in (ROOT / test).read_text("utf-8")
+
+
+def test_the_first_ten_minutes():
+    run("docs/start.md", {})
+
+
+RIGHT = "The Eiffel Tower in Paris was completed in 1889."
+
+
+def test_the_loops_page(monkeypatch):
+    from denoise_core import Passage
+    from denoise_core.augmenter import BM25Retriever, Groundedness
+    from denoise_core.augmenter.utilities import Labelled
+    from denoise_core.embedded import default_denoiser, encoder
+    from denoise_core.testing import FunctionLLM
+
+    labelled = [
+        Labelled(
+            f"Where is tower {n}?", (f"Tower {n} is in Porto.",), f"Tower {n} is in {place}.", place == "Porto"
+        )
+        for n in range(8)
+        for place in ("Porto", "Rome")
+    ]
+    more = BM25Retriever([Passage("Reviews say that the tower is high.", "review")])
+    # The page names a model of the hub; the same weights ship.
+    monkeypatch.setattr("denoise_core.augmenter.knowledge.dense._model", lambda name: encoder().vectors)
+    names = {
+        "llm": FunctionLLM(lambda messages: RIGHT),
+        "labelled": labelled,
+        "reviews": more,
+        "archive": more,
+        "end_denoiser": default_denoiser(),
+        "retriever": BM25Retriever([Passage(RIGHT, "eiffel")]),
+        "stricter": Groundedness(),
+        "mask": lambda text: text,
+        "clear": lambda: None,
+    }
+    made = run("docs/augmenter.md", names)
+    assert made["answer"].outcome.value == "supported"
+    assert made["again"].text
+
+
+def labelled_lines():
+    from denoise_core.embedded import sample
+
+    for q in sample()[:12]:
+        yield json.dumps(
+            {
+                "question": q.text,
+                "passages": [
+                    {"id": p.id, "text": p.text, "is_gold": n in q.gold} for n, p in enumerate(q.passages)
+                ],
+            }
+        )
+
+
+def test_the_page_of_end(tmp_path, monkeypatch):
+    from denoise_core import Passage
+    from denoise_core.end import LocalLLM, Probe
+    from denoise_lab import FOLDER
+
+    monkeypatch.chdir(tmp_path)
+    Path("labelled.jsonl").write_text("\n".join(labelled_lines()), "utf-8")
+    Path("folder-or-name-of-a-model").symlink_to(FOLDER, target_is_directory=True)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    names = {
+        "LocalLLM": LocalLLM,
+        "model": AutoModelForCausalLM.from_pretrained(FOLDER),
+        "tokenizer": AutoTokenizer.from_pretrained(FOLDER),
+        "probe": Probe.load(FOLDER.parent / "probes" / "scq"),
+        "passages": [Passage("Priya Ralkalo works as a weaver.", "a"), Passage("It rains in June.", "b")],
+        "admitted": [Passage("Omar Delgari works as a baker.", "c")],
+        "feedback": "Say the job.",
+    }
+    made = run("docs/end.md", names)
+    assert made["answer"].text is not None
+    assert Path("probe").is_dir()
+
+
+def test_the_page_of_the_reader():
+    pytest.importorskip("llama_index.llms.huggingface")
+    made = run("docs/reader.md", {})
+    assert made["llm"].model_name
+
+
+def test_the_page_of_s2a(tmp_path, monkeypatch):
+    from denoise_core.testing import FunctionLLM
+
+    monkeypatch.chdir(tmp_path)
+    told = {"opinion_type": "suggest_incorrect", "prompt": "How tall is the tower? I think 200 m."}
+    record = {"id": "1", "question": "How tall is the tower?", "correct_answer": "330 m", **told}
+    one = FunctionLLM(lambda messages: "1")
+    names = {"llm": one, "my_model": lambda seed: one, "judge": one, "records": [record]}
+    made = run("docs/s2a.md", names)
+    assert made["result"].passages[0].text.startswith("The tower is 330 m tall.")
+
+
+def test_the_page_of_many_machines(tmp_path, monkeypatch):
+    """Pools and servers are those of tests/core/service and tests/core/end; here parts are built as written."""
+    from denoise_core.testing import FunctionLLM
+
+    monkeypatch.chdir(tmp_path)
+    made = {"llm": FunctionLLM(lambda messages: "1"), "__name__": "page"}
+    clients = [b for b in blocks("docs/scale.md") if "JinaRerank(" in b["code"]]
+    assert clients, "the clients' block runs in test_served.py of both adapters"
+    for block in blocks("docs/scale.md"):
+        if block["code"] != clients[0]["code"]:
+            exec(compile(block["code"], "docs/scale.md", "exec"), made)
+    assert made["scorer"] is not None
+
+
+@pytest.fixture(scope="module")
+def fill():
+    sys.path.insert(0, str(DOCS / "tools"))
+    import fill
+
+    yield fill
+    sys.path.remove(str(DOCS / "tools"))
+    for name in ("fill", "results", "tables", "pictures"):
+        sys.modules.pop(name, None)
+
+
+def test_code_and_tables_are_those_of_their_files(fill):
+    stale = [
+        page for page in pages() if (text := (ROOT / page).read_text("utf-8")) != fill.filled(text, lambda _: None)
+    ]
+    assert not stale, "run: python docs/tools/fill.py tables"
+    assert (fill.OUT / "sets.svg").read_text("utf-8") == fill.curve(), "run: python docs/tools/fill.py tables"
+
+
+def test_scripts_are_short_and_each_has_a_page(fill):
+    told = "".join((ROOT / page).read_text("utf-8") for page in pages())
+    for name in fill.SCRIPTS:
+        code = (DOCS / "how_to" / f"{name}.py").read_text("utf-8")
+        assert code.count("\n") <= 60, name
+        assert f"<!-- script: {name} -->" in told, name
+
+
+LOOSE = {"own_model", "vllm_end", "own_questions"}  # seconds and fitted figures differ from machine to machine
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("name", sorted(p.stem for p in (DOCS / "how_to").glob("*.py")))
+def test_a_script_prints_what_its_page_shows(name, fill, tmp_path):
+    pytest.importorskip("ray") if name == "ray_bulk" else None
+    printed = fill.result_of(name, tmp_path)
+    page = DOCS / "how_to" / ("moving.md" if name.startswith("from_") else f"{name}.md")
+    block = re.search(rf"<!-- script: {name} -->\n(.*?)<!-- end -->", page.read_text("utf-8"), re.S)[1]
+    shown = re.search(r"```text\n(.*?)\n```", block, re.S)[1]
+    assert shown, "run: python docs/tools/fill.py"
+    if name in LOOSE:
+        shown, printed = (re.sub(r"[\d.,]+", "0", text).split() for text in (shown, printed))
+        assert set(shown[:5]) <= set(printed)
+    else:
+        assert printed == shown

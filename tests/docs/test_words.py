@@ -1,0 +1,71 @@
+"""Troubleshooting quotes messages that are there; the glossary has each term once; versions agree."""
+
+import ast
+import re
+from pathlib import Path
+
+import denoise_core
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def messages():
+    """Every text written in the packages, values in f-strings as ``{}``."""
+    found = []
+    for folder in ("shared/denoise_core", "langchain_denoise", "llamaindex_denoise"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.append(node.value)
+                elif isinstance(node, ast.JoinedStr):
+                    parts = (str(p.value) if isinstance(p, ast.Constant) else "{}" for p in node.values)
+                    found.append("".join(parts))
+    return found
+
+
+def rows(page, column):
+    text = (DOCS / page).read_text("utf-8")
+    table = text[text.index(f"| {column} |") :].split("\n\n")[0]
+    return [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()[2:]]
+
+
+def test_every_quoted_message_is_one_that_is_written():
+    written = messages()
+    for column in ("the log says", "the message says"):
+        quoted = [re.fullmatch(r"`(.+)`", row)[1] for row in rows("troubleshooting.md", column)]
+        assert len(quoted) >= 9
+        assert not [q for q in quoted if not any(q in text for text in written)]
+
+
+def test_every_fallback_that_is_logged_is_explained():
+    """What is done in the place of the work is the third argument of `fell_back`: each text is on the page."""
+    page = (DOCS / "troubleshooting.md").read_text("utf-8")
+    silent = []
+    for folder in ("shared/denoise_core", "langchain_denoise", "llamaindex_denoise"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if (
+                    isinstance(node, ast.Call)
+                    and getattr(node.func, "id", "") == "fell_back"
+                    and len(node.args) == 3
+                ):
+                    said = node.args[2]
+                    if isinstance(said, ast.Constant) and said.value not in page:
+                        silent.append(said.value)
+    assert not silent
+
+
+def test_each_term_stands_once_and_in_order():
+    terms = rows("glossary.md", "term")
+    assert len(terms) > 50
+    assert terms == sorted(set(terms), key=str.casefold)
+
+
+def test_the_changelog_has_the_release_of_this_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    released = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", changelog, re.M)
+    assert released[0] == denoise_core.__version__
+    assert changelog.index("## [Unreleased]") < changelog.index(f"## [{released[0]}]")
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"version: {denoise_core.__version__}\n" in citation
