@@ -14,16 +14,27 @@ from denoise_core.cli.run import keep_of
 from denoise_core.embedded.fitted import Fitted, check_out, fit_denoiser
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import read_questions
+from denoise_core.service.bulk.spread import Spread
 
 
 def fit_own(
-    data: Path, out: Path, *, model: str | None, layer: int | None, keep: str | None, skip_bad: bool
+    data: Path,
+    out: Path,
+    *,
+    model: str | None,
+    layer: int | None,
+    keep: str | None,
+    skip_bad: bool,
+    engine: str | None = None,
+    workers: int | None = None,
 ) -> None:
     """Read, fit, judge, save. The folder appears whole or not at all."""
     console = Console(stderr=True)
     check_out(out)
     if layer is not None and model is None:
         raise InputError("--layer is a layer of --model: give both, or neither")
+    if workers is not None and engine is None:
+        raise InputError("--workers says how many read side by side: give --engine process or ray too")
     loaded = read_questions(data, skip_bad=skip_bad)
     for bad in loaded.bad:
         console.print(Text(plain(f"left out: {data}, record {bad.place}: {bad.reason}"), style="yellow"))
@@ -38,6 +49,7 @@ def fit_own(
             keep="auto" if keep is None else keep_of(keep),
             layers=None if layer is None else [layer],
             progress=lambda done, _: progress.update(reading, completed=done),
+            each=map if engine is None else Spread(engine, workers),
         )
     fitted.save(out)
     _report(Console(), fitted, out)
