@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from denoise_core.cli.choices import Engine, Method, Shape, Workers
 from denoise_core.cli.measure import measuring
 
 app = typer.Typer(
@@ -18,24 +18,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Method(StrEnum):
-    """How passages are scored or selected."""
-
-    end = "end"
-    s2a_select = "s2a-select"
-    bm25 = "bm25"
-    embedding = "embedding"
-
-
-class Shape(StrEnum):
-    """What ``run`` prints."""
-
-    view = "view"
-    text = "text"
-    json = "json"
-    html = "html"
 
 
 @app.command()
@@ -143,6 +125,7 @@ def serve(
     token_env: Annotated[
         str | None, typer.Option(help="The environment variable with the token that requests must bring.")
     ] = None,
+    workers: Workers = None,
 ) -> None:
     """Serve denoising over HTTP, in the shapes that rerank clients speak. Nothing leaves the machine.
 
@@ -157,14 +140,9 @@ def serve(
     """
     from denoise_core.cli.serve import serve_own
 
-    serve_own(denoiser, method.value, keep, host=host, port=port, names=name or [], token=token_env)
-
-
-class Engine(StrEnum):
-    """Where bulk work runs."""
-
-    process = "process"
-    ray = "ray"
+    serve_own(
+        denoiser, method.value, keep, host=host, port=port, names=name or [], token=token_env, workers=workers
+    )
 
 
 @app.command()
@@ -181,7 +159,7 @@ def bulk(
     engine: Annotated[Engine, typer.Option(help="Processes of this machine, or actors of a Ray cluster.")] = (
         Engine.process
     ),
-    workers: Annotated[int | None, typer.Option(min=1, help="All cores, unless given.")] = None,
+    workers: Workers = None,
 ) -> None:
     """Denoise many rows: {'id': ..., 'query': ..., 'passages': [...]} or, with --query, {'id': ..., 'text': ...}.
 

@@ -17,6 +17,7 @@ from denoise_core.embedded.verdict import SHARES
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
+from denoise_core.service.bulk.spread import Spread
 
 SHOWN = (1, 2, 3, 5, 7)  # tenths of all passages, in the terminal
 
@@ -32,6 +33,8 @@ def fit_own(
     calibrate: Path | None = None,
     risk: float | None = None,
     overwrite: bool = False,
+    engine: str | None = None,
+    workers: int | None = None,
 ) -> None:
     """Read, fit, judge, save. The folder appears whole or not at all, and replaces an earlier fit only with
     ``overwrite``."""
@@ -39,6 +42,8 @@ def fit_own(
     check_out(out, overwrite=overwrite)
     if layer is not None and model is None:
         raise InputError("--layer is a layer of --model: give both, or neither")
+    if workers is not None and engine is None:
+        raise InputError("--workers says how many read side by side: give --engine process or ray too")
     questions = _read(console, data, skip_bad)
     calibration = () if calibrate is None else _read(console, calibrate, skip_bad)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -52,6 +57,7 @@ def fit_own(
             calibration=calibration,
             risk=risk,
             progress=lambda done, _: progress.update(reading, completed=done),
+            each=map if engine is None else Spread(engine, workers),
         )
     fitted.save(out, overwrite=overwrite)
     _report(Console(), fitted, out)

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from denoise_core.cli.choices import Engine, Protocol, Right, Workers
 from denoise_core.cli.plain import plain
 
 measuring = typer.Typer()
-
-
-class Right(StrEnum):
-    """When an answer is right."""
-
-    contains = "contains"
-    exact = "exact"
-    judge = "judge"
-
-
-class Protocol(StrEnum):
-    """Whose tables."""
-
-    s2a = "s2a"
-    end = "end"
-    augmenter = "augmenter"
 
 
 @measuring.command()
@@ -64,6 +48,8 @@ def fit(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier fit in --out.")] = False,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out bad lines, and say so.")] = False,
+    engine: Annotated[Engine | None, typer.Option(help="Read with many processes, or on a Ray cluster.")] = None,
+    workers: Workers = None,
 ) -> None:
     """Fit a denoiser on labelled passages of your own, and say in words whether it is better than cosine.
 
@@ -83,6 +69,8 @@ def fit(
         calibrate=calibrate,
         risk=risk,
         overwrite=overwrite,
+        engine=engine,
+        workers=workers,
     )
 
 

@@ -26,7 +26,7 @@ from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.fit.controls import NO_QUESTION as SAME_QUESTION
 from denoise_core.end.fit.plot import plot_curves
 from denoise_core.end.fit.probe import ProbeFit, fit_probe
-from denoise_core.end.fit.readings import Progress
+from denoise_core.end.fit.readings import Each, Progress
 from denoise_core.end.fit.regression import folds_of
 from denoise_core.end.probe import Probe
 from denoise_core.end.probe_folder import OURS as PROBE_FILES
@@ -123,13 +123,15 @@ def fit_denoiser(
     calibration: Sequence[Question] = (),
     risk: float | None = None,
     progress: Progress | None = None,
+    each: Each = map,
 ) -> Fitted:
     """Fit on labelled questions, and judge the fit on folds of them that it did not see.
 
     Without ``model`` the embedded signals alone are weighed, without torch. With one (a name, a path, an object or
     a `HiddenReader`) a probe is fitted at each of ``layers`` (all when None), the cheapest that loses little at
     ``keep`` is taken, and its logits are one more signal. ``states`` keeps what the model computed, so that a run
-    that was stopped goes on.
+    that was stopped goes on. ``each`` in the place of `map` has passages read by other processes or machines
+    (`denoise_core.service.bulk.spread.Spread`).
 
     What ``keep="auto"`` promises is calibrated on ``calibration``, questions apart from ``questions``; without
     them on scores that folds of the fit gave to questions that they had not seen. ``risk`` is the share of
@@ -150,13 +152,13 @@ def fit_denoiser(
     probe = (
         None
         if model is None
-        else fit_probe(model, usable, layers=layers, share=share, folder=states, progress=progress)
+        else fit_probe(model, usable, layers=layers, share=share, folder=states, progress=progress, each=each)
     )
     labels = np.array([label for q in usable for label in q.labels])
     groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
     names = (*(("probe",) if probe else ()), *SentenceEncoder.names, "bm25")
-    signals = _signals(usable, progress if probe is None else None)
-    blind = _signals([replace(q, text=SAME_QUESTION) for q in usable])
+    signals = _signals(usable, each, progress if probe is None else None)
+    blind = _signals([replace(q, text=SAME_QUESTION) for q in usable], each)
     columns = signals
     if probe is not None:
         line = next(f for f in probe.layers if f.layer == probe.probe.layer).line
@@ -280,11 +282,12 @@ def _risks(n: int, risk: float | None) -> list[float]:
     return sorted(found)
 
 
-def _signals(questions: Sequence[Question], progress: Progress | None = None) -> Floats:
+def _signals(questions: Sequence[Question], each: Each, progress: Progress | None = None) -> Floats:
     """What the embedded encoder and BM25 say of each passage, ``(n, 4)``."""
     found = []
-    for n, q in enumerate(questions, 1):
-        found.append(collect([encoder(), BM25Scorer()], q.text, [p.headed for p in q.passages]))
+    asked = [(q.text, [p.headed for p in q.passages]) for q in questions]
+    for n, signals in enumerate(each(_signals_of, asked), 1):
+        found.append(signals)
         if progress is not None:
             progress(n, len(questions))
     return np.concatenate(found)
@@ -301,6 +304,11 @@ def _scored(
     return [(scorer.score(q.text, [p.headed for p in q.passages]), q.labels) for q in questions]
 
 
+def _signals_of(asked: tuple[str, list[str]]) -> Floats:
+    """The embedded signals and BM25 of a question's passages; found by its name in other processes."""
+    return collect([encoder(), BM25Scorer()], *asked)
+
+
 def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], groups: NDArray[np.intp]) -> Floats:
     """Each row's score by weights that did not see its question."""
     fold = folds_of(groups, labels, FOLDS)
@@ -315,7 +323,7 @@ def _off_topic(stack: Stack, questions: Sequence[Question], with_probe: bool) ->
     """Scores of passages for another question, for the floor; a probe's share of them is its mean."""
     out = []
     for q, other in zip(questions[:50], [*questions[1:50], questions[0]]):
-        found = collect([encoder(), BM25Scorer()], q.text, [p.headed for p in other.passages])
+        found = _signals_of((q.text, [p.headed for p in other.passages]))
         if with_probe:
             found = np.column_stack([np.full(len(found), stack.mean[0]), found])
         out.append(stack.combine(found))

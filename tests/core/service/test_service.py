@@ -206,7 +206,7 @@ class Slow:
 
 async def test_too_many_are_sent_away_and_late_ones_given_up():
     slow = Slow()
-    with serving(Service(slow, limits=ServiceLimits(waiting=2, batch=1, seconds=1.0))) as url:
+    with serving(Service(slow, limits=ServiceLimits(waiting=2, batch=1, seconds=1.0, workers=1))) as url:
         async with httpx.AsyncClient(base_url=url, timeout=30) as client:
 
             async def ask(query):
