@@ -193,6 +193,8 @@ def unique_ids(ids: Sequence[str | None]) -> list[str]:
     >>> unique_ids(["a", None, "a"])
     ['a', 'passage-1', 'a#2']
     """
+    if None not in ids and len(set(ids)) == len(ids):
+        return [i for i in ids if i is not None]
     taken = {i for i in ids if i is not None}
     used: set[str] = set()
     newest: dict[str, int] = {}  # the number last given to a repeated id, so that many of one cost no more
