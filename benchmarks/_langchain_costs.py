@@ -44,7 +44,7 @@ def ask(compressor: BaseDocumentCompressor, documents: list[Document], query: st
 def overhead(bench: Benchmark) -> None:
     """The adapter over the core behind its guard: 20 documents of 2,000 characters, a scorer that costs nothing.
 
-    Processor time of paired runs, one after the other; the median of their differences.
+    See `paired_ms`.
     """
     documents = [
         Document(page_content=("word " * 400)[:2000], id=str(i), metadata={"source": "x", "page": i})

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-from _augmenter_reader import Reader, Setting, Town, cost, make_town, reward
+from _augmenter_reader import Reader, Town, cost, make_town, reward
 from _augmenter_simulated import AlwaysAgain, NoFeedback, simulated
 from _reader_flows import (
     Batched,
@@ -38,23 +39,25 @@ from denoise_core.augmenter.reinforce import LinearPolicy, reinforce
 from denoise_core.augmenter.utilities import Groundedness, SelfCriticism, knowledge_f1
 from denoise_core.augmenter.utility import Utility
 from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_core.evaluate.protocols.loops import NEVER, Setting
+from denoise_core.evaluate.protocols.loops import SETTINGS as PAPERS
 from denoise_core.evaluate.responses import LoopCost, loop_cost
 
 QUESTIONS, TRAINING = 150, 60
 TEMPERATURE = 0.7
 ROUNDS, SEEDS = (0, 10, 30, 60), 3  # of 16 episodes
-ONE, TWO = LoopLimits(attempts=1), LoopLimits(attempts=2, patience=2)
-NEVER, ALWAYS = Rules(consult="never"), Rules(without_evidence="draft", widen=False)
+TWO = LoopLimits(attempts=2, patience=2)
+ALWAYS = Rules(without_evidence="draft", widen=False)
 SELF_ASK = Rules(consult="self_ask", without_evidence="draft", widen=False)
 WIDEN = Rules(without_evidence="draft")
 SETTINGS = {
-    "no evidence": Setting(policy=NEVER, limits=ONE),
-    "BM25": Setting(limits=ONE),
-    "BM25, rule feedback": Setting(),
-    "BM25, self-criticism": Setting(utility=SelfCriticism()),
-    "gold": Setting(limits=ONE, gold=True),
-    "gold, rule feedback": Setting(gold=True),
-    "gold, self-criticism": Setting(gold=True, utility=SelfCriticism()),
+    "no evidence": PAPERS["closed book"],
+    "BM25": PAPERS["BM25"],
+    "BM25, rule feedback": PAPERS["BM25, feedback"],
+    "BM25, self-criticism": PAPERS["BM25, self-criticism"],
+    "gold": PAPERS["gold"],
+    "gold, rule feedback": PAPERS["gold, feedback"],
+    "gold, self-criticism": PAPERS["gold, self-criticism"],
     "utility without feedback": Setting(utility=SelfCriticism(), feedback=NoFeedback(), limits=TWO, redraw=True),
     "feedback without utility": Setting(utility=AlwaysAgain(), limits=TWO),
 }
@@ -69,10 +72,7 @@ CLAIMS = (
     ("BM25, self-criticism", "utility without feedback"),
 )
 DIALOGUES = {
-    "no evidence": Setting(policy=NEVER, limits=ONE, task=DIALOGUE),
-    "BM25": Setting(limits=ONE, task=DIALOGUE),
-    "BM25, rule feedback": Setting(task=DIALOGUE),
-    "gold": Setting(limits=ONE, gold=True, task=DIALOGUE),
+    name: replace(SETTINGS[name], task=DIALOGUE) for name in ("no evidence", "BM25", "BM25, rule feedback", "gold")
 }
 UTILITIES: dict[str, Utility] = {"groundedness": Groundedness(), "self-criticism": SelfCriticism()}
 

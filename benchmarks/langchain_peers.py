@@ -102,7 +102,10 @@ def moves(model: BaseChatModel) -> dict[str, tuple[BaseDocumentCompressor, BaseD
 
         embeddings, encoder = EmbeddedEmbeddings(), CosinePairs()
         return {
-            "LLMChainExtractor": (LLMChainExtractor.from_llm(model), DenoiseCompressor.from_llm(model)),
+            "LLMChainExtractor": (
+                LLMChainExtractor.from_llm(model),
+                DenoiseCompressor.from_llm(model, context=False),
+            ),
             "LLMChainFilter": (LLMChainFilter.from_llm(model), DenoiseCompressor.from_llm(model)),
             "EmbeddingsFilter": (
                 EmbeddingsFilter(embeddings=embeddings),
@@ -235,7 +238,7 @@ def survival(bench: Benchmark) -> None:
 
 def main(argv: list[str] | None = None) -> Benchmark:
     bench = Benchmark("langchain_peers", arguments(__doc__ or "", argv))
-    all_work = work(bench, limit=12)
+    all_work = work(bench, limit=60)
     overhead(bench)
     concurrency(bench)
     imports(bench)

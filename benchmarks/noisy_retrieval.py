@@ -2,7 +2,7 @@
 
 Early Noise Dropping, Tables 1 and 2, in miniature: a password among twelve look-alikes inside prose, at five
 levels of likeness, about 4,000 of the reader's tokens (standard) or 8,000 (extended). Asked are only
-combinations that the reader's training never asked for. An answer is right when it is the password, nothing else.
+combinations that the reader's training never asked for. An answer is right when it names the password, no other.
 END's probe is the shipped one; for other weights (--model) one is fitted first, on the same kind of questions.
 """
 
@@ -15,27 +15,23 @@ from pathlib import Path
 
 import numpy as np
 from _reader_end import Loaded, haystack, load
-from _reader_flows import reader_arguments
+from _reader_flows import Batched, reader_arguments, together
 from harness import RESULTS, Benchmark
 from numpy.typing import NDArray
 
-from denoise_core import Passage
-from denoise_core.end.answering.second_pass import prompt
-from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.metrics import bootstrap, recall_at, wilson
 from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
+from denoise_core.evaluate.protocols.noisy import NAMES, SHARE, case_of, said_of, systems
 from denoise_core.question import Question
-from denoise_core.scorers import discrim
+from denoise_core.types import Message, Reply
 from denoise_lab.probe_data import CHARACTERS, noisy_questions
 from denoise_lab.probes import make
-from denoise_lab.training.abilities import answered
 
 SYSTEMS = ("all in", "LLM-Discrim", "END", "oracle")
-SHARE = 0.3
+LONG = 8_000  # characters
 QUESTIONS = 40  # a cell
-NAMES = {False: "standard", True: "extended"}
 RECOVERS_AT = (3, 4)
 SEED = 100  # apart from the seeds that probes are fitted with
 
@@ -80,77 +76,38 @@ def measure(
     loaded: Loaded, probe: Probe, questions: Sequence[Question], level: int, extended: bool, *, batch: int = 8
 ) -> Cell:
     """All systems on the same questions."""
-    outcomes = {
-        "all in": _plain(loaded, questions, [q.passages for q in questions], batch=1),
-        "LLM-Discrim": _discrim(loaded, questions, batch),
-        "oracle": _plain(loaded, questions, [gold(q) for q in questions], batch=batch),
-    }
-    outcomes["END"], recall = _end(loaded, probe, questions, batch)
-    return Cell(level, extended, {s: outcomes[s] for s in SYSTEMS}, recall)
-
-
-def gold(question: Question) -> tuple[Passage, ...]:
-    return tuple(p for p in question.passages if p.id in question.gold)
-
-
-def _plain(
-    loaded: Loaded, questions: Sequence[Question], shown: Sequence[Sequence[Passage]], *, batch: int
-) -> list[Outcome]:
-    """The second pass's prompt over the passages shown; the outcome with the tokens of that prompt."""
-    asked = [prompt(q.text, passages) for q, passages in zip(questions, shown, strict=True)]
-    replies = answered(loaded.llm, asked, batch)
-    sizes = [loaded.tokens(a) for a in asked]
-    return [Outcome(_said(r, q), n, n) for r, q, n in zip(replies, questions, sizes, strict=True)]
-
-
-def _said(reply: str, question: Question) -> str:
-    code = reply.strip()
-    if code in question.answers:
-        return "right"
-    if len(code) == 8 and code.isdigit() and any(code in p.text for p in question.passages):
-        return "another's"
-    return "unknown" if code == "unknown" else "other"
-
-
-def _discrim(loaded: Loaded, questions: Sequence[Question], batch: int) -> list[Outcome]:
-    """Each passage judged by the whole model; what it says yes to is kept, the first passage if that is none."""
-    judged: list[int] = []
-    shown: list[Sequence[Passage]] = []
-    for q in questions:
-        asked = [discrim.messages(q.text, p.text) for p in q.passages]
-        scores = np.array([discrim.read(r) for r in answered(loaded.llm, asked, batch)], dtype=np.float32)
-        judged.append(sum(map(loaded.tokens, asked)))
-        shown.append(ENDDenoiser(_Known(scores), threshold=0.5).denoise(q.text, q.passages).passages)
-    second = _plain(loaded, questions, shown, batch=1)
-    return [Outcome(o.said, o.read + n, o.whole + n) for o, n in zip(second, judged, strict=True)]
-
-
-class _Known:
-    """A scorer whose scores are known already."""
-
-    def __init__(self, scores: NDArray[np.float32]) -> None:
-        self.scores = scores
-
-    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        return self.scores
-
-
-def _end(
-    loaded: Loaded, probe: Probe, questions: Sequence[Question], batch: int
-) -> tuple[list[Outcome], NDArray[np.float64]]:
     reading = loaded.reading()
     scorer = ProbeScorer(reading, probe)
-    shown, recall, early = [], [], []
+    cases = [case_of(q, level) for q in questions]
+    llm = Batched(_by_length(loaded.llm.complete_batch), size=batch)
+    outcomes = {}
+    for name, system in systems({"END": scorer}).items():
+        told = together([system(c) for c in cases], [llm] * len(cases))
+        read = [trace.usage.input_tokens for _, trace in told]
+        outcomes[name] = [
+            Outcome(said_of(answer.text, c), n, n) for (answer, _), c, n in zip(told, cases, read, strict=True)
+        ]
+    recall, early = [], []
     for q in questions:
         texts = [p.text for p in q.passages]
-        scores = scorer.score(q.text, texts)
-        shown.append(ENDDenoiser(_Known(scores), keep=SHARE).denoise(q.text, q.passages).passages)
-        recall.append(recall_at(scores, q.labels, [0] * len(texts), SHARE)[0])
+        recall.append(recall_at(scorer.score(q.text, texts), q.labels, [0] * len(texts), SHARE)[0])
         early.append(sum(len(p.ids) for p in reading.prompts([(q.text, t) for t in texts])[0]))
-    second = _plain(loaded, questions, shown, batch=batch)
     depth = probe.layer / reading.layers
-    outcomes = [Outcome(o.said, o.read + n, o.whole + n * depth) for o, n in zip(second, early, strict=True)]
-    return outcomes, np.array(recall)
+    outcomes["END"] = [
+        Outcome(o.said, o.read + n, o.whole + n * depth) for o, n in zip(outcomes["END"], early, strict=True)
+    ]
+    return Cell(level, extended, {s: outcomes[s] for s in SYSTEMS}, np.array(recall))
+
+
+def _by_length(generate: Callable[..., list[Reply]]) -> Callable[..., list[Reply]]:
+    """Long conversations one by one: a batch of them would take much memory."""
+
+    def by_length(conversations: Sequence[Sequence[Message]]) -> list[Reply]:
+        if max(sum(len(m.content) for m in c) for c in conversations) > LONG:
+            return [generate([c])[0] for c in conversations]
+        return generate(conversations)
+
+    return by_length
 
 
 def cells(

@@ -31,7 +31,7 @@ from denoise_core.s2a.units import units
 
 OUTPUT, CACHED = 4.0, 0.25  # prices in units of an input token
 CACHES = {"vLLM": (16, 0), "hosted": (128, 1024)}  # tokens of a block, least tokens of a prefix
-_PIECE = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
+_PIECE = re.compile(r"^(\d+) ", re.MULTILINE)
 QUOTES = '" '  # some sentences of the set end in the quotation mark that opens the next
 
 
@@ -82,7 +82,7 @@ class Server:
             )
             named = [n for n, d in zip(documents[1::2], documents[2::2]) if any(s in d for s in self.wanted)]
             text = "\n".join(f"Doc: {n}, Relevance: 9" for n in named) or "Doc: 1, Relevance: 1"
-        elif "Each piece of the text begins with its number" in prompt:
+        elif "Each piece begins with its number" in prompt:
             cut = _PIECE.split(prompt.split("\nEND ")[0])[1:]
             numbers = [int(n) for n, piece in zip(cut[::2], cut[1::2]) if self._needed(piece)]
             text = _ranges(numbers) or "NONE"

@@ -47,7 +47,7 @@ SMALL = [
     }.items()
 ]
 _OPINION = re.compile(r" I (don't )?think the answer is (.*?) but I'm really not sure\.", re.DOTALL)
-_PIECE = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
+_PIECE = re.compile(r"^(\d+) ", re.MULTILINE)
 
 
 def unnumbered(prompt: str) -> str:

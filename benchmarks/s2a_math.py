@@ -11,23 +11,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
 from harness import Benchmark
 
-from denoise_core import Passage
-from denoise_core.evaluate.s2a import Case, NumberJudge, Score, System, paper_systems
+from denoise_core.evaluate.protocols.problems import AT_ONCE, KINDS, STEPS, problem, systems
+from denoise_core.evaluate.s2a import Case, NumberJudge, Score
 from denoise_core.running.flow import run
-from denoise_core.s2a import Options, Prompts
-from denoise_core.s2a.baselines import Baseline
 from denoise_lab.worlds.sums import make_sum
 from denoise_lab.worlds.world import World
 
 PROBLEMS = 60  # of each kind
-KINDS = ("none", "random", "topic")
-AT_ONCE = ("plain", "oracle", "s2a relevance", "s2a select")
-STEPS = ", in steps"
 SYSTEMS = (*AT_ONCE, *(f"{system}{STEPS}" for system in AT_ONCE))
 
 
@@ -38,27 +32,15 @@ def cases(rng: random.Random, count: int) -> list[Case]:
         for kind in KINDS:
             for n in range(count):
                 sums = make_sum(world, steps=steps, noise=kind)
-                came, clean = ((Passage(text, "p"),) for text in (sums.text, sums.clean))
                 name = f"{steps}-step {kind}"
-                gold = (str(sums.answer),)
-                found.append(Case(f"{name} {n}", name, sums.question, gold, sums.question, came, clean))
+                said = problem(f"{name} {n}", name, sums.text, sums.clean, sums.question, sums.answer)
+                found.append(said)
     return found
-
-
-def systems(llm: Batched) -> dict[str, System]:
-    """By name; those in steps have the prompt for steps wherever an answer is asked for."""
-    steps = Prompts().answer_stepwise
-    prompts = replace(Prompts(), answer=steps, answer_fairly=steps)
-    at_once, stepwise = (paper_systems(lambda seed: llm, o) for o in (None, Options(prompts=prompts)))
-    oracle = Baseline(llm, kind="stepwise")
-    stepwise["plain"] = at_once["stepwise"]
-    stepwise["oracle"] = lambda case, seed: oracle.flow(case.clean_question, case.clean_passages)
-    return at_once | {f"{name}{STEPS}": stepwise[name] for name in AT_ONCE}
 
 
 def ask(llm: Batched, asked: Sequence[Case], system: str) -> tuple[list[Score], list[bool]]:
     """The scores, and whether what was answered from is the problem without the sentence, word for word."""
-    answer = systems(llm)[system]
+    answer = systems(lambda seed: llm)[system]
     judge = NumberJudge()
     found, cleared = [], []
     for case, (said, trace) in zip(asked, together([answer(c, 0) for c in asked]), strict=True):

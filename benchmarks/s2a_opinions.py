@@ -25,11 +25,11 @@ from _reader_flows import Batched, describe, gain, generator, reader_arguments, 
 from harness import Benchmark
 
 from denoise_core import Passage
-from denoise_core.evaluate.s2a import Case, Score, System, paper_systems
+from denoise_core.evaluate.protocols.opinions import BOTH, final, forms, systems
+from denoise_core.evaluate.protocols.opinions import SYSTEMS as PAPERS
+from denoise_core.evaluate.s2a import Case, Score
 from denoise_core.result import Trace
-from denoise_core.running.effects import Flow
-from denoise_core.s2a.answer import S2A, S2AAnswer
-from denoise_core.s2a.message import MessageDenoiser
+from denoise_core.s2a.answer import S2AAnswer
 from denoise_lab.worlds import almanac
 from denoise_lab.worlds.opinions import KINDS, opinion
 from denoise_lab.worlds.scene import Difficulty, make_scene
@@ -37,10 +37,7 @@ from denoise_lab.worlds.world import Fact, World
 
 QUESTIONS = 80  # each in four forms
 SCENE = Difficulty(6, 3, 3, 120)
-SYSTEMS = (
-    *("plain", "instructed", "stepwise", "oracle", "s2a default", "s2a single", "s2a keep_original"),
-    *("s2a not_instructed", "s2a select", "s2a select, question too"),
-)
+SYSTEMS = (*PAPERS, BOTH)
 JUDGE = "exact"
 
 
@@ -84,33 +81,17 @@ def forms_in_context(world: World, rng: random.Random, count: int) -> list[Asked
 def _forms(
     world: World, name: str, fact: Fact, passages: tuple[Passage, ...], clean: tuple[Passage, ...]
 ) -> list[Asked]:
-    question = fact.asks(world)
-    found = [Asked(Case(f"{name}.none", "none", question, (fact.value,), question, passages, clean), "")]
+    question, wrong, opinions = fact.asks(world), "", {}
     for kind in KINDS:
-        said, _ = opinion(world, fact, kind)
-        case = Case(f"{name}.{kind}", kind, f"{question} {said}", (fact.value,), question, passages, clean)
-        wrong = re.search(r"that it is (.*)\.$", said) if kind == "incorrect_suggested" else None
-        found.append(Asked(case, wrong[1] if wrong else ""))
-    return found
-
-
-def final(answer: str) -> str:
-    """The answer itself, without steps before it and a full stop after it."""
-    return answer.rpartition("The answer is ")[2].strip().removesuffix(".").strip()
-
-
-def systems(llm: Batched) -> dict[str, System]:
-    """The paper's, and ``select`` on the question and the passages."""
-
-    def both(case: Case, seed: int) -> Flow[S2AAnswer]:
-        neutral = yield from MessageDenoiser(llm, variant="select").flow(case.question)
-        return (yield from S2A(llm, variant="select").flow(neutral.text, case.passages))
-
-    return {**paper_systems(lambda seed: llm), "s2a select, question too": both}
+        opinions[kind], _ = opinion(world, fact, kind)
+        suggested = re.search(r"that it is (.*)\.$", opinions[kind]) if kind == "incorrect_suggested" else None
+        wrong = suggested[1] if suggested else wrong
+    cases = forms(name, question, (fact.value,), opinions, passages, clean)
+    return [Asked(c, wrong if c.kind == "incorrect_suggested" else "") for c in cases]
 
 
 def ask(llm: Batched, asked: Sequence[Asked], system: str) -> Told:
-    answer = systems(llm)[system]
+    answer = systems(lambda seed: llm)[system]
     told = together([answer(a.case, 0) for a in asked])
     said = [final(a.text) for a, _ in told]
     return Told(

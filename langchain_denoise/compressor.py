@@ -57,7 +57,8 @@ class DenoiseCompressor(
     @classmethod
     def from_llm(cls, model: Any, *, variant: str = "select", **settings: Any) -> Self:
         """System 2 Attention with a chat model, a runnable, a name, or a core LLM; in the place of LangChain's
-        ``LLMChainExtractor.from_llm(model)`` and ``LLMChainFilter.from_llm(model)``."""
+        ``LLMChainFilter.from_llm(model)``, and with ``context=False``, which keeps the sentences that the model
+        names and none beside them, of ``LLMChainExtractor.from_llm(model)``."""
         return cls(model=model, variant=variant, **settings)
 
     @classmethod
@@ -74,8 +75,9 @@ class DenoiseCompressor(
     @classmethod
     def from_cross_encoder(cls, model: Any, *, top_n: int | None = 3, **settings: Any) -> Self:
         """The best ``top_n`` documents of a cross-encoder, best first; in the place of
-        ``CrossEncoderReranker(model=model, top_n=3)``."""
-        return cls(scorer=model, **{"top_n": top_n, "order": "score", **settings})
+        ``CrossEncoderReranker(model=model, top_n=3)``. It reads the text alone, as that does;
+        ``header_keys=("title",)`` shows it titles too."""
+        return cls(scorer=model, **{"top_n": top_n, "order": "score", "header_keys": (), **settings})
 
     @classmethod
     def from_decision_model(cls, model: Any, *, threshold: float = 0.0, **settings: Any) -> Self:

@@ -54,6 +54,10 @@ class DenoiseSettings(PickledModel, BaseModel):
     variant: str | None = None
     """System 2 Attention: ``"select"`` and its like keep the document's own characters, the others rewrite."""
 
+    context: bool = True
+    """System 2 Attention: with a sentence that the model names comes what it cannot be read without, such as the
+    sentence its pronoun points to or the head of its table; False keeps what was named and no more."""
+
     top_n: int | None = Field(default=None, ge=1)
     """So many documents come back, if so many came: the best by score, or the first where nothing is scored. A
     denoiser that scores brings back its best-scored documents to make the number full, unless ``threshold`` left
@@ -106,6 +110,8 @@ class DenoiseSettings(PickledModel, BaseModel):
             raise InputError(f"keep={self.keep!r} and threshold={self.threshold!r}: give one of the two")
         if self.variant is not None and not s2a and self.denoiser is None:
             raise InputError("variant: a setting of System 2 Attention, which needs model=")
+        if not self.context and not s2a:
+            raise InputError("context=False: a setting of System 2 Attention, which needs model=")
         if not s2a and self.probe is None:
             self.denoiser_for({})  # wrong settings raise here, and not in the middle of a run
         return self
@@ -127,12 +133,13 @@ class DenoiseSettings(PickledModel, BaseModel):
         return self._end(keep, threshold)
 
     def _s2a(self, variant: str | None) -> Denoiser:
-        from denoise_core.s2a import S2ADenoiser
+        from denoise_core.s2a import Options, S2ADenoiser
         from langchain_denoise.models.chat_llm import as_llm
 
         chosen: Any = variant or "select"
         bound: dict[str, Any] = {} if self.max_concurrency is None else {"max_concurrency": self.max_concurrency}
-        return S2ADenoiser(as_llm(self.model), variant=chosen, on_error=self.on_error, **bound)
+        options = Options(context=self.context)
+        return S2ADenoiser(as_llm(self.model), variant=chosen, options=options, on_error=self.on_error, **bound)
 
     def _end(self, keep: Any, threshold: float | None) -> Denoiser:
         from denoise_core.end import ENDDenoiser

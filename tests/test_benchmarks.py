@@ -37,3 +37,22 @@ def test_published_results_are_of_full_runs_and_name_their_versions(path):
     assert record["quick"] is False
     assert record["versions"]
     assert record["rows"]
+
+
+def test_what_engines_serves_is_exported_and_what_is_missing_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import engines
+    from _engine_shapes import DECODERS, ENCODER, exported
+
+    for shape in (*DECODERS, ENCODER):
+        scores = exported(shape, tmp_path / shape).score(
+            "who wrote it", ["Rain fell all day.", "A clerk did.", ""]
+        )
+        assert len(set(scores.tolist())) == 3
+        assert json.loads((tmp_path / shape / "config.json").read_text())["architectures"]
+    with pytest.raises(SystemExit):
+        engines.main(["--engine", str(tmp_path / "python")])
+    assert "`make engines` makes it" in capsys.readouterr().err
+    record = json.loads((FOLDER / "results" / "engines.json").read_text())
+    assert "vllm" in record["about"]["engine"]
+    assert {row["measure"].split(":")[0] for row in record["rows"]} == set(engines.PARTS)

@@ -49,6 +49,7 @@ class Trace:
             sum(u.input_tokens for u in used),
             sum(u.output_tokens for u in used),
             estimated=any(u.estimated for u in used),
+            cached_tokens=sum(u.cached_tokens for u in used),
         )
 
     def __add__(self, other: Trace) -> Trace:

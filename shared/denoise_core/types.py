@@ -113,23 +113,27 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call. ``estimated`` when the model did not say and the length was used instead."""
+    """Tokens of one call. ``estimated`` when the model did not say and the length was used instead;
+    ``cached_tokens`` of the input were read from the server's cache of prompts, as far as it says.
+    """
 
     input_tokens: int
     output_tokens: int
     estimated: bool = False
+    cached_tokens: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("input_tokens", "output_tokens"):
+        for name in ("input_tokens", "output_tokens", "cached_tokens"):
             tokens = getattr(self, name)
             if not 0 <= tokens < float("inf"):
                 raise InputError(f"Usage({name}={tokens}): expected a number of tokens, 0 or more")
 
     @classmethod
-    def reported(cls, input_tokens: object, output_tokens: object) -> Usage | None:
-        """What a model reports of itself: None where that is no number of tokens."""
+    def reported(cls, input_tokens: object, output_tokens: object, cached_tokens: object = 0) -> Usage | None:
+        """What a model reports of itself: None where that is no number of tokens; ``cached_tokens`` None is 0."""
         try:
-            return cls(int(input_tokens), int(output_tokens))  # type: ignore[call-overload]
+            read, written = int(input_tokens), int(output_tokens)  # type: ignore[call-overload]
+            return cls(read, written, cached_tokens=int(cached_tokens or 0))  # type: ignore[call-overload]
         except (TypeError, ValueError, OverflowError):
             return None
 
@@ -189,6 +193,8 @@ def unique_ids(ids: Sequence[str | None]) -> list[str]:
     >>> unique_ids(["a", None, "a"])
     ['a', 'passage-1', 'a#2']
     """
+    if None not in ids and len(set(ids)) == len(ids):
+        return [i for i in ids if i is not None]
     taken = {i for i in ids if i is not None}
     used: set[str] = set()
     newest: dict[str, int] = {}  # the number last given to a repeated id, so that many of one cost no more

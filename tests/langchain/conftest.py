@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import langchain_agents
 import pytest
 from blockbuster import blockbuster_ctx
 from langchain_core.documents import Document
@@ -145,3 +146,20 @@ def kit():
         s2a=s2a,
         s2a_with=s2a_with,
     )
+
+
+@pytest.fixture
+def make(kit):
+    """An agent with a retrieval tool and the middleware under test."""
+
+    def make(*middleware, reply=None, checkpointer=None, **tool_settings):
+        from langchain.agents import create_agent  # missing beside the oldest langchain-core
+        from langchain_core.tools import create_retriever_tool
+
+        settings = {"response_format": "content_and_artifact", **tool_settings}
+        found = kit.ListRetriever(found=langchain_agents.FOUND)
+        search = create_retriever_tool(found, "search", "Looks things up.", **settings)
+        model = kit.chat(reply or langchain_agents.searching())
+        return create_agent(model, [search], middleware=list(middleware), checkpointer=checkpointer), model
+
+    return make

@@ -74,6 +74,23 @@ def test_moving_from_cross_encoder_reranker():
     assert texts(both(DenoiseCompressor.from_cross_encoder(Overlap(), top_n=3))) == texts(theirs)
 
 
+def test_a_cross_encoder_reads_what_it_read_before_unless_a_header_is_asked_for(kit):
+    read = []
+
+    class Notes(BaseCrossEncoder):
+        def score(self, text_pairs):
+            read.append([text for _, text in text_pairs])
+            return [1.0] * len(text_pairs)
+
+    titled = [Document(page_content="It is tall.", metadata={"title": "Eiffel Tower"})]
+    peers().CrossEncoderReranker(model=Notes()).compress_documents(titled, QUESTION)
+    DenoiseCompressor.from_cross_encoder(Notes()).compress_documents(titled, QUESTION)
+    DenoisingRetriever.from_cross_encoder(kit.ListRetriever(found=titled), Notes()).invoke(QUESTION)
+    assert read == [["It is tall."]] * 3
+    DenoiseCompressor.from_cross_encoder(Notes(), header_keys=["title"]).compress_documents(titled, QUESTION)
+    assert read[-1] == ["Eiffel Tower\nIt is tall."]
+
+
 def wanted(messages):
     """A model that finds sentences about candlepin needed, in each of the forms that it is asked in."""
     prompt = messages[-1].text
@@ -89,12 +106,33 @@ def wanted(messages):
 
 def test_moving_from_llm_chain_extractor_and_filter(kit):
     model = kit.chat(wanted)
-    ours = both(DenoiseCompressor.from_llm(model))
+    ours = both(DenoiseCompressor.from_llm(model, context=False))
     assert texts(ours) == ["Candlepin bowling is old. ", "candlepin bowling"]
     extracted = peers().LLMChainExtractor.from_llm(model).compress_documents(DOCUMENTS, QUESTION)
     assert [t.strip(" .") for t in texts(extracted)] == [t.strip(" .") for t in texts(ours)]
+    ours = both(DenoiseCompressor.from_llm(model))
     filtered = peers().LLMChainFilter.from_llm(model).compress_documents(DOCUMENTS, QUESTION)
     assert [d.id for d in filtered] == [d.id for d in ours]
+
+
+def test_what_a_sentence_points_back_to_comes_along_or_stays_behind(kit):
+    """LLMChainExtractor brings the sentences that were named; so does ours with context=False."""
+    document = Document(page_content="Candlepin bowling is old. It began in Worcester. The moon is round.")
+
+    def second(messages):
+        return "It began in Worcester." if "Extracted relevant parts:" in messages[-1].text else "2"
+
+    (theirs,) = peers().LLMChainExtractor.from_llm(kit.chat(second)).compress_documents([document], QUESTION)
+    for context, expected in (
+        (True, "Candlepin bowling is old. It began in Worcester."),
+        (False, theirs.page_content),
+    ):
+        (ours,) = DenoiseCompressor.from_llm(kit.chat(second), context=context).compress_documents(
+            [document], QUESTION
+        )
+        assert ours.page_content.strip() == expected
+    with pytest.raises(ValueError, match="context=False: a setting of System 2 Attention"):
+        DenoiseCompressor(scorer=Counts(), context=False)
 
 
 MODELS = {

@@ -104,7 +104,7 @@ def test_from_llm_rerank(scripted):
         asked = messages[-1].content
         if "BEGIN " not in asked:  # LlamaIndex's prompt, which numbers its documents
             return "Doc: 2, Relevance: 9"
-        return re.search(r"\[(\d+)\] The red tower is in Porto", asked)[1]
+        return re.search(r"(\d+) The red tower is in Porto", asked)[1]
 
     at_least_as_good(*compared("LLMRerank", llm=scripted(reply)))
 

@@ -2,6 +2,7 @@
 
 from denoise_core import DenoiseResult, Drop, Span
 from denoise_core.augmenter import Reason, Verdict
+from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.utility import without_effects
 
 RIGHT = "It was completed in 1889 [1]."
@@ -30,3 +31,22 @@ class HalfDenoiser:
 
     async def adenoise(self, query, passages):
         return self.denoise(query, passages)
+
+
+class Chain:
+    """Plays drafts, the last for ever; counts what it did outside."""
+
+    def __init__(self, *drafts, repeatable=True):
+        self.left = list(drafts)
+        self.repeatable = repeatable
+        self.asked: list[DraftRequest] = []
+
+    def draft(self, request):
+        self.asked.append(request)
+        said = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    async def adraft(self, request):
+        return self.draft(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,14 +15,16 @@ from rich.text import Text
 
 from denoise_core._files import write_whole
 from denoise_core.cli.plain import plain
+from denoise_core.cli.protocol import protocol_own
 from denoise_core.cli.read import read_passages
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
-from denoise_core.evaluate.trial.answering import EmbeddedReader
+from denoise_core.evaluate.protocols.choose import Asked as ProtocolAsked
+from denoise_core.evaluate.trial.answering import EmbeddedReader, Judge, Rule
 from denoise_core.evaluate.trial.cases import Cases, case_of_question, read_cases
 from denoise_core.evaluate.trial.evaluation import Evaluation
 from denoise_core.evaluate.trial.ledger import Ledger
-from denoise_core.evaluate.trial.models import LONGEST, LLMAnswerer, LoopAnswerer, llm_of
+from denoise_core.evaluate.trial.models import LONGEST, LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
 from denoise_core.evaluate.trial.run import evaluate
 from denoise_core.evaluate.trial.search import searching
 from denoise_core.evaluate.trial.setting import FILE, read_setting
@@ -45,6 +47,10 @@ class Asked:
     cross_encoder: str | None
     denoiser: Path | None
     right: str
+    protocol: str | None = None
+    extended: bool = False
+    seed: int = 0
+    workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +71,24 @@ def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) 
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
     aside = Console(stderr=True)
     price = _price(model.price)
-    ledger = _ledger(model, out / ANSWERS, price)
+    ledger = _ledger(model, out / ANSWERS, price, needed=_needs(asked))
+    if asked.protocol is not None and ledger is not None:
+        return _protocol(questions, out, asked, model, ledger)
     ways = [*_ways(asked), *_ways_of(model, ledger)]
-    cases = _cases(questions, asked)
+    with Progress(console=aside, transient=True) as bar:
+        task = bar.add_task("reading documents", total=None, visible=asked.documents is not None)
+        cases = _cases(questions, asked, lambda done, of: bar.update(task, completed=done, total=of))
     for bad in cases.bad[:10]:
         aside.print(Text(plain(f"left out: line {bad.place}: {bad.reason}"), style="yellow"), soft_wrap=True)
     with Progress(console=aside, transient=True) as bar:
-        task = bar.add_task("comparing", total=len(cases.cases))
+        task = bar.add_task("comparing", total=None)
         found = evaluate(
             cases,
             {w.name: w for w in ways},
             answerer=EmbeddedReader() if ledger is None else LLMAnswerer(ledger, model.llm),
             llm=ledger,
             price=price,
-            right="exact" if asked.right == "exact" else "contains",
+            right=_right(asked.right, ledger),
             progress=lambda done, of: bar.update(task, completed=done, total=of),
         )
     if ledger is not None and model.dry_run:
@@ -109,16 +119,57 @@ def _price(given: str | None) -> Price | None:
     if given is None:
         return None
     try:
-        read, write = (float(part) for part in given.split(","))
-    except ValueError as error:
+        read, write, *cached = (float(part) for part in given.split(","))
+        return Price(read, write, *cached)
+    except (ValueError, TypeError) as error:
         raise InputError(
-            f"--price {given}: expected READ,WRITTEN for a million tokens, such as 0.15,0.60"
+            f"--price {given}: expected READ,WRITTEN or READ,WRITTEN,CACHED a million tokens, such as 0.15,0.60"
         ) from error
-    return Price(read, write)
 
 
-def _ledger(model: Model, path: Path, price: Price | None) -> Ledger | None:
+def _needs(asked: Asked) -> str | None:
+    """The option that needs a model, if one does."""
+    if asked.protocol is not None:
+        return "--protocol"
+    return "--right judge" if asked.right == "judge" else None
+
+
+def _right(name: str, ledger: Ledger | None) -> Rule | Judge:
+    if name == "judge" and ledger is not None:
+        return LLMJudge(ledger)
+    return "exact" if name == "exact" else "contains"
+
+
+def _protocol(questions: Path | None, out: Path, asked: Asked, model: Model, ledger: Ledger) -> None:
+    given = {
+        "--documents": asked.documents,
+        "--cross-encoder": asked.cross_encoder,
+        "--denoiser": asked.denoiser,
+        "--s2a": model.s2a,
+        "--loop": model.loop,
+    }
+    wrong = [name for name, value in given.items() if value]
+    if wrong:
+        raise InputError(f"{wrong[0]} is none of a protocol's options: its systems are the paper's")
+    chosen = ProtocolAsked(
+        str(asked.protocol),
+        questions,
+        asked.limit,
+        asked.right,
+        asked.seed,
+        asked.extended,
+        asked.probe,
+        columns=_columns(asked.columns),
+    )
+    protocol_own(chosen, ledger, model.llm, out, asked.workers)
+    if model.dry_run:
+        plan(Console(highlight=False), ledger)
+
+
+def _ledger(model: Model, path: Path, price: Price | None, needed: str | None) -> Ledger | None:
     if model.llm == "none":
+        if needed is not None:
+            raise InputError(f"{needed} asks a model: name one with --llm, such as http://localhost:8000/v1#name")
         if model.s2a or model.loop or model.budget is not None or model.dry_run:
             raise InputError("--s2a, --loop, --budget and --dry-run are about a model: name one with --llm")
         return None
@@ -147,11 +198,11 @@ def show(console: Console, found: Evaluation) -> None:
         console.print(Text(plain(line)), soft_wrap=True)
 
 
-def _cases(questions: Path | None, asked: Asked) -> Cases:
+def _cases(questions: Path | None, asked: Asked, progress: Callable[[int, int], None]) -> Cases:
     columns = _columns(asked.columns)
     find = None
     if asked.documents is not None:
-        find = searching(read_passages(str(asked.documents), skip_bad=True).passages, k=asked.k)
+        find = searching(read_passages(str(asked.documents), skip_bad=True).passages, k=asked.k, progress=progress)
     if questions is None:
         if columns or find is not None:
             raise InputError("--columns and --documents go with questions of your own: give a file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -12,53 +13,101 @@ from rich.text import Text
 from denoise_core.cli.plain import plain
 from denoise_core.cli.run import keep_of
 from denoise_core.embedded.fitted import Fitted, check_out, fit_denoiser
+from denoise_core.embedded.verdict import SHARES
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import read_questions
+from denoise_core.question import Question
+from denoise_core.service.bulk.spread import Spread
+
+SHOWN = (1, 2, 3, 5, 7)  # tenths of all passages, in the terminal
 
 
 def fit_own(
-    data: Path, out: Path, *, model: str | None, layer: int | None, keep: str | None, skip_bad: bool
+    data: Path,
+    out: Path,
+    *,
+    model: str | None,
+    layer: int | None,
+    keep: str | None,
+    skip_bad: bool,
+    calibrate: Path | None = None,
+    risk: float | None = None,
+    overwrite: bool = False,
+    engine: str | None = None,
+    workers: int | None = None,
 ) -> None:
-    """Read, fit, judge, save. The folder appears whole or not at all."""
+    """Read, fit, judge, save. The folder appears whole or not at all, and replaces an earlier fit only with
+    ``overwrite``."""
     console = Console(stderr=True)
-    check_out(out)
+    check_out(out, overwrite=overwrite)
     if layer is not None and model is None:
         raise InputError("--layer is a layer of --model: give both, or neither")
+    if workers is not None and engine is None:
+        raise InputError("--workers says how many read side by side: give --engine process or ray too")
+    questions = _read(console, data, skip_bad)
+    calibration = () if calibrate is None else _read(console, calibrate, skip_bad)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        reading = progress.add_task("reading", total=len(questions))
+        fitted = fit_denoiser(
+            questions,
+            model,
+            keep="auto" if keep is None else keep_of(keep),
+            layers=None if layer is None else [layer],
+            calibration=calibration,
+            risk=risk,
+            progress=lambda done, _: progress.update(reading, completed=done),
+            each=map if engine is None else Spread(engine, workers),
+        )
+    fitted.save(out, overwrite=overwrite)
+    _report(Console(), fitted, out)
+    for warning in fitted.verdict.warnings:
+        console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+
+
+def _read(console: Console, data: Path, skip_bad: bool) -> Sequence[Question]:
     loaded = read_questions(data, skip_bad=skip_bad)
     for bad in loaded.bad:
         console.print(Text(plain(f"left out: {data}, record {bad.place}: {bad.reason}"), style="yellow"))
     if not loaded.questions:
         raise InputError(f"{data} holds no labelled question; rag-denoise fit --help shows what a line looks like")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        reading = progress.add_task("reading", total=len(loaded.questions))
-        fitted = fit_denoiser(
-            loaded.questions,
-            model,
-            keep="auto" if keep is None else keep_of(keep),
-            layers=None if layer is None else [layer],
-            progress=lambda done, _: progress.update(reading, completed=done),
-        )
-    fitted.save(out)
-    _report(Console(), fitted, out)
+    return loaded.questions
 
 
 def _report(console: Console, fitted: Fitted, out: Path) -> None:
     if fitted.probe is not None:
         console.print(_layers(fitted))
-    table = Table(title=f"Relevant passages kept, {fitted.verdict.share:.0%} of all kept", title_justify="left")
-    table.add_column("scorer")
-    table.add_column("kept", justify="right")
-    for name, kept in fitted.verdict.kept.items():
-        table.add_row(name, f"{kept:.3f}")
-    console.print(table)
+    console.print(_curves(fitted))
     weights = ", ".join(f"{n} {w:.2f}" for n, w in zip(fitted.stack.names, fitted.stack.weight, strict=True))
     console.print(Text(f"weights: {weights}"), soft_wrap=True)
     console.print(Text(str(fitted.verdict)), soft_wrap=True)
+    console.print(Text(_promise(fitted)), soft_wrap=True)
     console.print(
         Text(plain(f"saved to {out}; use it: rag-denoise run --denoiser {out}, or load_denoiser({str(out)!r})")),
         soft_wrap=True,
     )
+
+
+def _curves(fitted: Fitted) -> Table:
+    """Relevant passages kept at each share, and what the fit keeps more at the share it is judged at."""
+    verdict = fitted.verdict
+    table = Table(title="Relevant passages kept, by the share of all kept", title_justify="left")
+    table.add_column("scorer")
+    at = [n for n, share in enumerate(SHARES) if round(10 * share) in SHOWN]
+    for n in at:
+        table.add_column(f"{SHARES[n]:.0%}", justify="right")
+    table.add_column(f"fitted has more at {verdict.share:.0%}", justify="right")
+    for name, values in verdict.curves.items():
+        over = verdict.over.get(name)
+        more = "" if over is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*over)
+        table.add_row(name, *(f"{values[n]:.2f}" for n in at), more)
+    return table
+
+
+def _promise(fitted: Fitted) -> str:
+    scale = fitted.scale
+    risks = ", ".join(f"{100 * r:g} %" for r in sorted(scale.margins))
+    return f"keep='auto' is calibrated on {scale.questions} questions, for losing at most: {risks}"
 
 
 def _layers(fitted: Fitted) -> Table:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.text import Text
 
 from denoise_core.cli.plain import plain
 from denoise_core.cli.read import read_passages
+from denoise_core.end.denoiser import ENDDenoiser, Warms
 from denoise_core.end.selection import Keep, Tokens
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
@@ -46,12 +48,14 @@ def run_own(
     aside = Console(stderr=True)
     for warning in reading.warnings:
         aside.print(Text(plain(warning), style="yellow"), soft_wrap=True)
-    with aside.status("reading and scoring ..."):
+    with aside.status("loading ..."):
         chosen = (
             denoiser_for(method, keep, model, reading.cut, tokens)
             if denoiser is None
             else fitted(denoiser, keep, model)
         )
+    _warm(aside, chosen, reading.passages)
+    with aside.status("scoring ..."):
         result = chosen.denoise(query, reading.passages)
     console = Console(highlight=False)
     shape = shape or ("view" if console.is_terminal else "text")
@@ -65,6 +69,14 @@ def run_own(
     if result.relevant is False:
         aside.print(Text("nothing relevant: no passage seems to bear on the question", style="yellow"))
         raise typer.Exit(NOTHING_RELEVANT)
+
+
+def _warm(aside: Console, chosen: Denoiser, passages: Sequence[Passage]) -> None:
+    """What takes long is reading the passages: where the scorer keeps what it reads, with a bar."""
+    if isinstance(chosen, ENDDenoiser) and isinstance(chosen.scorer, Warms):
+        with Progress(console=aside, transient=True) as bar:
+            task = bar.add_task("reading", total=None)
+            chosen.warm(passages, lambda done, of: bar.update(task, completed=done, total=of))
 
 
 def _as_text(passages: Sequence[Passage], result: DenoiseResult) -> str:
@@ -110,7 +122,6 @@ def denoiser_for(
     if model is not None:
         raise InputError(f"--model is for --method s2a-select; --method {method} has a model of its own or none")
     from denoise_core.embedded import DefaultScorer, embedding_scorer, encoder
-    from denoise_core.end import ENDDenoiser
     from denoise_core.scorers.bm25 import BM25Scorer
 
     makers: dict[str, Callable[[], Scorer]] = {

@@ -26,6 +26,7 @@ def serve_own(
     port: int,
     names: list[str],
     token: str | None,
+    workers: int | None = None,
 ) -> None:
     """Serve until Ctrl-C or SIGTERM. Raises `InputError` for an address that cannot be had."""
     uvicorn = require("uvicorn", extra="serve")
@@ -34,7 +35,7 @@ def serve_own(
     from denoise_core.embedded import span_reader
     from denoise_core.service.app import make_app
     from denoise_core.service.outside import loopback
-    from denoise_core.service.settings import Service
+    from denoise_core.service.settings import Service, ServiceLimits
 
     aside = Console(stderr=True, highlight=False)
 
@@ -43,7 +44,8 @@ def serve_own(
 
     served = denoiser_for(method, keep, None, pieces) if denoiser is None else fitted(denoiser, keep, None)
     hosts = tuple(names) or (() if loopback(host) else (host,))
-    service = Service(served, method if denoiser is None else denoiser.name, span_reader, token, hosts)
+    limits = ServiceLimits(workers=workers)
+    service = Service(served, method if denoiser is None else denoiser.name, span_reader, token, hosts, limits)
     app = make_app(service)
     with aside.status("loading ..."):
         served.denoise("Is it there?", [Passage("It is there.", "0")])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.embedded.default import encoder
+from denoise_core.embedded.default import DefaultScorer, encoder
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.verdict import SHARES, Verdict, judged
+from denoise_core.embedded.verdict import NO_QUESTION, SHARES, Verdict, judged
 from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.end.auto import RISK, RISKS, AutoScale, auto_scale
 from denoise_core.end.calibration import questions_needed
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
+from denoise_core.end.fit.controls import NO_QUESTION as SAME_QUESTION
 from denoise_core.end.fit.plot import plot_curves
 from denoise_core.end.fit.probe import ProbeFit, fit_probe
-from denoise_core.end.fit.readings import Progress
+from denoise_core.end.fit.readings import Each, Progress
 from denoise_core.end.fit.regression import folds_of
 from denoise_core.end.probe import Probe
 from denoise_core.end.probe_folder import OURS as PROBE_FILES
@@ -63,24 +64,29 @@ class FittedScorer(StackedScorer):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fitted:
-    """A fitted denoiser and what is known about it. ``probe`` is None when no model was given."""
+    """A fitted denoiser and what is known about it. ``probe`` is None when no model was given; ``risk`` is what
+    ``keep="auto"`` is used with unless said otherwise, None for `RISK` or the lowest that was calibrated for."""
 
     stack: Stack
     scale: AutoScale
     keep: float | int | str
     verdict: Verdict
     probe: ProbeFit | None = None
+    risk: float | None = None
 
-    def save(self, folder: str | Path) -> Path:
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the folder, whole or not at all: without its picture, and said so in the log, where the extra
-        ``evaluate`` is missing. Raises `InputError` when it holds anything else."""
+        ``evaluate`` is missing. Raises `InputError` when it holds an earlier fit and not ``overwrite``, and
+        always when it holds anything else."""
         folder = Path(folder)
+        check_out(folder, overwrite=overwrite)
         manifest = {
             "format": FORMAT,
             "version": VERSION,
             "stack": self.stack.to_dict(),
             "scale": self.scale.to_dict(),
             "keep": self.keep,
+            "risk": self.risk,
             "verdict": self.verdict.to_dict(),
             "probe": self.probe is not None,
         }
@@ -99,8 +105,9 @@ class Fitted:
         """What was fitted and how it did on questions that the fit had not seen, for people."""
         weights = "\n".join(f"| {n} | {w:.3f} |" for n, w in zip(self.stack.names, self.stack.weight, strict=True))
         margins = ", ".join(f"{100 * r:g} %: {m:.3g}" for r, m in sorted(self.scale.margins.items()))
+        warned = "".join(f"Warning: {w}.\n\n" for w in self.verdict.warnings)
         return (
-            f"# A fitted denoiser\n\n{self.verdict}\n\n| signal | weight |\n|---|---|\n{weights}\n\n"
+            f"# A fitted denoiser\n\n{self.verdict}\n\n{warned}| signal | weight |\n|---|---|\n{weights}\n\n"
             f"Margins of keep='auto' by risk: {margins}. Kept unless said otherwise: {self.keep}.\n\n"
             f"{self.verdict.table()}\n"
         )
@@ -113,47 +120,68 @@ def fit_denoiser(
     keep: float | int | str = "auto",
     layers: Sequence[int] | None = None,
     states: str | Path | None = None,
+    calibration: Sequence[Question] = (),
+    risk: float | None = None,
     progress: Progress | None = None,
+    each: Each = map,
 ) -> Fitted:
     """Fit on labelled questions, and judge the fit on folds of them that it did not see.
 
     Without ``model`` the embedded signals alone are weighed, without torch. With one (a name, a path, an object or
     a `HiddenReader`) a probe is fitted at each of ``layers`` (all when None), the cheapest that loses little at
     ``keep`` is taken, and its logits are one more signal. ``states`` keeps what the model computed, so that a run
-    that was stopped goes on.
+    that was stopped goes on. ``each`` in the place of `map` has passages read by other processes or machines
+    (`denoise_core.service.bulk.spread.Spread`).
 
-    Raises `InputError` for fewer than `FEWEST` usable questions; needs the extras ``end`` and ``knowledge``.
+    What ``keep="auto"`` promises is calibrated on ``calibration``, questions apart from ``questions``; without
+    them on scores that folds of the fit gave to questions that they had not seen. ``risk`` is the share of
+    relevant passages that may be lost, and becomes the folder's own. ``progress`` hears of questions read, and of
+    all.
+
+    Raises `InputError` for fewer than `FEWEST` usable questions, for a question in both, and for a ``risk`` that
+    so few questions cannot promise; needs the extras ``end`` and ``knowledge``.
     """
     usable = [q for q in questions if 0 < len(q.gold) < len(q.passages)]
     if len(usable) < FEWEST:
         raise InputError(
             f"{len(usable)} questions have both relevant and other passages: expected {FEWEST} or more, better 200"
         )
+    apart = _apart(usable, calibration)
+    risks = _risks(len(apart) if calibration else len(usable), risk)
     share = float(keep) if isinstance(keep, float) else AUTO_SHARE
     probe = (
         None
         if model is None
-        else fit_probe(model, usable, layers=layers, share=share, folder=states, progress=progress)
+        else fit_probe(model, usable, layers=layers, share=share, folder=states, progress=progress, each=each)
     )
     labels = np.array([label for q in usable for label in q.labels])
     groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
     names = (*(("probe",) if probe else ()), *SentenceEncoder.names, "bm25")
-    signals = np.concatenate(
-        [collect([encoder(), BM25Scorer()], q.text, [p.headed for p in q.passages]) for q in usable]
-    )
+    signals = _signals(usable, each, progress if probe is None else None)
+    blind = _signals([replace(q, text=SAME_QUESTION) for q in usable], each)
     columns = signals
     if probe is not None:
         line = next(f for f in probe.layers if f.layer == probe.probe.layer).line
         columns = np.column_stack([line.held_out, signals]).astype(np.float32)
+        blind = np.column_stack([probe.controls[NO_QUESTION].line.held_out, blind]).astype(np.float32)
     unseen = _unseen(names, columns, labels, groups)
-    scored = [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
     stack = fit_stack(names, columns, labels, groups.tolist())
-    possible = [r for r in RISKS if len(usable) >= questions_needed(r)]
-    scale = auto_scale({"your questions": scored}, _off_topic(stack, usable, probe is not None), risks=possible)
-    others = {"cosine": signals[:, 0], "BM25": signals[:, -1]}
+    scored = (
+        _scored(apart, stack, probe, model)
+        if calibration
+        else [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
+    )
+    scale = auto_scale({"your questions": scored}, _off_topic(stack, usable, probe is not None), risks=risks)
+    default = DefaultScorer()
+    others = {
+        "default": np.concatenate([default.score(q.text, [p.headed for p in q.passages]) for q in usable]),
+        "cosine": signals[:, 0],
+        "BM25": signals[:, -1],
+        NO_QUESTION: _unseen(names, blind, labels, groups),
+    }
     controls = {} if probe is None else {f"probe, {n}": f.line.held_out for n, f in probe.controls.items()}
     verdict = judged(unseen, others | controls, labels, groups, share, folds=FOLDS)
-    return Fitted(stack, scale, keep, verdict, probe)
+    return Fitted(stack, scale, keep, verdict, probe, risk)
 
 
 def load_denoiser(
@@ -183,7 +211,7 @@ def load_denoiser(
         parts.insert(0, ProbeScorer(model or probe.model.name, probe, tokenizer=tokenizer))
     chosen = manifest["keep"] if keep is None else keep
     if chosen == "auto" and risk is None:
-        risk = RISK if RISK in scale.margins else max(scale.margins)
+        risk = manifest.get("risk") or (RISK if RISK in scale.margins else max(scale.margins))
     return ENDDenoiser(
         FittedScorer(parts, stack, scale), keep=chosen, risk=risk, chunker="auto", on_irrelevant=on_irrelevant
     )
@@ -203,9 +231,13 @@ def hidden_minilm() -> HiddenReader:
     return HiddenReader(model, tokenizer=tokenizer)
 
 
-def check_out(folder: Path) -> None:
+def check_out(folder: Path, *, overwrite: bool = False) -> None:
     """Raises `InputError` when `Fitted.save` would refuse: worth asking before hours of work."""
     check_free(folder, OURS)
+    if not overwrite and folder.is_dir() and any(folder.iterdir()):
+        raise InputError(
+            f"{folder} holds an earlier fit: choose another folder, or say --overwrite (overwrite=True)"
+        )
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
@@ -223,6 +255,60 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
+def _apart(usable: Sequence[Question], calibration: Sequence[Question]) -> list[Question]:
+    apart = [q for q in calibration if q.gold]
+    shared = {q.text for q in usable} & {q.text for q in apart}
+    if shared:
+        raise InputError(
+            f"{len(shared)} questions are both fitted and calibrated on, which voids the promise: keep them apart"
+        )
+    return apart
+
+
+def _risks(n: int, risk: float | None) -> list[float]:
+    """The risks that ``n`` questions can promise, with the one that is asked for among them."""
+    if risk is not None and not 0 < risk < 1:
+        raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
+    if risk is not None and n < questions_needed(risk):
+        raise InputError(
+            f"a risk of {100 * risk:g} % needs {questions_needed(risk)} calibration questions with a relevant "
+            f"passage, here are {n}: give more, or accept a higher risk"
+        )
+    found = {*(r for r in RISKS if n >= questions_needed(r)), *(() if risk is None else (risk,))}
+    if not found:
+        raise InputError(
+            f"{n} calibration questions can promise nothing: {questions_needed(max(RISKS))} is the least"
+        )
+    return sorted(found)
+
+
+def _signals(questions: Sequence[Question], each: Each, progress: Progress | None = None) -> Floats:
+    """What the embedded encoder and BM25 say of each passage, ``(n, 4)``."""
+    found = []
+    asked = [(q.text, [p.headed for p in q.passages]) for q in questions]
+    for n, signals in enumerate(each(_signals_of, asked), 1):
+        found.append(signals)
+        if progress is not None:
+            progress(n, len(questions))
+    return np.concatenate(found)
+
+
+def _scored(
+    questions: Sequence[Question], stack: Stack, probe: ProbeFit | None, model: Any
+) -> list[tuple[Floats, Sequence[bool]]]:
+    """Scores and labels of questions that the fit had nothing to do with."""
+    parts: list[Scorer | Signals] = [encoder(), BM25Scorer()]
+    if probe is not None:
+        parts.insert(0, ProbeScorer(model, probe.probe))
+    scorer = StackedScorer(parts, stack)
+    return [(scorer.score(q.text, [p.headed for p in q.passages]), q.labels) for q in questions]
+
+
+def _signals_of(asked: tuple[str, list[str]]) -> Floats:
+    """The embedded signals and BM25 of a question's passages; found by its name in other processes."""
+    return collect([encoder(), BM25Scorer()], *asked)
+
+
 def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], groups: NDArray[np.intp]) -> Floats:
     """Each row's score by weights that did not see its question."""
     fold = folds_of(groups, labels, FOLDS)
@@ -237,7 +323,7 @@ def _off_topic(stack: Stack, questions: Sequence[Question], with_probe: bool) ->
     """Scores of passages for another question, for the floor; a probe's share of them is its mean."""
     out = []
     for q, other in zip(questions[:50], [*questions[1:50], questions[0]]):
-        found = collect([encoder(), BM25Scorer()], q.text, [p.headed for p in other.passages])
+        found = _signals_of((q.text, [p.headed for p in other.passages]))
         if with_probe:
             found = np.column_stack([np.full(len(found), stack.mean[0]), found])
         out.append(stack.combine(found))

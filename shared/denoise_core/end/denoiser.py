@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, runtime_checkable
 
@@ -25,6 +25,7 @@ from denoise_core.types import Drop, Keep, Passage, Span, check_passages, well_f
 
 DEFAULT_KEEP = 0.3  # the paper's share
 CALIBRATED_RISK = 0.05
+HEARD_EVERY = 64  # chunks that are read between two words of progress
 
 OnIrrelevant = Literal["keep", "drop"]
 
@@ -192,10 +193,11 @@ class ENDDenoiser:
         own = passage.text[slice(*found)].strip() if self.brings and (found := heading(passage, span)) else ""
         return "\n".join(part for part in (passage.header, own) if part)
 
-    def warm(self, passages: Sequence[Passage]) -> int:
+    def warm(self, passages: Sequence[Passage], progress: Callable[[int, int], None] | None = None) -> int:
         """Read passages before any question, such as at indexing time; returns how many chunks had to be read.
 
-        Raises `InputError` for a scorer that keeps nothing of what it reads.
+        ``progress`` hears of chunks done, and of all. Raises `InputError` for a scorer that keeps nothing of what
+        it reads.
         """
         if not isinstance(self.scorer, Warms):
             raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
@@ -205,7 +207,13 @@ class ENDDenoiser:
                 text = well_formed(passage.text[span.start : span.end])
                 if text.strip():
                     texts.append(_read(text, self._above(passage, span)))
-        return self.scorer.warm(texts)
+        if progress is None:
+            return self.scorer.warm(texts)
+        read = 0
+        for start in range(0, len(texts), HEARD_EVERY):
+            read += self.scorer.warm(texts[start : start + HEARD_EVERY])
+            progress(min(start + HEARD_EVERY, len(texts)), len(texts))
+        return read
 
     def _placed(self, asked: _Asked, found: Scored) -> tuple[NDArray[np.float32], list[int]]:
         """A score for each chunk, minus infinity for one without text; and which were read in parts."""

@@ -34,12 +34,18 @@ _RECIPE = """# The first {layer} blocks of {name} with an Early Noise Dropping p
 A standard sequence-classification checkpoint: one logit, read at the last token. Send prompts as token ids, made
 as `end.json` says; `denoise_core.end.RemoteScorer` does both and checks the server first.
 
-    vllm serve {folder} --runner pooling --enable-prefix-caching
+    vllm serve {folder} --runner pooling --enable-prefix-caching{more}
 
 With transformers: `AutoModelForSequenceClassification.from_pretrained("{folder}", dtype="float32")`; it leaves out
-the bias of {bias:.6g} (the tensor `score.bias`, if there is one), which shifts every score alike. Tested with
-transformers; that vLLM reads `score.bias` is known from its source, not from a run.
+the bias of {bias:.6g} (the tensor `score.bias`, if there is one), which shifts every score alike; vLLM reads it.
 """
+
+# Classes that vLLM knows by another name.
+_MORE = {
+    "Gemma3TextForSequenceClassification": (
+        """ --convert classify --hf-overrides '{"architectures": ["Gemma3ForCausalLM"]}'"""
+    )
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +226,7 @@ def _write(
         "canaries": canaries,
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    recipe = _RECIPE.format(name=backbone.name, layer=probe.layer, bias=missing, folder=folder.name)
+    more = "".join(_MORE.get(name, "") for name in classifier.config.architectures or ())
+    recipe = _RECIPE.format(name=backbone.name, layer=probe.layer, bias=missing, folder=folder.name, more=more)
     (folder / "README.md").write_text(recipe, encoding="utf-8", errors="replace")
     return Exported(folder, missing, pad)

@@ -66,31 +66,40 @@ def record_of(
     """
     if detail == "none":
         return {}
-    spans = spans_by_passage(kept.covered)
-    length = sum(len(given[i].text) for i in spans if i in given)
+    spans, coverage = place_of(kept, given)
     before = given[kept.id].score if kept.id in given else None
+    fallback = fallback_of(spans, result)
+    short = detail == "spans"
     record: dict[str, Any] = {
         "v": VERSION,
-        "origin": kept.id,
-        "spans": spans,
+        "origin": short_id(kept.id) if short else kept.id,
+        "spans": _shortened(spans) if short else spans,
         "extractive": not kept.rewritten,
-        "coverage": round(sum(len(s) for s in kept.covered) / length, 4) if length else 1.0,
+        "coverage": coverage,
         "score": _number(kept.score),
         "score_before": _number(before),
+        "query": _cut(result.query) if short else result.query,
+        "fallback": _cut(fallback, _LONGEST_FALLBACK) if short and fallback else fallback,
     }
-    if detail == "spans":
-        return _bounded(record, result)
+    if result.question_note is not None:
+        record["question_note"] = _cut(result.question_note)
+    if short:
+        return _bounded(record)
     chunks = chunks_of(result) if chunks is None else chunks
-    return {
-        **record,
-        "kept": [_scored(k) for i in spans if i in chunks for k in chunks[i][0]],
-        "dropped": [_dropped(d) for i in spans if i in chunks for d in chunks[i][1]],
-        "query": result.query,
-        "relevant": result.relevant,
-        "note": result.note,
-        "fallback": fallback_of(spans, result),
-        **_question_note(result),
-    }
+    record["kept"] = [_scored(k) for i in spans if i in chunks for k in chunks[i][0]]
+    record["dropped"] = [_dropped(d) for i in spans if i in chunks for d in chunks[i][1]]
+    return record | {"relevant": result.relevant, "note": result.note}
+
+
+def place_of(kept: Passage, given: Mapping[str, Passage]) -> tuple[dict[str, list[list[int]]], float]:
+    """The ranges a text stands for, by input passage, and the share of those passages' characters they cover."""
+    if not kept.spans and kept.id in given:
+        length, whole = len(given[kept.id].text), len(kept.text)
+        return {kept.id: [[0, whole]]}, round(whole / length, 4) if length else 1.0
+    covered = kept.covered
+    spans = spans_by_passage(covered)
+    length = sum([len(given[i].text) for i in spans if i in given])
+    return spans, round(sum([s.end - s.start for s in covered]) / length, 4) if length else 1.0
 
 
 def with_previous(record: dict[str, Any], earlier: Any, detail: RecordDetail) -> dict[str, Any]:
@@ -116,17 +125,13 @@ def _question_note(result: DenoiseResult) -> dict[str, str]:
     return {} if result.question_note is None else {"question_note": _cut(result.question_note)}
 
 
-def _bounded(record: dict[str, Any], result: DenoiseResult) -> dict[str, Any]:
-    fallback = fallback_of(record["spans"], result)
-    spans = {short_id(i): _touching(ranges) for i, ranges in record["spans"].items()}
-    record = {
-        **record,
-        "origin": short_id(record["origin"]),
-        "spans": spans,
-        "query": _cut(result.query),
-        "fallback": None if fallback is None else _cut(fallback, _LONGEST_FALLBACK),
-        **_question_note(result),
-    }
+def _shortened(spans: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
+    return {short_id(i): ranges if len(ranges) == 1 else _touching(ranges) for i, ranges in spans.items()}
+
+
+def _bounded(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with no more ranges than there is room for."""
+    spans = record["spans"]
     if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):  # too few to weigh that much
         return record
     room = RECORD_BYTES - _weight({**record, "spans": {}, "spans_left_out": 10**9})
@@ -145,8 +150,6 @@ def _bounded(record: dict[str, Any], result: DenoiseResult) -> dict[str, Any]:
 
 def _touching(ranges: list[list[int]]) -> list[list[int]]:
     """Ranges that follow one another without a gap, as one."""
-    if len(ranges) == 1:
-        return ranges
     joined: list[list[int]] = []
     for start, end in ranges:
         if joined and joined[-1][1] == start:

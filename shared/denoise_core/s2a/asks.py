@@ -119,13 +119,13 @@ def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Optio
     for position, part in enumerate(group, 1):
         if len(group) > 1 and not numbered:
             lines.append(f"[document {position}]")
-        lines += [f"({key}: {part.passage.metadata[key]})" for key in options.show if key in part.passage.metadata]
-        if part.passage.header:
-            lines.append(f"({part.passage.header})")
+        told = [f"{key}: {part.passage.metadata[key]}" for key in options.show if key in part.passage.metadata]
+        told += [part.passage.header] if part.passage.header else []
+        lines += [f"({_one_line_begins(text)})" for text in told]
         if numbered:
             for span in part.spans:
                 number += 1
-                lines.append(f"[{number}] {_shown(part.passage.text[span.start : span.end], options.window)}")
+                lines.append(f"{number} {_shown(part.passage.text[span.start : span.end], options.window)}")
         else:
             lines.append(part.text.strip())
         lines.append("")
@@ -141,12 +141,17 @@ def alone(ask: Ask, prompt: Prompt, options: Options, *, numbered: bool) -> list
 
 
 def _shown(text: str, window: int) -> str:
-    """A piece as the model sees it: one that is longer than a whole call shows its two ends.
-
-    Its further lines are indented, so that none of them passes for the beginning of another piece.
-    """
+    """A piece as the model sees it: one that is longer than a whole call shows its two ends."""
     text = text.rstrip()
     if len(text) > window:
         half = max(1, window // 2)
         text = f"{text[:half]} (... {len(text) - 2 * half} characters ...) {text[-half:]}"
-    return text.replace("\n", "\n    ")
+    return _one_line_begins(text)
+
+
+def _one_line_begins(text: str) -> str:
+    """``text`` with its further lines indented, so that none of them passes for the beginning of another piece.
+
+    A line break is whatever `envelope` shows as one, not a line feed alone.
+    """
+    return "\n    ".join(text.splitlines())

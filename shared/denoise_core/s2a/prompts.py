@@ -47,12 +47,16 @@ class Prompt:
         return (Message("system", self.system.format(**values)), user) if self.system else (user,)
 
 
-VERSION = "3"
+VERSION = "4"
 """Of every prompt here."""
 
 
 def _clearing(name: str) -> Prompt:
     return Prompt(name, VERSION, wording.CLEAN, getattr(wording, name.upper()))
+
+
+def _choosing(name: str) -> Prompt:
+    return Prompt(name, VERSION, wording.CHOOSE, getattr(wording, name.upper()))
 
 
 def _answering(name: str) -> Prompt:
@@ -62,17 +66,17 @@ def _answering(name: str) -> Prompt:
 DEFAULT = _clearing("default")
 SINGLE = _clearing("single")
 RELEVANCE = _clearing("relevance")
-SELECT = _clearing("select")
-RANK = _clearing("rank")
-REMOVE = _clearing("remove")
-AUTO = _clearing("auto")
+SELECT = _choosing("select")
+RANK = _choosing("rank")
+REMOVE = _choosing("remove")
+AUTO = _choosing("auto")
 QUESTION = _clearing("question")
 MESSAGE = _clearing("message")
 MESSAGE_SINGLE = _clearing("message_single")
 MESSAGE_RELEVANCE = _clearing("message_relevance")
-MESSAGE_SELECT = _clearing("message_select")
-MESSAGE_REMOVE = _clearing("message_remove")
-MESSAGE_AUTO = _clearing("message_auto")
+MESSAGE_SELECT = _choosing("message_select")
+MESSAGE_REMOVE = _choosing("message_remove")
+MESSAGE_AUTO = _choosing("message_auto")
 ANSWER = _answering("answer")
 ANSWER_FAIRLY = _answering("answer_fairly")
 ANSWER_KEEPING = _answering("answer_keeping")

@@ -1,6 +1,8 @@
 """Requests that wait at the same time are worked on together; one that is alone does not wait for company.
 
-While a batch is worked on the next one gathers, so batches grow with the load and cost no latency without it.
+While a batch is worked on the next one gathers, so batches grow with the load and cost no latency without it. A
+worker takes its share of what waits and no more: requests of one batch are all answered at its end, so a batch of
+all that wait would have the first of them wait for the last while other workers stand idle.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ class Batcher:
         self._seen = seen
         self._waiting: deque[Waiting] = deque()
         self._there = asyncio.Condition()
-        self._pool = Pool(limits.workers, "denoise-service")
+        self._workers = limits.threads
+        self._pool = Pool(self._workers, "denoise-service")
         self._tasks: list[asyncio.Task[None]] = []
         self.under_way = 0
 
@@ -51,7 +54,7 @@ class Batcher:
         return len(self._waiting)
 
     def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._serve()) for _ in range(self._limits.workers)]
+        self._tasks = [asyncio.create_task(self._serve()) for _ in range(self._workers)]
 
     async def stop(self) -> None:
         """Work that is under way ends, what waits is cancelled."""
@@ -99,10 +102,10 @@ class Batcher:
                     waiting.answer.set_result(answer)
 
     def _taken(self) -> list[Waiting]:
-        """The next batch, without those whose client has gone."""
+        """The next batch, without those whose client has gone: of what waits one worker's share, at least one."""
         batch: list[Waiting] = []
-        size = 0
-        while self._waiting and len(batch) < self._limits.batch:
+        size, most = 0, min(self._limits.batch, max(1, len(self._waiting) // self._workers))
+        while self._waiting and len(batch) < most:
             if self._waiting[0].answer.done():
                 self._waiting.popleft()
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,13 +10,15 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer, expect_denoiser
 from denoise_core.support.question import Reader
 
+MOST_WORKERS = 4  # threads of one process; what Python itself does keeps more of them from being of use
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
     """``body`` in bytes, ``passages`` and ``characters`` of one request; ``waiting`` requests at most, more are
     sent away with the status 503; ``seconds`` until a request is given up (504). ``batch`` requests at most are
-    worked on together, of ``together`` passages in all. ``workers`` threads compute: more than one for denoisers
-    that wait.
+    worked on together, of ``together`` passages in all. ``workers`` threads compute; None: one for each core, at
+    most `MOST_WORKERS`. One worker works on all that wait at once, which is what a GPU wants.
     """
 
     body: int = 8 << 20
@@ -25,12 +28,18 @@ class ServiceLimits:
     seconds: float = 60.0
     batch: int = 16
     together: int = 400
-    workers: int = 1
+    workers: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if not getattr(self, name) > 0:
-                raise InputError(f"ServiceLimits({name}={getattr(self, name)}): expected more than 0")
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"ServiceLimits({name}={value}): expected more than 0")
+
+    @property
+    def threads(self) -> int:
+        """How many threads compute."""
+        return self.workers or min(MOST_WORKERS, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,37 +4,17 @@ import asyncio
 import itertools
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG
+from augmenter_doubles import RIGHT, WRONG, Chain
 
 from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
-from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found, Written
-from denoise_core.augmenter.streaming import Finished, Revised, Text, aheld_back, draft_first, held_back
+from denoise_core.augmenter.drafting import Drafted, Found, Written
 from denoise_core.augmenter.testing import check_answer, scripted
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.traces.replay import replay
-from denoise_core.augmenter.utilities import KnowledgeOverlap, SelfCriticism
+from denoise_core.augmenter.utilities import KnowledgeOverlap
 from denoise_core.running.record import calls_of
 from denoise_core.testing import ListRetriever
-
-
-class Chain:
-    """Plays drafts, the last for ever; counts what it did outside."""
-
-    def __init__(self, *drafts, repeatable=True):
-        self.left = list(drafts)
-        self.repeatable = repeatable
-        self.asked: list[DraftRequest] = []
-
-    def draft(self, request):
-        self.asked.append(request)
-        said = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        if isinstance(said, Exception):
-            raise said
-        return said
-
-    async def adraft(self, request):
-        return self.draft(request)
 
 
 def run_both(make, question, drafter, **given):
@@ -231,71 +211,6 @@ def test_runs_of_drafters_are_recorded_and_replayed(passages, question):
         StopReason.NO_PROGRESS,
         StopReason.ATTEMPTS,
     )
-
-
-class Streamed(Chain):
-    """Gives what it found, then its draft in pieces, then the whole."""
-
-    def stream(self, request):
-        drafted = self.draft(request)
-        yield from drafted.found
-        for at in range(0, len(drafted.text), 5):
-            yield drafted.text[at : at + 5]
-        yield drafted
-
-    async def astream(self, request):
-        for piece in self.stream(request):
-            await asyncio.sleep(0)
-            yield piece
-
-
-TWO = f"{RIGHT} The Eiffel Tower is in Paris [1]."
-
-
-@pytest.mark.parametrize("kind", [Chain, Streamed])
-def test_any_drafter_can_be_held_back_or_shown_first(passages, question, kind):
-    def drafter(*drafts):
-        return kind(*(Drafted(d, Usage(5, 5), found=(Found(passages),)) for d in drafts))
-
-    *before, last = held_back(Augmenter(), question, drafter=drafter(TWO))
-    assert isinstance(last, Finished)
-    assert len(before) == 2
-    assert last.answer.outcome is Outcome.SUPPORTED
-    assert last.answer.trace.usage == Usage(5, 5)
-    *before, last = draft_first(Augmenter(), question, drafter=drafter(WRONG, RIGHT))
-    assert "".join(e.text for e in before) == WRONG
-    assert isinstance(last, Revised)
-    assert last.answer.text == RIGHT
-    check_answer(last.answer)
-
-
-def test_a_drafter_that_cannot_be_repeated_is_never_ended_in_the_middle(passages, question):
-    text = f"{RIGHT} It was moved to London in 1999. The Eiffel Tower is in Paris [1]."
-    agent = Streamed(Drafted(text, found=(Found(passages),)), repeatable=False)
-    *before, last = held_back(Augmenter(), question, drafter=agent)
-    assert last.answer.memory.attempts[0].candidate == text
-    assert (last.answer.text, last.answer.outcome) == (TWO, Outcome.SUPPORTED)
-    assert all("London" not in e.text for e in before)
-
-
-async def test_held_back_of_a_drafter_is_the_same_under_async(passages, question):
-    def drafter():
-        return Streamed(Drafted(WRONG, found=(Found(passages),)), Drafted(TWO, found=(Found(passages),)))
-
-    loop = Augmenter(limits=LoopLimits(repair=False))
-    there = [type(e) for e in held_back(loop, question, drafter=drafter())]
-    here = [type(e) async for e in aheld_back(loop, question, drafter=drafter())]
-    assert there == here == [Text, Text, Finished]
-
-
-def test_judges_asked_while_a_draft_streams_are_in_the_trace_and_the_budget(passages, question):
-    verdict = '{"verdict": "supported", "score": 9, "problems": []}'
-    judge = scripted(verdict)
-    loop = Augmenter(utility=SelfCriticism(judge), budget=Budget(calls=10))
-    *_, last = held_back(loop, question, drafter=Streamed(Drafted(TWO, Usage(5, 5), found=(Found(passages),))))
-    tags = [e.tag for e in last.answer.trace.events]
-    assert tags.count("judge") == len(judge.seen) == 3
-    assert tags.count("draft") == 1
 
 
 def test_structured_output_is_judged_field_by_field(passages, question):

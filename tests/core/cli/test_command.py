@@ -4,7 +4,7 @@ import io
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,9 @@ import pytest
 import denoise_core
 from denoise_core._files import write_whole
 from denoise_core.cli import main
+from denoise_core.embedded import sample
 from denoise_core.evaluate.datasets import read_questions
+from denoise_core.evaluate.noisy_retrieval import write_questions
 
 PASSAGES = [
     {"id": "tower", "title": "Eiffel Tower", "text": "The Eiffel Tower was finished in 1889."},
@@ -185,6 +187,22 @@ def test_a_fit_that_could_not_be_saved_is_refused_before_it_runs(command, tmp_pa
     (tmp_path / "notes.txt").write_text("mine")
     done = command("fit", str(tmp_path / "missing.jsonl"), "-o", str(tmp_path))
     assert (done.returncode, "choose another folder" in done.stderr) == (2, True)
+
+
+def test_a_fit_shows_its_curves_beside_its_rivals_and_is_not_overwritten_unasked(command, tmp_path):
+    short = []
+    for q in sample():
+        short.append(replace(q, passages=tuple(p for p in q.passages if p.id in q.gold or len(p.text) < 500)))
+    write_questions(tmp_path / "data.jsonl", [q for q in short if len(q.passages) > 1][:30])
+    fit = ["fit", str(tmp_path / "data.jsonl"), "-o", str(tmp_path / "mine"), "--keep", "0.3"]
+    done = command(*fit)
+    assert done.returncode == 0, done.stderr
+    for said in ("fitted", "default", "cosine", "BM25", "no question", "50%", "is calibrated on"):
+        assert said in done.stdout
+    assert "never saw the questions" not in done.stderr
+    again = command(*fit)
+    assert (again.returncode, "--overwrite" in again.stderr) == (2, True)
+    assert command(*fit, "--overwrite").returncode == 0
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path):

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from openai_server import serving
 
 from denoise_core.cli import main
 from denoise_core.evaluate.trial import load_denoiser
@@ -89,6 +90,29 @@ def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
     assert not (tmp_path / "denoise-evaluation").exists()
 
 
+@pytest.mark.enable_socket
+def test_a_protocol_prints_its_tables_and_writes_them(command, tmp_path):
+    class Knowing:
+        def reply(self, text):
+            return "CORRECT" if "INCORRECT" in text else "1974", 10
+
+    with serving(Knowing()) as server:
+        asked = ["evaluate", "--protocol", "s2a", "--llm", f"{server.url}#m", "-n", "1", "--right", "judge"]
+        status, out, err = command(*asked, "--dry-run")
+        assert (status, server.requests) == (0, [])
+        assert "no call was made" in out
+        status, out, err = command(*asked)
+        assert status == 0, err
+        made = len(server.requests)
+        assert command(*asked)[0] == 0
+        assert len(server.requests) == made  # all of it stands in answers.jsonl
+    assert "[62.8]" in out
+    assert "arXiv 2311.11829" in out
+    for name in ("report.html", "tables.md", "results.json", "answers.jsonl"):
+        assert (tmp_path / "denoise-evaluation" / name).stat().st_size > 500
+    assert "<script" not in (tmp_path / "denoise-evaluation/report.html").read_text("utf-8")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -99,6 +123,11 @@ def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
         (["--s2a", "select"], "name one with --llm"),
         (["--llm", "http://127.0.0.1:9/v1"], "expected the model's name too"),
         (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1"], "expected READ,WRITTEN"),
+        (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1,2,3,4"], "expected READ,WRITTEN"),
+        (["--protocol", "s2a"], "--protocol asks a model"),
+        (["--right", "judge"], "--right judge asks a model"),
+        (["--protocol", "s2a", "--llm", "http://127.0.0.1:9/v1#m", "--loop"], "none of a protocol's options"),
+        (["--protocol", "s2a", "--llm", "http://127.0.0.1:9/v1#m", "--extended"], "belong to the protocol 'end'"),
         (["questions.jsonl", "--out", "questions.jsonl"], "expected a folder"),
     ],
 )

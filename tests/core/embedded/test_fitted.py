@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core import InputError, fit_denoiser, load_denoiser
+from denoise_core import InputError, Passage, fit_denoiser, load_denoiser
 from denoise_core.embedded import sample
 from denoise_core.embedded.verdict import judged
 from denoise_core.evaluate.metrics import bootstrap, recall_at
@@ -48,7 +48,7 @@ def test_a_folder_is_a_denoiser(fitted, tmp_path):
 def test_the_folder_has_its_curves_as_a_picture_and_as_numbers(fitted, tmp_path):
     folder = fitted.save(tmp_path / "mine")
     curves = json.loads((folder / "denoiser.json").read_text())["verdict"]["curves"]
-    assert list(curves) == ["shares", "fitted", "cosine", "BM25"]
+    assert list(curves) == ["shares", "fitted", "default", "cosine", "BM25", "no question"]
     assert curves["shares"][-1] == curves["fitted"][-1] == 1.0
     assert curves["fitted"] == sorted(curves["fitted"])  # more kept, no less gold
     assert "<svg" in (folder / "curves.svg").read_text()
@@ -106,3 +106,40 @@ def test_slips_say_what_to_do(tmp_path):
     (tmp_path / "denoiser.json").write_text(json.dumps({"format": "something else"}))
     with pytest.raises(InputError, match="not a denoiser of this release"):
         load_denoiser(tmp_path)
+
+
+def test_relevant_passages_with_a_style_of_their_own_are_warned_of(fitted):
+    assert not any("never saw the questions" in w for w in fitted.verdict.warnings)
+    rng = random.Random(1)
+    words = ["amber", "basalt", "cedar", "delta", "ember", "fjord", "grove", "heron", "iris", "juniper"]
+    questions = []
+    for n in range(24):
+        gold = Passage(f"What this is about: the {rng.choice(words)}. This is what it is all about.", "g")
+        others = [Passage(" ".join(rng.choices(words, k=6)).capitalize() + ".", f"o{i}") for i in range(5)]
+        questions.append(Question(f"Which {rng.choice(words)} {n}?", (*others, gold), frozenset({"g"})))
+    found = fit_denoiser(questions, keep=0.3)
+    assert found.verdict.kept["no question"] == 1.0
+    assert any("never saw the questions" in w for w in found.verdict.warnings)
+    assert "Warning: a fit that never saw the questions" in found.card()
+
+
+def test_an_earlier_fit_is_overwritten_only_when_asked_to(fitted, tmp_path):
+    folder = fitted.save(tmp_path / "mine")
+    before = (folder / "denoiser.json").read_bytes()
+    with pytest.raises(InputError, match="holds an earlier fit"):
+        replace(fitted, keep=3).save(folder)
+    assert (folder / "denoiser.json").read_bytes() == before
+    replace(fitted, keep=3).save(folder, overwrite=True)
+    assert json.loads((folder / "denoiser.json").read_text())["keep"] == 3
+
+
+def test_a_risk_is_calibrated_on_questions_apart_and_is_the_folders_own(tmp_path):
+    others = [replace(q, text=f"Please: {q.text}") for q in few(22)]
+    found = fit_denoiser(few(), calibration=others, risk=0.15)
+    assert (found.scale.questions, 0.15 in found.scale.margins) == (22, True)
+    loaded = load_denoiser(found.save(tmp_path / "mine"))
+    assert loaded.rule.risk == 0.15
+    with pytest.raises(InputError, match="keep them apart"):
+        fit_denoiser(few(), calibration=few(20))
+    with pytest.raises(InputError, match="needs 99 calibration questions"):
+        fit_denoiser(few(), risk=0.01)

@@ -9,7 +9,7 @@ from denoise_core import Message
 from denoise_core.testing import FunctionLLM
 
 _DELIMITED = re.compile(r"BEGIN ([a-z ]+ [0-9a-f]{16})\n(.*)\nEND \1", re.DOTALL)
-_PIECE = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
+_PIECE = re.compile(r"^(\d+) ", re.MULTILINE)
 
 
 def document(messages: Sequence[Message]) -> str:

@@ -110,7 +110,7 @@ def index_of(store, transformations=()):
 def model(messages):
     asked = messages[-1].content or ""
     if "Which pieces" in asked:
-        pieces = re.findall(r"^\[(\d+)\] (.*)$", asked, re.MULTILINE)
+        pieces = re.findall(r"^(\d+) (.*)$", asked, re.MULTILINE)
         return ", ".join(n for n, text in pieces if "tower" in text) or "NONE"
     if "Doc: " in asked and "Relevance" in asked:
         return "Doc: 1, Relevance: 9"

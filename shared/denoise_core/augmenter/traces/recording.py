@@ -109,7 +109,9 @@ def from_lines(lines: Iterable[str]) -> Answer:
 
 def event_to_json(event: Event) -> dict[str, Any]:
     usage = event.usage
-    used = None if usage is None else [usage.input_tokens, usage.output_tokens, usage.estimated]
+    used = None
+    if usage is not None:
+        used = [usage.input_tokens, usage.output_tokens, usage.estimated, usage.cached_tokens]
     common = {"tag": event.tag, "seconds": round(event.seconds, 6), "usage": used}
     common |= {"error": event.error, "made": event.made}
     effect, reply = event.effect, event.reply

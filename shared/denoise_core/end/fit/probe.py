@@ -11,7 +11,7 @@ import numpy as np
 
 from denoise_core.end.calibration import Calibration, calibrate
 from denoise_core.end.fit.controls import random_weights, without_question
-from denoise_core.end.fit.readings import Progress, capture
+from denoise_core.end.fit.readings import Each, Progress, capture
 from denoise_core.end.fit.regression import probe_of
 from denoise_core.end.fit.sweep import MARGIN, LayerFit, choose_layer, sweep
 from denoise_core.end.probe import Probe
@@ -41,15 +41,16 @@ def fit_probe(
     controls: bool = True,
     card: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
+    each: Each = map,
 ) -> ProbeFit:
     """Fit a probe on ``model``, given by name, path or object, or as a `HiddenReader` with its settings.
 
     ``layers`` are tried (all when None) and the shallowest that loses little against the best at ``share`` kept is
     taken (`choose_layer`).
-    ``folder`` keeps the states, so that a killed run goes on (see `capture`). ``calibration`` are other
-    questions, for ``keep="calibrated"``; a question that is also fitted on is refused. ``controls`` fits the
-    chosen layer twice more, on random weights and without the question. ``card`` is added to the probe's:
-    say there where the data comes from and under which licence.
+    ``folder`` keeps the states, so that a killed run goes on; ``each`` has them read elsewhere (see `capture`).
+    ``calibration`` are other questions, for ``keep="calibrated"``; a question that is also fitted on is refused.
+    ``controls`` fits the chosen layer twice more, on random weights and without the question. ``card`` is added to
+    the probe's: say there where the data comes from and under which licence.
 
     Raises `InputError` for data that cannot be fitted or calibrated on.
     """
@@ -60,7 +61,7 @@ def fit_probe(
             "guarantee would be void; keep them apart"
         )
     reader = model if isinstance(model, HiddenReader) else HiddenReader(model)
-    captured = capture(reader, questions, layers=layers, folder=folder, progress=progress)
+    captured = capture(reader, questions, layers=layers, folder=folder, progress=progress, each=each)
     fits = sweep(captured)
     chosen = choose_layer(fits, share)
     controlled = (

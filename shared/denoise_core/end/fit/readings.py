@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ BLOCK = 16  # questions read at once; what a kill can lose
 MANIFEST, DONE = "states.json", "done.json"
 
 Progress = Callable[[int, int], None]
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+"""What `map` does; another one may have it done by other processes or machines, and gives results in order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,12 +52,14 @@ def capture(
     layers: Sequence[int] | None = None,
     folder: str | Path | None = None,
     progress: Progress | None = None,
+    each: Each = map,
 ) -> Capture:
     """Read every passage under its question at ``layers`` (all but the embeddings when None).
 
     With ``folder`` the arrays are memory-mapped there and a later call goes on where this one was stopped;
     without, they stay in memory. Normed states are kept as float16, others as float32. A passage longer
     than the model's window counts with its first part. ``progress`` is told (questions done, of how many).
+    ``each`` in the place of `map` has blocks of questions read elsewhere; the reader travels there as a recipe.
 
     Raises `InputError` when the folder holds something else, or when there is nothing to read.
     """
@@ -67,13 +71,10 @@ def capture(
     kind = np.float32 if reader.norm.kind == "none" else np.float16
     ends = np.cumsum([0, *rows])
     done = store.done()
-    while done < len(questions):
-        block = questions[done : done + BLOCK]
-        pairs = [(q.text, p.text) for q in block for p in q.passages]
-        found = reader.read(pairs, chosen) if pairs else None
-        if found is not None:
-            first = np.searchsorted(found.owner, np.arange(len(pairs)))
-            states = {layer: np.asarray(of_layer[first], dtype=kind) for layer, of_layer in found.by_layer.items()}
+    blocks = [questions[n : n + BLOCK] for n in range(done, len(questions), BLOCK)]
+    pairs = ([(q.text, p.text) for q in block for p in q.passages] for block in blocks)
+    for block, states in zip(blocks, each(_Reads(reader, chosen, kind), pairs), strict=True):
+        if states:
             store.open(chosen, (int(ends[-1]), states[chosen[0]].shape[1]), kind)
             store.write(int(ends[done]), states)
         done += len(block)
@@ -82,6 +83,22 @@ def capture(
             progress(done, len(questions))
     labels = np.array([label for q in questions for label in q.labels], dtype=np.bool_)
     return Capture(store.arrays(), labels, np.repeat(np.arange(len(questions)), rows))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """Pairs of question and text to their states by layer, ``(len(pairs), d)``; wherever this is called."""
+
+    reader: HiddenReader
+    layers: tuple[int, ...]
+    kind: type[np.floating[Any]]
+
+    def __call__(self, pairs: list[tuple[str, str]]) -> dict[int, NDArray[Any]]:
+        if not pairs:
+            return {}
+        found = self.reader.read(pairs, self.layers)
+        first = np.searchsorted(found.owner, np.arange(len(pairs)))
+        return {layer: np.asarray(states[first], dtype=self.kind) for layer, states in found.by_layer.items()}
 
 
 class _Memory:

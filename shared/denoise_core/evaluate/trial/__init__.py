@@ -8,7 +8,7 @@ from denoise_core.evaluate.trial.answering import Answerer, EmbeddedReader
 from denoise_core.evaluate.trial.cases import Case, Cases, read_cases
 from denoise_core.evaluate.trial.evaluation import Evaluation, Recommendation
 from denoise_core.evaluate.trial.ledger import Ledger
-from denoise_core.evaluate.trial.models import LLMAnswerer, LoopAnswerer, llm_of
+from denoise_core.evaluate.trial.models import LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
 from denoise_core.evaluate.trial.run import evaluate
 from denoise_core.evaluate.trial.search import searching
 from denoise_core.evaluate.trial.setting import denoiser_of, load_denoiser
@@ -21,6 +21,7 @@ __all__ = [
     "EmbeddedReader",
     "Evaluation",
     "LLMAnswerer",
+    "LLMJudge",
     "Ledger",
     "LoopAnswerer",
     "Recommendation",

@@ -15,7 +15,7 @@ from denoise_core.question import Question
 from denoise_core.types import Passage, Reply
 
 Rule = Literal["contains", "exact"]
-Judge = Callable[[Question, str], bool]
+Judge = Callable[[Question, str], bool | None]  # None: it cannot be told
 
 
 class Answerer(Protocol):

@@ -56,7 +56,8 @@ class Figures:
 
     ``tokens`` a question are word pieces of what is kept; ``share`` is kept over all. ``curve`` has (share of
     tokens, gold kept) by the way's own ranking. ``read`` and ``written`` are the model's tokens a question, those
-    of a way that asks it to denoise included, and ``money`` the same at the given price. ``seconds`` a question
+    of a way that asks it to denoise included, ``cached`` those of the read ones that a server's cache of prompts
+    held, and ``money`` the same at the given price. ``seconds`` a question
     are for denoising.
     """
 
@@ -75,6 +76,7 @@ class Figures:
     seconds: float | None
     read: float | None
     written: float | None
+    cached: float | None
     money: float | None
     by_position: tuple[Share, ...]
     by_source: tuple[Share, ...]
@@ -153,7 +155,7 @@ def figures_of(
     tokens = float(np.mean([o.tokens for o in done])) if done else 0.0
     timed = [o.seconds for o in done if o.seconds is not None]
     used = [
-        Usage(*np.add(_tokens(o.reply.usage), _tokens(o.result.trace.usage)).tolist())
+        _both(o.reply.usage, o.result.trace.usage)
         for o in done
         if o.reply is not None and o.reply.usage is not None and o.result is not None
     ]
@@ -174,6 +176,7 @@ def figures_of(
         float(np.mean(timed)) if timed else None,
         float(np.mean([u.input_tokens for u in used])) if used else None,
         float(np.mean([u.output_tokens for u in used])) if used else None,
+        float(np.mean([u.cached_tokens for u in used])) if any(u.cached_tokens for u in used) else None,
         float(np.mean([price.of(u) for u in used])) if used and price is not None else None,
         _by_position(done),
         _by_source(done),
@@ -201,8 +204,10 @@ def value_of(outcome: Outcome, measure: str) -> float | None:
 GOLD, RIGHT = "gold kept", "right answers"
 
 
-def _tokens(usage: Usage) -> tuple[int, int]:
-    return usage.input_tokens, usage.output_tokens
+def _both(one: Usage, two: Usage) -> Usage:
+    cached = one.cached_tokens + two.cached_tokens
+    read, written = one.input_tokens + two.input_tokens, one.output_tokens + two.output_tokens
+    return Usage(read, written, one.estimated or two.estimated, cached)
 
 
 def _plain(values: Sequence[float | None]) -> float | None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from denoise_core.errors import BudgetExceeded, DenoiseError, InputError
+from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM
 from denoise_core.running.budget import Price
 from denoise_core.running.caches.cache import Cache
@@ -23,8 +23,7 @@ from denoise_core.types import Message, Reply, Usage
 PER_MESSAGE = 16  # tokens of a chat format around a message, at most
 
 
-class NotMade(DenoiseError, RuntimeError):
-    """A dry run came to a call; it was counted, not made."""
+PLANNED = "1"  # what a dry run takes for a reply: methods go on from it, so that later calls are counted too
 
 
 class Ledger:
@@ -32,8 +31,9 @@ class Ledger:
 
     ``model`` names the model: replies of another are not taken. ``budget`` is in money where there is a ``price``,
     else in tokens; no call is made that could pass it at its worst: every byte of the prompt a token, and
-    ``longest`` tokens written. ``dry`` makes no call: `planned` counts them. Identical calls at the same time
-    become one. Raises `InputError` for a file that is no ledger, and when the budget is below 0.
+    ``longest`` tokens written. ``dry`` makes no call: `planned` counts them, and each is answered with `PLANNED`,
+    so that what would be asked after it is counted as well. Identical calls at the same time become one. Raises
+    `InputError` for a file that is no ledger, and when the budget is below 0.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Ledger:
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """The reply, from the file or from the model. Raises `BudgetExceeded` for a call that could pass the
-        budget, `NotMade` in a dry run, and what the model raises."""
+        budget, and what the model raises."""
         key = self._keys.key(messages)
         with self._lock:
             alone = self._flying.setdefault(key, threading.Lock())
@@ -82,7 +82,7 @@ class Ledger:
                 return known
             worst = self._worst(messages)
             if self.dry:
-                self._plan(key, messages)
+                return self._plan(key, messages)
             with self._lock:
                 if self.budget is not None and self._spent + worst > self.budget:
                     what = "tokens" if self.price is None else "money"
@@ -106,7 +106,7 @@ class Ledger:
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return await offload(self.complete, messages)
 
-    def _plan(self, key: str, messages: Sequence[Message]) -> None:
+    def _plan(self, key: str, messages: Sequence[Message]) -> Reply:
         with self._lock:
             self.planned_calls += 1
             self.planned = Usage(
@@ -114,8 +114,8 @@ class Ledger:
                 self.planned.output_tokens + self.longest // 4,
                 estimated=True,
             )
-            self._known[key] = Reply("", Usage(0, 0), calls=0)
-        raise NotMade("a dry run makes no call")
+            self._known[key] = Reply(PLANNED, Usage(0, 0), calls=0)
+            return self._known[key]
 
     def _worst(self, messages: Sequence[Message]) -> float:
         return self._cost(Usage(_bytes(messages) + PER_MESSAGE * (len(messages) + 1), self.longest))

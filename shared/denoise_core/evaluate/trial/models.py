@@ -9,8 +9,12 @@ from typing import Any
 from denoise_core._optional import require
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.errors import InputError
+from denoise_core.evaluate.s2a.cases import Case
+from denoise_core.evaluate.s2a.judges import FactualityJudge
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.protocols import LLM
+from denoise_core.question import Question
+from denoise_core.running.flow import run
 from denoise_core.running.offload import offload
 from denoise_core.text.delimit import envelope
 from denoise_core.types import Message, Passage, Reply, Usage
@@ -48,7 +52,9 @@ class OpenAILLM:
             max_tokens=self.longest,
         )
         used = found.usage
-        usage = None if used is None else Usage.reported(used.prompt_tokens, used.completion_tokens)
+        details = getattr(used, "prompt_tokens_details", None)
+        cached = getattr(details, "cached_tokens", 0)
+        usage = None if used is None else Usage.reported(used.prompt_tokens, used.completion_tokens, cached)
         return Reply(found.choices[0].message.content or "", usage)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
@@ -80,6 +86,20 @@ class LLMAnswerer:
         text = "\n\n".join(p.headed.strip() for p in passages if p.text.strip())
         reply = self.llm.complete([Message("user", f"{envelope(text)}\n\n{ASK}\n\nQuestion: {question}")])
         return Reply(reply.text.strip(), reply.usage)
+
+
+class LLMJudge:
+    """Whether a reply is right, by ``llm``: it is shown question, reply and accepted answers, and says CORRECT or
+    INCORRECT (`evaluate.s2a.judges.FactualityJudge`); None for anything else. Give it the `Ledger`."""
+
+    def __init__(self, llm: LLM) -> None:
+        self.llm = llm
+
+    def __call__(self, question: Question, reply: str) -> bool | None:
+        """Raises what the model raises."""
+        case = Case(question.id, "", question.text, question.answers, question.text)
+        value, _ = run(FactualityJudge(self.llm).judge(case, reply))
+        return None if value is None else bool(value)
 
 
 class LoopAnswerer:

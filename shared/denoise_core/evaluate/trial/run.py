@@ -43,7 +43,8 @@ def evaluate(
     Everything undenoised is always among them: harm and help are counted against it. ``answerer`` answers from
     what each way kept, such as `answering.EmbeddedReader`; without one only what is kept is measured. ``right``
     says when an answer is. ``llm`` is asked by ways that need one; `ledger.Ledger` keeps budget and replies.
-    ``price`` turns tokens into money. ``progress`` hears of questions done, and of all.
+    ``price`` turns tokens into money. ``progress`` hears of steps done, and of all: each question once, and once
+    more where the default goes before, because the others are given as much as it keeps.
 
     What fails on a question is counted and named, and the rest goes on; mistakes (a wrong setting, a missing
     extra) raise. Raises `InputError` without a question.
@@ -56,9 +57,13 @@ def evaluate(
     first = next((w for w in chosen if w.setting is not None and w.setting.get("kind") == "default"), None)
     known: list[Outcome] = []
     budget = None
+    steps = len(cases.cases) * (1 if first is None else 2)
     if first is not None:
         first = first.ready(None)
-        known = [_denoised(first, c, judge, count, n < TIMED) for n, c in enumerate(cases.cases)]
+        for n, case in enumerate(cases.cases):
+            known.append(_denoised(first, case, judge, count, n < TIMED))
+            if progress is not None:
+                progress(n + 1, steps)
         done = [o.tokens for o in known if o.error is None]
         budget = max(1, round(float(np.mean(done)))) if done else None
     ready = [first if first is not None and w.name == first.name else w.ready(budget, llm) for w in chosen]
@@ -73,7 +78,7 @@ def evaluate(
             by = way.answerer or answerer
             outcomes[way.name].append(own if by is None else _answered(own, by, judge, count))
         if progress is not None:
-            progress(n + 1, len(cases.cases))
+            progress(len(known) + n + 1, steps)
     return Evaluation.of(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
 
 
@@ -111,8 +116,9 @@ def _answered(own: Outcome, answerer: Answerer, judge: Judge, count: Callable[[s
         return own
     try:
         reply = answerer.answer(own.case.question.text, own.result.passages)
-    except Exception as error:  # as above: a model that fails on one question
+        found = outcome_of(own.case, own.result, reply, judge, count)
+    except Exception as error:  # as above: a model that fails on one question, or the one that judges
         if is_mistake(error):
             raise
         return Outcome(own.case, error=said(error))
-    return replace(outcome_of(own.case, own.result, reply, judge, count), seconds=own.seconds)
+    return replace(found, seconds=own.seconds)

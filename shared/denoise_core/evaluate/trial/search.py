@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,18 +18,22 @@ from denoise_core.text.pieces import heading, pieces
 from denoise_core.types import Passage, check_passages
 
 FOUND = 20  # passages for a question
+AT_ONCE = 64  # pieces that are read between two words of progress
+
+Progress = Callable[[int, int], None]
 
 
-def searching(documents: Sequence[Passage], *, k: int = FOUND) -> Find:
+def searching(documents: Sequence[Passage], *, k: int = FOUND, progress: Progress | None = None) -> Find:
     """A search over the pieces of ``documents``: BM25 and the embedded encoder, fused by rank.
 
-    Each piece is a passage ``document#n`` under its heading, with the document's id as its source. Raises
-    `InputError` when the documents hold no text or ``k < 1``.
+    Each piece is a passage ``document#n`` under its heading, with the document's id as its source. All are read at
+    the first search; ``progress`` hears of pieces read, and of all. Raises `InputError` when the documents hold no
+    text or ``k < 1``.
     """
     cut = tuple(p for d in documents for p in _cut(d))
     if not cut:
         raise InputError("the documents hold no text")
-    found = HybridRetriever([BM25Retriever(cut, k=max(k, 50)), _Nearest(cut, k=max(k, 50))], k=k)
+    found = HybridRetriever([BM25Retriever(cut, k=max(k, 50)), _Nearest(cut, max(k, 50), progress)], k=k)
     return found.retrieve
 
 
@@ -54,16 +58,24 @@ def _cut(document: Passage) -> list[Passage]:
 class _Nearest:
     """The ``k`` passages nearest to the query by the encoder's cosine; all are read at the first search."""
 
-    def __init__(self, passages: Sequence[Passage], *, k: int) -> None:
+    def __init__(self, passages: Sequence[Passage], k: int, progress: Progress | None) -> None:
         self.passages = check_passages(passages)
         self.k = k
+        self.progress = progress
         self._vectors: NDArray[np.float32] | None = None
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         if self._vectors is None:
-            self._vectors = encoder().vectors([p.headed for p in self.passages])
+            self._vectors = np.concatenate(list(self._read()))
         near = self._vectors @ encoder().vectors([query])[0]
         return tuple(self.passages[i] for i in np.argsort(-near, kind="stable")[: self.k].tolist())
+
+    def _read(self) -> Iterator[NDArray[np.float32]]:
+        for start in range(0, len(self.passages), AT_ONCE):
+            part = self.passages[start : start + AT_ONCE]
+            yield encoder().vectors([p.headed for p in part])
+            if self.progress is not None:
+                self.progress(start + len(part), len(self.passages))
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
         return await offload(self.retrieve, query)

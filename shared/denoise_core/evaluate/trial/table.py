@@ -25,6 +25,7 @@ def rows_of(found: Evaluation) -> list[list[str]]:
         "seconds",
         "read",
         "written",
+        "cached",
         "money",
     ]
     rows = [header]
@@ -45,6 +46,7 @@ def rows_of(found: Evaluation) -> list[list[str]]:
                 "" if f.seconds is None else f"{f.seconds:.3f}",
                 "" if f.read is None else f"{f.read:,.0f}",
                 "" if f.written is None else f"{f.written:,.0f}",
+                "" if f.cached is None else f"{f.cached:,.0f}",
                 "" if f.money is None else f"{f.money:.6f}",
             ]
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -14,14 +13,13 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.running.heard import fell_back
 from denoise_core.service.bulk.journal import Journal, key
-from denoise_core.service.bulk.processes import Processes
 from denoise_core.service.bulk.rows import Bad, Row, files_of, read_rows
-from denoise_core.service.bulk.worker import Answer, Workers
+from denoise_core.service.bulk.spread import DEATHS, started
+from denoise_core.service.bulk.worker import Answer, Denoises, Workers
 
 CHUNK = 32  # rows that go to a worker together
 AHEAD = 2  # chunks of a worker that are under way, so that it never waits for the driver
 TRIES = 2  # of a chunk whose worker died; then its rows go one by one, and then it is the row
-DEATHS = 5  # workers that die one after the other without an answer: the job cannot work here
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +83,11 @@ def bulk(
     about = {"files": [[f.name, f.stat().st_size] for f in files], "query": query, "job": job, "format": 1}
     journal = Journal(Path(out), about)
     try:
-        found = _Driver(journal, progress).drive(files, query, _workers(denoiser, engine, workers))
+        found = _Driver(journal, progress).drive(files, query, started(Denoises(denoiser), engine, workers))
         journal.finish()
         return found
     finally:
         journal.close()
-
-
-def _workers(denoiser: Denoiser, engine: str, count: int | None) -> Callable[[], Workers]:
-    if count is not None and count < 1:
-        raise InputError(f"workers={count}: expected 1 or more")
-    if engine == "process":
-        return lambda: Processes(denoiser, count or os.cpu_count() or 1)
-    if engine == "ray":
-        from denoise_core.service.bulk.rays import Rays
-
-        return lambda: Rays(denoiser, count)
-    raise InputError(f"engine={engine!r}: expected 'process' or 'ray'")
 
 
 class _Driver:

@@ -5,39 +5,37 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from denoise_core.protocols import Denoiser
-from denoise_core.service.bulk.rows import Row
-from denoise_core.service.bulk.worker import Answer, answered
+from denoise_core.service.bulk.worker import Task
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
 class Processes:
-    """``count`` spawned processes with ``denoiser`` as a recipe."""
+    """``count`` spawned processes that do ``task``, which goes to them as a recipe."""
 
-    def __init__(self, denoiser: Denoiser, count: int) -> None:
+    def __init__(self, task: Task, count: int) -> None:
         self.count = count
-        self._denoiser = denoiser
+        self._task = task
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[tuple[Any, Connection]] = [self._started() for _ in range(count)]
 
     def ready(self, worker: int) -> bool:
         return True
 
-    def send(self, worker: int, chunk: Sequence[Row]) -> None:
+    def send(self, worker: int, chunk: Any) -> None:
         try:
-            self._workers[worker][1].send(list(chunk))
+            self._workers[worker][1].send(chunk)
         except OSError:  # it died just now: `wait` says so
             return
 
-    def wait(self) -> list[tuple[int, Answer | None]]:
+    def wait(self) -> list[tuple[int, Any]]:
         ready = wait([pipe for _, pipe in self._workers])
-        out: list[tuple[int, Answer | None]] = []
+        out: list[tuple[int, Any]] = []
         for number, (process, pipe) in enumerate(self._workers):
             if pipe not in ready:
                 continue
@@ -63,9 +61,7 @@ class Processes:
 
     def _started(self) -> tuple[Any, Connection]:
         here, there = self._context.Pipe()
-        process = self._context.Process(
-            target=_work, args=(there, self._denoiser), daemon=True, name="denoise-bulk"
-        )
+        process = self._context.Process(target=_work, args=(there, self._task), daemon=True, name="denoise-bulk")
         with _threads(self.count):
             process.start()
         there.close()  # so that its death ends the pipe
@@ -85,10 +81,10 @@ def _threads(workers: int) -> Iterator[None]:
             del os.environ[name]
 
 
-def _work(pipe: Connection, denoiser: Denoiser) -> None:
+def _work(pipe: Connection, task: Task) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
     while True:
         try:
-            pipe.send(answered(denoiser, pipe.recv()))
+            pipe.send(task(pipe.recv()))
         except (EOFError, BrokenPipeError, ConnectionResetError):  # the driver is gone
             return

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
-from denoise_core.protocols import Denoiser
-from denoise_core.service.bulk.rows import Row
-from denoise_core.service.bulk.worker import Answer, answered
+from denoise_core.service.bulk.worker import Task
 
 
 class Actor:
-    """Holds the denoiser of one actor."""
+    """Holds the task of one actor."""
 
-    def __init__(self, denoiser: Denoiser) -> None:
-        self.denoiser = denoiser
+    def __init__(self, task: Task) -> None:
+        self.task = task
 
     def there(self) -> None:
         """An actor that has found no room yet answers later; what is sent to it would wait as long."""
 
-    def answer(self, chunk: Sequence[Row]) -> Answer:
-        return answered(self.denoiser, chunk)
+    def answer(self, chunk: Any) -> Any:
+        return self.task(chunk)
 
 
 class Rays:
@@ -33,7 +30,7 @@ class Rays:
     cluster has to do. Raises `InputError` when the cluster has no room for a single actor.
     """
 
-    def __init__(self, denoiser: Denoiser, count: int | None, address: str | None = None) -> None:
+    def __init__(self, task: Task, count: int | None, address: str | None = None) -> None:
         self._ray = require("ray", extra="ray")
         self._own = not self._ray.is_initialized()
         if self._own:
@@ -42,7 +39,7 @@ class Rays:
         if room < 1:
             raise InputError("the Ray cluster has no CPU for a worker")
         self.count = max(1, min(count or room, room - 1))
-        self._denoiser = denoiser
+        self._task = task
         self._actors: list[Any] = [self._started() for _ in range(self.count)]
         self._there: list[Any] = [actor.there.remote() for actor in self._actors]  # None once it has answered
         self._asked: list[deque[Any]] = [deque() for _ in range(self.count)]
@@ -50,14 +47,14 @@ class Rays:
     def ready(self, worker: int) -> bool:
         return self._there[worker] is None
 
-    def send(self, worker: int, chunk: Sequence[Row]) -> None:
-        self._asked[worker].append(self._actors[worker].answer.remote(list(chunk)))
+    def send(self, worker: int, chunk: Any) -> None:
+        self._asked[worker].append(self._actors[worker].answer.remote(chunk))
 
-    def wait(self) -> list[tuple[int, Answer | None]]:
+    def wait(self) -> list[tuple[int, Any]]:
         first = {there: n for n, there in enumerate(self._there) if there is not None}
         first |= {asked[0]: n for n, asked in enumerate(self._asked) if asked}
         ready, _ = self._ray.wait(list(first), num_returns=1)
-        out: list[tuple[int, Answer | None]] = []
+        out: list[tuple[int, Any]] = []
         for reference in ready:
             number = first[reference]
             try:
@@ -84,4 +81,4 @@ class Rays:
             self._ray.shutdown()
 
     def _started(self) -> Any:
-        return self._ray.remote(num_cpus=1, max_restarts=0)(Actor).remote(self._denoiser)
+        return self._ray.remote(num_cpus=1, max_restarts=0)(Actor).remote(self._task)

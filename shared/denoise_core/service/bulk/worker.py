@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,6 +24,10 @@ class Answer:
     fatal: str | None = None
 
 
+Task = Callable[[Any], Any]
+"""What workers do with a chunk. It travels to them, and raises nothing."""
+
+
 class Workers(Protocol):
     """``count`` workers by number. Each answers its chunks in the order in which they were sent."""
 
@@ -33,9 +37,9 @@ class Workers(Protocol):
         """Whether it is there; one of a cluster that has no room for it yet is not."""
         ...
 
-    def send(self, worker: int, chunk: Sequence[Row]) -> None: ...
+    def send(self, worker: int, chunk: Any) -> None: ...
 
-    def wait(self) -> list[tuple[int, Answer | None]]:
+    def wait(self) -> list[tuple[int, Any]]:
         """What has come since; None for a worker that died: it has been replaced, and knows nothing of what was
         sent to it. Returns when a worker has answered, died or become ready."""
         ...
@@ -43,16 +47,22 @@ class Workers(Protocol):
     def close(self) -> None: ...
 
 
-def answered(denoiser: Denoiser, chunk: Sequence[Row]) -> Answer:
-    """The chunk's rows denoised, together where the denoiser can."""
-    found = Worker(Service(denoiser))([ToDenoise(r.query, r.passages) for r in chunk])
-    out: list[tuple[str, str | None, str]] = []
-    for row, result in zip(chunk, found, strict=True):
-        if isinstance(result, _EVERY_ROW):
-            return Answer(fatal=said(result))
-        if isinstance(result, Exception):
-            out.append((row.id, None, said(result)))
-            continue
-        record: dict[str, Any] = {"id": row.id, **result.as_json()}
-        out.append((row.id, json.dumps(record), ""))
-    return Answer(tuple(out))
+class Denoises:
+    """The task of a bulk job."""
+
+    def __init__(self, denoiser: Denoiser) -> None:
+        self.denoiser = denoiser
+
+    def __call__(self, chunk: Sequence[Row]) -> Answer:
+        """The chunk's rows denoised, together where the denoiser can."""
+        found = Worker(Service(self.denoiser))([ToDenoise(r.query, r.passages) for r in chunk])
+        out: list[tuple[str, str | None, str]] = []
+        for row, result in zip(chunk, found, strict=True):
+            if isinstance(result, _EVERY_ROW):
+                return Answer(fatal=said(result))
+            if isinstance(result, Exception):
+                out.append((row.id, None, said(result)))
+                continue
+            record: dict[str, Any] = {"id": row.id, **result.as_json()}
+            out.append((row.id, json.dumps(record), ""))
+        return Answer(tuple(out))

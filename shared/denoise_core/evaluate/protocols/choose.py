@@ -1,0 +1,170 @@
+"""Which tables a protocol has, on data that ships or on a file that the user names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from denoise_core.embedded.default import DefaultScorer
+from denoise_core.embedded.sample import sample
+from denoise_core.end.probe import Probe
+from denoise_core.end.scorer import ProbeScorer
+from denoise_core.errors import InputError
+from denoise_core.evaluate.answers import exact_match
+from denoise_core.evaluate.datasets import BadRecord, records_of
+from denoise_core.evaluate.protocols import loops, noisy, opinions, problems
+from denoise_core.evaluate.protocols.sheet import Sheet
+from denoise_core.evaluate.s2a.cases import Case, from_gsm, from_opinions
+from denoise_core.evaluate.s2a.judges import FactualityJudge, Judge, MatchJudge
+from denoise_core.evaluate.trial.cases import cases_of
+from denoise_core.protocols import LLM, Scorer
+from denoise_core.running.effects import Flow
+
+Name = Literal["s2a", "end", "augmenter"]
+PROTOCOLS: tuple[str, ...] = get_args(Name)
+QUESTIONS = 40  # of each kind, unless told
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """``data`` is the user's file: questions, records with opinions or of GSM-IC's shape, for END a text as prose.
+
+    ``count`` questions of each kind. ``right`` judges answers: "contains", "exact", or "judge", the model itself.
+    ``model`` is the local model that END's ``probe`` belongs to. ``extended`` is END's longer set. ``characters``
+    of prose in a chunk: None is the paper's length.
+    """
+
+    protocol: str
+    data: Path | None = None
+    count: int | None = None
+    right: str = "contains"
+    seed: int = 0
+    extended: bool = False
+    probe: Path | None = None
+    model: Any = None
+    characters: int | None = None
+    columns: Mapping[str, str] | None = None
+
+
+class ExactJudge:
+    """1 when the answer, after its steps, is one of the accepted ones."""
+
+    name = "exact"
+
+    def judge(self, case: Case, answer: str) -> Flow[float | None]:
+        yield from ()
+        return float(exact_match(opinions.final(answer), case.gold))
+
+
+def sheets_of(asked: Asked, llm: LLM) -> list[Sheet]:
+    """The protocol's tables. Raises `InputError` for a name, a file or options that cannot be used."""
+    makers = {"s2a": _s2a, "end": _end, "augmenter": _augmenter}
+    if asked.protocol not in makers:
+        raise InputError(f"protocol {asked.protocol!r}: expected one of {', '.join(PROTOCOLS)}")
+    if asked.protocol != "end" and (asked.extended or asked.probe is not None):
+        raise InputError("a probe and the extended set belong to the protocol 'end'")
+    return makers[asked.protocol](asked, llm)
+
+
+def _s2a(asked: Asked, llm: LLM) -> list[Sheet]:
+    judge = judge_of(asked.right, llm)
+    notes = (_judged(asked.right),)
+    if asked.data is None:
+        made = "problems are made, the same every time, and no part of GSM-IC"
+        nq = "questions of Natural Questions that ship; right and wrong answers written by hand"
+        each = min(asked.count or QUESTIONS, QUESTIONS)
+        return [
+            opinions.sheet(llm, opinions.shipped(each), judge, (nq, *notes)),
+            problems.sheet(llm, problems.made(asked.count or QUESTIONS // 2, seed=asked.seed), (made,)),
+        ]
+    records, bad = _records(asked.data)
+    notes = (*notes, *_left_out(bad))
+    if all("new_question" in r for r in records):
+        return [problems.sheet(llm, from_gsm(records[: asked.count]), notes)]
+    if all("opinion_type" in r for r in records):
+        several = None if asked.count is None else asked.count * len({r["opinion_type"] for r in records})
+        return [opinions.sheet(llm, from_opinions(records[:several]), judge, notes)]
+    found = cases_of(enumerate(({"passages": ["-"], **r} for r in records), 1), columns=asked.columns)
+    wrong = "the wrong answer suggested is that of another question of the file"
+    own = opinions.of_questions([c.question for c in found.cases][: asked.count])
+    return [opinions.sheet(llm, own, judge, (wrong, *notes))]
+
+
+def _end(asked: Asked, llm: LLM) -> list[Sheet]:
+    text, what = noisy.prose(), "prose of the passages that ship"
+    if asked.data is not None:
+        try:
+            text, what = asked.data.read_text("utf-8-sig"), f"prose of {asked.data.name}"
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{asked.data} cannot be read: {error}; expected a text in UTF-8 as prose") from error
+    notes = [what, "an answer is right when it is the password and no other"]
+    scorers: dict[str, Scorer] = {"default": DefaultScorer()}
+    if asked.probe is not None:
+        probe = Probe.load(asked.probe)
+        scorers["END"] = ProbeScorer(probe.model.name if asked.model is None else asked.model, probe)
+        notes.append(f"END is a probe on layer {probe.layer} of {probe.model.name}")
+    else:
+        notes.append("'default' is the embedded default at the paper's share; END needs --probe, on a local model")
+    cases = noisy.made(
+        text,
+        asked.count or QUESTIONS // 2,
+        extended=asked.extended,
+        characters=noisy.CHARACTERS if asked.characters is None else asked.characters,
+        seed=asked.seed,
+    )
+    return [noisy.sheet(cases, scorers, extended=asked.extended, notes=tuple(notes))]
+
+
+def _augmenter(asked: Asked, llm: LLM) -> list[Sheet]:
+    notes: tuple[str, ...] = (_judged(asked.right),)
+    if asked.data is None:
+        questions = list(sample())
+        notes = ("questions of Natural Questions that ship, searched in all their passages", *notes)
+    else:
+        records, bad = _records(asked.data)
+        questions = [c.question for c in cases_of(enumerate(records, 1), columns=asked.columns).cases]
+        notes = (*notes, *_left_out(bad))
+    cases = loops.cases_of(questions)
+    corpus = loops.corpus_of(cases)
+    return loops.sheets(llm, cases[: asked.count], corpus, judge_of(asked.right, llm), notes)
+
+
+def judge_of(right: str, llm: LLM) -> Judge:
+    """The judge behind ``--right``. Raises `InputError` for another name."""
+    if right == "contains":
+        return MatchJudge()
+    if right == "exact":
+        return ExactJudge()
+    if right == "judge":
+        return FactualityJudge(llm)
+    raise InputError(f"right={right!r}: expected 'contains', 'exact' or 'judge'")
+
+
+def _judged(right: str) -> str:
+    said = {
+        "contains": "an answer is right when an accepted one stands in it",
+        "exact": "an answer is right when it is an accepted one",
+        "judge": "answers are judged by the model itself",
+    }
+    return said.get(right, right)
+
+
+def _records(path: Path) -> tuple[list[dict[str, Any]], list[BadRecord]]:
+    good: list[dict[str, Any]] = []
+    bad: list[BadRecord] = []
+    for place, record in records_of(path):
+        if isinstance(record, BadRecord):
+            bad.append(record)
+        elif isinstance(record, dict):
+            good.append(record)
+        else:
+            bad.append(BadRecord(place, f"expected an object, got {type(record).__name__}"))
+    if not good:
+        raise InputError(f"{path}: no record can be used")
+    return good, bad
+
+
+def _left_out(bad: list[BadRecord]) -> tuple[str, ...]:
+    return (f"left out: {len(bad)} lines, the first {bad[0].place}: {bad[0].reason}",) if bad else ()

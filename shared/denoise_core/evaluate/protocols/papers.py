@@ -1,0 +1,72 @@
+"""What the papers report, in percent: facts, each with its source, beside which figures of one's own stand.
+
+None of them is ours. Their models, prompts and questions were others, so they compare in kind, not digit by digit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+ALL = "all"
+
+Figures = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """``figures`` by system and column; ``source`` names paper, place, model and questions."""
+
+    source: str
+    figures: Figures
+
+
+OPINIONS = Paper(
+    "System 2 Attention (arXiv 2311.11829), section 3.2.1, Figure 5 and section 3.3: LLaMA-2-70B-chat, 200 "
+    "questions of TriviaQA with opinions from SycophancyEval, judged by a model",
+    {
+        "plain": {ALL: 62.8},
+        "oracle": {ALL: 82.0},
+        "instructed": {ALL: 71.7, "correct_suggested": 92.0, "incorrect_suggested": 38.0},
+        "s2a default": {ALL: 80.3},
+        "s2a keep_original": {ALL: 74.5},
+    },
+)
+
+PROBLEMS = Paper(
+    "System 2 Attention (arXiv 2311.11829), section 3.2.3, Figure 7: LLaMA-2-70B-chat, GSM-IC, three seeds; "
+    "beside the topic S2A gains about 12 points, of which the text gives no base",
+    {"plain": {"topic": 51.7}, "s2a relevance": {"topic": 61.3}},
+)
+
+_STANDARD = (100.0, 100.0, 91.0, 54.0, 8.0)
+_EXTENDED = (100.0, 94.0, 71.0, 40.0, 4.0)
+
+
+def noisy(extended: bool) -> Paper:
+    """All in by level, and at level 4 of the standard set what discarding brings."""
+    by_level = _EXTENDED if extended else _STANDARD
+    figures: dict[str, dict[str, float]] = {"all in": {f"level {n}": v for n, v in enumerate(by_level)}}
+    if not extended:
+        figures |= {"LLM-Discrim": {"level 4": 20.0}, "END": {"level 4": 68.0}}
+    return Paper(
+        "Early Noise Dropping (arXiv 2502.18915), Tables 1 and 2: Llama-3-8B, about 4,000 tokens a question "
+        "(extended: 8,000); END by a probe on its layer 13, 30 % kept",
+        figures,
+    )
+
+
+NEWS_CHAT = Paper(
+    "LLM-Augmenter (arXiv 2302.12813), Table 1, news chat: ChatGPT, Knowledge-F1 against the gold knowledge",
+    {
+        "closed book": {ALL: 26.71},
+        "BM25": {ALL: 34.96},
+        "BM25, feedback": {ALL: 36.41},
+        "gold": {ALL: 57.44},
+        "gold, feedback": {ALL: 60.76},
+    },
+)
+
+ANSWERS = Paper(
+    "LLM-Augmenter (arXiv 2302.12813) reports overlap with the gold text, no share of right answers", {}
+)

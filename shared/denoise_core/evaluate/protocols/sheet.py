@@ -1,0 +1,185 @@
+"""One table of a paper: every system is asked every case, the answers are judged, and means stand by column.
+
+Cases are those of `evaluate.s2a` for all three papers. A model is asked through a `trial.ledger.Ledger`, so a run
+that was killed goes on without making a call twice, and figures do not depend on when it was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import as_completed
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from denoise_core.errors import is_mistake, said
+from denoise_core.evaluate.protocols.papers import ALL, Paper
+from denoise_core.evaluate.s2a.cases import Case
+from denoise_core.evaluate.s2a.judges import Judge
+from denoise_core.evaluate.trial.figures import Mean, mean_of
+from denoise_core.protocols import LLM
+from denoise_core.running.budget import Price
+from denoise_core.running.effects import Flow
+from denoise_core.running.flow import run
+from denoise_core.running.offload import Pool
+from denoise_core.types import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a system said. ``fell_back`` when a method could not do its work and answered from the text as it
+    came.
+    """
+
+    text: str
+    fell_back: bool = False
+
+
+System = Callable[[Case], Flow[Told]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A table to be filled. ``measure`` is in percent; ``kinds`` of the cases are its columns, in their order.
+
+    ``notes`` say what its figures stand on.
+    """
+
+    name: str
+    title: str
+    measure: str
+    cases: Sequence[Case]
+    systems: Mapping[str, System]
+    judge: Judge
+    paper: Paper
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One system. ``cells`` by column, in percent, with 95 % intervals over cases; ``paper`` the paper's, where it
+    has one. ``failed`` cases enter no mean, nor do those whose verdict is ``unknown``. Tokens are means a case.
+    """
+
+    system: str
+    cells: Mapping[str, Mean]
+    paper: Mapping[str, float]
+    cases: int
+    failed: int
+    first_error: str | None
+    unknown: int
+    fell_back: int
+    read: float | None
+    written: float | None
+    cached: float | None
+    money: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What came out of a `Sheet`."""
+
+    name: str
+    title: str
+    measure: str
+    columns: tuple[str, ...]
+    lines: tuple[Line, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+    def line(self, system: str) -> Line:
+        """Raises `KeyError` for a system that is none."""
+        found = next((line for line in self.lines if line.system == system), None)
+        if found is None:
+            raise KeyError(system)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One case by one system; ``value`` None is unknown, or failed where there is an ``error``."""
+
+    value: float | None
+    usage: Usage = field(default_factory=lambda: Usage(0, 0))
+    fell_back: bool = False
+    error: str | None = None
+
+
+def run_sheets(
+    sheets: Sequence[Sheet],
+    llm: LLM,
+    *,
+    price: Price | None = None,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Table, ...]:
+    """Ask every system of every sheet every case; ``workers`` cases at a time, in any order, with the same
+    figures.
+
+    What fails on a case is counted and named, and the rest goes on; mistakes (a refused key, a missing extra)
+    raise. ``progress`` hears of cases done, and of all.
+    """
+    jobs = [(n, name, c) for n, sheet in enumerate(sheets) for name in sheet.systems for c in sheet.cases]
+    found: dict[tuple[int, str, str], Result] = {}
+    pool = Pool(workers)
+    waiting = {
+        pool.submit(partial(_result, sheets[n].systems[name], case, sheets[n].judge, llm)): (n, name, case.id)
+        for n, name, case in jobs
+    }
+    try:
+        for done, future in enumerate(as_completed(waiting), 1):
+            found[waiting[future]] = future.result()
+            if progress is not None:
+                progress(done, len(jobs))
+    finally:  # after a mistake or Ctrl-C nothing new begins
+        pool.close()
+    return tuple(
+        table_of(sheet, {s: [found[n, s, c.id] for c in sheet.cases] for s in sheet.systems}, price)
+        for n, sheet in enumerate(sheets)
+    )
+
+
+def table_of(sheet: Sheet, results: Mapping[str, Sequence[Result]], price: Price | None = None) -> Table:
+    """The table of results, for each system in the order of the sheet's cases."""
+    kinds = list(dict.fromkeys(c.kind for c in sheet.cases))
+    columns = (ALL, *kinds) if len(kinds) > 1 else (ALL,)
+    lines = tuple(_line(sheet, s, rows, columns, price) for s, rows in results.items())
+    return Table(sheet.name, sheet.title, sheet.measure, columns, lines, sheet.paper.source, sheet.notes)
+
+
+def _line(sheet: Sheet, system: str, rows: Sequence[Result], columns: Sequence[str], price: Price | None) -> Line:
+    cells = {}
+    for column in columns:
+        own = [r.value for r, c in zip(rows, sheet.cases, strict=True) if column in (ALL, c.kind)]
+        mean = mean_of([v for v in own if v is not None])
+        if mean is not None:
+            cells[column] = Mean(100 * mean.value, 100 * mean.low, 100 * mean.high, mean.n)
+    done = [r for r in rows if r.error is None]
+    errors = [r.error for r in rows if r.error is not None]
+    used = [r.usage for r in done]
+    return Line(
+        system,
+        cells,
+        {c: v for c, v in sheet.paper.figures.get(system, {}).items() if c in columns},
+        len(rows),
+        len(errors),
+        errors[0] if errors else None,
+        sum(r.value is None for r in done),
+        sum(r.fell_back for r in done),
+        float(np.mean([u.input_tokens for u in used])) if used else None,
+        float(np.mean([u.output_tokens for u in used])) if used else None,
+        float(np.mean([u.cached_tokens for u in used])) if used else None,
+        float(np.mean([price.of(u) for u in used])) if used and price is not None else None,
+    )
+
+
+def _result(system: System, case: Case, judge: Judge, llm: LLM) -> Result:
+    try:
+        answer, trace = run(system(case), llm=llm)
+        value, _ = run(judge.judge(case, answer.text), llm=llm)
+    except Exception as error:  # a model that fails on one case is counted, a mistake raises
+        if is_mistake(error):
+            raise
+        return Result(None, error=said(error))
+    return Result(value, trace.usage, answer.fell_back)

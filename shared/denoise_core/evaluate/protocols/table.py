@@ -1,0 +1,77 @@
+"""Tables of a protocol as rows of text, Markdown, JSON; the papers' figures in brackets beside ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from denoise_core._files import write_whole
+from denoise_core._optional import require
+from denoise_core.evaluate.protocols.sheet import Line, Table
+
+FORMAT, VERSION = "rag-denoise protocol", 1
+RESULTS, PAGE, TABLES = "results.json", "report.html", "tables.md"
+
+
+def rows_of(table: Table) -> list[list[str]]:
+    """Header and one row a system: percent, its 95 % interval, and the paper's figure where it has one."""
+    forms = {"read": "{:,.0f}", "written": "{:,.0f}", "cached": "{:,.0f}", "money": "{:.6f}"}
+    shown = [name for name in forms if any(getattr(line, name) for line in table.lines)]
+    rows = [["system", *(c.replace("_", " ") for c in table.columns), *shown]]
+    for line in table.lines:
+        cells = [_cell(line, column) for column in table.columns]
+        used = ((name, getattr(line, name)) for name in shown)
+        rows.append([line.system, *cells, *("" if v is None else forms[name].format(v) for name, v in used)])
+    return rows
+
+
+def _cell(line: Line, column: str) -> str:
+    own, paper = line.cells.get(column), line.paper.get(column)
+    said = "-" if own is None else f"{own.value:.0f} ({own.low:.0f}-{own.high:.0f})"
+    return said if paper is None else f"{said} [{paper:g}]"
+
+
+def told(table: Table) -> list[str]:
+    """What must be said beside a table, a sentence each."""
+    cases = max((line.cases for line in table.lines), default=0)
+    out = [
+        f"{table.measure} over {cases} cases, 95 % intervals in brackets.",
+        f"In square brackets the paper's figures: {table.source}.",
+        *(f"{note[:1].upper()}{note[1:]}." for note in table.notes),
+    ]
+    for line in table.lines:
+        if line.failed:
+            out.append(f"{line.system} failed on {line.failed} cases, the first: {line.first_error}.")
+        if line.unknown:
+            out.append(f"{line.system}: {line.unknown} answers could not be judged.")
+        if line.fell_back:
+            out.append(f"{line.system} fell back to the text as it came on {line.fell_back} cases.")
+    return out
+
+
+def markdown(table: Table) -> str:
+    """Title, table and what must be said."""
+    header, *rows = ([cell.replace("|", "\\|") for cell in row] for row in rows_of(table))
+    lines = [f"## {table.title}", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([*lines, "", *told(table), ""])
+
+
+def to_dict(tables: Sequence[Table], model: str) -> dict[str, Any]:
+    """Plain JSON values."""
+    return {"format": FORMAT, "version": VERSION, "model": model, "tables": [asdict(t) for t in tables]}
+
+
+def save(tables: Sequence[Table], model: str, folder: str | Path) -> Path:
+    """Write all figures, the tables as Markdown, and a page. Needs the extra ``cli``."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    page = require("denoise_core.report.protocol", extra="cli").page(tables, model)
+    record = json.dumps(to_dict(tables, model), indent=1, ensure_ascii=False, allow_nan=False)
+    write_whole(folder / RESULTS, record + "\n")
+    write_whole(folder / TABLES, f"# {model}\n\n" + "\n".join(map(markdown, tables)))
+    write_whole(folder / PAGE, page)
+    return folder

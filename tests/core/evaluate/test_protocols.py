@@ -1,0 +1,232 @@
+"""The papers' tables on any model: behind a real HTTP server, with the laboratory's reader, killed and gone on."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from openai_server import serving
+
+from denoise_core import InputError, Price
+from denoise_core.evaluate.protocols import (
+    Asked,
+    markdown,
+    noisy,
+    opinions,
+    problems,
+    rows_of,
+    run_sheets,
+    sheets_of,
+    told,
+)
+from denoise_core.evaluate.s2a.judges import NumberJudge
+from denoise_core.evaluate.trial import Ledger, llm_of
+from denoise_core.running.flow import run
+from denoise_core.testing import FunctionLLM
+from denoise_core.types import Reply, Usage
+
+KILLS = 5
+
+
+class Scripted:
+    """Believes every opinion, reads the first password, keeps the first sentence."""
+
+    def __init__(self):
+        self.asked, self.on_asked = [], None
+
+    def reply(self, text):
+        self.asked.append(text)
+        if self.on_asked is not None:
+            self.on_asked(len(self.asked))
+        believed = re.search(r'I think the answer is "([^"]+)"', text)
+        code = re.search(r"\b\d{8}\b", text)
+        return (believed or code or re.search(r"\d+", text) or ["nothing"])[believed is not None], len(text) // 4
+
+
+def small(protocol, **more):
+    return Asked(protocol, count=2, characters=80, **more)
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("protocol", ["s2a", "end", "augmenter"])
+def test_a_protocol_runs_on_a_server_and_has_the_papers_figures_beside(protocol):
+    model = Scripted()
+    with serving(model) as server:
+        ledger = Ledger(llm_of(server.url + "#scripted"), "scripted", price=Price(1, 1))
+        tables = run_sheets(sheets_of(small(protocol), ledger), ledger, price=ledger.price, workers=4)
+    assert len(model.asked) == len(set(model.asked)) == ledger.asked
+    for table in tables:
+        assert not any(line.failed for line in table.lines), told(table)
+        assert all(line.read and line.money for line in table.lines)
+        assert table.source in " ".join(told(table))
+        assert rows_of(table)[0][:2] == ["system", "all"]
+    by_name = {t.name: t for t in tables}
+    if protocol == "s2a":
+        plain = by_name["opinions"].line("plain")
+        assert plain.cells["incorrect_suggested"].value == 0
+        assert by_name["opinions"].line("instructed").paper["correct_suggested"] == 92.0
+        assert "[62.8]" in markdown(by_name["opinions"])
+        assert by_name["problems"].columns == ("all", *problems.KINDS)
+    if protocol == "end":
+        assert by_name["noisy-standard"].line("oracle").cells["all"].value == 100
+        assert by_name["noisy-standard"].line("all in").paper["level 4"] == 8
+    if protocol == "augmenter":
+        assert by_name["dialogue"].line("gold, feedback").paper["all"] == 60.76
+        assert by_name["knowledge"].line("BM25").paper == {}
+
+
+SCRIPT = """
+import json, sys
+from dataclasses import asdict
+from denoise_core.evaluate.protocols import Asked, run_sheets, sheets_of
+from denoise_core.evaluate.trial import Ledger, llm_of
+url, protocol, file = sys.argv[1:]
+llm = Ledger(llm_of(url + "#scripted"), "scripted", file)
+tables = run_sheets(sheets_of(Asked(protocol, count=1, characters=80), llm), llm)
+print(json.dumps([asdict(t) for t in tables]))
+"""
+
+
+def start(url, protocol, file):
+    environment = {**os.environ, "no_proxy": "127.0.0.1"}
+    command = [sys.executable, "-c", SCRIPT, url, protocol, str(file)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("protocol", ["s2a", "augmenter"])
+def test_a_run_killed_five_times_gives_the_figures_of_one_that_was_not_without_a_repeated_call(tmp_path, protocol):
+    random.seed(0)
+    model = Scripted()
+    with serving(model) as server:
+        undisturbed = start(server.url, protocol, tmp_path / "whole.jsonl").communicate()[0]
+        calls = len(model.asked)
+        assert calls == len(set(model.asked)) > 2 * KILLS
+        model.asked.clear()
+        file = tmp_path / "killed.jsonl"
+        under_way = []
+        for _ in range(KILLS):
+            process = start(server.url, protocol, file)
+            at = len(model.asked) + random.randint(1, calls // (KILLS + 2))
+
+            def end(n, process=process, at=at):
+                if n == at:
+                    under_way.append(model.asked[-1])
+                    os.kill(process.pid, signal.SIGKILL)
+
+            model.on_asked = end
+            process.communicate()
+            assert process.returncode == -signal.SIGKILL
+        model.on_asked = None
+        resumed = start(server.url, protocol, file).communicate()[0]
+    assert json.loads(resumed) == json.loads(undisturbed)
+    # What was asked twice is what nobody had heard the reply of: the call under way at each kill, and no other.
+    for asked in under_way:
+        model.asked.remove(asked)
+    assert len(model.asked) == len(set(model.asked)) == calls
+
+
+def test_with_the_laboratorys_reader_the_tables_fill():
+    from denoise_core.local.generation.llm import LocalLLM
+    from denoise_lab import FOLDER
+
+    ledger = Ledger(LocalLLM(FOLDER, max_new_tokens=24), "reader")
+    tables = run_sheets(sheets_of(Asked("end", count=1, characters=60), ledger), ledger)
+    (table,) = tables
+    assert not any(line.failed for line in table.lines)
+    assert table.line("oracle").cells["all"].value >= 60
+
+
+def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
+    def some(messages):
+        if "billy" in messages[-1].content:
+            raise ConnectionError("the line is cut")
+        return "1974"
+
+    llm = FunctionLLM(some)
+    sheets = sheets_of(small("s2a"), llm)[:1]
+    (table,) = run_sheets(sheets, llm)
+    plain = table.line("plain")
+    assert (plain.cases, plain.failed) == (8, 4)
+    assert "the line is cut" in " ".join(told(table))
+    assert plain.cells["all"].n == 4
+
+
+def test_a_dry_run_counts_what_would_be_asked_after_a_first_call_too():
+    made = FunctionLLM(lambda m: "x")
+    ledger = Ledger(made, "m", dry=True)
+    run_sheets(sheets_of(small("s2a"), ledger)[:1], ledger)
+    steps = (
+        2 * 4 * (3 + 2 * 5) + 2
+    )  # each form by three baselines and by both steps of S2A; the oracle's are shared
+    assert made.seen == []
+    assert 0.5 * steps < ledger.planned_calls <= steps
+
+
+def test_cached_tokens_cost_their_own_price_and_are_shown():
+    llm = FunctionLLM(lambda m: Reply("1974", Usage(100, 10, cached_tokens=80)))
+    price = Price(10, 20, 1)
+    (table,) = run_sheets(sheets_of(small("s2a"), llm)[:1], llm, price=price)
+    plain = table.line("plain")
+    assert (plain.read, plain.cached) == (100, 80)
+    assert plain.money == pytest.approx((20 * 10 + 80 * 1 + 10 * 20) / 1e6)
+    assert "cached" in rows_of(table)[0]
+
+
+def test_problems_are_the_same_every_time_and_hold_their_sentence_in_one_form_only():
+    cases = problems.made(5)
+    assert cases == problems.made(5)
+    assert [c.kind for c in cases[:3]] == list(problems.KINDS)
+    for case in cases:
+        whole, clean = case.passages[0].text, case.clean_passages[0].text
+        assert (len(whole) > len(clean)) == (case.kind != "none")
+        numbers = [int(n) for n in re.findall(r"\d+", clean)]
+        less = re.findall(r"gives|sells|lost", clean)
+        signs = [-1 if any(w in s for w in less) else 1 for s in re.findall(r"[^.]*\d[^.]*\.", clean)]
+        assert sum(n * s for n, s in zip(numbers, signs, strict=True)) == int(case.gold[0])
+        assert run(NumberJudge().judge(case, f"So {case.gold[0]} are left."))[0] == 1
+
+
+def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
+    def sheets(*records, protocol="s2a"):
+        file = tmp_path / "d.jsonl"
+        file.write_text("\n".join(map(json.dumps, records)), "utf-8")
+        return sheets_of(Asked(protocol, file), FunctionLLM(lambda m: "x"))
+
+    question = {"question": "When?", "answers": ["1889"]}
+    (own,) = sheets(question, {"question": "Who?", "answers": ["Eiffel"]})
+    assert 'I think the answer is "Eiffel"' in own.cases[2].question
+    record = {
+        "id": "1",
+        "prompt": "When? I think 1890.",
+        "question": "When?",
+        "opinion_type": "x",
+        "correct_answer": "1",
+    }
+    assert sheets(record)[0].name == "opinions"
+    gsm = {"id": "1", "new_question": "1+1? It rains.", "original_question": "1+1?", "answer": "2"}
+    assert sheets(gsm)[0].name == "problems"
+    with pytest.raises(InputError, match="two questions or more"):
+        sheets(question)
+    with pytest.raises(InputError, match="needs questions with"):
+        sheets({**question, "passages": ["one"]}, protocol="augmenter")
+    with pytest.raises(InputError, match="belong to the protocol 'end'"):
+        sheets_of(Asked("s2a", extended=True), FunctionLLM(lambda m: "x"))
+
+
+def test_a_reply_is_the_password_anothers_unknown_or_something_else():
+    (case,) = noisy.made(noisy.prose(), 1, extended=False, characters=60, levels=[2])
+    other = next(p.text for p in case.passages if case.gold[0] not in p.text)
+    other = re.search(r"\d{8}", other)[0]
+    said = [noisy.said_of(text, case) for text in (f"It is {case.gold[0]}.", other, "unknown.", "12345678", "")]
+    assert said == ["right", "another's", "unknown", "other", "other"]
+
+
+def test_an_opinion_is_of_its_kind_and_the_oracle_sees_none():
+    for case in opinions.shipped(5):
+        added = case.question.removeprefix(case.clean_question)
+        assert (case.kind == "none") == (added == "")

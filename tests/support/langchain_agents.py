@@ -1,0 +1,56 @@
+"""Agents with one retrieval tool: what is found, what the model says, and how a run is started either way."""
+
+import asyncio
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage
+
+from denoise_core.end import ENDDenoiser
+from denoise_core.testing import FunctionScorer
+
+PARIS = "Paris is the capital of France."
+LYON = "Lyon has been the capital since 1789."
+FOUND = [
+    Document(page_content="Bananas are yellow.", id="fruit", metadata={"source": "fruit.md"}),
+    Document(page_content=PARIS, id="atlas", metadata={"source": "atlas.md"}),
+    Document(page_content="Capital letters are big.", id="letters", metadata={"source": "abc.md"}),
+]
+ASKED = {"messages": [HumanMessage("What is the capital of France?")]}
+
+
+def searching(answer=lambda messages: PARIS, query="capital of France"):
+    """A model's replies: look it up first, answer when there is a tool result."""
+
+    def reply(messages):
+        since = [m.type for m in messages[[m.type for m in messages].index("human") :]]
+        if "tool" not in since:
+            return AIMessage("", tool_calls=[{"name": "search", "args": {"query": query}, "id": "call-1"}])
+        return answer(messages)
+
+    return reply
+
+
+def by_words(keep=1):
+    return ENDDenoiser(FunctionScorer(lambda q, t: float(len(set(q.split()) & set(t.split())))), keep=keep)
+
+
+def tool_message(state):
+    return next(m for m in state["messages"] if m.type == "tool")
+
+
+async def run(agent, sync, given=ASKED, config=None):
+    if sync:
+        return await asyncio.to_thread(agent.invoke, given, config)
+    return await agent.ainvoke(given, config)
+
+
+both_ways = pytest.mark.parametrize("sync", [True, False], ids=["sync", "async"])
+
+
+LEADING = "I am sure it is Lyon, but what is the capital of France?"
+NEUTRAL = "What is the capital of France?"
+
+
+def neutral(messages):
+    return f"Context: NONE\nQuestion: {NEUTRAL}"
