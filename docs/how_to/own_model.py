@@ -11,8 +11,9 @@ from denoise_core import fit_denoiser, load_denoiser
 from denoise_core.embedded import sample
 
 warnings.filterwarnings("ignore", module="sklearn")
-questions = [  # of each question five passages and those that are needed, which is soon read
-    replace(q, passages=tuple(p for n, p in enumerate(q.passages) if n < 5 or p.id in q.gold)) for q in sample()[:20]
+few = sample()[:20]  # and of each five passages, beside those that are needed, which is soon read
+questions = [
+    replace(q, passages=tuple(p for n, p in enumerate(q.passages) if n < 5 or p.id in q.gold)) for q in few
 ]
 fitted = fit_denoiser(questions, os.environ["MODEL"], layers=[1])
 fitted.save("mine")

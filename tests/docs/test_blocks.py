@@ -154,7 +154,7 @@ def test_the_page_of_many_machines(tmp_path, monkeypatch):
     from service_server import serving
 
     from denoise_core.embedded import default_denoiser
-    from denoise_core.service.work import Service
+    from denoise_core.service import Service
     from denoise_core.testing import FunctionLLM
 
     monkeypatch.chdir(tmp_path)
