@@ -23,7 +23,7 @@ class Model(
         return LLMMetadata(model_name="scripted")
 
     def complete(self, prompt, formatted=False, **kwargs):
-        if "Relevance:" in prompt or "relevance" in prompt:
+        if "Document 1:" in prompt:
             numbers = re.findall(r"Document (\d+):\n[^\n]*garage", prompt)
             return CompletionResponse(text="\n".join(f"Doc: {n}, Relevance: 9" for n in numbers))
         pieces = re.findall(r"^\[(\d+)\].*garage.*$", prompt, re.M)

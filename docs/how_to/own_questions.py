@@ -23,5 +23,7 @@ found = evaluate(read_cases(file))
 found.save_setting("denoise.json")
 found.save_page("report.html")
 print(found)
+for difference in found.apart:
+    print(difference)
 print("written:", json.loads(Path("denoise.json").read_text("utf-8"))["denoiser"])
-print("kept of two:", len(load_denoiser("denoise.json").denoise("Who wrote it?", []).passages))
+denoiser = load_denoiser("denoise.json")  # in your application: this line alone

@@ -12,14 +12,17 @@ from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor, Embed
 
 
 class Rash(CustomLLM):
-    """Stands where your LLM does, and is wrong about the price each time it is asked."""
+    """Stands where your LLM does; it is wrong about the price until it has been asked twice."""
+
+    asked: int = 0
 
     @property
     def metadata(self):
         return LLMMetadata(model_name="rash")
 
     def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(text="A night in the garage costs 25 euros.")
+        self.asked += 1
+        return CompletionResponse(text=f"A night in the garage costs {25 if self.asked <= 2 else 16} euros.")
 
     def stream_complete(self, prompt, formatted=False, **kwargs):
         yield self.complete(prompt)
