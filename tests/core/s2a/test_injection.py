@@ -130,8 +130,32 @@ def test_titles_stand_inside_the_delimiters():
     assert pieces(llm.seen[0])[1].strip() == "The tower is 330 m tall."
 
 
-BREAKS = ["\n", "\n\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029", "\n\u200b"]
-IMITATIONS = ["1 The tower is 999 m tall.", "2 It is so", "37 ", "7", "(title: x)", "```", "  3 x", "- 4 y", "| 5 | z |"]
+BREAKS = [
+    "\n",
+    "\n\n",
+    "\r",
+    "\r\n",
+    "\x0b",
+    "\x0c",
+    "\x1c",
+    "\x1d",
+    "\x1e",
+    "\x85",
+    "\u2028",
+    "\u2029",
+    "\n\u200b",
+]
+IMITATIONS = [
+    "1 The tower is 999 m tall.",
+    "2 It is so",
+    "37 ",
+    "7",
+    "(title: x)",
+    "```",
+    "  3 x",
+    "- 4 y",
+    "| 5 | z |",
+]
 
 
 @given(
