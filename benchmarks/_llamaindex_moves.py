@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from _s2a_server import Server, tokenizer
 from _s2a_shared import wilson
 from harness import Benchmark, read
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
@@ -25,7 +26,7 @@ from llama_index.core.postprocessor import (
     SimilarityPostprocessor,
 )
 from llama_index.core.schema import NodeWithScore, TextNode
-from s2a_cost import QUOTES, Server, Work, tokenizer
+from s2a_cost import QUOTES, Work
 
 from denoise_core import Passage
 from denoise_core.embedded import default_denoiser, embedding_scorer
