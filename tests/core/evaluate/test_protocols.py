@@ -130,15 +130,27 @@ def test_a_run_killed_five_times_gives_the_figures_of_one_that_was_not_without_a
     assert len(model.asked) == len(set(model.asked)) == calls
 
 
-def test_with_the_laboratorys_reader_the_tables_fill():
+@pytest.mark.parametrize("protocol", ["s2a", "end", "augmenter"])
+def test_with_the_laboratorys_reader_the_tables_fill(protocol):
     from denoise_core.local.generation.llm import LocalLLM
     from denoise_lab import FOLDER
 
     ledger = Ledger(LocalLLM(FOLDER, max_new_tokens=24), "reader")
-    tables = run_sheets(sheets_of(Asked("end", count=1, characters=60), ledger), ledger)
-    (table,) = tables
-    assert not any(line.failed for line in table.lines)
-    assert table.line("oracle").cells["all"].value >= 60
+    tables = run_sheets(sheets_of(Asked(protocol, count=1, characters=60), ledger), ledger)
+    assert not any(line.failed for table in tables for line in table.lines)
+    if protocol == "end":
+        assert tables[0].line("oracle").cells["all"].value >= 60
+
+
+@pytest.mark.parametrize("protocol", ["s2a", "augmenter"])
+def test_what_the_budget_did_not_reach_failed_and_the_budget_is_not_passed(protocol):
+    llm = FunctionLLM(lambda m: Reply("1974", Usage(sum(len(x.content) for x in m), 4)))
+    ledger = Ledger(llm, "m", budget=40_000)
+    tables = run_sheets(sheets_of(small(protocol), ledger), ledger)
+    assert 0 < ledger.spent <= 40_000
+    failed = [line.failed for table in tables for line in table.lines]
+    assert 0 < sum(failed) < sum(line.cases for table in tables for line in table.lines)
+    assert "budget" in " ".join(told(tables[-1]))
 
 
 def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
