@@ -9,13 +9,8 @@ from denoise_core.testing import FunctionLLM
 
 texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n")
 passages = [Passage(text.strip(), f"p{n}") for n, text in enumerate(texts)]
-DRAFTS = iter(
-    [
-        "The garage below the house has thirty places. A night costs 25 euros.",
-        "The garage below the house has thirty places. A night costs 16 euros.",
-    ]
-)
-llm = FunctionLLM(lambda messages: next(DRAFTS))  # in its place your model; this one errs at first
+draft = "The garage below the house has thirty places. A night costs 25 euros."  # the evidence says 16
+llm = FunctionLLM(lambda messages: draft)  # in its place your model
 
 for event in held_back(Augmenter(llm, BM25Retriever(passages)), "What does the garage cost, and how large is it?"):
     if isinstance(event, Text):

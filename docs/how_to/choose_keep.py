@@ -19,7 +19,7 @@ for name, denoiser in settings.items():
     for question in questions:
         result = denoiser.denoise(question.text, question.passages)
         ids = {kept.span.passage_id for kept in result.kept}
-        right += any(question.passages[i].id in ids for i in question.gold)
+        right += any(gold in ids for gold in question.gold)
         before += sum(len(p.text) for p in question.passages)
         after += sum(len(p.text) for p in result.passages)
     print(f"{name:24} {right:>5} of {len(questions)} {after / before:>10.0%}")

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core import MockEmbedding, Settings, VectorStoreIndex
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.postprocessor import LLMRerank, SimilarityPostprocessor
 from llama_index.core.query_engine import RetryQueryEngine
@@ -23,7 +23,7 @@ class Model(
         return LLMMetadata(model_name="scripted")
 
     def complete(self, prompt, formatted=False, **kwargs):
-        if "Relevance:" in prompt or "relevance" in prompt:
+        if "Document 1:" in prompt:
             numbers = re.findall(r"Document (\d+):\n[^\n]*garage", prompt)
             return CompletionResponse(text="\n".join(f"Doc: {n}, Relevance: 9" for n in numbers))
         pieces = re.findall(r"^\[(\d+)\].*garage.*$", prompt, re.M)
@@ -52,6 +52,7 @@ for name, sides in moves.items():
         words = sum(len(n.node.get_content().split()) for n in found)
         print(f"{side:24} {len(found):2} nodes, {words:3} words")
 index = VectorStoreIndex([n.node for n in nodes[:7]], embed_model=MockEmbedding(4))
+Settings.llm = Model()  # RetryQueryEngine rewrites its query with it
 for name in ("RetryQueryEngine", "ours"):
     engine = index.as_query_engine(llm=Model(), similarity_top_k=7)
     retrying = RetryQueryEngine(engine, UtilityEvaluator(Groundedness()), max_retries=2)

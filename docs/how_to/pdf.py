@@ -15,7 +15,7 @@ passages = [Passage(text, f"page {n}") for n, text in enumerate(pages, 1)]
 denoiser = default_denoiser(keep=2, chunker=sentences)  # the best two sentences of all pages
 print(f"{file.name}: {len(pages)} pages, {sum(len(t) for t in pages)} characters")
 
-for question in ("Until when is breakfast served on Sundays?", "What does it cost to bring a dog?"):
+for question in ("Until when is breakfast served on Sundays?", "When was the house opened?"):
     result = denoiser.denoise(question, passages)
     found = answer(question, result.passages)
     print(f"\n{question}")

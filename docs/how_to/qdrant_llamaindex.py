@@ -12,15 +12,17 @@ from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor, Embed
 
 
 class Rash(CustomLLM):
-    """Stands where your LLM does: it says what it thinks first, and what the text says when it is told."""
+    """Stands where your LLM does; it is wrong about the price until it has been asked twice."""
+
+    asked: int = 0
 
     @property
     def metadata(self):
         return LLMMetadata(model_name="rash")
 
     def complete(self, prompt, formatted=False, **kwargs):
-        told = "16" in prompt.split("cost?")[-1] or "not" in prompt.split("cost?")[-1]
-        return CompletionResponse(text=f"A night in the garage costs {'16' if told else '25'} euros.")
+        self.asked += 1
+        return CompletionResponse(text=f"A night in the garage costs {25 if self.asked <= 2 else 16} euros.")
 
     def stream_complete(self, prompt, formatted=False, **kwargs):
         yield self.complete(prompt)
@@ -28,7 +30,7 @@ class Rash(CustomLLM):
 
 Settings.llm = Rash()
 texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n")
-nodes = [TextNode(text=text.strip(), id_=f"p{n}") for n, text in enumerate(texts)]
+nodes = [TextNode(text=text.strip()) for text in texts]  # Qdrant wants the ids that LlamaIndex makes
 store = QdrantVectorStore("handbook", client=QdrantClient(":memory:"))
 storage = StorageContext.from_defaults(vector_store=store)
 index = VectorStoreIndex(nodes, storage_context=storage, embed_model=EmbeddedEmbedding())

@@ -14,7 +14,7 @@ rows.append({"id": "2", "query": "the same id again", "passages": []})
 if __name__ == "__main__":
     Path("rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows), "utf-8")
     finished = bulk("rows.jsonl", "cleared.jsonl", default_denoiser(keep=1), engine="ray", workers=1)
-    print(f"{finished.done} rows, {finished.bad} bad")
+    print(f"{finished.rows} rows, {finished.bad} bad")
     for line in sorted(Path("cleared.jsonl").read_text("utf-8").splitlines()):
         row = json.loads(line)
         print(row["id"], row["passages"][0]["text"].strip()[:60])

@@ -9,12 +9,11 @@ from denoise_core.embedded import sample
 from denoise_core.end import ENDDenoiser, HiddenReader
 from denoise_core.end.export import export
 from denoise_core.end.fit import fit_probe
-from denoise_core.end.reader import ReadingSettings
 from denoise_core.end.remote import RemoteScorer
 
-reader = HiddenReader(os.environ["MODEL"], ReadingSettings(normalisation=None))
+reader = HiddenReader(os.environ["MODEL"])
 if not os.path.exists("exported"):
-    training = fit_probe(reader, sample()[:16], layers=[2])
+    training = fit_probe(reader, sample()[:6], layers=[1])
     written = export(reader, training.probe, "exported")
     print("written:", *sorted(os.listdir("exported")))
 if "ENGINE" in os.environ:

@@ -59,10 +59,14 @@ def stage() -> None:
         source = ROOT / name
         (STAGE / "docs" / page).write_text(linked(source.read_text("utf-8"), source), "utf-8")
     (STAGE / "docs" / "reference").mkdir()
-    for module, text in pages().items():
+    written = pages()
+    for module, text in written.items():
         (STAGE / "docs" / "reference" / f"{module}.md").write_text(text, "utf-8")
+    menu = ", ".join(f'{{ "{module}" = "reference/{module}.md" }}' for module in written)
     settings = (DOCS / "tools" / "zensical.toml").read_text("utf-8")
-    (STAGE / "zensical.toml").write_text(settings.replace("REPOSITORY", repository()), "utf-8")
+    (STAGE / "zensical.toml").write_text(
+        settings.replace("REPOSITORY", repository()).replace('"REFERENCE"', menu), "utf-8"
+    )
 
 
 def in_menu(entries: list) -> set[str]:

@@ -101,9 +101,7 @@ def labelled_lines():
         yield json.dumps(
             {
                 "question": q.text,
-                "passages": [
-                    {"id": p.id, "text": p.text, "is_gold": n in q.gold} for n, p in enumerate(q.passages)
-                ],
+                "passages": [{"id": p.id, "text": p.text, "is_gold": p.id in q.gold} for p in q.passages],
             }
         )
 
@@ -150,18 +148,23 @@ def test_the_page_of_s2a(tmp_path, monkeypatch):
     assert made["result"].passages[0].text.startswith("The tower is 330 m tall.")
 
 
+@pytest.mark.enable_socket
 def test_the_page_of_many_machines(tmp_path, monkeypatch):
-    """Pools and servers are those of tests/core/service and tests/core/end; here parts are built as written."""
+    """The clients ask a service that runs here; a pool needs a program of its own, and its block is built only."""
+    from service_server import serving
+
+    from denoise_core.embedded import default_denoiser
+    from denoise_core.service import Service
     from denoise_core.testing import FunctionLLM
 
     monkeypatch.chdir(tmp_path)
-    made = {"llm": FunctionLLM(lambda messages: "1"), "__name__": "page"}
-    clients = [b for b in blocks("docs/scale.md") if "JinaRerank(" in b["code"]]
-    assert clients, "the clients' block runs in test_served.py of both adapters"
-    for block in blocks("docs/scale.md"):
-        if block["code"] != clients[0]["code"]:
-            exec(compile(block["code"], "docs/scale.md", "exec"), made)
-    assert made["scorer"] is not None
+    names = {"llm": FunctionLLM(lambda messages: "1"), "__name__": "page"}
+    with serving(Service(default_denoiser())) as address:
+        for block in blocks("docs/scale.md"):
+            code = block["code"].replace("http://127.0.0.1:8080", address)
+            exec(compile(code, "docs/scale.md", "exec"), names)
+    assert names["scorer"] is not None
+    assert names["cache"] is not None
 
 
 @pytest.fixture(scope="module")
