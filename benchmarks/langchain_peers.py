@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from _langchain_costs import as_documents, ask, concurrency, imports, overhead, records
+from _s2a_server import Server, tokenizer
 from _s2a_shared import wilson
 from harness import Benchmark, arguments
 from langchain_core.cross_encoders import BaseCrossEncoder
@@ -29,7 +30,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from s2a_cost import QUOTES, Server, Work, tokenizer, work
+from s2a_cost import QUOTES, Work, work
 
 from denoise_core.embedded import embedding_scorer
 from denoise_core.s2a import Options, S2ADenoiser

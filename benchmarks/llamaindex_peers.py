@@ -307,7 +307,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     costs(bench, 5 if options.quick else 300)
     records(bench)
     if options.quick or options.data is not None:
-        moves(bench, work(bench, limit=12))
+        moves(bench, work(bench, limit=60))
     if options.data is not None:
         headers(bench, options.data, options.seed)
     return bench.finish()

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,11 +20,16 @@ from _words import WORDS
 from harness import Benchmark, arguments
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
-from denoise_core import Passage
+from service_server import serving
+
+from denoise_core import DenoiseResult, Passage
 from denoise_core.embedded import default_denoiser
+from denoise_core.service import Service, ServiceLimits
 
 CLIENTS = 64
+PAUSE = 0.1
 START = "import sys; from denoise_core.cli import main; sys.argv = ['rag-denoise', 'serve', '--port', '0']; main()"
 
 
@@ -61,7 +67,27 @@ def main(argv: list[str] | None = None) -> Benchmark:
     bench.row("median at half load", 1000 * median, "ms")
     bench.row("99th percentile at half load", 1000 * p99, "ms")
     bench.row("99th percentile over the median at half load", p99 / median, "ratio", at_most=3)
+    for workers in (1, 2):
+        ratio = asyncio.run(_pausing(workers, pairs * count, drawn))
+        bench.row(f"the same of a denoiser that takes {PAUSE} s and no core, {workers} workers", ratio, "ratio")
     return bench.finish()
+
+
+class Pausing:
+    """A denoiser of equal times, whatever else the machine does: what is left is how requests wait."""
+
+    def denoise(self, query: str, passages: Any) -> DenoiseResult:
+        time.sleep(PAUSE)
+        return DenoiseResult(query, tuple(passages), ())
+
+    async def adenoise(self, query: str, passages: Any) -> DenoiseResult:
+        raise NotImplementedError
+
+
+async def _pausing(workers: int, count: int, drawn: random.Random) -> float:
+    with serving(Service(Pausing(), limits=ServiceLimits(workers=workers))) as url:
+        times, _ = await _half(url, _requests(drawn, count), workers / PAUSE / 2, drawn)
+    return times[int(0.99 * (len(times) - 1))] / times[len(times) // 2]
 
 
 def _address(server: subprocess.Popen[str]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import ConfigDict, Field, field_validator
@@ -20,12 +20,13 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage
+from denoise_core import Denoiser, DenoiseResult, Guard, InputError, MissingExtra
 from denoise_core.running.bound import at_most
 from denoise_core.running.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
+from llamaindex_denoise.best import Order, best
 from llamaindex_denoise.engines.prompts import NestedPrompts, prompts_of, with_prompts
-from llamaindex_denoise.events import denoise_event
+from llamaindex_denoise.events import denoise_event, is_heard
 from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
 from llamaindex_denoise.models.settings import embed_model_or_settings, llm_or_settings
@@ -41,8 +42,6 @@ _MADE_BY: tuple[tuple[type, str], ...] = (
     (BaseNodePostprocessor, "from_reranker"),
 )
 
-Order: TypeAlias = Literal["given", "score"]
-
 # What LlamaIndex's RetrieverTool makes of a call with input="...": the name of the argument is not the question.
 _TOOL_CALL = re.compile(r"\n?input is (.*)\n", re.DOTALL)
 
@@ -54,6 +53,7 @@ class _Run:
     query: str
     read: Readable
     guard: Guard
+    heard: bool  # whether anything listens to events
     out: list[NodeWithScore] = field(default_factory=list)
 
 
@@ -122,15 +122,20 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         return value
 
     @classmethod
-    def from_llm(cls, llm: LLM | None = None, *, max_concurrency: int = 10, **settings: Any) -> Self:
+    def from_llm(
+        cls, llm: LLM | None = None, *, max_concurrency: int = 10, context: bool = True, **settings: Any
+    ) -> Self:
         """System 2 Attention by a LlamaIndex model, `Settings.llm` if none is given: the model names what to keep.
 
-        ``settings`` are this class's fields, ``top_n`` among them. Raises `InputError` when there is no model.
+        ``context`` keeps with it what it cannot be read without, as `denoise_core.s2a.Options` says. ``settings``
+        are this class's fields, ``top_n`` among them. Raises `InputError` when there is no model.
         """
-        from denoise_core.s2a import S2ADenoiser
+        from denoise_core.s2a import Options, S2ADenoiser
 
         model = LlamaLLM(llm_or_settings(llm, of="DenoisePostprocessor.from_llm"))
-        return cls(denoiser=S2ADenoiser(model, variant="select", max_concurrency=max_concurrency), **settings)
+        options = Options(context=context)
+        made = S2ADenoiser(model, variant="select", options=options, max_concurrency=max_concurrency)
+        return cls(denoiser=made, **settings)
 
     @classmethod
     def from_file(cls, path: Any, model: Any = None, *, llm: LLM | None = None, **settings: Any) -> Self:
@@ -216,62 +221,50 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     def _running(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_Run]:
         query = _query_of(query_bundle)
         guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
-        run = _Run(query, Readable(nodes, guard), guard)
+        run = _Run(query, Readable(nodes, guard), guard, is_heard(dispatcher))
         shown = run.read.nodes if self.events_with_text else []
-        dispatcher.event(
-            ReRankStartEvent(
-                query=query_bundle, nodes=shown, top_n=self.top_n or len(nodes), model_name=self._method
+        most = self.top_n or len(nodes)
+        if run.heard:
+            dispatcher.event(
+                ReRankStartEvent(query=query_bundle, nodes=shown, top_n=most, model_name=self._method)
             )
-        )
+        kept: list[NodeWithScore] = []
+        try:
+            with self._called_back(query, shown, most) as ended, at_most(self.max_concurrency):
+                yield run
+                kept = run.out if self.events_with_text else []
+                ended(kept)
+        finally:  # what began also ends when it fails
+            if run.heard:
+                dispatcher.event(ReRankEndEvent(nodes=kept))
+
+    @contextmanager
+    def _called_back(
+        self, query: str, shown: list[NodeWithScore], most: int
+    ) -> Iterator[Callable[[list[NodeWithScore]], None]]:
+        """The event of the older callback manager, where anything handles it; what comes out is told it."""
+        if not self.callback_manager.handlers:
+            yield lambda kept: None
+            return
         payload: dict[str, Any] = {
             EventPayload.NODES: shown,
             EventPayload.MODEL_NAME: self._method,
             EventPayload.QUERY_STR: query,
-            EventPayload.TOP_K: self.top_n or len(nodes),
+            EventPayload.TOP_K: most,
         }
-        kept: list[NodeWithScore] = []
-        try:
-            with (
-                self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event,
-                at_most(self.max_concurrency),
-            ):
-                yield run
-                kept = run.out if self.events_with_text else []
-                event.on_end(payload={EventPayload.NODES: kept})
-        finally:  # what began also ends when it fails
-            dispatcher.event(ReRankEndEvent(nodes=kept))
+        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
+            yield lambda kept: event.on_end(payload={EventPayload.NODES: kept})
 
     def _finish(self, run: _Run, result: DenoiseResult) -> None:
         read = run.read
-        result = self._chosen(read.passages, result)
+        result = best(result, read.passages, self.top_n, self.order)
         found = read.back(result, by=self._method, scores=self.scores, detail=self.record)
         run.out = read.woven(found) if self.order == "given" else [*found, *read.beside]  # no places by score
-        told = replace(result, failures={**result.failures, **read.failures})
-        dispatcher.event(denoise_event(self._method, read.passages, told, [n.node.node_id for n in read.beside]))
-
-    def _chosen(self, passages: Sequence[Passage], result: DenoiseResult) -> DenoiseResult:
-        """The result in the order asked for, and no longer than asked for."""
-        if self.top_n is None and self.order == "given":
-            return result
-        given = {p.id: p.score for p in passages}
-        best: dict[str, float] = {}
-        for k in result.kept:
-            best[k.span.passage_id] = max(k.score, best.get(k.span.passage_id, k.score))
-        own = [best.get(p.id, p.score if p.score != given.get(p.id) else None) for p in result.passages]
-        scored = not any(s is None for s in own)  # without a score of its own, the retriever's order
-        ranked = sorted(range(len(own)), key=lambda i: -(own[i] or 0.0)) if scored else list(range(len(own)))
-        taken = ranked[: self.top_n]
-        left = [result.passages[i] for i in ranked[len(taken) :]]
-        if self.order == "given":
-            taken.sort()
-        dropped = tuple(Drop(s, f"beyond top_n={self.top_n}") for p in left for s in p.covered)
-        gone = {p.id for p in left}
-        return replace(
-            result,
-            passages=tuple(result.passages[i] for i in taken),
-            dropped=(*result.dropped, *dropped),
-            kept=tuple(k for k in result.kept if k.span.passage_id not in gone),
-        )
+        if run.heard:
+            told = replace(result, failures={**result.failures, **read.failures})
+            dispatcher.event(
+                denoise_event(self._method, read.passages, told, [n.node.node_id for n in read.beside])
+            )
 
     def _get_prompts(self) -> PromptDictType:
         return prompts_of(self.denoiser)

@@ -22,6 +22,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Usage
+from llamaindex_denoise.events import DEAF
 from llamaindex_denoise.models.llm import usage_of
 
 
@@ -92,6 +93,9 @@ class _Collector(BaseEventHandler):
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
         for seen in _seen.get():
             seen.add(event)
+
+
+DEAF.add(_Collector)  # what it collects are searches and replies
 
 
 @contextmanager

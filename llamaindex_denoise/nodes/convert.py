@@ -6,6 +6,7 @@ with the record of `records` in its relationship to its source.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, TypeAlias
@@ -15,7 +16,6 @@ from llama_index.core.schema import (
     ImageNode,
     MetadataMode,
     Node,
-    NodeRelationship,
     NodeWithScore,
     RelatedNodeInfo,
     TextNode,
@@ -23,19 +23,30 @@ from llama_index.core.schema import (
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
 from denoise_core.errors import said
-from denoise_core.running.record import VERSION, chunks_of, record_of
-from llamaindex_denoise.nodes.headers import NodeMetadata, header_of, source_of
-from llamaindex_denoise.nodes.records import Detail, attach, document_ranges, note_of, record, whole_way
+from denoise_core.running.record import VERSION, Chunks, chunks_of, fallback_of, place_of, record_of
+from llamaindex_denoise.nodes.headers import NodeMetadata, mode_of, source_of
+from llamaindex_denoise.nodes.records import (
+    SOURCE,
+    Detail,
+    document_ranges,
+    note_of,
+    noted,
+    record,
+    shallow,
+    whole_way,
+)
 
 ScorePolicy: TypeAlias = Literal["keep", "replace"]
 
-_NO_ORIGIN: dict[str, Any] = {"origin_id": None, "origin_spans": [], "origin_extractive": False}
+
+def _no_origin() -> dict[str, Any]:
+    return {"origin_id": None, "origin_spans": [], "origin_extractive": False}
 
 
 def is_text(node: BaseNode) -> bool:
     """Whether denoising applies: a text node, or a multimodal one that holds nothing but text."""
     if isinstance(node, TextNode):
-        return not isinstance(node, ImageNode)
+        return type(node) is TextNode or not isinstance(node, ImageNode)
     if isinstance(node, Node):
         others = (node.image_resource, node.audio_resource, node.video_resource)
         return node.text_resource is not None and not any(others)
@@ -73,9 +84,8 @@ def _checked(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
 
 
 def _to_passage(n: NodeWithScore, id: str, mode: MetadataMode) -> Passage:
-    return Passage(
-        text_of(n.node), id=id, score=_float(n.score), metadata=NodeMetadata(n), header=header_of(n.node, mode)
-    )
+    metadata = NodeMetadata(n)
+    return Passage(text_of(n.node), id=id, score=_float(n.score), metadata=metadata, header=metadata.header(mode))
 
 
 class Readable:
@@ -90,12 +100,18 @@ class Readable:
         self.nodes = _checked(nodes)
         self.guard = guard
         self.failures: dict[str, str] = {}
-        self._beside = {at: n for at, n in enumerate(self.nodes) if not is_text(n.node)}
-        texts = [(at, n) for at, n in enumerate(self.nodes) if at not in self._beside]
+        self._beside: dict[int, NodeWithScore] = {}
+        mode = mode_of(guard.denoiser)
+        texts = []
+        for at, n in enumerate(self.nodes):
+            if is_text(n.node):
+                texts.append((at, n, n.node.node_id))
+            else:
+                self._beside[at] = n
         found = []
-        for (at, n), i in zip(texts, unique_ids([n.node.node_id for _, n in texts])):
+        for (at, n, _), i in zip(texts, unique_ids([own for _, _, own in texts])):
             try:
-                found.append(_to_passage(n, i, MetadataMode.LLM))
+                found.append(_to_passage(n, i, mode))
             except Exception as error:  # whatever a node's template or metadata does: its failure is its own
                 why = guard.set_aside(f"nodes[{at}]", error)
                 self.failures[i] = why or said(error)
@@ -132,13 +148,15 @@ class Readable:
 def as_it_came(n: NodeWithScore, why: str, by: str) -> NodeWithScore:
     """A node that could not be converted, with the reason in its record where one can be written."""
     with suppress(Exception):  # whatever a broken node does when it is copied: then it stays what it is
-        node = n.node.model_copy(update={"relationships": dict(n.node.relationships)})
-        attach(node, {"v": VERSION, "op": by, "score": None, "fallback": why, "coverage": 1.0, **_NO_ORIGIN})
+        note = {"v": VERSION, "op": by, "score": None, "fallback": why, "coverage": 1.0, **_no_origin()}
+        node = shallow(n.node, {"relationships": noted(n.node, note)})
         return NodeWithScore(node=node, score=n.score)
     return n
 
 
 def text_of(node: BaseNode) -> str:
+    if type(node) is TextNode:  # nearly all are: what the line below gives, without the metadata it renders
+        return node.text
     return node.get_content(metadata_mode=MetadataMode.NONE)
 
 
@@ -162,7 +180,7 @@ def to_nodes(
     made = []
     for kept in result.passages:
         try:
-            made.append(_to_node(kept, given, record_of(kept, given, result, chunks), by, scores, detail))
+            made.append(_to_node(kept, given, _about(kept, given, result, chunks, detail), by, scores, detail))
         except Exception as error:  # whatever stands in a node: its failure is its own
             if guard is None:
                 raise
@@ -171,6 +189,26 @@ def to_nodes(
             sources = [n for i in ids if (n := source_of(given[i])) is not None]
             made += [as_it_came(n, why, by) for n in sources] if why else []
     return made
+
+
+def _about(
+    kept: Passage, given: Mapping[str, Passage], result: DenoiseResult, chunks: Chunks, detail: Detail
+) -> dict[str, Any]:
+    """`record_of` what became ``kept``: short of the scored chunks, unless they are asked for; and its best score,
+    None where the method failed."""
+    if detail == "full":
+        about = record_of(kept, given, result, chunks)
+    else:
+        spans, coverage = place_of(kept, given)
+        about = {"spans": spans, "coverage": coverage, "extractive": not kept.rewritten}
+        about["fallback"] = fallback_of(spans, result) if result.fallback or result.failures else None
+        if result.question_note is not None:
+            about["question_note"] = result.question_note
+    about["best"] = None
+    if chunks and not about["fallback"]:
+        found = [k.score for i in about["spans"] if i in chunks for k in chunks[i][0] if math.isfinite(k.score)]
+        about["best"] = float(max(found)) if found else None
+    return about
 
 
 def _to_node(
@@ -184,27 +222,31 @@ def _to_node(
     origin = _origin(kept, given)
     source = source_of(origin) if origin else None
     own = _own_score(kept, origin, about)
-    node: BaseNode
     if origin is None or source is None:
-        way = {**_NO_ORIGIN, "spans": about["spans"]}
-        before = None
-        node, score = _joint(kept, given, about)
+        joint, score = _joint(kept, given, about)
+        if detail != "none":
+            way = {**_no_origin(), "spans": about["spans"], "score_before": None}
+            joint.relationships = noted(joint, note_of(about, by=by, way=way, score=own, detail=detail))
+        node: BaseNode = joint
     else:
-        way = whole_way(source.node, origin, about, by)
-        earlier = record(source.node)
         score = _float(source.score)
-        before = earlier.get("score_before") if earlier else score
-        node = _copy(source.node, kept.text, way)
-    if detail != "none":
-        way["score_before"] = before
-        attach(node, note_of(about, by=by, way=way, score=own, detail=detail))
+        earlier = record(source.node)
+        way = whole_way(source.node, origin, about, by, earlier)
+        note = None
+        if detail != "none":
+            way["score_before"] = earlier.get("score_before") if earlier else score
+            note = note_of(about, by=by, way=way, score=own, detail=detail)
+        node = _copy(source.node, kept.text, way, note, changed=kept.text != origin.text)
     return NodeWithScore(node=node, score=own if scores == "replace" and own is not None else score)
 
 
 def _origin(kept: Passage, given: Mapping[str, Passage]) -> Passage | None:
     """The one input passage a text belongs to: its namesake, or the only one it stands for."""
-    behind = {s.passage_id for s in kept.covered}
-    return given.get(kept.id) or (given.get(behind.pop()) if len(behind) == 1 else None)
+    origin = given.get(kept.id)
+    if origin is None:
+        behind = {s.passage_id for s in kept.covered}
+        origin = given.get(behind.pop()) if len(behind) == 1 else None
+    return origin
 
 
 def _own_score(kept: Passage, origin: Passage | None, about: Mapping[str, Any]) -> float | None:
@@ -213,26 +255,30 @@ def _own_score(kept: Passage, origin: Passage | None, about: Mapping[str, Any]) 
         return None
     if kept.score is not None and (origin is None or kept.score != origin.score):
         return float(kept.score)
-    return max((k["score"] for k in about["kept"] if origin and k["score"] is not None), default=None)
+    best: float | None = about["best"] if origin else None
+    return best
 
 
-def _copy(node: BaseNode, text: str, way: Mapping[str, Any]) -> BaseNode:
-    """A shallow copy with its own mutable fields and this text; its vector is dropped if the text differs."""
-    changed = text != text_of(node)
+def _copy(
+    node: BaseNode, text: str, way: Mapping[str, Any], note: dict[str, Any] | None, *, changed: bool
+) -> BaseNode:
+    """A shallow copy with its own mutable fields, this text and this note; its vector is dropped if the text
+    differs."""
     update: dict[str, Any] = {
         "metadata": dict(node.metadata),
-        "relationships": dict(node.relationships),
+        "relationships": dict(node.relationships) if note is None else noted(node, note),
         "excluded_embed_metadata_keys": list(node.excluded_embed_metadata_keys),
         "excluded_llm_metadata_keys": list(node.excluded_llm_metadata_keys),
-        **({"embedding": None} if changed else {}),
     }
+    if changed:
+        update["embedding"] = None
     if changed and isinstance(node, TextNode):
         ranges = document_ranges(way, way["origin_spans"]) if way["origin_extractive"] else []
         start, end = ranges[0] if len(ranges) == 1 else (None, None)  # one stretch, or no true range
         update.update(text=text, start_char_idx=start, end_char_idx=end)
     elif changed and isinstance(node, Node) and node.text_resource is not None:
         update["text_resource"] = node.text_resource.model_copy(update={"text": text, "embeddings": None})
-    return node.model_copy(update=update)
+    return shallow(node, update)
 
 
 def _unknown(kept: Passage) -> TextNode:
@@ -253,11 +299,11 @@ def _joint(kept: Passage, given: Mapping[str, Passage], about: Mapping[str, Any]
         excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
         excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
     )
-    documents = [n.relationships.get(NodeRelationship.SOURCE) for n in (first, *nodes)]
+    documents = [n.relationships.get(SOURCE) for n in (first, *nodes)]
     shared = documents[0]
     ids = {d.node_id if isinstance(d, RelatedNodeInfo) else None for d in documents}
     if len(ids) == 1 and isinstance(shared, RelatedNodeInfo):
-        node.relationships[NodeRelationship.SOURCE] = shared
+        node.relationships[SOURCE] = shared
     scores = [_float(s.score) for s in sources if s.score is not None]
     return node, max((s for s in scores if s is not None), default=_float(kept.score))
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, TextNode
 
 from denoise_core import Denoiser, DenoiseResult, Guard, Passage
 from denoise_core.running.pipeline import Pipeline
 
 D = TypeVar("D", bound=Denoiser)
 
+_TEMPLATE = "{metadata_str}\n\n{content}"  # LlamaIndex's own, as the next
+_LINE = "{key}: {value}"
 _MARK = "\0content\0"  # stands where a template puts the text
 
 
@@ -23,12 +26,20 @@ def header_of(node: BaseNode, mode: MetadataMode) -> str:
     With a template that begins with the metadata, as LlamaIndex's own does, `Passage.headed` is
     ``get_content(mode)`` but for white space between the two; what a template writes behind the text comes first.
     """
-    shown = node.get_metadata_str(mode).strip() if mode != MetadataMode.NONE else ""
-    if not shown:
-        return ""
-    template = getattr(node, "text_template", "{metadata_str}\n\n{content}")
+    shown = _metadata_str(node, mode).strip() if mode is not MetadataMode.NONE else ""
+    template = getattr(node, "text_template", _TEMPLATE) if shown else _TEMPLATE
+    if template == _TEMPLATE:
+        return shown
     before, _, after = template.format(content=_MARK, metadata_str=shown).partition(_MARK)
     return "\n".join(p for p in (before.strip(), after.strip()) if p)
+
+
+def _metadata_str(node: BaseNode, mode: MetadataMode) -> str:
+    """``node.get_metadata_str(mode)``; of nearly all nodes without the templates, which cost most of a header."""
+    if type(node) is not TextNode or node.metadata_template != _LINE or mode is MetadataMode.ALL:
+        return node.get_metadata_str(mode)
+    hidden = node.excluded_embed_metadata_keys if mode is MetadataMode.EMBED else node.excluded_llm_metadata_keys
+    return node.metadata_separator.join([f"{k}: {v!s}" for k, v in node.metadata.items() if k not in hidden])
 
 
 def reading(denoiser: D) -> D:
@@ -45,8 +56,7 @@ def reading(denoiser: D) -> D:
 
     scores = isinstance(denoiser, ENDDenoiser) and not _asks(denoiser.scorer)
     mode = MetadataMode.EMBED if scores else MetadataMode.LLM
-    named = type(type(denoiser).__name__, (_Reading,), {})  # what is logged of it names the user's own denoiser
-    return named(denoiser, mode)  # type: ignore[no-any-return]
+    return _named(type(denoiser).__name__)(denoiser, mode)  # type: ignore[return-value]
 
 
 def _asks(scorer: object) -> bool:
@@ -79,14 +89,37 @@ class _Reading:
         return [under(p, self.mode) for p in passages]
 
 
+@functools.cache
+def _named(name: str) -> type[_Reading]:
+    """`_Reading` under the name of the user's own denoiser, which is what is logged."""
+    return type(name, (_Reading,), {})
+
+
+def mode_of(denoiser: Denoiser) -> MetadataMode:
+    """What a denoiser that `reading` gave reads first; LLM where its steps read this and that."""
+    return denoiser.mode if isinstance(denoiser, _Reading) else MetadataMode.LLM
+
+
 class NodeMetadata(dict[str, Any]):
     """A passage's metadata that remembers the node it came from: a copy of the node's, without what an LLM is not
     to be shown, for prompts show a passage's title."""
 
+    __slots__ = ("_shown", "source")
+
     def __init__(self, source: NodeWithScore) -> None:
-        hidden = set(source.node.excluded_llm_metadata_keys)
-        super().__init__((k, v) for k, v in source.node.metadata.items() if k not in hidden)
+        super().__init__(source.node.metadata)
+        for key in source.node.excluded_llm_metadata_keys:
+            self.pop(key, None)
         self.source = source
+        self._shown: tuple[MetadataMode | None, str] = (None, "")  # one value, so that threads cannot mix modes
+
+    def header(self, mode: MetadataMode) -> str:
+        """`header_of` the node, not rendered again while the same mode is asked for."""
+        of, shown = self._shown
+        if of is not mode:
+            shown = header_of(self.source.node, mode)
+            self._shown = (mode, shown)
+        return shown
 
     def __reduce__(self) -> tuple[type[NodeMetadata], tuple[NodeWithScore]]:
         return type(self), (self.source,)
@@ -99,8 +132,7 @@ def source_of(passage: Passage) -> NodeWithScore | None:
 
 def under(passage: Passage, mode: MetadataMode) -> Passage:
     """The passage with its node's header of ``mode``; one without a node is left as it is."""
-    source = source_of(passage)
-    if source is None:
+    if not isinstance(passage.metadata, NodeMetadata):
         return passage
-    header = header_of(source.node, mode)
+    header = passage.metadata.header(mode)
     return passage if header == passage.header else replace(passage, header=header)

@@ -11,13 +11,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.bridge.pydantic import BaseModel
+from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, RelatedNodeType, TextNode
 
 from denoise_core import Passage
 from denoise_core.running.record import KEY, VERSION
 
+SOURCE = NodeRelationship.SOURCE
+
+M = TypeVar("M", bound=BaseModel)
 Ranges: TypeAlias = list[list[int]]
 Detail: TypeAlias = Literal["spans", "full", "none"]
 
@@ -25,6 +29,7 @@ MOST_BYTES = 2048
 """A record of ``"spans"`` is at most this long as UTF-8 JSON."""
 
 _TEXT = 200  # characters of a reason
+_set = object.__setattr__  # as pydantic copies: a model's own would validate
 
 
 def record(node: BaseNode) -> Mapping[str, Any] | None:
@@ -44,18 +49,34 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
 
     With ``record="full"`` also ``query``, and ``kept`` and ``dropped``: every chunk with its range and score.
     """
-    source = node.relationships.get(NodeRelationship.SOURCE)
+    source = node.relationships.get(SOURCE)
     found = source.metadata.get(KEY) if isinstance(source, RelatedNodeInfo) else None
     return found if isinstance(found, Mapping) and found.get("v") == VERSION and "origin_spans" in found else None
 
 
-def attach(node: BaseNode, note: Mapping[str, Any]) -> None:
-    """Puts a record on a node of ours, in place of an earlier one."""
-    source = node.relationships.get(NodeRelationship.SOURCE)
-    if not isinstance(source, RelatedNodeInfo):  # a node that stands for itself: LlamaIndex's own id for that
-        source = RelatedNodeInfo(node_id=node.node_id, node_type=node.get_type())
-    noted = source.model_copy(update={"metadata": {**source.metadata, KEY: dict(note)}})
-    node.relationships[NodeRelationship.SOURCE] = noted
+def noted(node: BaseNode, note: dict[str, Any]) -> dict[NodeRelationship, RelatedNodeType]:
+    """The relationships of a copy of ``node`` that bears this record, in place of an earlier one."""
+    source = node.relationships.get(SOURCE)
+    if isinstance(source, RelatedNodeInfo):
+        bears = shallow(source, {"metadata": {**source.metadata, KEY: note}})
+    else:  # a node that stands for itself: LlamaIndex's own id for that
+        bears = RelatedNodeInfo(node_id=node.node_id, node_type=node.get_type(), metadata={KEY: note})
+    return {**node.relationships, SOURCE: bears}
+
+
+def shallow(model: M, update: Mapping[str, Any]) -> M:
+    """What ``model.model_copy(update=update)`` gives for fields, in a good half of its time: a copy of a node is
+    most of what a node costs here."""
+    kind = type(model)
+    if kind.model_copy is not BaseModel.model_copy or kind.__copy__ is not BaseModel.__copy__:
+        return model.model_copy(update=update)  # a class with a way of its own
+    copied = kind.__new__(kind)
+    _set(copied, "__dict__", {**model.__dict__, **update})
+    _set(copied, "__pydantic_fields_set__", model.__pydantic_fields_set__ | update.keys())
+    _set(copied, "__pydantic_extra__", model.__pydantic_extra__)
+    private = getattr(model, "__pydantic_private__", None)
+    _set(copied, "__pydantic_private__", private if private is None else dict(private))
+    return copied
 
 
 def note_of(
@@ -69,20 +90,23 @@ def note_of(
         "score": score,
         "fallback": fallback if fallback is None or detail == "full" else _short(fallback),
         "coverage": about["coverage"],
-        **({"question_note": about["question_note"]} if "question_note" in about else {}),
         **way,
     }
+    if "question_note" in about:
+        note["question_note"] = _short(about["question_note"])
     if detail == "full":
         return note | {name: about[name] for name in ("kept", "dropped", "query") if name in about}
     return _bounded(note)
 
 
-def whole_way(node: BaseNode, origin: Passage, about: Mapping[str, Any], op: str) -> dict[str, Any]:
-    """The part of a record that speaks of the user's node: this step's spans carried through earlier ones."""
+def whole_way(
+    node: BaseNode, origin: Passage, about: Mapping[str, Any], op: str, earlier: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The part of a record that speaks of the user's node: this step's spans carried through those of its
+    ``earlier`` record."""
     text = origin.text
     spans: Ranges = about["spans"].get(origin.id, [])
     extractive = bool(about["extractive"]) and len(about["spans"]) == 1
-    earlier = record(node)
     if earlier is None or earlier["origin_id"] is None:
         way: dict[str, Any] = {
             "origin_id": node.node_id,
@@ -146,6 +170,8 @@ def text_behind(note: Mapping[str, Any], original: BaseNode, text: str) -> str |
 
 def _field_of(node: BaseNode, text: str) -> str | None:
     """The metadata entry a node's text was taken from: what `MetadataReplacementPostProcessor` leaves behind."""
+    if not (node.excluded_embed_metadata_keys and node.excluded_llm_metadata_keys):
+        return None
     hidden = {*node.excluded_embed_metadata_keys} & {*node.excluded_llm_metadata_keys}
     whole = (k for k, v in node.metadata.items() if k in hidden and isinstance(v, str) and v == text)
     named = next(whole, None)
@@ -155,10 +181,11 @@ def _field_of(node: BaseNode, text: str) -> str | None:
 
 def _bounded(note: dict[str, Any]) -> dict[str, Any]:
     """At most `MOST_BYTES`: ranges that touch are one, an id too long is its hash, the last ranges go first."""
-    note["origin_spans"] = joined(note["origin_spans"])
+    if len(note["origin_spans"]) > 1:
+        note["origin_spans"] = joined(note["origin_spans"])
     if "spans" in note:
         note["spans"] = {i: joined(ranges) for i, ranges in note["spans"].items()}
-    words = len(str(note["origin_id"])) + len(str(note.get("origin_field", ""))) + len(note["op"])
+    words = len(note["origin_id"] or "") + len(note.get("origin_field", "")) + len(note["op"])
     if "spans" not in note and len(note["origin_spans"]) < 40 and words < 100:
         return note  # too little to be weighed
     if note["origin_id"] is not None and _weight(note["origin_id"]) > _TEXT:

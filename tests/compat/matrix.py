@@ -43,7 +43,7 @@ FREE = (
 )
 """Beginnings of the names whose versions a row with a floor decides by itself."""
 
-NOTEBOOKS = ("ipykernel", "nbclient", "faiss-cpu")
+UNNEEDED = ("ipykernel", "nbclient", "faiss-cpu", "datasets", "litellm", "ray")
 """Of the test group, what no adapter's test needs."""
 
 
@@ -180,7 +180,7 @@ ROWS = (
 def test_group(row: Row) -> list[str]:
     """Our test requirements without the other framework's and without what only notebooks need."""
     other = ("llama-index",) if row.document == LANGCHAIN["document"] else ("langchain", "langgraph")
-    unwanted = (*other, *NOTEBOOKS, *row.without)
+    unwanted = (*other, *UNNEEDED, *row.without)
     return [r for r in PROJECT["dependency-groups"]["test"] if not r.startswith(unwanted)]
 
 

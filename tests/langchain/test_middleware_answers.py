@@ -23,6 +23,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from denoise_core.augmenter import LoopLimits
 from langchain_denoise import Verifier
 from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
+from langchain_denoise.testing import RunRecorder
 
 
 def told(messages):
@@ -181,3 +182,14 @@ async def test_it_composes_with_other_middleware(make):
     agent, model = make(Shout(), VerificationMiddleware(), reply=searching(told))
     assert (await agent.ainvoke(ASKED))["messages"][-1].text == PARIS
     assert all(call[0].text == "Shout." for call in model.seen)
+
+
+@both_ways
+async def test_the_verdict_is_in_a_span_of_the_middlewares_name(make, sync):
+    seen = RunRecorder()
+    agent, _ = make(VerificationMiddleware(name="checked"), reply=searching(told))
+    await run(agent, sync, ASKED, {"callbacks": [seen]})
+    (path,) = [p for p in seen.paths("chain") if p.endswith("/checked")]
+    assert path.startswith("LangGraph/")
+    again = [p for p in seen.paths("llm") if "/checked/" in p]
+    assert len(again) == 1, "the draft after the rejected one is asked for under it"

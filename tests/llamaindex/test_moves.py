@@ -109,6 +109,15 @@ def test_from_llm_rerank(scripted):
     at_least_as_good(*compared("LLMRerank", llm=scripted(reply)))
 
 
+def test_what_a_sentence_points_back_to_may_stay_behind(scripted):
+    nodes = [NodeWithScore(node=TextNode(text="The red tower is old. It is in Porto."))]
+    llm = scripted(lambda m: "2")
+    (kept,) = DenoisePostprocessor.from_llm(llm).postprocess_nodes(nodes, query_str=QUESTION)
+    assert kept.node.text == "The red tower is old. It is in Porto."
+    (kept,) = DenoisePostprocessor.from_llm(llm, context=False).postprocess_nodes(nodes, query_str=QUESTION)
+    assert kept.node.text == "It is in Porto."
+
+
 def test_from_sentence_embedding_optimizer():
     at_least_as_good(*compared("SentenceEmbeddingOptimizer", e=Words()))
 

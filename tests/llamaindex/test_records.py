@@ -12,7 +12,7 @@ from denoise_core import DenoiseResult
 from denoise_core.text.chunk import extract
 from denoise_core.types import Span
 from llamaindex_denoise import DenoisePostprocessor, origins, record
-from llamaindex_denoise.nodes.records import MOST_BYTES
+from llamaindex_denoise.nodes.records import MOST_BYTES, shallow
 
 
 def weight(note):
@@ -120,3 +120,17 @@ def test_without_replacement_a_sentence_of_a_window_parser_is_its_own():
     assert "origin_field" not in record(out.node)
     (place,) = origins(out, stored)
     assert SENTENCES[slice(*place.document_ranges[0])].strip() == out.node.text.strip()
+
+
+@pytest.mark.parametrize("kind", [TextNode, Document])
+def test_a_shallow_copy_is_pydantics(kind):
+    node = kind(text="The red tower.", metadata={"a": 1}, embedding=[1.0])
+    update = {"metadata": {"a": 1}, "relationships": {}, "embedding": None, "start_char_idx": 3}
+    ours, theirs = shallow(node, update), node.model_copy(update=update)
+    assert ours == theirs
+    assert ours.model_dump() == theirs.model_dump()
+    assert ours.model_dump(exclude_unset=True) == theirs.model_dump(exclude_unset=True)
+    ours.metadata["b"] = 2
+    ours.model_fields_set.add("x")
+    assert node.metadata == {"a": 1}
+    assert "x" not in node.model_fields_set

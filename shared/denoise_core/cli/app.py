@@ -47,8 +47,8 @@ def run(
         typer.Option(
             "--passages",
             "-p",
-            help="A .jsonl file (a 'text' a line, optionally 'id' and 'title'), a .txt or .md file, a folder of "
-            "them, or - for standard input; may be given several times.",
+            help="A .jsonl file (a 'text' a line, optionally 'id' and 'title'), text, Markdown, HTML, PDF, docx, "
+            "a folder of them, or - for standard input; may be given several times.",
         ),
     ],
     method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -19,20 +20,23 @@ from denoise_core.cli.protocol import protocol_own
 from denoise_core.cli.read import read_passages
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
+from denoise_core.evaluate.datasets import records_of
 from denoise_core.evaluate.protocols.choose import Asked as ProtocolAsked
 from denoise_core.evaluate.trial.answering import EmbeddedReader, Judge, Rule
 from denoise_core.evaluate.trial.cases import Cases, case_of_question, read_cases
 from denoise_core.evaluate.trial.evaluation import Evaluation
+from denoise_core.evaluate.trial.labels import QUESTIONS, labelled_by, made_from
 from denoise_core.evaluate.trial.ledger import Ledger
 from denoise_core.evaluate.trial.models import LONGEST, LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
 from denoise_core.evaluate.trial.run import evaluate
 from denoise_core.evaluate.trial.search import searching
 from denoise_core.evaluate.trial.setting import FILE, read_setting
 from denoise_core.evaluate.trial.table import short_rows_of, told
+from denoise_core.evaluate.trial.traces import is_trace, read_traces
 from denoise_core.evaluate.trial.ways import SAME, Way
 from denoise_core.running.budget import Price
 
-PAGE, RESULTS, ANSWERS = "report.html", "results.json", "answers.jsonl"
+PAGE, RESULTS, ANSWERS, LABELS = "report.html", "results.json", "answers.jsonl", "labels.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class Model:
     budget: float | None = None
     price: str | None = None
     dry_run: bool = False
+    label_with: str | None = None
 
 
 def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) -> None:
@@ -74,10 +79,19 @@ def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) 
     ledger = _ledger(model, out / ANSWERS, price, needed=_needs(asked))
     if asked.protocol is not None and ledger is not None:
         return _protocol(questions, out, asked, model, ledger)
+    labels = _labels(model, ledger, out / LABELS, price)
     ways = [*_ways(asked), *_ways_of(model, ledger)]
     with Progress(console=aside, transient=True) as bar:
         task = bar.add_task("reading documents", total=None, visible=asked.documents is not None)
-        cases = _cases(questions, asked, lambda done, of: bar.update(task, completed=done, total=of))
+        cases = _cases(
+            aside, questions, asked, labels, lambda done, of: bar.update(task, completed=done, total=of)
+        )
+        if labels is not None and model.label_with is not None:
+            task = bar.add_task("labelling", total=len(cases.cases))
+            hear = partial(bar.update, task)
+            cases = labelled_by(cases, labels, model.label_with, progress=lambda done, of: hear(completed=done))
+    if labels is not None and labels is not ledger and ledger is not None and model.budget is not None:
+        ledger.budget = max(0.0, model.budget - labels.spent)
     for bad in cases.bad[:10]:
         aside.print(Text(plain(f"left out: line {bad.place}: {bad.reason}"), style="yellow"), soft_wrap=True)
     with Progress(console=aside, transient=True) as bar:
@@ -91,8 +105,9 @@ def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) 
             right=_right(asked.right, ledger),
             progress=lambda done, of: bar.update(task, completed=done, total=of),
         )
-    if ledger is not None and model.dry_run:
-        plan(Console(highlight=False), ledger)
+    if model.dry_run:
+        for each in {id(one): one for one in (labels, ledger) if one is not None}.values():
+            plan(Console(highlight=False), each)
         return
     show(Console(highlight=False), found)
     out.mkdir(parents=True, exist_ok=True)
@@ -125,6 +140,17 @@ def _price(given: str | None) -> Price | None:
         raise InputError(
             f"--price {given}: expected READ,WRITTEN or READ,WRITTEN,CACHED a million tokens, such as 0.15,0.60"
         ) from error
+
+
+def _labels(model: Model, ledger: Ledger | None, path: Path, price: Price | None) -> Ledger | None:
+    """The model that labels, within what the one that answers has left of the budget."""
+    if model.label_with is None or model.label_with == model.llm:
+        return ledger if model.label_with is not None else None
+    left = model.budget
+    if left is not None and ledger is not None:
+        left = max(0.0, left - ledger.spent)
+    made = llm_of(model.label_with)
+    return Ledger(made, model.label_with, path, budget=left, price=price, dry=model.dry_run, longest=LONGEST)
 
 
 def _needs(asked: Asked) -> str | None:
@@ -170,7 +196,7 @@ def _ledger(model: Model, path: Path, price: Price | None, needed: str | None) -
     if model.llm == "none":
         if needed is not None:
             raise InputError(f"{needed} asks a model: name one with --llm, such as http://localhost:8000/v1#name")
-        if model.s2a or model.loop or model.budget is not None or model.dry_run:
+        if model.s2a or model.loop or (model.label_with is None and (model.budget is not None or model.dry_run)):
             raise InputError("--s2a, --loop, --budget and --dry-run are about a model: name one with --llm")
         return None
     made = llm_of(model.llm)
@@ -198,18 +224,40 @@ def show(console: Console, found: Evaluation) -> None:
         console.print(Text(plain(line)), soft_wrap=True)
 
 
-def _cases(questions: Path | None, asked: Asked, progress: Callable[[int, int], None]) -> Cases:
+def _cases(
+    aside: Console,
+    questions: Path | None,
+    asked: Asked,
+    labels: Ledger | None,
+    progress: Callable[[int, int], None],
+) -> Cases:
     columns = _columns(asked.columns)
-    find = None
+    documents = None
+    runs = questions is not None and (questions.is_dir() or _is_run(questions))
+    if runs and (columns or asked.documents is not None):
+        raise InputError("--columns and --documents go with questions, not with recorded runs")
     if asked.documents is not None:
-        find = searching(read_passages(str(asked.documents), skip_bad=True).passages, k=asked.k, progress=progress)
+        reading = read_passages(str(asked.documents), skip_bad=True)
+        documents = reading.passages
+        for warning in reading.warnings:
+            aside.print(Text(plain(warning), style="yellow"), soft_wrap=True)
+    if questions is None and columns:
+        raise InputError("--columns goes with questions of your own: give a file")
+    if questions is None and documents is not None:
+        n = asked.limit or QUESTIONS
+        return made_from(documents, n=n, k=asked.k, llm=labels, name="the model that labels")
     if questions is None:
-        if columns or find is not None:
-            raise InputError("--columns and --documents go with questions of your own: give a file")
         cases = Cases(tuple(case_of_question(q, n) for n, q in enumerate(sample(), 1)))
+    elif runs:
+        cases = read_traces(questions)
     else:
+        find = None if documents is None else searching(documents, k=asked.k, progress=progress)
         cases = read_cases(questions, columns=columns, find=find)
     return replace(cases, cases=cases.cases[: asked.limit])
+
+
+def _is_run(file: Path) -> bool:
+    return is_trace(next((record for _, record in records_of(file)), None))
 
 
 def _columns(given: Sequence[str]) -> dict[str, str]:

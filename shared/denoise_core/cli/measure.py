@@ -80,7 +80,7 @@ def evaluate(
         Path | None,
         typer.Argument(
             help="JSON lines: a 'question', and any of 'passages' (texts, or objects with 'text'), 'gold' and "
-            "'answers'. Without a file: 40 real questions that ship."
+            "'answers'; or recorded runs of the loop, a file or a folder. Without: 40 real questions that ship."
         ),
     ] = None,
     columns: Annotated[
@@ -88,7 +88,8 @@ def evaluate(
         typer.Option(help="Your own name of a field, such as question=query; may be given several times."),
     ] = None,
     documents: Annotated[
-        Path | None, typer.Option(help="Search the passages in this file or folder, for questions without.")
+        Path | None,
+        typer.Option(help="Search passages in this file or folder; without QUESTIONS, make them of it."),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Passages searched for a question.")] = 20,
     limit: Annotated[int | None, typer.Option("-n", min=1, help="Only the first questions.")] = None,
@@ -99,6 +100,10 @@ def evaluate(
             "or a folder or hub name."
         ),
     ] = "none",
+    label_with: Annotated[
+        str | None,
+        typer.Option(help="A model, named as --llm, that says which passages hold an answer, or makes questions."),
+    ] = None,
     s2a: Annotated[list[str] | None, typer.Option(help="Also compare S2A by --llm: select, remove ...")] = None,
     loop: Annotated[bool, typer.Option("--loop", help="Also compare the LLM-Augmenter's loop by --llm.")] = False,
     budget: Annotated[
@@ -169,7 +174,7 @@ def evaluate(
             seed,
             workers,
         ),
-        Model(llm, s2a or [], loop, budget, price, dry_run),
+        Model(llm, s2a or [], loop, budget, price, dry_run, label_with),
     )
 
 

@@ -1,4 +1,4 @@
-"""Passages from files: JSON lines, a JSON array, plain text, Markdown, a folder of them, or standard input."""
+"""Passages from files: JSON lines, a JSON array, text, Markdown, HTML, PDF, docx, a folder, or standard input."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
+from denoise_core.cli.convert import CONVERTERS, converted
 from denoise_core.errors import InputError
 from denoise_core.text.chunk import chunks, whole
 from denoise_core.types import Passage, Span, unique_ids, well_formed
 
-SUFFIXES = (".jsonl", ".json", ".txt", ".md")  # what is looked for in a folder
+SUFFIXES = (".jsonl", ".json", ".txt", ".md", *CONVERTERS)  # what is looked for in a folder
 STANDARD_INPUT = "standard input"
 
 
@@ -49,7 +50,8 @@ def read_passages(*sources: str, skip_bad: bool = False) -> Reading:
 
     A line of JSON is one passage (``text``, and optionally ``id``, ``title``, ``score``; other fields become
     metadata), and so is an object in a JSON array. Any other file is one passage, so that spans point into
-    the file's text (after the mark, line ends as they are). Raises `InputError` for what cannot be read,
+    the file's text (after the mark, line ends as they are); of HTML, PDF and docx into the text that a converter
+    made of it (`convert`; extra ``documents``). Raises `InputError` for what cannot be read,
     naming file and line; with ``skip_bad`` that is a warning and the rest is read.
     """
     warnings: list[str] = []
@@ -109,8 +111,9 @@ class _Reader:
         try:
             if isinstance(blob, OSError):
                 raise blob
-            text, guessed = _decoded(blob)
-        except (OSError, UnicodeDecodeError) as error:
+            suffix = PurePath(name).suffix.lower()
+            text, guessed = (converted(suffix, blob), False) if suffix in CONVERTERS else _decoded(blob)
+        except (OSError, UnicodeDecodeError, InputError) as error:
             self.bad(f"cannot read {name!r} as text: {error}")
             return
         if guessed:

@@ -81,6 +81,13 @@ def _charts(found: Evaluation) -> list[Chart]:
     }
     if right:
         out.append(points(f"{RIGHT} by tokens a question".capitalize(), right, "tokens a question", RIGHT))
+    paid = {
+        f.name: (1000 * f.money, f.right.value, f.right.low, f.right.high)
+        for f in found.figures
+        if f.right is not None and f.money is not None
+    }
+    if paid:
+        out.append(points(f"{RIGHT} by money".capitalize(), paid, "money for 1,000 questions", RIGHT))
     return out
 
 

@@ -11,5 +11,15 @@ from denoise_core.report.context import rendered
 
 def page(tables: Sequence[Table], model: str) -> str:
     """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
-    shown = [(t.title, rows_of(t), told(t)) for t in tables]
-    return rendered("protocol.html", title="The papers' tables on another model", model=model, tables=shown)
+    return rendered(
+        "protocol.html", title="The papers' tables on another model", model=model, tables=_shown(tables)
+    )
+
+
+def fragment(table: Table) -> str:
+    """One table for a notebook, with its own styles."""
+    return rendered("protocol_fragment.html", tables=_shown([table]))
+
+
+def _shown(tables: Sequence[Table]) -> list[tuple[str, list[list[str]], list[str]]]:
+    return [(t.title, rows_of(t), told(t)) for t in tables]

@@ -28,6 +28,7 @@ ROWS = [
 def command(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "runs").mkdir()
     (tmp_path / "questions.jsonl").write_text("{broken\n" + "\n".join(map(json.dumps, ROWS)), "utf-8")
 
     def call(*arguments):
@@ -91,6 +92,32 @@ def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
 
 
 @pytest.mark.enable_socket
+def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
+    class Yes:
+        def reply(self, text):
+            return ("yes" if "finished" in text.split("<passage")[-1] else "no"), 10
+
+    rows = [{"question": r["query"], "passages": r["hits"]} for r in ROWS]
+    (tmp_path / "plain.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    with serving(Yes()) as server:
+        labels = ["--label-with", f"{server.url}#m"]
+        status, out, err = command("evaluate", "plain.jsonl", *labels, "--dry-run")
+        assert (status, server.requests) == (0, []), err
+        assert f"about {len(ROWS) * 5} calls" in out
+        status, out, err = command("evaluate", "plain.jsonl", *labels)
+        assert status == 0, err
+    assert len(server.requests) == len(ROWS) * 5
+    assert "4 by a model's labels" in out
+    (tmp_path / "notes").mkdir()
+    for n, r in enumerate(ROWS):
+        text = f"{r['hits'][1]} Many people of the town came to see it on that day. It rained."
+        (tmp_path / "notes" / f"{n}.md").write_text(text)
+    status, out, err = command("evaluate", "--documents", "notes", "-n", "3", "-k", "4")
+    assert status == 0, err
+    assert "sentences taken out of the documents" in out
+
+
+@pytest.mark.enable_socket
 def test_a_protocol_prints_its_tables_and_writes_them(command, tmp_path):
     class Knowing:
         def reply(self, text):
@@ -118,7 +145,8 @@ def test_a_protocol_prints_its_tables_and_writes_them(command, tmp_path):
     [
         (["questions.jsonl"], "no question can be used"),
         (["questions.jsonl", "--columns", "question"], "expected OURS=YOURS"),
-        (["--columns", "question=query"], "go with questions of your own"),
+        (["--columns", "question=query"], "goes with questions of your own"),
+        (["runs", "--documents", "runs"], "not with recorded runs"),
         (["missing.jsonl"], "cannot be read"),
         (["--s2a", "select"], "name one with --llm"),
         (["--llm", "http://127.0.0.1:9/v1"], "expected the model's name too"),

@@ -2,6 +2,8 @@
 
 import io
 import json
+import sys
+import zipfile
 
 import pytest
 from hypothesis import example, given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError
 from denoise_core.cli.read import read_passages
+from denoise_core.errors import MissingExtra
 from denoise_core.testing import check_tiling
 
 
@@ -80,7 +83,7 @@ def test_duplicate_ids_are_numbered_and_said(tmp_path):
 def test_what_cannot_be_read_is_named(tmp_path):
     with pytest.raises(InputError, match="no such file or folder"):
         read_passages(str(tmp_path / "missing.txt"))
-    with pytest.raises(InputError, match=r"no \.jsonl, \.json, \.txt, \.md files"):
+    with pytest.raises(InputError, match=r"no \.jsonl, \.json, \.txt, \.md, \.html, .* files"):
         read_passages(str(tmp_path))
     (tmp_path / "latin.txt").write_bytes("é\0".encode("latin-1"))
     with pytest.raises(InputError, match="as text"):
@@ -134,3 +137,100 @@ def test_json_that_no_one_else_would_read_is_a_bad_line(tmp_path, line):
 def test_a_text_in_the_place_of_a_path_is_no_crash():
     with pytest.raises(InputError, match="no such file"):
         read_passages("words " * 200)
+
+
+PAGE = (
+    "<html><head><title>t</title><script>steal()</script></head><body><nav>Home</nav><h1>The tower</h1>"
+    "<p>The café tower was <b>finished</b> in <a href='x'>1889</a>, snake_case.</p><ul><li>one</li></ul>"
+    "<style>p {}</style></body></html>"
+)
+
+
+def pdf(text):
+    """A PDF of one page that says ``text``."""
+    drawn = f"BT /F1 12 Tf 72 700 Td ({text}) Tj ET".encode() if text else b""
+    parts = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
+        b"/Resources << /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(drawn), drawn),
+    ]
+    out, places = b"%PDF-1.4\n", []
+    for n, part in enumerate(parts, 1):
+        places.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (n, part)
+    table = b"".join(b"%010d 00000 n \n" % at for at in places)
+    end = b"trailer\n<< /Size 5 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % len(out)
+    return out + b"xref\n0 5\n0000000000 65535 f \n" + table + end
+
+
+def docx(*paragraphs):
+    """A Word file; a paragraph that begins with # is a heading."""
+    space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    style = "<w:pPr><w:pStyle w:val='Heading1'/></w:pPr>"
+    rows = "".join(
+        f"<w:p>{style if p[0] == '#' else ''}<w:r><w:t>{p.lstrip('# ')}</w:t></w:r></w:p>" for p in paragraphs
+    )
+    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
+    types = "http://schemas.openxmlformats.org/package/2006/content-types"
+    relations = "http://schemas.openxmlformats.org/package/2006/relationships"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
+    files = {
+        "[Content_Types].xml": f'<Types xmlns="{types}"><Override PartName="/word/document.xml" '
+        f'ContentType="{kind}"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{relations}"><Relationship Id="r1" Type="{office}" '
+        'Target="word/document.xml"/></Relationships>',
+        "word/document.xml": f'<w:document xmlns:w="{space}"><w:body>{rows}</w:body></w:document>',
+    }
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_html_is_read_as_its_text_and_headings_in_any_coding(tmp_path, coding):
+    (tmp_path / "a.html").write_bytes(PAGE.encode(coding))
+    (text,) = (p.text for p in read_passages(str(tmp_path)).passages)
+    assert text.startswith("# The tower")
+    assert "The café tower was finished in 1889, snake_case." in text
+    assert not any(word in text for word in ("steal", "Home", "p {}", "<"))
+
+
+def test_pdf_and_docx_are_read_and_cut_like_prose(tmp_path):
+    (tmp_path / "a.pdf").write_bytes(pdf("The tower was finished in 1889."))
+    (tmp_path / "b.docx").write_bytes(docx("# The bridge", "It was opened in 1901.", "It is long."))
+    reading = read_passages(str(tmp_path))
+    assert [p.id for p in reading.passages] == ["a.pdf", "b.docx"]
+    assert reading.passages[0].text == "The tower was finished in 1889."
+    assert reading.passages[1].text.startswith("# The bridge\n\nIt was opened in 1901.")
+    assert reading.prose == {"a.pdf", "b.docx"}
+    for passage in reading.passages:
+        check_tiling(passage, reading.cut(passage))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.pdf", b"no pdf at all", "no pdf file that can be read"),
+        ("a.pdf", pdf(""), "a scan needs OCR"),
+        ("a.docx", b"no archive", "no docx file that can be read"),
+    ],
+)
+def test_a_file_that_no_converter_reads_is_named_and_can_be_left_out(tmp_path, name, data, message):
+    (tmp_path / name).write_bytes(data)
+    (tmp_path / "b.txt").write_text("Prose.")
+    with pytest.raises(InputError, match=message):
+        read_passages(str(tmp_path))
+    reading = read_passages(str(tmp_path), skip_bad=True)
+    assert [p.id for p in reading.passages] == ["b.txt"]
+    assert message in reading.warnings[0]
+
+
+def test_without_the_extra_the_command_that_installs_it_is_named(tmp_path, monkeypatch):
+    (tmp_path / "a.pdf").write_bytes(pdf("x"))
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    with pytest.raises(MissingExtra, match=r"rag-denoise\[documents\]"):
+        read_passages(str(tmp_path), skip_bad=True)

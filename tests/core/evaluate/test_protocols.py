@@ -130,15 +130,32 @@ def test_a_run_killed_five_times_gives_the_figures_of_one_that_was_not_without_a
     assert len(model.asked) == len(set(model.asked)) == calls
 
 
-def test_with_the_laboratorys_reader_the_tables_fill():
+@pytest.mark.parametrize("protocol", ["s2a", "end", "augmenter"])
+def test_with_the_laboratorys_reader_the_tables_fill(protocol, tmp_path):
     from denoise_core.local.generation.llm import LocalLLM
     from denoise_lab import FOLDER
 
     ledger = Ledger(LocalLLM(FOLDER, max_new_tokens=24), "reader")
-    tables = run_sheets(sheets_of(Asked("end", count=1, characters=60), ledger), ledger)
-    (table,) = tables
-    assert not any(line.failed for line in table.lines)
-    assert table.line("oracle").cells["all"].value >= 60
+    own = None
+    if protocol == "augmenter":
+        texts = ["The lantern of Lusk was built by Renn.", "Prose about rain.", "The wind blew over the moor."]
+        own = tmp_path / "q.jsonl"
+        own.write_text(json.dumps({"question": "Who built the lantern?", "answers": ["Renn"], "passages": texts}))
+    tables = run_sheets(sheets_of(Asked(protocol, own, count=1, characters=60), ledger), ledger)
+    assert not any(line.failed for table in tables for line in table.lines)
+    if protocol == "end":
+        assert tables[0].line("oracle").cells["all"].value >= 60
+
+
+@pytest.mark.parametrize(("protocol", "budget"), [("s2a", 40_000), ("augmenter", 8_000)])
+def test_what_the_budget_did_not_reach_failed_and_the_budget_is_not_passed(protocol, budget):
+    llm = FunctionLLM(lambda m: Reply("1974", Usage(sum(len(x.content) for x in m), 4)))
+    ledger = Ledger(llm, "m", budget=budget)
+    tables = run_sheets(sheets_of(small(protocol), ledger), ledger)
+    assert 0 < ledger.spent <= budget
+    failed = [line.failed for table in tables for line in table.lines]
+    assert 0 < sum(failed) < sum(line.cases for table in tables for line in table.lines)
+    assert "budget" in " ".join(told(tables[-1]))
 
 
 def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
@@ -154,6 +171,8 @@ def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
     assert (plain.cases, plain.failed) == (8, 4)
     assert "the line is cut" in " ".join(told(table))
     assert plain.cells["all"].n == 4
+    assert repr(table) == "Table('Questions with an opinion about the answer': 9 systems, 8 cases, right, %)"
+    assert "the line is cut" in table._repr_html_()
 
 
 def test_a_dry_run_counts_what_would_be_asked_after_a_first_call_too():

@@ -15,8 +15,9 @@ import pytest
 
 from denoise_core import BudgetExceeded, InputError, Message, Price, Reply, Usage
 from denoise_core.evaluate.trial.ledger import Ledger
-from denoise_core.evaluate.trial.models import LLMAnswerer, LoopAnswerer, llm_of
+from denoise_core.evaluate.trial.models import LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
 from denoise_core.evaluate.trial.run import evaluate
+from denoise_core.evaluate.trial.table import told
 from denoise_core.evaluate.trial.ways import Way
 from denoise_core.question import Question
 from denoise_core.testing import FunctionLLM
@@ -228,3 +229,27 @@ def test_a_server_needs_the_models_name():
     with pytest.raises(InputError, match="#my-model"):
         llm_of("http://127.0.0.1:1/v1")
     assert Path(llm_of("a-folder").model).name == "a-folder"
+
+
+def test_money_is_a_curve_where_there_is_a_price_and_missed_where_there_is_none():
+    passages = (Passage("The tower was finished in 1889.", "a"), Passage("Bananas are yellow.", "b"))
+    asked = [Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))]
+    llm = FunctionLLM(lambda m: Reply("1889", Usage(1000, 10, cached_tokens=400)))
+    ways = [Way("k", {"kind": "first", "tokens": 9})]
+    priced = evaluate(asked, ways, answerer=LLMAnswerer(llm, "m"), price=Price(2, 4, 1))
+    own = priced.named("k")
+    assert (own.cached, own.money) == (400, pytest.approx((600 * 2 + 400 + 40) / 1e6))
+    assert "Right answers by money" in priced._repr_html_()
+    assert "no price" not in " ".join(told(priced))
+    free = evaluate(asked, ways, answerer=LLMAnswerer(llm, "m"))
+    assert "Right answers by money" not in free._repr_html_()
+    assert "no price was given" in " ".join(told(free))
+
+
+def test_a_model_judges_answers_and_a_verdict_that_cannot_be_read_is_neither():
+    passages = (Passage("The tower was finished in 1889.", "a"),)
+    asked = [Question(f"When was tower {n} finished?", passages, frozenset({"a"}), ("1889",)) for n in range(3)]
+    verdicts = iter(["CORRECT", "INCORRECT", "well ..."] * 2)
+    llm = FunctionLLM(lambda m: next(verdicts) if "INCORRECT" in m[-1].content else "in the year after 1888")
+    found = evaluate(asked, [], answerer=LLMAnswerer(llm, "m"), right=LLMJudge(llm))
+    assert (found.named("everything").right.value, found.named("everything").right.n) == (0.5, 2)

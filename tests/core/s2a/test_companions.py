@@ -11,7 +11,7 @@ from denoise_core.s2a import Options, S2ADenoiser, asks
 from denoise_core.s2a.units import units
 from denoise_core.testing import FunctionLLM, check_result
 
-from .fakes import keeps, pieces, says
+from .fakes import document, keeps, pieces, says
 
 TABLE = "| City | People |\n|---|---|\n| Ulm | 126,000 |\n| Bern | 134,000 |\n| Graz | 292,000 |\n"
 LIST = "The kit contains:\n- a torch\n- two spare bulbs\n- a rope\n\nBatteries are sold separately."
@@ -122,3 +122,29 @@ def test_long_texts_of_every_kind_keep_exact_spans_in_linear_time(kind, variant)
         return call
 
     assert slope(of_length, (25_000, 50_000, 100_000), tries=2) < 1.5
+
+
+@pytest.mark.parametrize("variant", ["select", "default"])
+def test_a_hundred_documents_keep_exact_spans_in_linear_time(variant):
+    """Of every kind in turn; short ones share calls under ``select``, each has its own under ``default``."""
+
+    def of_number(count):
+        texts = [LONG[kind] * (900 // len(LONG[kind])) for kind in LONG]
+        passages = [Passage(texts[n % len(texts)], str(n)) for n in range(count)]
+
+        def reply(messages):
+            if variant == "select":
+                return ", ".join(str(n) for n in pieces(messages) if n % 3 == 0) or "1"
+            return f"Context: {next(t.strip() for t in LONG.values() if t.strip() in document(messages))}"
+
+        def call():
+            result = S2ADenoiser(FunctionLLM(reply), variant=variant).denoise("Which river?", passages)
+            assert not result.failures
+            assert len({p.id for p in result.passages}) > count / 2
+            for p in result.passages:
+                assert p.text == "".join(passages[int(p.id)].text[s.start : s.end] for s in p.covered)
+            check_result(passages, result)
+
+        return call
+
+    assert slope(of_number, (25, 50, 100), tries=2) < 1.5

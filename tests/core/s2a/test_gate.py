@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
-from denoise_core.s2a import FidelityGate, Options, S2ADenoiser
+from denoise_core.s2a import FidelityGate, Options, S2ADenoiser, fidelity
 from denoise_core.s2a.alignment.align import Source
 from denoise_core.s2a.alignment.question import why_not_same
 from denoise_core.s2a.units import units
@@ -209,3 +209,41 @@ def test_a_refused_question_is_said():
 def test_settings_are_checked(setting):
     with pytest.raises(InputError, match="expected"):
         FidelityGate(**setting)
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("Pasteur developed the vaccine in Paris.", "Koch developed the vaccine in Paris."),
+        (
+            "The Danube flows into the Black Sea; the Volga into the Caspian.",
+            "The Volga flows into the Black Sea.",
+        ),
+        ("Most residents support the plan.", "Residents support the plan."),
+        ("All shops except the bakery close at noon.", "All shops close at noon."),
+        ("The results were far from significant.", "The results were significant."),
+        ("Without a permit, fishing is prohibited.", "Fishing is prohibited."),
+        ("It is among the oldest pubs in England.", "It is the oldest pub in England."),
+        ("The brochure promises that the rooms are quiet.", "The rooms are quiet."),
+        ("The comet may hit the planet in 2080.", "The comet will hit the planet in 2080."),
+    ],
+)
+def test_what_limits_a_sentence_must_not_be_cut_off(source, written):
+    assert not fidelity(source, written).faithful
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        (
+            "The kit contains:\n- two screws\n- a key\n- four bolts",
+            "The kit contains two screws, a key and four bolts.",
+        ),
+        ("Work on the dam, which had been planned since 1950, began in 1994.", "Work on the dam began in 1994."),
+        ("Oslo lies in Norway; Bergen does too.", "Oslo lies in Norway."),
+        ("All shops except the bakery close at noon.", "Except for the bakery, all shops close at noon."),
+        ("Coffee contains caffeine.", "It contains caffeine."),
+    ],
+)
+def test_what_is_said_otherwise_is_not_needlessly_named(source, written):
+    assert fidelity(source, written).faithful

@@ -77,7 +77,7 @@ def test_unfaithful_rewrites_are_named_and_faithful_ones_are_not(path):
     tuned = "development" in path.stem
     passed = [got for faithful, got in found if not faithful]
     taken = [got for faithful, got in found if faithful]
-    assert sum(passed) <= (0.2 if tuned else 0.3) * len(passed)
+    assert sum(passed) <= (0.2 if tuned else 0.35) * len(passed)
     assert taken.count(False) <= (0.12 if tuned else 0.19) * len(taken)
 
 
@@ -115,3 +115,47 @@ def test_of_a_message_the_question_is_never_dropped():
     neutral = MessageDenoiser(FunctionLLM(lambda _: "1-3")).neutral(message)
     assert neutral.text == message
     assert "kept as it is" in neutral.fallback
+
+
+@pytest.mark.parametrize(
+    ("asked", "cleared"),
+    [
+        ("Were is the Taj Mahal? I think in Pakistan.", "Where is the Taj Mahal?"),
+        ("wen did the war end? I say 1944", "When did the war end?"),
+        ("What's the height of Mount Elbrus? I'd say 5,000 m.", "How high is Mount Elbrus?"),
+        ("How much does a kilo of saffron cost? I'd say 500.", "What does a kilo of saffron cost?"),
+        ("Who painted it, it was Vermeer, wasn't it?", "Who painted it?"),
+        ("Wer hat es entdeckt, das war doch Robert Koch, oder?", "Wer hat es entdeckt?"),
+        ("Which countrys border Chad?", "Which countries border Chad?"),
+    ],
+)
+def test_the_same_question_in_other_words_that_ask_is_taken(asked, cleared):
+    assert same_question(asked, cleared) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "cleared"),
+    [
+        ("Where were the hops dried? In Kent.", "Were the hops dried?"),
+        ("Who taught Plato? I'd say Zeno.", "Whom did Plato teach?"),
+        ("Do wolves hunt bears? My uncle says yes.", "Do bears hunt wolves?"),
+        ("How many dollars is one euro worth? I'd say 0.9.", "How many euros is one dollar worth?"),
+        ("Can the virus pass from bats to humans? I think so.", "Can the virus pass from humans to bats?"),
+        ("How many moons has Neptune? I'd guess two.", "Which moons has Neptune?"),
+        ("What is the height of the dam? I guess 50 m.", "How old is the dam?"),
+    ],
+)
+def test_another_kind_and_exchanged_roles_are_refused(asked, cleared):
+    assert same_question(asked, cleared) is not None
+
+
+@pytest.mark.parametrize(
+    ("asked", "cleared"),
+    [
+        ("In June 2019, what was the base rate? I think 1 %.", "What was the base rate in June 2019?"),
+        ("Was Hamlet written by Shakespeare? I doubt it.", "Did Shakespeare write Hamlet?"),
+        ("Which is cheaper, gas or oil? I bet gas.", "Is gas or oil cheaper?"),
+    ],
+)
+def test_another_order_alone_is_no_exchange_of_roles(asked, cleared):
+    assert "exchanged" not in (same_question(asked, cleared) or "")

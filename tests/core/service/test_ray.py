@@ -1,18 +1,18 @@
 """A real local Ray cluster of two nodes: parts travel to its actors, and a bulk job outlives a node."""
 
 import json
-import os
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 from bulk_denoisers import Noted
+from ray_cluster import two_nodes
 
 from denoise_core import Passage
 from denoise_core.embedded import default_denoiser
 from denoise_core.service.bulk import bulk
+from denoise_core.service.bulk.spread import Spread
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (extra `ray`): bulk work on a cluster is not tested")
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
@@ -22,19 +22,8 @@ PASSAGES = [Passage("The tower is in Porto.", "a"), Passage("Bread is cheap.", "
 
 @pytest.fixture(scope="module")
 def cluster():
-    os.environ["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
-    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)  # for the nodes' workers
-    from ray.cluster_utils import Cluster
-
-    soon = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
-    head = {"num_cpus": 2, "object_store_memory": 100 * 2**20, "include_dashboard": False, "_system_config": soon}
-    running = Cluster(initialize_head=True, head_node_args=head)
-    running.second = running.add_node(num_cpus=2, object_store_memory=100 * 2**20)
-    ray.init(address=running.address, log_to_driver=False)
-    running.wait_for_nodes()
-    yield running
-    ray.shutdown()
-    running.shutdown()
+    with two_nodes() as running:
+        yield running
 
 
 def test_a_denoiser_travels_to_an_actor(cluster):
@@ -51,6 +40,11 @@ def test_a_denoiser_travels_to_an_actor(cluster):
     found = ray.get(actor.kept.remote("Where is the tower?"))
     assert found["passages"] == expected["passages"]
     ray.kill(actor)
+
+
+def test_a_fit_reads_on_the_cluster(cluster):
+    found = list(Spread("ray", 2)(len, ["a" * n for n in range(30)]))
+    assert found == list(range(30))
 
 
 def test_a_job_outlives_a_node(cluster, tmp_path):

@@ -129,8 +129,27 @@ def asks(engine):
 
 
 def talks(engine):
-    """A chat engine both ways."""
-    return lambda: engine.chat(QUESTION), lambda: engine.achat(QUESTION)
+    """A chat engine both ways; the database that LlamaIndex's default memory opens is closed behind it."""
+
+    async def close():
+        store = getattr(getattr(engine, "_memory", None), "sql_store", None)
+        database = getattr(store, "_async_engine", None)
+        if database is not None:
+            await database.dispose()
+
+    def now():
+        try:
+            return engine.chat(QUESTION)
+        finally:
+            asyncio.run(close())
+
+    async def later():
+        try:
+            return await engine.achat(QUESTION)
+        finally:
+            await close()
+
+    return now, later
 
 
 def denoised(response):

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, Feedback, LoopLimits, Policy, Rules, Utility
-from denoise_core.augmenter.answer import Outcome
+from denoise_core.augmenter.answer import Outcome, StopReason
 from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.prompts import DIALOGUE, QUESTION_ANSWERING, Task
@@ -89,8 +89,8 @@ def loop_of(
     )
 
 
-class NoDraft(DenoiseError, RuntimeError):
-    """A loop ended without a draft, because a model, a budget or a search failed."""
+class CutShort(DenoiseError, RuntimeError):
+    """A loop ended without a draft, because a model or a search failed, or in the middle, by the budget."""
 
 
 def cases_of(questions: Sequence[Question]) -> list[Case]:
@@ -135,8 +135,9 @@ def systems(llm: LLM, settings: Mapping[str, Setting], corpus: Sequence[Passage]
 
 
 def _told(answer: Answer) -> Told:
-    if answer.outcome is Outcome.FAILED:
-        raise NoDraft(f"the loop ended without a draft: {answer.stopped_because.value}")
+    stopped = answer.stopped_because
+    if answer.outcome is Outcome.FAILED or stopped in (StopReason.BUDGET, StopReason.DEADLINE):
+        raise CutShort(f"the loop was cut short: {stopped.value}")
     return Told(without_citations(answer.text))
 
 

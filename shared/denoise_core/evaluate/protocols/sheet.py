@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from denoise_core._optional import html_of
 from denoise_core.errors import is_mistake, said
 from denoise_core.evaluate.protocols.papers import ALL, Paper
 from denoise_core.evaluate.s2a.cases import Case
@@ -87,6 +88,13 @@ class Table:
     lines: tuple[Line, ...]
     source: str
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        cases = max((line.cases for line in self.lines), default=0)
+        return f"Table({self.title!r}: {len(self.lines)} systems, {cases} cases, {self.measure})"
+
+    def _repr_html_(self) -> str | None:
+        return html_of("protocol", self)
 
     def line(self, system: str) -> Line:
         """Raises `KeyError` for a system that is none."""

@@ -19,7 +19,7 @@ from denoise_core.evaluate.datasets import BadRecord, question_of, records_of, t
 from denoise_core.question import Question
 from denoise_core.types import Passage, unique_ids, well_formed
 
-GoldFrom = Literal["labels", "answers"]
+GoldFrom = Literal["labels", "answers", "model", "made", "cited"]
 Find = Callable[[str], Sequence[Passage]]
 
 FIELDS = ("question", "passages", "gold", "labels", "answers", "id", "text", "title", "source", "is_gold")
@@ -30,7 +30,9 @@ _SHAPES = ("positive_ctxs", "supporting_facts", "paragraphs")
 @dataclass(frozen=True, slots=True)
 class Case:
     """One question. ``place`` is its line (from 1); ``gold_from`` says where its gold passages are known from:
-    ``"labels"`` that came with it, ``"answers"`` that stand in the passage; None where nothing is known."""
+    ``"labels"`` that came with it, ``"answers"`` that stand in the passage, a ``"model"`` that labelled it, the
+    piece it was ``"made"`` from, what a recorded answer ``"cited"``; None where nothing is known.
+    """
 
     question: Question
     place: int
@@ -39,11 +41,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """What can be used, what was left out (``bad``), and what is used but should be known (``noted``)."""
+    """What can be used, what was left out (``bad``), what is used but should be known (``noted``), and how
+    questions and labels came about, where not from the user's own file (``about``).
+    """
 
     cases: tuple[Case, ...]
     bad: tuple[BadRecord, ...] = ()
     noted: tuple[BadRecord, ...] = ()
+    about: tuple[str, ...] = ()
 
 
 def read_cases(path: str | Path, *, columns: Mapping[str, str] | None = None, find: Find | None = None) -> Cases:

@@ -35,7 +35,8 @@ class Recommendation:
 class Evaluation:
     """All ways over the same questions.
 
-    ``gold_from`` counts questions by where their gold passages are known from ("labels", "answers", "nothing").
+    ``gold_from`` counts questions by where their gold passages are known from (`Case.gold_from`, or "nothing");
+    ``about`` says how questions and labels came about that are not the user's own.
     ``budget`` is how many tokens a question the ways of equal length were given. ``bad`` lines were left out,
     ``noted`` ones are counted, and say what is odd. ``outcomes`` has every way's questions, in their order.
     """
@@ -49,6 +50,7 @@ class Evaluation:
     recommended: Recommendation
     bad: tuple[BadRecord, ...] = ()
     noted: tuple[BadRecord, ...] = ()
+    about: tuple[str, ...] = ()
     outcomes: Mapping[str, Sequence[Outcome]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -81,6 +83,7 @@ class Evaluation:
             _recommended(ways, figures, ranked),
             cases.bad,
             cases.noted,
+            cases.about,
             outcomes,
         )
 
@@ -103,6 +106,7 @@ class Evaluation:
             "version": VERSION,
             "questions": self.questions,
             "gold_from": dict(self.gold_from),
+            "about": list(self.about),
             "answered_by": self.answered_by,
             "budget": self.budget,
             "ways": [asdict(f) for f in self.figures],
@@ -120,6 +124,7 @@ class Evaluation:
             "why": self.recommended.why,
             "questions": self.questions,
             "gold_from": dict(self.gold_from),
+            "about": list(self.about),
             "answered_by": self.answered_by,
             "figures": {k: v for k, v in asdict(own).items() if k not in ("curve", "by_source", "failed")},
             "apart": [str(a) for a in self.apart],

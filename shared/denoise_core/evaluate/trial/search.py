@@ -30,11 +30,17 @@ def searching(documents: Sequence[Passage], *, k: int = FOUND, progress: Progres
     the first search; ``progress`` hears of pieces read, and of all. Raises `InputError` when the documents hold no
     text or ``k < 1``.
     """
-    cut = tuple(p for d in documents for p in _cut(d))
-    if not cut:
-        raise InputError("the documents hold no text")
-    found = HybridRetriever([BM25Retriever(cut, k=max(k, 50)), _Nearest(cut, max(k, 50), progress)], k=k)
+    own = cut(documents)
+    found = HybridRetriever([BM25Retriever(own, k=max(k, 50)), _Nearest(own, max(k, 50), progress)], k=k)
     return found.retrieve
+
+
+def cut(documents: Sequence[Passage]) -> tuple[Passage, ...]:
+    """The pieces of ``documents``, as `searching` finds them. Raises `InputError` when there is no text."""
+    own = tuple(p for d in documents for p in _cut(d))
+    if not own:
+        raise InputError("the documents hold no text")
+    return own
 
 
 def _cut(document: Passage) -> list[Passage]:

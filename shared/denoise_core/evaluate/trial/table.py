@@ -82,13 +82,23 @@ def short_rows_of(found: Evaluation) -> list[list[str]]:
 def told(found: Evaluation) -> list[str]:
     """What must be said beside the table, a sentence or two each."""
     by = found.gold_from
-    known = {"labels": "by labels", "answers": "by the answers that stand in them", "nothing": "unknown"}
+    known = {
+        "labels": "by labels",
+        "answers": "by the answers that stand in them",
+        "model": "by a model's labels",
+        "made": "by the pieces that questions were made from",
+        "cited": "by what recorded answers cite",
+        "nothing": "unknown",
+    }
     gold = ", ".join(f"{n} {known[name]}" for name, n in sorted(by.items()))
     out = [f"{found.questions} questions; gold passages: {gold}; answered by: {found.answered_by or 'nobody'}."]
+    out += [f"{a[:1].upper()}{a[1:]}: rougher than a person's labels." for a in found.about]
     if found.budget is not None:
         out.append(f"Ways that rank were given {found.budget:,} tokens a question, as many as the default kept.")
     out += [f"{str(a)[:1].upper()}{str(a)[1:]}." for a in found.apart]
     out.append(f"Recommended (*): {found.recommended.name}: {found.recommended.why}.")
+    if any(f.read is not None for f in found.figures) and all(f.money is None for f in found.figures):
+        out.append("Money is not told: no price was given (--price READ,WRITTEN).")
     if found.bad:
         out.append(f"Left out: {_places(found.bad)}.")
     if found.noted:

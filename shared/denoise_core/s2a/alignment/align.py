@@ -17,21 +17,25 @@ from itertools import combinations
 from rapidfuzz import fuzz, process
 from rapidfuzz.distance import LCSseq
 
-from denoise_core.s2a.alignment.qualifiers import causes, lost_qualifier, turned
+from denoise_core.s2a.alignment.qualifiers import another_subject, causes, crossed_clauses, lost_qualifier, turned
+from denoise_core.s2a.alignment.synonyms import alike
 from denoise_core.s2a.companions import points_back
 from denoise_core.s2a.result import Kind
+from denoise_core.s2a.units import ITEM
 from denoise_core.text.facts import Difference, differences
 from denoise_core.text.tokens import Token, is_content, tokens
 from denoise_core.types import Span
 
 _CANDIDATES = 6  # sentences compared closely; the rest share too few words to be meant
 _JOINED = 3  # of these, so many are also tried together
+_ITEMS = 12  # of a list that are joined
 _LONGEST = 1500  # words; a longer "sentence" is either verbatim or no sentence
 _LONG = 4000  # characters of source sentences that are compared with one written sentence
 _HOPELESS = 0.7  # share of unknown words from which a sentence is not compared any further
 _SAME_WORD = 75.0  # rapidfuzz ratio from which a word is another form of the same word
 _CASELESS = 0.2  # share of new words in a sentence of a script without capitals
 _CASED = re.compile(r"[A-Za-zÀ-ɏͰ-ϿЀ-ԯ]")
+_RELATIVE = re.compile(r",\s(?:which|who|whose|where|qui|dont|der|die|das)\s[^,;.]{3,160},", re.IGNORECASE)
 _SHORT = 2  # words of content up to which none may be new
 _RUN = 3  # new words of content in a row that are a statement of their own
 
@@ -125,7 +129,23 @@ class Source:
         found += [(n - 1, n) for n in close[:2] if n]
         found += [tuple(sorted(close[:_JOINED]))] if len(close) >= _JOINED else []
         found += [(n - 2, n - 1, n) for n in close[:1] if n > 1]
+        found += self._lists(close)
         yield from dict.fromkeys(found)
+
+    def _lists(self, close: Sequence[int]) -> list[tuple[int, ...]]:
+        """A list with the line that opens it, which a rewrite may say in one sentence."""
+        for n in close[:1]:
+            first = last = n
+            while first > 0 and last - first < _ITEMS and self._is_item(first):
+                first -= 1
+            while last + 1 < len(self.spans) and last - first < _ITEMS and self._is_item(last + 1):
+                last += 1
+            if last - first >= _JOINED:
+                return [tuple(range(first, last + 1))]
+        return []
+
+    def _is_item(self, n: int) -> bool:
+        return ITEM.match(self.text, self.spans[n].start) is not None
 
     def _compare(self, written: str, own: Sequence[Token], chosen: tuple[int, ...]) -> Match:
         spans = tuple(self.spans[n] for n in chosen)
@@ -146,9 +166,10 @@ class Source:
         if len(text) > _LONG:
             reasons.append("its sentence is too long to be compared")
         elif len(reasons) < 2:
-            reasons += [str(d) for d in differences(written, text, language=self.language) if _means(d, text)]
+            reasons += [str(d) for d in self._differences(written, text) if _means(d, text)]
             reasons += turned(own, source, similarity)
             reasons += causes(written, text)
+            reasons += another_subject(own, source, new) + crossed_clauses(own, text)
             reasons += [q for s in spans if (q := lost_qualifier(written, self.text[s.start : s.end]))]
         if reasons:
             return Match("added", spans, similarity, tuple(reasons))
@@ -156,17 +177,35 @@ class Source:
         wording = dict.fromkeys(t.norm for t in own if t.norm not in known)
         return Match("edited", spans, similarity, (f"other wording: {', '.join(wording)}",) if wording else ())
 
+    def _differences(self, written: str, text: str) -> list[Difference]:
+        """What differs; who says or plans it in a clause that was cut out whole says nothing of the rest."""
+        found = list(differences(written, text, language=self.language))
+        if any(d.kind == "attribution" for d in found):
+            have = {t.norm for t in tokens(written) if is_content(t)}
+            cut = _RELATIVE.sub(lambda m: " " if not have & {t.norm for t in tokens(m[0])} else m[0], text)
+            if cut != text:
+                again = differences(written, cut, language=self.language)
+                said = {d.kind for d in again}
+                found = [d for d in found if d.kind != "attribution" or d.kind in said]
+        return found
+
     def _subjects_lost(self, own: Sequence[Token], chosen: tuple[int, ...]) -> list[str]:
         """Of joined sentences each has to be there with what it is about; a pronoun may go."""
         have = {t.norm for t in own}
         for n in chosen:
             first = [t.norm for t in self.sentences[n] if is_content(t)][:1]
             used = have & {t.norm for t in self.sentences[n] if is_content(t)}
-            if self._points_back(n) or (n + 1 in chosen and self._points_back(n + 1)):
+            follows = n + 1 in chosen and self._points_back(n + 1) and bool(have & self._own_words(n + 1, n))
+            if self._points_back(n) or follows:
                 continue  # a pronoun stands for what the other sentence names
             if used and first and not have & set(first):
                 return [f"it says this of something else than {first[0]}"]
         return []
+
+    def _own_words(self, n: int, beside: int) -> set[str]:
+        """What sentence ``n`` says and the one ``beside`` it does not."""
+        content = [{t.norm for t in self.sentences[i] if is_content(t)} for i in (n, beside)]
+        return content[0] - content[1]
 
     def _points_back(self, n: int) -> bool:
         return points_back(self.text[self.spans[n].start : self.spans[n].end])
@@ -189,6 +228,7 @@ def _new_words(own: Sequence[Token], source: Sequence[Token]) -> list[Token]:
         for t in own
         if is_content(t)
         and t.norm not in known
+        and not alike(t.norm, known)
         and not (len(t.norm) > 3 and process.extractOne(t.norm, known, scorer=fuzz.ratio, score_cutoff=_SAME_WORD))
     ]
 

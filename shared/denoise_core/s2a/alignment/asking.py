@@ -9,13 +9,16 @@ import re
 
 # What is asked for; the first that fits. `polar` is a question of yes or no, `request` an order.
 _KINDS = (
-    ("when", r"when|(?:in|on|at|from|since|until|by)?\s?(?:what|which) (?:year|date|day|month|century|time)|wann"
+    ("when", r"when(?:s|'s)?|wen(?=\s{1,9}(?:is|was|are|did|do|does|will)\b)"
+             r"|(?:in|on|at|from|since|until|by)?\s?(?:what|which) (?:year|date|day|month|century|time)|wann"
              r"|(?:in )?welche[ms]r? (?:jahr|tag|monat|jahrhundert)|quand|en quelle année|quelle année"
              r"|à quelle (?:heure|date)"
-             r"|cuándo|cuando|en qué (?:año|fecha)|qué (?:año|día)|quando|em que ano|in che anno"
+             r"|cuándo|cuando|(?:a )?qué hora|en qué (?:año|fecha)|qué (?:año|día)|quando|em que ano|in che anno"
              r"|in quale anno|wanneer|когда"
              r"|в каком году|何时|什么时候|哪一?年|几时|いつ|何年|متى"),
-    ("where", r"where|in (?:what|which) (?:city|country|town|place|state)|wo|woher|wohin|où|dónde|donde"
+    ("where", r"where(?:s|'s)?|were(?=\s{1,9}(?:is|was|are|did|do|does|can|could|has|have|had|will|would"
+              r"|should)\b)|whre"
+     r"|in (?:what|which) (?:city|country|town|place|state)|wo|woher|wohin|où|dónde|donde"
      "|adónde|onde|dove"
               r"|waar|где|куда|откуда|哪里|哪儿|在哪|どこ|أين"),
     ("why", r"why|how come|for what reason|warum|wieso|weshalb|pourquoi|por qué|por que|porqué|perché"
@@ -34,7 +37,7 @@ _KINDS = (
      "|(?:par |à |de )?qui"
             r"|(?:por |a |de )?quién(?:es)?|(?:por |a )?quien(?:es)?|quem|chi|wie is|кто|кого|кем|谁|哪位"
             r"|誰|だれ|من"),
-    ("what", r"what|which|(?:in |on |at |of |from )?(?:what|which)|was|welche[rsnm]?|que|quoi"
+    ("what", r"whats?|what's|waht|wich|which|(?:in |on |at |of |from )?(?:what|which)|was|welche[rsnm]?|que|quoi"
      "|quel(?:le)?s?|lequel|qué|cuál(?:es)?"
              r"|cual(?:es)?|o que|qual|quais|quale|quali|che|che cosa|cosa|wat|welke?|что|како[йегм]\w*"
              r"|какие|какая|什么|哪个|哪些|哪"
@@ -59,7 +62,8 @@ _STARTS = [
 ]
 _POLAR_START = re.compile(rf"\A[\s¿¡\"'“„«(\[*_-]{{0,12}}+(?:{_POLAR})(?![\w'’])", re.IGNORECASE)
 _ENGLISH_WAS = re.compile(
-    r"\A\W{0,12}was\s{1,9}(?:it|he|she|the|this|that|there|an?|his|her|its|their|our|my|any|not)\b", re.IGNORECASE
+    r"\A\W{0,12}was\s{1,9}(?:it|he|she|the|this|that|there|an?|his|her|its|their|our|my|any|not|(?-i:[A-Z][^\W\d_]+))\b",
+    re.IGNORECASE,
 )
 """Not the German word for "what"."""
 _CJK_KINDS = [

@@ -218,6 +218,25 @@ LIGHT = frozenset(
         "random",
         "wonder",
         "curious",
+        "whether",
+        "roughly",
+        "approximately",
+        "circa",
+        "ob",
+        "located",
+        "situated",
+        "liegt",
+        "befindet",
+        "gelegen",
+        "se",
+        "trouve",
+        "situé",
+        "située",
+        "encuentra",
+        "ubicado",
+        "ubicada",
+        "situado",
+        "situada",
     ]
 )
 
@@ -225,6 +244,15 @@ LIGHT = frozenset(
 # Of these, nouns that an order may be about: "Name the author and the year of the book".
 LIGHT_NOUNS = listed("year date day time number amount person people name place kind type sort way thing fact")
 
+
+LOADED = listed(
+    """
+    awful terrible horrible dreadful stupid idiotic idiot idiots ridiculous absurd disgusting hideous overrated
+    wonderful fantastic amazing glorious so-called schrecklich furchtbar blöd dumm scheußlich wunderbar toll
+    horrible affreux stupide ridicule merveilleux estúpido ridículo maravilloso fantástico
+    """
+)
+"""Words that only judge: a neutral question leaves them out, and brings none."""
 
 # Words of a polite clause around a question; and the verbs in it that say that something is to be told.
 COURTESIES = listed(
@@ -235,9 +263,13 @@ COURTESIES = listed(
     you'd could would won't wouldn't couldn't sir madam guys folks there again bit more about something anything
     darf bitte gern gerne mal kurz könnten könntest würden würdest wissen sie du mir uns jemand ich möchte würde
     frage so
+    gerade einmal entschuldigung verzeihung moin servus abend morgen schönen liebe lieber könnt ihr
     freundlich nett und hallo guten tag
     bonjour pourriez pourrais pouvez peux vous tu me nous s'il plaît quelqu'un je voudrais j'aimerais
-    hola podría podrías puede puedes usted me nos por favor alguien quisiera gustaría buenos días
+    bonsoir svp stp merci auriez madame monsieur messieurs excusez moi pardon gentil
+    de sería serías tan tendría tendrías bondad gentileza
+    hola podría podrías podrían puede puedes pueden usted ustedes me nos por favor alguien quisiera gustaría buenos
+    buenas días tardes noches disculpe disculpa perdón amable gracias
     """
 )
 TELLING = listed(

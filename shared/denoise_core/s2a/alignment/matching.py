@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rapidfuzz.distance import OSA
 
+from denoise_core.s2a.alignment.same_words import IRREGULAR
 from denoise_core.text.tokens import Token
 from denoise_core.text.tokens import tokens as all_tokens
 
@@ -35,7 +36,7 @@ def known(token: Token, among: Sequence[Token]) -> bool:
             return True
         if token.kind == "number" or other.kind == "number":
             continue
-        if _stem(norm) == _stem(theirs) or _clitic(norm, theirs):
+        if stem_of(norm) == stem_of(theirs) or _inflected(norm, theirs) or _clitic(norm, theirs):
             return True
         proper = token.kind == "name" and other.kind == "name"
         if not proper and _slip(norm, theirs):
@@ -43,11 +44,23 @@ def known(token: Token, among: Sequence[Token]) -> bool:
     return False
 
 
-def _stem(word: str) -> str:
+def stem_of(word: str) -> str:
+    """The word without an ending; "cities", "citys" and "city" are one, and so are "wrote" and "written"."""
+    if word in IRREGULAR:
+        return IRREGULAR[word]
+    if len(word) > 4 and word.endswith(("ies", "ys")):
+        return word[: -3 if word.endswith("ies") else -2]
+    word = word[:-1] if len(word) > 4 and word.endswith("y") else word
     for suffix in _SUFFIXES:
         if len(word) - len(suffix) >= 4 and word.endswith(suffix):
             return word[: -len(suffix)].rstrip("e")
     return word.rstrip("e") if len(word) > 4 else word
+
+
+def _inflected(a: str, b: str) -> bool:
+    """recover, recovered: one is the other with an ending, also where the other looks as if it had one itself."""
+    long, short = (a, b) if len(a) > len(b) else (b, a)
+    return len(short) > 4 and long.startswith(short) and long[len(short) :] in ("ed", "d", "ing", "s", "es")
 
 
 def _clitic(a: str, b: str) -> bool:

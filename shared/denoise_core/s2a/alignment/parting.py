@@ -45,12 +45,34 @@ _TAGGED = re.compile(
     re.IGNORECASE,
 )
 _ASIDE = re.compile(
-    r"(?:,|\s[–—-])\s{1,9}(?:(?:which|who|that|was|ce que|lo que)\s{1,9})?(?:i|we|my|our|ich|wir|mein\w{0,2}"
+    r"(?:[,;]|\s[–—-])\s{1,9}(?:(?:which|who|that|was|ce que|lo que)\s{1,9})?(?:i|we|my|our|ich|wir|mein\w{0,2}"
     r"|je|mon|ma|yo|mi)\s[^,;.?!–—]{1,120}"
     r"(?=[,;.?!–—]|\Z)",
     re.IGNORECASE,
 )
+_TAGS = (
+    r"(?:right|correct|no|yes|yeah|(?:is|was|does|did|are|were|has|have)n't (?:it|he|she|they|that)|oder"
+    r"|nicht wahr|ja|richtig|stimmt's|gell"
+    r"|n'est-ce pas|non|hein|pas vrai|verdad|no es así|cierto|né|vero|giusto|toch)"
+)
+_CLAIMS = (
+    r"(?:(?:it|he|she|that|this|they|das|es|er|sie|dies|ce|il|elle|c'|eso|esto)\s{0,3}(?:is|was|'s|were|are|ist|war|sind|waren|est|était)"
+    r"|(?:fue|era|es|son|fueron|sono|foi|está)\b)"
+)
+_CLAIMED = re.compile(
+    rf"(?:[,;]|\s[–—-])\s{{0,9}}{_CLAIMS}\b[^?;]{{1,120}},\s{{0,9}}¿?{_TAGS}\s{{0,9}}(?P<mark>[?？])\s{{0,9}}\Z",
+    re.IGNORECASE,
+)
+"""", it was Vermeer, wasn't it?" behind a question"""
+_CLAIM = re.compile(
+    rf"\A\W{{0,6}}{_CLAIMS}\b[^?]{{1,120}},\s{{0,9}}¿?{_TAGS}\s{{0,9}}[?？]\s{{0,9}}\Z", re.IGNORECASE
+)
 _GUESS = re.compile(r",\s{0,9}(?P<guess>[\w\s.,%-]{1,30}?)\s{0,9}(?P<mark>[?？؟])\s{0,9}\Z")
+_ABOUT = re.compile(
+    r"\b(?:something like|like|around|about|roughly|approximately|maybe|perhaps|say|or so|in|etwa|ungefähr"
+    r"|environ|unos?)\b",
+    re.I,
+)
 _GOES_ON = re.compile(
     r"\A\W{0,6}(?:and|or|what about|how about|also|und|oder|et|ou|y|o|e)\b"
     r"|\b(?:too|also|as well|either|instead|auch|aussi|también|anche)\b",
@@ -165,8 +187,12 @@ def _without_asides(sentence: str) -> tuple[str, list[str]]:
     asides = [m[0] for m in _ASIDE.finditer(sentence) if not any(t.kind == "number" for t in tokens(m[0]))]
     for aside in asides:
         sentence = sentence.replace(aside, "", 1)
+    claimed = _CLAIMED.search(sentence)
+    if claimed and kind_of(sentence):
+        asides.append(claimed[0])
+        sentence = sentence[: claimed.start()] + claimed["mark"]
     guess = _GUESS.search(sentence)
-    if guess and all(t.kind == "number" for t in tokens(guess["guess"])) and kind_of(sentence):
+    if guess and all(t.kind == "number" for t in tokens(_ABOUT.sub("", guess["guess"]))) and kind_of(sentence):
         asides.append(guess["guess"])
         sentence = sentence[: guess.start()] + guess["mark"]
     return sentence, asides
@@ -252,6 +278,8 @@ def whole(asked: str) -> list[Question]:
 
 
 def _only_a_guess(q: Question) -> bool:
+    if _CLAIM.match(q.text):
+        return True
     begins = re.match(
         r"\W*(?:is|was|are|were|isn't|wasn't|ist|war|est|es|fue|è|é) (?:it|that|this|he|she|they|es|das"
         r"|er|ce|él|ella)\b",

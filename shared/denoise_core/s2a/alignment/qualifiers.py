@@ -15,7 +15,8 @@ _DENYING = listed(
 _ALIKE = 0.75  # similarity from which words stand in the source's order
 
 _CONDITION = re.compile(
-    r"(?<![\w'’])(?:if|unless|provided(?: that)?|as long as|assuming|except|only when|only if|in case"
+    r"(?<![\w'’])(?:if|unless|\Awithout|once (?=the|an?|all|it|they|he|she|you|we|your|their)|as soon as"
+    r"|subject to|provided(?: that)?|as long as|assuming|except|only when|only if|in case"
     r"|on condition that|until"
     r"|wenn|falls|sofern|solange|es sei denn|außer|vorausgesetzt|bis"
     r"|sauf|à condition|à moins que|tant que|pourvu que|jusqu'à|s'ils?|si|excepto|salvo|a menos que"
@@ -25,6 +26,27 @@ _CONDITION = re.compile(
     r"|如果|除非|只要|除了|إذا|إلا|ما لم",
     re.IGNORECASE,
 )
+_EXCEPTION = re.compile(
+    r"\b(?:except(?:ing| for)?|apart from|aside from|other than|with the exception of|excluding"
+    r"|(?:all|every|everyone|everything|any|no|none|nobody|nothing)(?:\s\w{1,20}){0,2}\sbut"
+    r"|außer|ausgenommen|bis auf|mit ausnahme|sauf|hormis|excepté|à l'exception d|salvo|excepto"
+    r"|a excepción d|tranne|eccetto"
+    r"|exceto|behalve|кроме)(?![\w])",
+    re.IGNORECASE,
+)
+_LIMITS = re.compile(
+    r"\b(?:far from|anything but|by no means|hardly|barely|scarcely|kaum|alles andere als|à peine|apenas)\s",
+    re.IGNORECASE,
+)
+_MAY = re.compile(
+    r"\b(?:may|might|could|can|possibl[ey]|perhaps|likely|probably|könnte\w*|dürfte\w*|vielleicht|pourrai\w+|peut-être|podría\w*|quizás?)\b",
+    re.I,
+)
+_WILL = re.compile(r"\b(?:will|shall|certainly|definitely|sicher|certainement|seguramente)\b", re.I)
+_DENIES = re.compile(
+    r"\b(?:not|no|never|far|barely|hardly|scarcely|almost|few|little|nicht|kein\w*|kaum|ne|pas|peine|apenas|\w+n't)\b",
+    re.I,
+)
 _CONDITION_EDGE = re.compile(r"[,;:.!?—–，。；]|\s(?:then|dann|so)\s")
 _COMPLETE = re.compile(
     r"\b(?:only|exactly|solely|just|nur|ausschließlich|genau|seulement|uniquement|exactement|sólo|solo|solamente|únicamente|soltanto"
@@ -33,6 +55,8 @@ _COMPLETE = re.compile(
 )
 _PART = re.compile(
     r"(?:\A|(?<=[.;:!?]\s))\W{0,3}(?:only|nur|seuls?|seules?|sólo|solo|apenas|soltanto)\b"
+    r"|(?:\A|(?<=,\s))\W{0,3}(?:most|many|few|some|almost all|nearly all|not all|hardly any)\b|\b(?:among"
+    r"|one of) (?:the|its|their)\b"
     r"|\b(?:most|some|many|few|several|half|part|parts|none|one) of\b|\b(?:die meisten|einige"
     r"|manche|viele der|la plupart des|algunos de)\b",
     re.IGNORECASE,
@@ -45,7 +69,8 @@ _ANY_PART = re.compile(
 _SAYS = re.compile(
     r"\b(?:claim(?:s|ed)?|alleg\w+|say(?:s|ing)?|said|argu(?:es?|ed)|assert(?:s|ed)?|insist(?:s|ed)?|believ(?:es?|ed)|think(?:s)?|thought"
     r"|report(?:s|ed|edly)|predict(?:s|ed)?|expect(?:s|ed)?|suspect(?:s|ed)?|suggest(?:s|ed)?|rumou?r(?:s|ed)?|myth|supposed(?:ly)?|purported(?:ly)?"
-    r"|accus(?:es?|ed)|den(?:y|ies|ied)|doubt(?:s|ed)?|estimat(?:es?|ed)|according to|maintain(?:s|ed)"
+    r"|accus(?:es?|ed)|den(?:y|ies|ied)|promis(?:es?|ed)|hop(?:es|ed)|fear(?:s|ed)|warn(?:s|ed)|contend(?:s"
+    r"|ed)|boast(?:s|ed)|advertis\w+|speculat\w+|doubt(?:s|ed)?|estimat(?:es?|ed)|according to|maintain(?:s|ed)"
     r"|hoax|legend|false|falsely|wrongly|untrue"
     r"|behaupte\w*|sag(?:t|te|ten|en)|laut|angeblich|zufolge|meint|meinen|glaub\w+|vermut\w+|soll|sollen|bestreite\w*|berichte\w*|erwarte\w*|Mythos|Gerücht\w*"
     r"|affirm\w+|prétend\w*|selon|d'après|dit|disent|estime\w*|accus\w+|nie|nient|croi\w+|mythe|rumeur"
@@ -83,6 +108,17 @@ def lost_qualifier(written: str, source: str) -> str | None:
         inner = _content(source[match.end() : end]) - rest
         if inner and rest & have and not inner & have and not _CONDITION.search(written):
             return f"a condition was left out: {match[0]} ..."
+    for match in _EXCEPTION.finditer(source):
+        first = next((t.norm for t in tokens(source[match.end() :]) if is_content(t)), None)
+        if first is not None and first not in have and not _EXCEPTION.search(written):
+            return f"an exception was left out: {match[0]} {first}"
+    for match in _LIMITS.finditer(source):
+        first = next((t.norm for t in tokens(source[match.end() :]) if is_content(t)), None)
+        if first in have and not _DENIES.search(written):
+            return f"what limits it was left out: {match[0].strip()}"
+    certain = _WILL.search(written)
+    if certain and _MAY.search(source) and not (_WILL.search(source) or _MAY.search(written)):
+        return f"what may be is said to be: {certain[0]}"
     if complete := _COMPLETE.search(source):
         items = [
             _content(i) for i in re.split(r",|\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s", complete["list"])
@@ -140,6 +176,46 @@ def _denied_no_more(source: Sequence[Token], has: set[str]) -> str | None:
             if after in has:
                 return token.norm
     return None
+
+
+_ENDINGS = ("s", "ing", "ly", "ed", "men", "children")
+
+
+def another_subject(own: Sequence[Token], source: Sequence[Token], new: Sequence[Token]) -> list[str]:
+    """A name that opens a sentence in the place of another one; in that place capitals tell nothing.
+
+    A bare word there that is no plural and no adverb is mostly a name ("Pasteur developed ...").
+    """
+    if not own or not source or own[0] not in new or own[0].norm == source[0].norm:
+        return []
+    here, there = own[0], source[0]
+    rest = {t.norm for t in own[1:]}
+    bare = all(is_content(t) and len(t.norm) > 2 and not t.norm.endswith(_ENDINGS) for t in (here, there))
+    if bare and there.norm not in rest and sum(t.norm in rest for t in source[1:]) >= _ALIKE * (len(source) - 1):
+        return [f"it says this of something else than {there.norm}: {here.norm}"]
+    return []
+
+
+_CLAUSES = re.compile(r";|,?\s(?:while|whereas|während|tandis que|mientras que)\s", re.IGNORECASE)
+_MERGES = re.compile(r"[;]|\b(?:and|while|whereas|both|und|während|et|tandis|y|mientras|e|en|и)\b", re.IGNORECASE)
+
+
+def crossed_clauses(own: Sequence[Token], source: str) -> list[str]:
+    """Names or numbers of two clauses that the source holds against each other, said in one."""
+    if any(_MERGES.fullmatch(t.norm) for t in own):
+        return []
+    clauses = [c for c in _CLAUSES.split(source) if c.strip()]
+    facts = [{t.norm for t in tokens(c) if t.kind in ("name", "number")} for c in clauses]
+    have = {t.norm for t in own}
+    used = [
+        mine & have
+        for n, clause in enumerate(facts)
+        if (mine := clause - set().union(*(f for m, f in enumerate(facts) if m != n)))
+    ]
+    two = [u for u in used if u]
+    if len(clauses) > 1 and len(two) > 1:
+        return [f"what is said of two things is said of one: {', '.join(sorted(set().union(*two)))[:60]}"]
+    return []
 
 
 def causes(written: str, source: str) -> list[str]:

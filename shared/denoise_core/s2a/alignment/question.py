@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import combinations
 
 from denoise_core.s2a.alignment.asking import BELIEF, PRONOUN, kind_of
-from denoise_core.s2a.alignment.closed import CLASSES, LIGHT, classes_of
-from denoise_core.s2a.alignment.matching import known, plain, tokens
+from denoise_core.s2a.alignment.closed import CLASSES, LIGHT, LOADED, classes_of
+from denoise_core.s2a.alignment.matching import known, plain, stem_of, tokens
 from denoise_core.s2a.alignment.parting import Message, Question, part, whole
+from denoise_core.s2a.alignment.same_words import one_form
 from denoise_core.s2a.replies.fields import is_request
 from denoise_core.text.tokens import Token, is_content
-from denoise_core.text.wordlists import listed
+from denoise_core.text.wordlists import FUNCTION_WORDS, listed
 
 _QUOTED = re.compile(r"[\"“«„「][^\"“”«»„「」]{25,400}+[\"”»“」]|(?<=:)\s{0,9}['‘][^'‘’\n]{8,400}+['’]")
 _IS = re.compile(
@@ -26,6 +28,12 @@ _IS = re.compile(
 )
 _THAN = re.compile(r"\b(?:than|als|que|чем|di|dan)\b", re.IGNORECASE)
 _CAN = listed("can could able possible kann können konnte peut peuvent puede pueden può possono")
+_WORD = re.compile(r"[^\W_]+")
+_MOST_WORDS = 40  # of a question that are compared three by three
+_DO = re.compile(r"\b(?:do|does|did)\b", re.IGNORECASE)
+_BOTH_WAYS = listed("and or und oder et ou y o e a an the of in on at der die das le la les el los las de du des")
+"""Words on whose two sides things stand in either order."""
+_LINKS = _BOTH_WAYS | FUNCTION_WORDS
 _LONGEST = 20_000  # characters; such a message is not compared
 
 
@@ -40,6 +48,7 @@ def why_not_same(asked: str, cleared: str, *, language: str = "en") -> str | Non
         return None
     if len(asked) > _LONGEST or len(cleared) > 2 * len(asked) + 200:
         return "it is too long to be compared"
+    asked, cleared = one_form(asked), one_form(cleared)
     quoted = [m[0] for m in _QUOTED.finditer(asked)]
     own = part(_QUOTED.sub(' "" ', asked), language)
     new = part(cleared, language)
@@ -74,7 +83,7 @@ def _alike(a: str, b: str, one: Question, other: Question) -> bool:
         free = other if a == "request" else one
         asked = one if a == "request" else other
         return not is_request(asked.text) or free.kind == "what"
-    if {a, b} == {"how", "how many"} or {a, b} == {"how", "how far"}:
+    if {a, b} in ({"how", "how many"}, {"how", "how far"}, {"what", "how many"}):
         return False
     if "what" in (a, b):  # "what year" and "when", "what height" and "how tall": when the words still agree
         return (
@@ -101,7 +110,7 @@ def _kinds_differ(wanted: Iterable[Question], new: tuple[Question, ...]) -> str 
 def _words_lost(wanted: Iterable[Question], cleared: str) -> str | None:
     has = tokens(cleared)
     for q in wanted:
-        lost = [t for t in q.words if not known(t, has)]
+        lost = [t for t in q.words if not known(t, has) and plain(t.norm) not in LOADED]
         if lost:
             return f"words of the question are gone: {', '.join(t.norm for t in lost[:5])}"
     return None
@@ -199,6 +208,8 @@ def _turned_round(wanted: list[Question], new: Message) -> str | None:
         for q in wanted:
             if q.kind != n.kind or _passive(q.text) != _passive(n.text):
                 continue
+            if _crossed(q.text, n.text) or (q.kind in ("who", "what") and _asks_of_the_other(q.text, n.text)):
+                return "who does it and to whom it is done are exchanged"
             order = [plain(t.norm) for t in q.words if t.kind == "name"]
             now = [plain(t.norm) for t in n.words if t.kind == "name"]
             same = set(order) == set(now) and len(set(order)) > 1
@@ -209,6 +220,42 @@ def _turned_round(wanted: list[Question], new: Message) -> str | None:
             ):
                 return "the names stand in another order"
     return None
+
+
+def _crossed(asked: str, cleared: str) -> bool:
+    """Whether two words stand on the two sides of a third in one text, and the other way round in the other."""
+    before, after = _places(asked), _places(cleared)
+    shared = sorted((w for w in before if w in after), key=before.__getitem__)[:_MOST_WORDS]
+    content = [w for w in shared if w not in _LINKS]
+    for i, a in enumerate(content):
+        for b in content[i + 1 :]:
+            if after[b] < after[a] and any(
+                before[a] < before[v] < before[b] and after[b] < after[v] < after[a]
+                for v in shared
+                if v not in _BOTH_WAYS
+            ):
+                return True
+    return False
+
+
+def _asks_of_the_other(asked: str, cleared: str) -> bool:
+    """ "Who taught Plato" asks for who does it, "whom did Plato teach" for whom it is done to."""
+    if bool(_DO.search(asked)) == bool(_DO.search(cleared)):
+        return False
+    before, after = _places(asked), _places(cleared)
+    shared = [w for w in before if w in after and w not in _LINKS][:_MOST_WORDS]
+    return any((before[a] < before[b]) != (after[a] < after[b]) for a, b in combinations(shared, 2))
+
+
+def _places(text: str) -> dict[str, int]:
+    """Where each word stands, by its stem; words that occur twice are left out."""
+    found: dict[str, int] = {}
+    twice: set[str] = set()
+    for n, m in enumerate(_WORD.finditer(text.lower())):
+        word = stem_of(plain(m[0]))
+        twice |= {word} & found.keys()
+        found[word] = n
+    return {w: n for w, n in found.items() if w not in twice}
 
 
 def _compared_otherwise(wanted: list[Question], new: Message) -> str | None:

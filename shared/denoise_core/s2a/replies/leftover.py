@@ -39,7 +39,11 @@ _REST = re.compile(
     r"(?:rest|others?|other (?:pieces|ones)|remaining(?: pieces| ones)?|everything else)\s{0,9}[.!]?\s{0,9}\Z",
     re.IGNORECASE,
 )
-_CUT_OFF = re.compile(r"(?:[,、،:：]|\b(?:and|or|und|oder|et|ou|y|o|e|и)|[-–—(\[])\s{0,9}\Z", re.IGNORECASE)
+_CUT_OFF = re.compile(
+    r"(?:[,、،:：]|\b(?:and|or|und|oder|et|ou|y|o|e|и)|[-–—(\[])\s{0,9}\Z"
+    r"|\d\s{0,3}[,;、]?\s{0,3}(?:\.{3}|…|\b(?:etc|usw)\b\.?|\b(?:and|und) so (?:on|forth|weiter)\b\.?)\s{0,9}\Z",
+    re.IGNORECASE,
+)
 _STRUCK = re.compile(
     r"~~[^~\n]{1,80}~~|(?:^|[\n,;(\[])[ \t]{0,9}-\d|\d\s?,?\s?\(\s?\d{1,6}(?:[.,]\d{1,6})?\s?%?\s?\)"
 )

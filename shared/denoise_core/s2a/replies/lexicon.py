@@ -41,6 +41,9 @@ PIECE = _words(
     टुकड़ा टुकड़े वाक्य संख्या
     """
 )
+ANYBODY_DOES = _words("need needs must has have should can could would may might wants requires finds sees gets")
+"""Verbs behind a "one" that is a person: "one needs 4"."""
+
 DOCUMENT = _words(
     """
     document documents doc docs source sources dokument dokumente dokuments documento documentos documenti документ

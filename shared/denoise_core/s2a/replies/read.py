@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from denoise_core.errors import UnparsableReply, said
@@ -43,7 +44,7 @@ def selection(ask: Ask, reply: Reply, *, verb: Verb | None) -> list[Outcome]:
     """
     text = text_of(reply)
     pieces = ask.pieces
-    found = numbers(text.replace(ask.marker, ""), len(pieces))
+    found = numbers(_repeated(ask, text.replace(ask.marker, "")), len(pieces))
     said = found.verb or verb
     if said is None:  # also for a bare NONE: none to keep, or none to leave out?
         raise UnparsableReply(f"expected KEEP or DROP in the reply; it begins {text.strip()[:80]!r}")
@@ -94,6 +95,26 @@ def text_of(reply: Reply) -> str:
     if not isinstance(reply.text, str):
         raise UnparsableReply(f"expected a text as reply, got {type(reply.text).__name__}")
     return reply.text
+
+
+_NUMBERED_LINE = re.compile(r"^[ \t*-]{0,4}(\d{1,5})[ \t]{1,4}(?=\S)(.{1,200})", re.MULTILINE)
+_SAME = 12  # characters by which a piece is known again, or all of a shorter one
+
+
+def _repeated(ask: Ask, text: str) -> str:
+    """The reply with brackets around the numbers of pieces that it writes out as the prompt has them."""
+
+    def bracketed(line: re.Match[str]) -> str:
+        n = int(line[1])
+        if not 1 <= n <= len(ask.pieces):
+            return line[0]
+        own = ask.pieces[n - 1]
+        source = next(p.passage.text for p in ask.parts if own in p.spans)[own.start : own.end].strip()[:_SAME]
+        written = line[2].rstrip(" .…")[:_SAME]
+        known = source.startswith(written) and (len(written) > _SAME // 2 or written == source)
+        return f"[{n}] {line[2]}" if known else line[0]
+
+    return _NUMBERED_LINE.sub(bracketed, text)
 
 
 _MARKER = "the reply held the marker of its call"

@@ -86,6 +86,8 @@ def read(text: str) -> Said:
             said.prose = said.prose or (word[0] != "n" and after_number)  # "3 of the 9 pieces" counts them
             continue
         if token[0].isdecimal() or word in lex.NUMBER:
+            if word == "one" and _is_anybody(tokens, at):
+                continue
             if not token[0].isdecimal() and word in lex.ARTICLES_THAT_ARE_ONE and not after_number and said.prose:
                 continue
             number = int(token) if token[0].isdecimal() and len(token) <= 9 else lex.NUMBER.get(word, LARGEST)
@@ -170,6 +172,12 @@ def _before_a_number(tokens: list[str], at: int) -> bool:
     if share:
         following = [t for t in following if t not in ("the", "den", "las", "los", "les", "dei")]
     return bool(following) and (following[0][0].isdecimal() or following[0] in lex.NUMBER)
+
+
+def _is_anybody(tokens: list[str], at: int) -> bool:
+    """Whether "one" is a person: "one needs 4", but not "piece one needs to stay"."""
+    before = tokens[at - 1].lower() if at else ""
+    return before not in lex.PIECE and at + 1 < len(tokens) and tokens[at + 1].lower() in lex.ANYBODY_DOES
 
 
 def _word(said: Said, word: str, target: list[Range]) -> list[Range]:

@@ -1,0 +1,98 @@
+"""Questions that nobody has labelled: by a model, made of documents, out of recorded runs; each marked as such."""
+
+import json
+
+import pytest
+
+from denoise_core import InputError, Passage
+from denoise_core.augmenter import Augmenter, BM25Retriever
+from denoise_core.augmenter.traces.recording import to_lines
+from denoise_core.evaluate.trial import evaluate, labelled_by, made_from, read_cases, read_traces
+from denoise_core.evaluate.trial.table import told
+from denoise_core.testing import FunctionLLM
+
+TEXTS = ["The tower was finished in 1889.", "Bananas are rich in potassium.", "Chess is a game."]
+
+
+def unlabelled(tmp_path, *questions):
+    rows = [{"question": q, "passages": TEXTS} for q in questions]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    return read_cases(tmp_path / "q.jsonl")
+
+
+def test_a_model_says_which_passages_hold_the_answer_and_the_report_says_so(tmp_path):
+    def judging(messages):
+        text = messages[-1].content
+        if "cut" in text:
+            raise ConnectionError("away")
+        return "yes" if "1889" in text and "When" in text else "no"
+
+    cases = unlabelled(tmp_path, "When was the tower finished?", "Who is cut?", "Who sings?")
+    found = labelled_by(cases, FunctionLLM(judging), "my-model")
+    assert [c.gold_from for c in found.cases] == ["model", None, None]
+    assert {p.text for p in found.cases[0].question.passages if p.id in found.cases[0].question.gold} == {TEXTS[0]}
+    reasons = [n.reason for n in found.noted]
+    assert "away" in reasons[0]
+    assert reasons[1] == "my-model found no passage that holds its answer"
+    said = " ".join(told(evaluate(found)))
+    assert "1 by a model's labels" in said
+    assert "my-model says that they hold the answer: rougher than a person's labels" in said
+
+
+def test_a_persons_labels_are_not_asked_about(tmp_path):
+    rows = [
+        {"question": "When?", "passages": TEXTS, "gold": [0]},
+        {"question": "When?", "passages": TEXTS, "answers": ["1889"]},
+    ]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    llm = FunctionLLM(lambda m: "yes")
+    found = labelled_by(read_cases(tmp_path / "q.jsonl"), llm, "m")
+    assert ([c.gold_from for c in found.cases], llm.seen, found.about) == (["labels", "answers"], [], ())
+
+
+@pytest.fixture(scope="module")
+def documents():
+    topics = ["tower", "river", "garden", "library", "station", "harbour", "museum", "castle"]
+    texts = [
+        f"The {t} of the town was opened by its mayor in {1800 + n}. Many people came to see the {t} on that day. "
+        f"It rained in the evening, and the {t} was closed at nine."
+        for n, t in enumerate(topics)
+    ]
+    return [Passage(text, f"{t}.md") for t, text in zip(topics, texts, strict=True)]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_questions_are_made_of_documents_and_marked(documents, asked):
+    llm = FunctionLLM(lambda m: "When was it opened by the mayor?") if asked else None
+    found = made_from(documents, n=4, k=5, llm=llm, name="my-model")
+    assert len(found.cases) == 4
+    for case in found.cases:
+        assert case.gold_from == "made"
+        assert (len(case.question.passages), len(case.question.gold)) == (5, 1)
+        if not asked:
+            (gold,) = (p for p in case.question.passages if p.id in case.question.gold)
+            assert case.question.text not in gold.text
+    assert ("my-model" in found.about[0]) == asked
+    said = " ".join(told(evaluate(found)))
+    assert "4 by the pieces that questions were made from" in said
+    with pytest.raises(InputError, match="k=1"):
+        made_from(documents, k=1)
+
+
+def test_recorded_runs_are_questions_with_what_a_supported_answer_cites(tmp_path):
+    passages = [Passage(t, f"p{n}") for n, t in enumerate(TEXTS)]
+    runs = []
+    for draft in ("The tower was finished in 1889 [1].", "It was finished in 1777 [1]."):
+        loop = Augmenter(FunctionLLM(lambda m, draft=draft: draft), BM25Retriever(passages, k=3))
+        runs.append("\n".join(to_lines(loop.answer("When was the tower finished?"))))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.jsonl").write_text("\n".join([*runs, '{"line": "answer", "version": 0}']), "utf-8")
+    found = read_traces(tmp_path / "runs")
+    assert [(c.place, c.gold_from) for c in found.cases] == [(1, "cited"), (2, None)]
+    assert found.cases[0].question.gold == {"p0"}
+    assert [b.place for b in found.bad] == [3]
+    assert found.noted[0].place == 2
+    assert "recorded runs" in " ".join(told(evaluate(found)))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no recorded run can be used"):
+        read_traces(tmp_path / "empty")

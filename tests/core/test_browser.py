@@ -1,0 +1,166 @@
+"""Every page in a headless Chromium: 1280 and 390 px wide, light, dark, and inside a dark notebook.
+
+Skipped where there is no Chromium. axe-core is asked where it lies: in ``node_modules`` of the working tree
+(``npm install --no-save axe-core``), or where ``AXE_CORE`` says.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from denoise_core import ENDDenoiser, Passage
+from denoise_core.augmenter import Augmenter, BM25Retriever
+from denoise_core.embedded import sample
+from denoise_core.evaluate.protocols import Asked, run_sheets, sheets_of
+from denoise_core.evaluate.trial import evaluate
+from denoise_core.report.context import Shown, page
+from denoise_core.report.evaluation import page as evaluation_page
+from denoise_core.report.loop import to_html
+from denoise_core.report.protocol import page as protocol_page
+from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.testing import FunctionLLM
+from denoise_core.types import Reply
+
+ROOT = Path(__file__).parents[2]
+WIDTHS = (1280, 390)
+SCHEMES = {"dark": 0, "light": 1}  # Chromium's numbers
+NOTEBOOK = (
+    '<!doctype html><html lang="en"><head><title>Notebook</title><style>body {{ background: #111; color: #eee }} '
+    "td, th, p, pre, code, li {{ color: #eee }}</style></head>"
+    '<body data-jp-theme-light="false" class="jp-Notebook"><main><h1>Notebook</h1>'
+    '<div class="jp-RenderedHTMLCommon">{}</div></main></body></html>'
+)
+
+# What a page tells of itself: its width against the window's, the worst contrast of a text, axe's serious faults.
+PROBE = """
+<script>
+const rgb = c => { const m = c.match(/[\\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m };
+const lum = c => { const [r, g, b] = c.slice(0, 3).map(v => { v /= 255;
+  return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 }); return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+const ground = e => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
+  if (c[3] > 0.99) return c }
+  return matchMedia("(prefers-color-scheme: dark)").matches ? [18, 18, 18, 1] : [255, 255, 255, 1] };
+function contrasts() {
+  let worst = [99, ""];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const n = walk.currentNode, e = n.parentElement, s = getComputedStyle(e);
+    if (!n.data.trim() || e.closest("script, style, .sr, svg") || !e.getClientRects().length) continue;
+    const [a, b] = [lum(rgb(s.color)), lum(ground(e))].sort((x, y) => y - x);
+    const c = (a + 0.05) / (b + 0.05);
+    if (c < worst[0]) worst = [c, n.data.trim().slice(0, 60)];
+  }
+  return worst;
+}
+addEventListener("load", async () => {
+  if (OPEN) document.querySelectorAll("details").forEach(d => d.open = true);
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  let faults = [];
+  if (window.axe) {
+    const found = await axe.run(document, { resultTypes: ["violations"] });
+    faults = found.violations.filter(v => ["serious", "critical"].includes(v.impact))
+      .map(v => [v.id, v.nodes[0].html.slice(0, 120)]);
+  }
+  const height = document.documentElement.scrollHeight;
+  parent.postMessage({ name: NAME, wide, contrast: contrasts(), faults, height }, "*");
+});
+</script>
+"""
+FRAME = """
+<!doctype html><html><body>{frames}<script>
+const told = {{}};
+addEventListener("message", m => {{ told[m.data.name] = m.data;
+  if (Object.keys(told).length === {count}) {{
+    const e = document.createElement("pre");
+    e.id = "told"; e.textContent = JSON.stringify(told); document.body.append(e);
+  }} }});
+</script></body></html>
+"""
+
+
+def chromium():
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+
+
+def axe():
+    given = os.environ.get("AXE_CORE")
+    path = Path(given) if given else ROOT / "node_modules" / "axe-core" / "axe.min.js"
+    return path.read_text("utf-8") if path.is_file() else None
+
+
+class First:
+    """Answers with the beginning of the first passage."""
+
+    name = "the first passage"
+
+    def answer(self, question, passages):
+        return Reply(passages[0].text[:80] if passages else "")
+
+
+def pages():
+    """Each page by its name."""
+    asked = sample()[:3]
+    denoiser = ENDDenoiser(BM25Scorer(), keep=0.3)
+    shown = [Shown(q.passages, denoiser.denoise(q.text, q.passages), q.gold, ("12 ms",)) for q in asked]
+    many = tuple(Passage(f"Passage {n} about towers and bananas. " * 8, f"p{n}") for n in range(1040))
+    drafts = iter(["It was finished in 1899.", "The tower was finished in 1889."])
+    tower = [Passage("The tower was finished in 1889. I think it is ugly.", "a"), Passage("Bananas.", "b")]
+    answer = Augmenter(FunctionLLM(lambda m: next(drafts)), BM25Retriever(tower)).answer("When was it finished?")
+    found = evaluate(sample()[:4], answerer=First())
+    llm = FunctionLLM(lambda m: "1974")
+    tables = run_sheets(sheets_of(Asked("s2a", count=1), llm), llm)
+    own = [found._repr_html_(), shown[0].result._repr_html_(), answer._repr_html_()]
+    return {
+        "kept": page(shown, title="Kept and dropped", table=[["method", "kept"], ["BM25", "30%"]]),
+        "many": page([Shown(many, ENDDenoiser(BM25Scorer(), keep=40).denoise("towers 7", many))], title="Many"),
+        "loop": to_html(answer),
+        "evaluation": evaluation_page(found),
+        "protocol": protocol_page(tables, "a model"),
+        "notebook": NOTEBOOK.format("".join(own)),
+    }
+
+
+def told_of(folder, scheme):
+    """What every page says of itself at every width."""
+    frames, checker = [], axe()
+    for name, html in pages().items():
+        for width in WIDTHS:
+            own = f"{name} {width}"
+            probe = PROBE.replace("NAME", json.dumps(own)).replace("OPEN", "false" if name == "many" else "true")
+            if checker is not None:
+                probe = f'<script src="axe.js"></script>{probe}'
+            (folder / f"{name}{width}.html").write_text(html.replace("</body>", f"{probe}</body>"), "utf-8")
+            frames.append(f'<iframe src="{name}{width}.html" width="{width}" height="900"></iframe>')
+    if checker is not None:
+        (folder / "axe.js").write_text(checker, "utf-8")
+    (folder / "all.html").write_text(FRAME.format(frames="".join(frames), count=len(frames)), "utf-8")
+    command = [
+        *(chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
+        *("--allow-file-access-from-files", "--virtual-time-budget=60000", "--window-size=1400,1000"),
+        *(f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}"),
+        *("--dump-dom", (folder / "all.html").as_uri()),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    found = re.search(r'<pre id="told">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert found, done.stderr[-2000:]
+    return json.loads(unescape(found[1]))
+
+
+@pytest.mark.skipif(chromium() is None, reason="there is no Chromium here")
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_page_fits_is_read_in_light_and_dark_and_has_no_serious_fault(tmp_path, scheme):
+    told = told_of(tmp_path, scheme)
+    assert len(told) == 12
+    for name, found in told.items():
+        assert found["wide"] <= 0, (name, found)
+        assert found["contrast"][0] >= 4.5, (name, found)
+        assert found["faults"] == [], (name, found)
+    assert told["many 390"]["height"] < 60_000
+    if axe() is None:
+        pytest.skip("width and contrast hold; axe-core is not here, so no other fault was looked for")
