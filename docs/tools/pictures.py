@@ -65,7 +65,8 @@ def architecture() -> str:
         box(640, 70, 110, 56, ["Your model", "writes a draft"]),
         arrow(695, 126, 695, 186),
         box(610, 190, 170, 60, ["Judge", "holds it against evidence"]),
-        arrow(610, 220, 520, 220, "does not hold"),
+        arrow(610, 220, 520, 220),
+        text(528, 212, "does not hold", 11, GREY),
         box(330, 190, 190, 60, ["Feedback", "repair, search, try again"]),
         arrow(330, 220, 85, 130),
         arrow(695, 250, 695, 284, "holds"),
@@ -81,7 +82,7 @@ def architecture() -> str:
 def which() -> str:
     drawn = [
         text(20, 28, "Which one", 16, font_weight="bold"),
-        box(20, 50, 210, 44, ["Is the question free of opinion?"]),
+        box(20, 50, 210, 44, ["Is the question", "free of opinion?"]),
         arrow(230, 72, 486, 72, "no"),
         box(490, 50, 290, 44, ["S2A on the message", "it clears what is asked"], "#e3f1ea"),
         arrow(125, 94, 125, 126, "yes"),
@@ -89,7 +90,7 @@ def which() -> str:
         arrow(230, 152, 486, 152, "no"),
         box(490, 130, 290, 44, ["Nothing: pass them all", "below about five, dropping saves little"]),
         arrow(125, 174, 125, 206, "yes"),
-        box(20, 210, 210, 44, ["50 labelled questions at hand?"]),
+        box(20, 210, 210, 44, ["50 labelled questions", "at hand?"]),
         arrow(230, 232, 486, 232, "yes: measure first"),
         box(490, 210, 290, 44, ["rag-denoise evaluate", "200 or more: rag-denoise fit"], "#e3f1ea"),
         arrow(125, 254, 125, 286, "no"),
