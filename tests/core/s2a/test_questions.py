@@ -68,17 +68,21 @@ def test_what_is_shown_is_the_sources_own_under_snap(path):
         assert found.shown == "".join(r["source"][s.start : s.end] for s in found.spans)
 
 
+# of the halves that stood apart: unfaithful rewrites passed, faithful ones flagged, at most
+FLAGS = {"fidelity_held_out": (0.3, 0.19), "fidelity_held_out_2": (0.35, 0.19)}
+
+
 @pytest.mark.parametrize("path", sorted(SETS.glob("fidelity_*.jsonl")), ids=lambda p: p.stem)
 def test_unfaithful_rewrites_are_named_and_faithful_ones_are_not(path):
     found = [
         (r["faithful"], fidelity(r["source"], r["written"], language=r["language"]).faithful)
         for r in records(path.name)
     ]
-    tuned = "development" in path.stem
+    most_passed, most_flagged = FLAGS.get(path.stem, (0.2, 0.12))
     passed = [got for faithful, got in found if not faithful]
     taken = [got for faithful, got in found if faithful]
-    assert sum(passed) <= (0.2 if tuned else 0.35) * len(passed)
-    assert taken.count(False) <= (0.12 if tuned else 0.19) * len(taken)
+    assert sum(passed) <= most_passed * len(passed)
+    assert taken.count(False) <= most_flagged * len(taken)
 
 
 HOSTILE = [

@@ -26,17 +26,21 @@ CORPUS = Path(__file__).parents[2] / "data" / "replies"
 HALVES = sorted(CORPUS.glob("*.jsonl"))
 
 
+# (replies read wrongly, readable replies read): at most and at least; a half that stood apart is measured by
+# benchmarks/s2a_replies.py, and its bounds here are what it came to when the parser was first held against it
+BOUNDS = {"held_out": (0.015, 0.93), "held_out_2": (0.025, 0.92)}
+
+
 @pytest.mark.parametrize("path", HALVES, ids=[p.stem for p in HALVES])
 def test_the_corpus_is_read_and_nothing_in_it_wrongly(path):
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     read = [(r, read_reply(r)) for r in records]
     readable = [got for r, got in read if r["read"] != UNREADABLE]
     wrong = [r["id"] for r, got in read if got not in (r["read"], UNREADABLE)]
-    tuned = path.stem.startswith(
-        "development"
-    )  # the other half is measured by benchmarks/s2a_replies.py, held here
-    assert len(wrong) <= (0 if tuned else 0.025 * len(read)), wrong if tuned else "the held-out half got worse"
-    assert sum(got != UNREADABLE for got in readable) >= (0.95 if tuned else 0.92) * len(readable)
+    tuned = path.stem.startswith("development")
+    most, least = (0, 0.95) if tuned else BOUNDS[path.stem]
+    assert len(wrong) <= most * len(read), wrong if tuned else "a half that stands apart got worse"
+    assert sum(got != UNREADABLE for got in readable) >= least * len(readable)
 
 
 @pytest.mark.parametrize(

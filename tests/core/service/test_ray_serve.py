@@ -2,6 +2,7 @@
 
 import socket
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -50,3 +51,23 @@ def test_answers_are_the_services_own(url):
     ranked = post(url, "/v1/rerank", query=QUERY, documents=TEXTS)["results"]
     assert [r["index"] for r in ranked] == scores.argsort()[::-1].tolist()
     assert httpx.get(url + "/healthz").json()["status"] == "ok"
+
+
+def test_a_killed_replica_is_replaced(url):
+    from ray.util import list_named_actors
+
+    def replicas():
+        return {a["name"] for a in list_named_actors(all_namespaces=True) if "#Denoising#" in a["name"]}
+
+    before = replicas()
+    assert len(before) == 2
+    killed = min(before)
+    ray.kill(ray.get_actor(killed, namespace="serve"))
+    body = {"query": QUERY, "documents": TEXTS}
+    found = [httpx.post(url + "/v1/rerank", json=body, timeout=60).status_code for _ in range(30)]
+    assert found.count(200) >= 25, "the other one answers; what was on its way to the lost one may fail"
+    deadline = time.monotonic() + 120
+    while len(replicas() - {killed}) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    assert httpx.post(url + "/v1/rerank", json=body, timeout=60).status_code == 200

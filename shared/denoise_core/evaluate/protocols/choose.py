@@ -14,6 +14,7 @@ from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
 from denoise_core.evaluate.answers import exact_match
 from denoise_core.evaluate.datasets import BadRecord, records_of
+from denoise_core.evaluate.noisy_retrieval import CHARACTERS
 from denoise_core.evaluate.protocols import loops, noisy, opinions, problems
 from denoise_core.evaluate.protocols.sheet import Sheet
 from denoise_core.evaluate.s2a.cases import Case, from_gsm, from_opinions
@@ -70,7 +71,7 @@ def sheets_of(asked: Asked, llm: LLM) -> list[Sheet]:
 
 def _s2a(asked: Asked, llm: LLM) -> list[Sheet]:
     judge = judge_of(asked.right, llm)
-    notes = (_judged(asked.right),)
+    notes: tuple[str, ...] = (_judged(asked.right),)
     if asked.data is None:
         made = "problems are made, the same every time, and no part of GSM-IC"
         nq = "questions of Natural Questions that ship; right and wrong answers written by hand"
@@ -111,7 +112,7 @@ def _end(asked: Asked, llm: LLM) -> list[Sheet]:
         text,
         asked.count or QUESTIONS // 2,
         extended=asked.extended,
-        characters=noisy.CHARACTERS if asked.characters is None else asked.characters,
+        characters=CHARACTERS if asked.characters is None else asked.characters,
         seed=asked.seed,
     )
     return [noisy.sheet(cases, scorers, extended=asked.extended, notes=tuple(notes))]
