@@ -5,7 +5,7 @@
 #   make check                     ruff, mypy strict, pyright
 #   make bench ONLY=a,b DATA=dir   benchmarks (all without ONLY); results in benchmarks/results/
 #   make engines                   a real engine (vLLM on this machine's cores) serves our models: 4 GB of disk, ten minutes
-#   make test-wheel                the suite once more, against the built wheel
+#   make test-wheel                the packages' tests once more, against the built wheels
 #   make docs                      the site, built strictly, in build/site/html
 #   make dist                      all distributions, in dist/
 #   make compat                    the adapters' tests with the oldest and newest frameworks; tables in docs/
@@ -84,7 +84,7 @@ test-wheel: constraints.txt
 	@$(WHEEL)/bin/pip wheel --quiet --no-deps --wheel-dir dist . shared/lab
 	@$(WHEEL)/bin/$(PIP) "$$(echo dist/rag_denoise-*.whl)[all]" dist/rag_denoise_lab-*.whl --group docs --group test
 	@$(WHEEL)/bin/pip install --quiet --no-deps --force-reinstall dist/*.whl
-	@$(WHEEL)/bin/pytest $(ARGS)
+	@$(WHEEL)/bin/pytest tests/core tests/langchain tests/llamaindex tests/lab tests/packaging $(ARGS)
 
 compat:
 	@$(PYTHON) tests/compat/matrix.py $(ARGS)
