@@ -1,5 +1,6 @@
 """From LangChain's own document compressors to ours: before, after, and what each keeps."""
 
+import re
 import warnings
 from pathlib import Path
 
@@ -29,8 +30,7 @@ def reply(messages):  # in its place your chat model; it finds every sentence wi
     if "Extracted relevant parts:" in prompt:
         context = prompt.split(">>>")[1]
         return ". ".join(s for s in context.split(". ") if "costs" in s).strip() or "NO_OUTPUT"
-    pieces = [line for line in prompt.splitlines() if line.startswith("[") and "costs" in line]
-    return ", ".join(line.split("]")[0][1:] for line in pieces) or "NONE"
+    return ", ".join(re.findall(r"^(\d+) .*costs", prompt, re.MULTILINE)) or "NONE"
 
 
 texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n")
