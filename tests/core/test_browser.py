@@ -73,14 +73,14 @@ addEventListener("load", async () => {
 </script>
 """
 FRAME = """
-<!doctype html><html><body>{frames}<script>
+<!doctype html><html><body><script>
 const told = {{}};
 addEventListener("message", m => {{ told[m.data.name] = m.data;
   if (Object.keys(told).length === {count}) {{
     const e = document.createElement("pre");
     e.id = "told"; e.textContent = JSON.stringify(told); document.body.append(e);
   }} }});
-</script></body></html>
+</script>{frames}</body></html>
 """
 
 

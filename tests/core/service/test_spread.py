@@ -17,6 +17,7 @@ from denoise_core.embedded.sample import sample
 from denoise_core.end import HiddenReader
 from denoise_core.end.fit.readings import capture
 from denoise_core.question import Question
+from denoise_core.running.heard import forget
 from denoise_core.service.bulk.spread import Spread
 
 COMMAND = Path(sys.executable).with_name("rag-denoise")
@@ -42,6 +43,7 @@ def refuse(number):
 
 
 def test_a_killed_worker_changes_nothing(tmp_path, caplog):
+    forget()
     items = [(n, str(tmp_path / "flag")) for n in range(40)]
     assert list(Spread("process", 2)(once_or_die, items)) == [2 * n for n in range(40)]
     assert "a worker died" in caplog.text
