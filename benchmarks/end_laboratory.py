@@ -15,7 +15,7 @@ import numpy as np
 from _reader_end import Loaded, haystack, load
 from _reader_flows import reader_arguments
 from harness import Benchmark
-from noisy_retrieval import SEED, SHARE, Outcome, _Known, _plain
+from noisy_retrieval import SEED, SHARE, Outcome
 
 from denoise_core import Passage
 from denoise_core.embedded import embedding_scorer
@@ -24,8 +24,10 @@ from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.metrics import bootstrap, recall_at, wilson
 from denoise_core.evaluate.noisy_retrieval import NoisyRetrieval
+from denoise_core.evaluate.protocols.noisy import Known, answered, case_of, said_of
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
+from denoise_core.running.flow import run
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_lab.probe_data import CHARACTERS, noisy_questions
 
@@ -81,7 +83,7 @@ def measured(
     scorers: dict[str, Scorer],
     depth: float,
 ) -> None:
-    whole = _plain(loaded, questions, [q.passages for q in questions], batch=1)
+    whole = plain(loaded, questions, [q.passages for q in questions])
     _rows(bench, f"{lead}, everything", whole, whole)
     right = {}
     for name, scorer in scorers.items():
@@ -90,11 +92,11 @@ def measured(
         for q in questions:
             texts = [p.text for p in q.passages]
             scores = np.asarray(scorer.score(q.text, texts), dtype=np.float32)
-            shown.append(ENDDenoiser(_Known(scores), keep=SHARE).denoise(q.text, q.passages).passages)
+            shown.append(ENDDenoiser(Known(scores), keep=SHARE).denoise(q.text, q.passages).passages)
             recall.append(recall_at(scores, q.labels, [0] * len(texts), SHARE)[0])
             prompts = loaded.reading().prompts([(q.text, t) for t in texts])[0] if name == "END" else ()
             early.append(sum(len(p.ids) for p in prompts))
-        second = _plain(loaded, questions, shown, batch=1)
+        second = plain(loaded, questions, shown)
         found = [Outcome(o.said, o.read + n, o.whole + n * depth) for o, n in zip(second, early, strict=True)]
         right[name] = np.array([o.right for o in found], dtype=np.float64)
         bench.row(f"{lead}, {name}: gold kept", np.mean(recall), "share")
@@ -103,6 +105,17 @@ def measured(
     for other in ("cosine", "BM25", "first chunks"):
         gain = right["END"] - right[other]
         bench.row(f"{lead}, END over {other}: right", gain.mean(), "share", interval=bootstrap(gain))
+
+
+def plain(loaded: Loaded, questions: Sequence[Question], shown: Sequence[Sequence[Passage]]) -> list[Outcome]:
+    """The second pass over the passages shown: what was said, with the tokens of its prompt."""
+    out = []
+    for q, passages in zip(questions, shown, strict=True):
+        case = case_of(q, 0)
+        told, trace = run(answered(case, passages), llm=loaded.llm)
+        read = trace.usage.input_tokens
+        out.append(Outcome(said_of(told.text, case), read, read))
+    return out
 
 
 def _rows(bench: Benchmark, lead: str, found: Sequence[Outcome], whole: Sequence[Outcome]) -> None:

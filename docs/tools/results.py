@@ -17,7 +17,7 @@ class Names:
     """The model of the server that ``openai_endpoint`` asks: it names the pieces that speak of a cost."""
 
     def reply(self, text: str) -> tuple[str, int]:
-        pieces = re.findall(r"^\[(\d+)\].*\bcosts\b.*$", text, re.M)
+        pieces = re.findall(r"^(\d+) .*\bcosts\b.*$", text, re.M)
         return ", ".join(pieces) or "NONE", len(text.split())
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 import warnings
 
 import pytest
@@ -100,8 +101,7 @@ def wanted(messages):
     if "> Relevant (YES / NO):" in prompt:
         return "YES" if "andlepin" in prompt.split(">>>")[1] else "NO"
     text = prompt.split("BEGIN", 1)[1].split("\nEND ")[0]
-    pieces = [line.split("]")[0][1:] for line in text.splitlines() if line.startswith("[") and "andlepin" in line]
-    return ", ".join(pieces) or "NONE"
+    return ", ".join(re.findall(r"^(\d+) .*andlepin", text, re.MULTILINE)) or "NONE"
 
 
 def test_moving_from_llm_chain_extractor_and_filter(kit):

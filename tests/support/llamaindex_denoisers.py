@@ -1,6 +1,7 @@
 """Denoisers of every kind, ours and others', nodes to give them, and the postprocessor both ways."""
 
 import asyncio
+import re
 
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
@@ -107,8 +108,8 @@ def s2a_model(variant):
         document = messages[-1].content.split("BEGIN ", 1)[1].split("\n", 1)[1].split("\nEND ", 1)[0]
         red = [s for s in document.split(". ") if "red" in s]
         if variant in ("select", "remove", "auto"):
-            pieces = [line for line in document.split("\n") if line.startswith("[")]
-            named = [p[1:].split("]")[0] for p in pieces if ("red" in p) != (variant == "remove")]
+            pieces = re.findall(r"^(\d+) (.*)", document, re.MULTILINE)
+            named = [n for n, piece in pieces if ("red" in piece) != (variant == "remove")]
             return {"auto": "KEEP "}.get(variant, "") + ", ".join(named)
         if variant == "single":
             return ". ".join([*red, QUESTION])

@@ -1,6 +1,7 @@
 """Whole retrieval applications, as users write them: each sync and async, over real text and real vectors."""
 
 import asyncio
+import re
 
 import pytest
 from langchain_classic.chains import create_history_aware_retriever, create_retrieval_chain
@@ -192,8 +193,7 @@ def test_a_tenant_filter(sync):
 @both_ways
 def test_a_cache(sync):
     def picks(messages):
-        lines = [line for line in messages[-1].text.splitlines() if line.startswith("[") and "1889" in line]
-        return ", ".join(line[1:].split("]")[0] for line in lines) or "NONE"
+        return ", ".join(re.findall(r"^(\d+) .*1889", messages[-1].text, re.MULTILINE)) or "NONE"
 
     model = FunctionChatModel(reply=picks, cache=InMemoryCache())
     retriever = DenoisingRetriever.from_llm(store().as_retriever(search_kwargs={"k": 3}), model)
