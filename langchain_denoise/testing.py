@@ -51,10 +51,12 @@ class FunctionChatModel(BaseChatModel):
 
     @property
     def seen(self) -> list[list[BaseMessage]]:
+        """The messages of each call, in the order of the calls."""
         return self._seen
 
     @property
     def peak(self) -> int:
+        """The most calls that were under way at once."""
         return self._peak
 
     @property
@@ -184,6 +186,7 @@ class RunRecorder(BaseCallbackHandler):
         return [self._path(i) for i, run in self.runs.items() if run.kind == kind]
 
     def of_kind(self, kind: str) -> list[RecordedRun]:
+        """The runs of a kind, such as "retriever" or "chain", in the order they began."""
         return [run for run in self.runs.values() if run.kind == kind]
 
     def _path(self, run_id: UUID) -> str:

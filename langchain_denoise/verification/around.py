@@ -55,7 +55,7 @@ def verified(
 
     A chain whose tools ran is not run again, since they would run twice; neither is an agent or a graph, for which
     ``VerificationMiddleware`` repeats the last model call alone. ``Verifier(limits=LoopLimits(rerun=True))`` says
-    that running again does no harm.
+    that running again does no harm; without it a graph or agent raises `InputError`.
 
     The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in
     ``response_metadata["denoise"]`` of a message, in the span ``denoise_record`` and the custom event ``denoise``;

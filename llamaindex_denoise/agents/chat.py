@@ -36,11 +36,13 @@ class AugmentedChatEngine(BaseChatEngine):
         self.memory = memory or ChatMemoryBuffer.from_defaults(token_limit=3000)
 
     def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
+        """The checked answer to ``message``; the conversation is ``chat_history``, or the engine's own memory."""
         history = self._begun(chat_history)
         asked = self.engine.asked(QueryBundle(message), history=history)
         return self._said(message, *self.engine.told(asked.answer(), asked))
 
     async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
+        """As `chat`, awaited."""
         history = self._begun(chat_history)
         asked = self.engine.asked(QueryBundle(message), history=history)
         return self._said(message, *self.engine.told(await asked.aanswer(), asked))
@@ -48,6 +50,7 @@ class AugmentedChatEngine(BaseChatEngine):
     def stream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> StreamingAgentChatResponse:
+        """As `chat`; the answer comes in pieces, once it has been checked."""
         said = self.chat(message, chat_history)
         response = StreamingAgentChatResponse(
             chat_stream=_pieces(said.response), sources=said.sources, source_nodes=said.source_nodes
@@ -60,6 +63,7 @@ class AugmentedChatEngine(BaseChatEngine):
     async def astream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> StreamingAgentChatResponse:
+        """As `stream_chat`, awaited."""
         said = await self.achat(message, chat_history)
         response = StreamingAgentChatResponse(
             achat_stream=_apieces(said.response), sources=said.sources, source_nodes=said.source_nodes
@@ -70,6 +74,7 @@ class AugmentedChatEngine(BaseChatEngine):
         return response
 
     def reset(self) -> None:
+        """Forget the conversation."""
         self.memory.reset()
 
     @property

@@ -45,9 +45,11 @@ class VerifiedQueryTool(QueryEngineTool):
     """
 
     def call(self, *args: Any, **kwargs: Any) -> ToolOutput:
+        """The engine's answer, with a word before it where it does not hold."""
         return _labelled(super().call(*args, **kwargs))
 
     async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:
+        """As `call`, awaited."""
         return _labelled(await super().acall(*args, **kwargs))
 
 

@@ -83,7 +83,8 @@ def imitate(
     start: LinearPolicy, teacher: Policy, episodes: Sequence[Episode], *, steps: int = 200, rate: float = 1.0
 ) -> LinearPolicy:
     """A policy that does what ``teacher`` does on these episodes (the paper's first stage): softmax regression
-    on the teacher's choices. Actions that a trained policy cannot take are left out."""
+    on the teacher's choices. Actions that a trained policy cannot take are left out; `InputError` where there
+    are no others."""
     seen: list[Decision] = []
 
     class Shown:
@@ -118,7 +119,10 @@ def reinforce(
     seed: int,
     settings: ReinforceSettings = DEFAULTS,
 ) -> tuple[LinearPolicy, list[float]]:
-    """``rounds`` batches of randomly drawn episodes; the trained policy and each batch's mean reward."""
+    """``rounds`` batches of randomly drawn episodes; the trained policy and each batch's mean reward.
+
+    Raises `InputError` without episodes or for ``rounds`` below 1.
+    """
     if not episodes or rounds < 1:
         raise InputError("reinforce: expected episodes, and rounds of 1 or more")
     rng = random.Random(seed)
