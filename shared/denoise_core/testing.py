@@ -101,7 +101,8 @@ def check_result(passages: Sequence[Passage], result: DenoiseResult, *, drops_li
     order = [p.id for p in passages]
     kept_ids = [p.id for p in result.passages]
     if not any(p.rewritten for p in result.passages):
-        assert kept_ids == [i for i in order if i in set(kept_ids)], f"order changed: {order} became {kept_ids}"
+        stay = set(kept_ids)
+        assert kept_ids == [i for i in order if i in stay], f"order changed: {order} became {kept_ids}"
     for p in result.passages:
         if not p.rewritten:
             own = "".join(source[s.passage_id].text[s.start : s.end] for s in p.covered)
@@ -110,9 +111,11 @@ def check_result(passages: Sequence[Passage], result: DenoiseResult, *, drops_li
     named += [d.span for d in result.dropped] + [k.span for k in result.kept]
     unknown = sorted({s.passage_id for s in named} - set(source))
     assert not unknown, f"spans name passages that were not given: {unknown}"
+    told: dict[str, list[Span]] = {i: [] for i in order}
+    for s in [*(s for p in result.passages for s in p.covered), *(d.span for d in result.dropped)]:
+        told[s.passage_id].append(s)
     for p in passages if drops_listed else ():
-        kept = [s for out in result.passages for s in out.covered if s.passage_id == p.id]
-        check_tiling(p, kept + [d.span for d in result.dropped if d.span.passage_id == p.id])
+        check_tiling(p, told[p.id])
 
 
 def check_tiling(passage: Passage, spans: Sequence[Span]) -> None:
