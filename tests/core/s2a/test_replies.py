@@ -6,6 +6,7 @@ The corpus was written before the parser, by another hand; its held-out half was
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 from pathlib import Path
 
@@ -14,13 +15,19 @@ from growth import slope
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks._s2a_shared import UNREADABLE, read_reply
 from denoise_core import Passage, UnparsableReply
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.replies import fields
 from denoise_core.s2a.replies.numbers import numbers
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.replies import one_of, said, unfenced
+
+_spec = importlib.util.spec_from_file_location(
+    "_s2a_shared", Path(__file__).parents[3] / "benchmarks" / "_s2a_shared.py"
+)
+_shared = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_shared)
+UNREADABLE, read_reply = _shared.UNREADABLE, _shared.read_reply
 
 CORPUS = Path(__file__).parents[2] / "data" / "replies"
 HALVES = sorted(CORPUS.glob("*.jsonl"))
