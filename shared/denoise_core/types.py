@@ -129,11 +129,11 @@ class Usage:
                 raise InputError(f"Usage({name}={tokens}): expected a number of tokens, 0 or more")
 
     @classmethod
-    def reported(cls, input_tokens: object, output_tokens: object, cached_tokens: object = 0) -> Usage | None:
+    def reported(cls, input_tokens: Any, output_tokens: Any, cached_tokens: Any = 0) -> Usage | None:
         """What a model reports of itself: None where that is no number of tokens; ``cached_tokens`` None is 0."""
         try:
-            read, written = int(input_tokens), int(output_tokens)  # type: ignore[call-overload]
-            return cls(read, written, cached_tokens=int(cached_tokens or 0))  # type: ignore[call-overload]
+            read, written = int(input_tokens), int(output_tokens)
+            return cls(read, written, cached_tokens=int(cached_tokens or 0))
         except (TypeError, ValueError, OverflowError):
             return None
 

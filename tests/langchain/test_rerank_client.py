@@ -2,27 +2,19 @@
 
 import pytest
 from langchain_core.documents import Document
-from service_server import serving
+from service_server import QUERY, TEXTS, best, serving
 
-from denoise_core.embedded import DefaultScorer, default_denoiser
+from denoise_core.embedded import default_denoiser
 from denoise_core.service import Service
 
 cohere = pytest.importorskip("cohere", reason="the Cohere client is not installed")
 pytestmark = pytest.mark.enable_socket
-
-QUERY = "Where is the tower?"
-TEXTS = ["Bread is cheap.", "The tower is in Porto.", "Rain fell all day.", "A tower stands in the harbour."]
 
 
 @pytest.fixture(scope="module")
 def url():
     with serving(Service(default_denoiser())) as found:
         yield found
-
-
-def best():
-    scores = DefaultScorer().score(QUERY, TEXTS).tolist()
-    return sorted(range(len(TEXTS)), key=lambda i: -scores[i])
 
 
 @pytest.mark.parametrize("client", [cohere.Client, cohere.ClientV2])

@@ -2,9 +2,9 @@
 
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
-from service_server import serving
+from service_server import QUERY, TEXTS, best, serving
 
-from denoise_core.embedded import DefaultScorer, default_denoiser
+from denoise_core.embedded import default_denoiser
 from denoise_core.service import Service
 
 jina = pytest.importorskip(
@@ -12,14 +12,10 @@ jina = pytest.importorskip(
 )
 pytestmark = pytest.mark.enable_socket
 
-QUERY = "Where is the tower?"
-TEXTS = ["Bread is cheap.", "The tower is in Porto.", "Rain fell all day.", "A tower stands in the harbour."]
-
 
 def test_the_jina_postprocessor():
     nodes = [NodeWithScore(node=TextNode(text=t, id_=str(i)), score=0.0) for i, t in enumerate(TEXTS)]
     with serving(Service(default_denoiser())) as url:
         stock = jina.JinaRerank(top_n=2, model="rag-denoise", base_url=f"{url}/v1", api_key="none")
         found = stock.postprocess_nodes(nodes, query_str=QUERY)
-    scores = DefaultScorer().score(QUERY, TEXTS).tolist()
-    assert [n.node.node_id for n in found] == [str(i) for i in sorted(range(4), key=lambda i: -scores[i])[:2]]
+    assert [n.node.node_id for n in found] == [str(i) for i in best()[:2]]

@@ -6,7 +6,17 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from denoise_core.embedded import DefaultScorer
 from denoise_core.service.app import make_app
+
+QUERY = "Where is the tower?"
+TEXTS = ["Bread is cheap.", "The tower is in Porto.", "Rain fell all day.", "A tower stands in the harbour."]
+
+
+def best():
+    """Places in `TEXTS`, as the default ranks them for `QUERY`."""
+    scores = DefaultScorer().score(QUERY, TEXTS).tolist()
+    return sorted(range(len(TEXTS)), key=lambda i: -scores[i])
 
 
 @contextmanager

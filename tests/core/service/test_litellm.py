@@ -3,15 +3,12 @@
 import asyncio
 
 import pytest
-from service_server import serving
+from service_server import QUERY, TEXTS, best, serving
 
-from denoise_core.embedded import DefaultScorer, default_denoiser
+from denoise_core.embedded import default_denoiser
 from denoise_core.service import Service
 
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
-
-QUERY = "Where is the tower?"
-TEXTS = ["Bread is cheap.", "The tower is in Porto.", "Rain fell all day.", "A tower stands in the harbour."]
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +24,6 @@ def url():
         yield found
 
 
-def best():
-    scores = DefaultScorer().score(QUERY, TEXTS).tolist()
-    return sorted(range(len(TEXTS)), key=lambda i: -scores[i])[:2]
-
-
 @pytest.mark.parametrize(("provider", "path"), [("hosted_vllm", ""), ("cohere", ""), ("jina_ai", "/v1/rerank")])
 def test_the_client(litellm, url, provider, path):
     model = f"{provider}/rag-denoise"
@@ -44,5 +36,5 @@ def test_the_client(litellm, url, provider, path):
         "api_key": "none",
     }
     for found in (litellm.rerank(**asked), asyncio.run(litellm.arerank(**asked))):
-        assert [r["index"] for r in found.results] == best()
+        assert [r["index"] for r in found.results] == best()[:2]
         assert found.results[0]["relevance_score"] > found.results[1]["relevance_score"]
