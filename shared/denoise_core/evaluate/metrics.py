@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from math import sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from denoise_core._optional import require
 from denoise_core.end.selection import count_of_share
 from denoise_core.errors import InputError
 
@@ -68,9 +69,12 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     """95 % interval of a share by Wilson's method; ends included. Raises `InputError` for ``n < 1``."""
     if n < 1:
         raise InputError("an interval needs at least one observation")
-    stats = require("scipy.stats", extra="end")
-    interval = stats.binomtest(hits, n).proportion_ci(confidence_level=0.95, method="wilson")
-    return float(interval.low), float(interval.high)
+    # By hand: the demo and the command's tables need it where SciPy is not installed. A test holds it to SciPy's.
+    z = NormalDist().inv_cdf(0.975)
+    share, weight = hits / n, z * z / n
+    middle = (share + weight / 2) / (1 + weight)
+    half = sqrt(share * (1 - share) * weight + weight * weight / 4) / (1 + weight)
+    return (0.0 if hits == 0 else middle - half), (1.0 if hits == n else middle + half)
 
 
 def bootstrap(values: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> tuple[float, float]:

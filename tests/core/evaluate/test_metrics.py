@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from denoise_core import InputError
 from denoise_core.end.selection import best, count_of_share
@@ -60,3 +61,10 @@ def test_intervals_hold_the_value_and_shrink_with_more_questions():
     for empty in (lambda: wilson(0, 0), lambda: bootstrap([])):
         with pytest.raises(InputError):
             empty()
+
+
+@given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilsons_interval_is_scipys(counted):
+    hits, n = counted
+    theirs = binomtest(hits, n).proportion_ci(confidence_level=0.95, method="wilson")
+    assert wilson(hits, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
