@@ -83,3 +83,15 @@ UNSAFE = r"trust_remote_code\s*=\s*True|\bjoblib\.|torch\.load\(|allow_pickle\s*
 
 def test_nothing_unsafe_is_written():
     assert not [p for p, text in sources_in(*PACKAGES).items() if re.search(UNSAFE, text)]
+
+
+@pytest.mark.parametrize("command", [["demo", "--questions", "1"], ["evaluate", "-n", "1"]])
+def test_the_readmes_commands_need_no_more_than_their_extras(command, tmp_path):
+    """`make demo` installs ``embedded``, ``knowledge`` and ``cli``: what others bring is hidden here."""
+    hidden = ["scipy", "sklearn", "torch", "transformers", "matplotlib", "nltk", "bs4", "pypdf", "httpx", "pandas"]
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({hidden})); sys.argv = {['rag-denoise', *command]}\n"
+        "from denoise_core.cli import main; sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
