@@ -95,27 +95,28 @@ def twenty():
 
 
 async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
-    reply = Inside(4)
+    reply, on_the_loop = Inside(4), threading.Event()
+
+    def waits_for_the_loop(prompt):
+        assert on_the_loop.wait(20)  # a call on the event loop itself would wait here in vain
+        return reply(prompt)
+
     denoiser = S2ADenoiser(
-        LlamaLLM(local(reply), max_threads=4), variant="select", max_concurrency=10, options=Options(joint=False)
+        LlamaLLM(local(waits_for_the_loop), max_threads=4),
+        variant="select",
+        max_concurrency=10,
+        options=Options(joint=False),
     )
-    ticks = 0
-
-    async def tick():
-        nonlocal ticks
-        while True:
-            ticks += 1
-            await asyncio.sleep(0)
-
-    ticking = asyncio.create_task(tick())
-    out = await DenoisePostprocessor(denoiser=denoiser, on_error="raise").apostprocess_nodes(
-        twenty(), query_str="q"
+    work = asyncio.create_task(
+        DenoisePostprocessor(denoiser=denoiser, on_error="raise").apostprocess_nodes(twenty(), query_str="q")
     )
-    ticking.cancel()
+    await asyncio.sleep(0.01)
+    assert not work.done()
+    on_the_loop.set()
+    out = await work
     assert [n.node.text for n in out] == [f"Fact {i}. " for i in range(20)]
     assert reply.most == 4
     assert threading.get_ident() not in reply.threads
-    assert ticks > 20
 
 
 def test_a_model_that_must_be_called_alone_is(local):

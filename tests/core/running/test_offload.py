@@ -45,14 +45,14 @@ async def test_the_context_goes_along():
 
 
 async def test_no_more_than_the_limit_run_at_once():
-    pool, running, most, lock = Pool(3), [0], [0], threading.Lock()
+    pool, running, most, lock = Pool(3), [0], [0], threading.Condition()
 
     def work():
         with lock:
             running[0] += 1
             most[0] = max(most[0], running[0])
-        time.sleep(0.01)
-        with lock:
+            lock.notify_all()
+            lock.wait_for(lambda: most[0] >= 3, timeout=20)  # the limit is reached, however slow the machine
             running[0] -= 1
 
     await asyncio.gather(*(pool.run(work) for _ in range(30)))

@@ -185,11 +185,12 @@ class Slow:
     """A denoiser that notes how many questions it was given together, and waits when told to."""
 
     def __init__(self):
-        self.go = threading.Event()
+        self.go, self.begun = threading.Event(), threading.Event()
         self.inner = default_denoiser()
 
     def denoise(self, query, passages):
         if query == "wait":
+            self.begun.set()
             self.go.wait(30)
         if query == "broken":
             raise OSError("the disk is gone, api_key=sk-verysecret1")
@@ -201,7 +202,7 @@ class Slow:
 
 async def test_too_many_are_sent_away_and_late_ones_given_up():
     slow = Slow()
-    with serving(Service(slow, limits=ServiceLimits(waiting=2, batch=1, seconds=1.0, workers=1))) as url:
+    with serving(Service(slow, limits=ServiceLimits(waiting=2, batch=1, seconds=3.0, workers=1))) as url:
         async with httpx.AsyncClient(base_url=url, timeout=30) as client:
 
             async def ask(query):
@@ -209,7 +210,7 @@ async def test_too_many_are_sent_away_and_late_ones_given_up():
                 return reply.status_code
 
             first = asyncio.create_task(ask("wait"))
-            await asyncio.sleep(0.2)
+            assert await asyncio.to_thread(slow.begun.wait, 2)
             found = await asyncio.gather(*(ask(QUERY) for _ in range(6)))
             assert sorted(found) == [503, 503, 503, 503, 504, 504]
             assert await first == 504
