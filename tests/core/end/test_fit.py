@@ -7,7 +7,6 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from denoise_core import InputError
-from denoise_core.end.fit import regression
 from denoise_core.end.fit.regression import fit_line, fit_states, folds_of, outranking
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
@@ -29,17 +28,6 @@ def test_the_scaling_is_folded_into_the_line():
     x = StandardScaler().fit_transform(states)
     theirs = LogisticRegression(C=found.C, class_weight="balanced", tol=1e-8, max_iter=5000).fit(x, labels)
     assert np.allclose(states @ found.weight + found.bias, theirs.decision_function(x), atol=2e-3)
-
-
-def test_wide_states_go_through_their_principal_components_and_stay_one_line(monkeypatch):
-    monkeypatch.setattr(regression, "WIDE", 5)
-    monkeypatch.setattr(regression, "COMPONENTS", 4)
-    states, labels, groups = some_states()
-    found = fit_line(states, labels, groups)
-    pipeline = regression._pipeline(6, found.C, tolerance=1e-6).fit(states.astype(np.float32), labels)
-    assert len(pipeline) == 3
-    logits = pipeline.decision_function(states.astype(np.float32))
-    assert np.allclose(states @ found.weight + found.bias, logits, atol=2e-3)
 
 
 def test_a_constant_feature_and_a_huge_one_do_no_harm():

@@ -22,7 +22,6 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 PENALTIES = tuple(float(10 ** (e / 2)) for e in range(-10, -1))  # C from 1e-5 to 1e-1, half a decade apart
 GOLD_KEPT_BY_THRESHOLD = 0.95
-WIDE, COMPONENTS = 2048, 512  # states wider than this are fitted in so many principal components
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,34 +110,25 @@ def fit_line(
     held_out = {C: logits[:, i] for i, C in enumerate(ordered)}
     quality = {C: outranking(s, y, question) for C, s in held_out.items()}
     C = max(quality, key=lambda c: (round(quality[c], 6), -c))
-    *before, line = _pipeline(x.shape[1], C, tolerance=1e-6).fit(x, y)
-    # The pipeline is one linear map: its scaling and its PCA are folded into the weights.
-    w, bias = np.asarray(line.coef_[0], dtype=np.float64), float(line.intercept_[0])
-    for step in reversed(before):
-        if hasattr(step, "components_"):
-            w, bias = step.components_.T @ w, bias - float(step.mean_ @ (step.components_.T @ w))
-        else:
-            w, bias = w / step.scale_, bias - float(step.mean_ @ (w / step.scale_))
+    scaler, line = _pipeline(C, tolerance=1e-6).fit(x, y)
+    w = np.asarray(line.coef_[0], dtype=np.float64) / scaler.scale_  # the scaling is folded into the weights
+    bias = float(line.intercept_[0]) - float(scaler.mean_ @ w)
     w[flat] = 0
     return Fit(np.asarray(w, dtype=np.float32), bias, C, held_out[C], quality)
 
 
-def _pipeline(width: int, C: float, *, tolerance: float = 1e-4) -> Any:
-    """Scaling, PCA where states are wide, and a logistic regression in which both classes weigh the same."""
-    linear = require("sklearn.linear_model", extra="end")
-    steps = [require("sklearn.preprocessing", extra="end").StandardScaler()]
-    if width > WIDE:
-        pca = require("sklearn.decomposition", extra="end").PCA
-        steps.append(pca(COMPONENTS, svd_solver="randomized", random_state=0))
-    line = linear.LogisticRegression(C=C, class_weight="balanced", max_iter=400, tol=tolerance, warm_start=True)
-    return require("sklearn.pipeline", extra="end").make_pipeline(*steps, line)
+def _pipeline(C: float, *, tolerance: float = 1e-4) -> Any:
+    """Scaling, and a logistic regression in which both classes weigh the same."""
+    scaler = require("sklearn.preprocessing", extra="end").StandardScaler()
+    line = require("sklearn.linear_model", extra="end").LogisticRegression
+    line = line(C=C, class_weight="balanced", max_iter=400, tol=tolerance, warm_start=True)
+    return require("sklearn.pipeline", extra="end").make_pipeline(scaler, line)
 
 
 def _path(x: Floats, y: Mask, fitting: Mask, penalties: Sequence[float]) -> Floats:
     """Logits of the rows not in ``fitting``, a column for each penalty, each fit starting where the last ended."""
-    pipeline = _pipeline(x.shape[1], penalties[0])
-    before, line = pipeline[:-1], pipeline[-1]
-    seen, unseen = before.fit_transform(x[fitting]), before.transform(x[~fitting])
+    scaler, line = _pipeline(penalties[0])
+    seen, unseen = scaler.fit_transform(x[fitting]), scaler.transform(x[~fitting])
     out = np.empty((len(unseen), len(penalties)), dtype=np.float32)
     for i, C in enumerate(penalties):
         line.C = C
