@@ -1,11 +1,12 @@
 """END's cost against one full forward pass, cold and warm; memory; the fit.
 
 Random weights of a true shape (cost does not depend on their values), bf16, one thread. Times are CPU seconds
-of this process, so that a busy machine disturbs them less. Against the full pass, of each way (and of the sweep) the quickest of the
-repetitions counts, since other work on the machine only adds; other figures are medians of ratios of runs made one
-after the other. Two things are set that a library must not set for its user: glibc's allocator is told to
-keep large blocks, and transformers not to copy grouped keys for each query head where there is a mask
-(`TRANSFORMERS_SDPA_FORCE_GQA`; on CPU only, it makes warm scoring faster and touches nothing else here).
+of this process, so that a busy machine disturbs them less. Against the full pass, and of the sweep, the
+quickest of the repetitions of each way counts, since other work on the machine only adds; other figures are
+medians of ratios of runs made one after the other. Two things are set that a library must not set for its user:
+glibc's allocator is told to keep large blocks, and transformers not to copy grouped keys for each query head
+where there is a mask (`TRANSFORMERS_SDPA_FORCE_GQA`; on CPU only, it makes warm scoring faster and touches
+nothing else here).
 """
 
 from __future__ import annotations

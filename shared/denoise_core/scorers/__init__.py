@@ -2,7 +2,8 @@
 
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.cross_encoder import CrossEncoderScorer
-from denoise_core.scorers.discrim import DecisionScorer, LLMDiscrim
+from denoise_core.scorers.decisions import DecisionScorer
+from denoise_core.scorers.discrim import LLMDiscrim
 from denoise_core.scorers.embedding import EmbeddingScorer
 from denoise_core.scorers.reranker import RemoteReranker
 from denoise_core.scorers.stack import Stack, StackedScorer, fit_stack
