@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from denoise_core import InputError, Message, Reply, trace_of
+from denoise_core import InputError, Message, MissingExtra, Reply, trace_of
 from denoise_core.result import attach_trace
 from denoise_core.running import heard
 from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore
@@ -89,6 +89,21 @@ def test_a_corrupt_file_loses_no_reply(tmp_path):
     path.write_bytes(b"not a database, but long enough to be read as one" * 100)
     cached = Cache("m", SqliteStore(path)).bind(FunctionLLM(lambda m: "paid"), always)
     assert cached.complete(ASKED).text == "paid"
+
+
+@pytest.mark.parametrize("mistake", [InputError("that variable is not set"), MissingExtra("run: pip install x")])
+async def test_a_store_set_up_wrongly_raises(mistake):
+    """A store that fails costs speed only; a mistake in its settings would cost it for ever, unheard."""
+
+    class Wrong(MemoryStore):
+        def get(self, key):
+            raise mistake
+
+    cached = Cache("m", Wrong()).bind(FunctionLLM(lambda m: "paid"), always)
+    with pytest.raises(type(mistake)):
+        cached.complete(ASKED)
+    with pytest.raises(type(mistake)):
+        await cached.acomplete(ASKED)
 
 
 def test_a_waiter_whose_leader_is_late_leads_itself():

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
-from denoise_core.errors import BrokenLaw, InputError
+from denoise_core.errors import BrokenLaw, InputError, MissingExtra
 from denoise_core.protocols import LLM
 from denoise_core.result import without_trace
 from denoise_core.running.caches.stores import MemoryStore, SqliteStore, Store
@@ -106,7 +106,7 @@ class Cache(Travels):
             self.misses += not hit
 
     def known(self, key: str) -> str | None:
-        """What the store holds; None also when it fails."""
+        """What the store holds; None also when it fails. Raises for a store that is set up wrongly."""
         if time.monotonic() < self._bypass_until:
             return None
         try:
@@ -115,6 +115,8 @@ class Cache(Travels):
                 raise TypeError(
                     f"{type(self.store).__name__}.get must return str or None, got {type(text).__name__}"
                 )
+        except (InputError, MissingExtra):
+            raise
         except Exception as error:
             self._bypass(error)
             return None
