@@ -13,9 +13,9 @@ QUESTION = "Where is the tower?"
 TEXTS = ["The tower is in Porto.", "Bread is cheap.", "باريس 🗼", "The tower is old. It is red."]
 
 
-def tiny_pair():
+def tiny_pair(seed=0):
     """``(model, tokenizer)``: four blocks, one id for each byte."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     size = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "max_position_embeddings": 1024}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
     config = LlamaConfig(vocab_size=300, bos_token_id=0, eos_token_id=1, pad_token_id=2, **size, **heads)

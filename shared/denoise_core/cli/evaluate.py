@@ -30,7 +30,7 @@ from denoise_core.evaluate.trial.ledger import Ledger
 from denoise_core.evaluate.trial.models import LONGEST, LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
 from denoise_core.evaluate.trial.run import evaluate
 from denoise_core.evaluate.trial.search import searching
-from denoise_core.evaluate.trial.setting import FILE, read_setting
+from denoise_core.evaluate.trial.setting import FILE, probe_scorer, read_setting
 from denoise_core.evaluate.trial.table import short_rows_of, told
 from denoise_core.evaluate.trial.traces import is_trace, read_traces
 from denoise_core.evaluate.trial.ways import SAME, Way
@@ -80,7 +80,7 @@ def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) 
     if asked.protocol is not None and ledger is not None:
         return _protocol(questions, out, asked, model, ledger)
     labels = _labels(model, ledger, out / LABELS, price)
-    ways = [*_ways(asked), *_ways_of(model, ledger)]
+    ways = [*_ways(asked, model), *_ways_of(model, ledger)]
     with Progress(console=aside, transient=True) as bar:
         task = bar.add_task("reading documents", total=None, visible=asked.documents is not None)
         cases = _cases(
@@ -185,6 +185,7 @@ def _protocol(questions: Path | None, out: Path, asked: Asked, model: Model, led
         asked.seed,
         asked.extended,
         asked.probe,
+        _local(model),
         columns=_columns(asked.columns),
     )
     protocol_own(chosen, ledger, model.llm, out, asked.workers)
@@ -270,11 +271,19 @@ def _columns(given: Sequence[str]) -> dict[str, str]:
     return out
 
 
-def _ways(asked: Asked) -> list[Way]:
+def _local(model: Model) -> str | None:
+    """The model on this machine that answers, which a probe then reads too."""
+    return None if model.llm == "none" or model.llm.startswith(("http://", "https://")) else model.llm
+
+
+def _ways(asked: Asked, model: Model) -> list[Way]:
     """What is compared beside the standard ways."""
     out = []
     if asked.probe is not None:
-        out.append(Way("END", {"kind": "probe", "folder": str(asked.probe), "tokens": SAME}))
+        read = _local(model)
+        probe_scorer(asked.probe, read, at_once=True)  # what does not fit is told before any work
+        own = {"kind": "probe", "folder": str(asked.probe), "tokens": SAME}
+        out.append(Way("END", own if read is None else {**own, "model": read}))
     if asked.cross_encoder is not None:
         out.append(Way("cross-encoder", {"kind": "cross-encoder", "model": asked.cross_encoder, "tokens": SAME}))
     if asked.denoiser is not None:

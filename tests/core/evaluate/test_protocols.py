@@ -10,6 +10,7 @@ import sys
 
 import pytest
 from openai_server import serving
+from tiny_models import probe_of, tiny_pair
 
 from denoise_core import InputError, Price
 from denoise_core.evaluate.protocols import (
@@ -49,6 +50,18 @@ class Scripted:
 
 def small(protocol, **more):
     return Asked(protocol, count=2, characters=80, **more)
+
+
+def test_end_has_a_probe_on_a_local_model(tmp_path):
+    model, tokenizer = tiny_pair()
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    probe_of(model, tokenizer).save(tmp_path / "probe")
+    asked = small("end", probe=tmp_path / "probe", model=str(tmp_path / "model"))
+    ledger = Ledger(FunctionLLM(lambda m: "12345678"), "one number")
+    (table,) = run_sheets(sheets_of(asked, ledger), ledger)
+    (line,) = [line for line in table.lines if line.system == "END"]
+    assert (line.cases > 0, line.failed) == (True, 0)
 
 
 @pytest.mark.enable_socket

@@ -9,8 +9,6 @@ from typing import Any, Literal, get_args
 
 from denoise_core.embedded.default import DefaultScorer
 from denoise_core.embedded.sample import sample
-from denoise_core.end.probe import Probe
-from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
 from denoise_core.evaluate.answers import exact_match
 from denoise_core.evaluate.datasets import BadRecord, records_of
@@ -20,6 +18,7 @@ from denoise_core.evaluate.protocols.sheet import Sheet
 from denoise_core.evaluate.s2a.cases import Case, from_gsm, from_opinions
 from denoise_core.evaluate.s2a.judges import FactualityJudge, Judge, MatchJudge
 from denoise_core.evaluate.trial.cases import cases_of
+from denoise_core.evaluate.trial.setting import probe_scorer
 from denoise_core.protocols import LLM, Scorer
 from denoise_core.running.effects import Flow
 
@@ -33,8 +32,8 @@ class Asked:
     """``data`` is the user's file: questions, records with opinions or of GSM-IC's shape, for END a text as prose.
 
     ``count`` questions of each kind. ``right`` judges answers: "contains", "exact", or "judge", the model itself.
-    ``model`` is the local model that END's ``probe`` belongs to. ``extended`` is END's longer set. ``characters``
-    of prose in a chunk: None is the paper's length.
+    ``model`` is the local model that END's ``probe`` belongs to: None is the one that the probe's card names.
+    ``extended`` is END's longer set. ``characters`` of prose in a chunk: None is the paper's length.
     """
 
     protocol: str
@@ -103,9 +102,8 @@ def _end(asked: Asked, llm: LLM) -> list[Sheet]:
     notes = [what, "an answer is right when it is the password and no other"]
     scorers: dict[str, Scorer] = {"default": DefaultScorer()}
     if asked.probe is not None:
-        probe = Probe.load(asked.probe)
-        scorers["END"] = ProbeScorer(probe.model.name if asked.model is None else asked.model, probe)
-        notes.append(f"END is a probe on layer {probe.layer} of {probe.model.name}")
+        scorers["END"] = found = probe_scorer(asked.probe, asked.model, at_once=True)
+        notes.append(f"END is a probe on layer {found.probe.layer} of {found.probe.model.name}")
     else:
         notes.append("'default' is the embedded default at the paper's share; END needs --probe, on a local model")
     cases = noisy.made(

@@ -23,7 +23,7 @@ from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.probe import Probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import Tokens
-from denoise_core.errors import InputError
+from denoise_core.errors import DenoiseError, InputError
 from denoise_core.protocols import LLM, Denoiser, Scorer
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers.bm25 import BM25Scorer
@@ -66,7 +66,7 @@ def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: An
         "bm25": BM25Scorer,
         "cosine": embedding_scorer,
         "cross-encoder": lambda: CrossEncoderScorer(_text(setting, "model")),
-        "probe": lambda: _probe(_folder(setting), model),
+        "probe": lambda: probe_scorer(_folder(setting), setting.get("model") if model is None else model),
     }
     if kind not in makers:
         raise InputError(f"kind: {kind!r} is not known; expected one of {', '.join(KINDS)}")
@@ -138,9 +138,27 @@ def load_denoiser(
     return denoiser_of(read_setting(path / FILE if path.is_dir() else path), llm=llm, model=model)
 
 
-def _probe(folder: Path, model: Any) -> Scorer:
+def probe_scorer(folder: Path, model: Any = None, *, at_once: bool = False) -> ProbeScorer:
+    """END's scorer by the probe in ``folder``, on ``model`` or, without one, on the model that its card names.
+
+    ``at_once`` opens the model now and not at the first use. Raises then `ProbeMismatch` when it is not the
+    probe's, `InputError` when it cannot be opened.
+    """
     probe = Probe.load(folder)
-    return ProbeScorer(probe.model.name if model is None else model, probe)
+    scorer = ProbeScorer(probe.model.name if model is None else model, probe)
+    if not at_once:
+        return scorer
+    try:
+        scorer.warm(())
+    except DenoiseError:
+        raise
+    except (OSError, ValueError) as error:
+        named = f"belongs to the model {probe.model.name!r}" if model is None else f"is to read {model!r}"
+        raise InputError(
+            f"the probe in {folder} {named}, which cannot be opened ({error}); name the model's folder: "
+            "--llm FOLDER, in Python model="
+        ) from error
+    return scorer
 
 
 def _folder(setting: Mapping[str, Any]) -> Path:
