@@ -60,4 +60,38 @@ def answers() -> str:
     return "\n".join(lines)
 
 
-TABLES = {"gold": gold, "behind": behind, "answers": answers}
+JUDGED = {
+    "NQ, wrong name": "NQ, a distractor's name",
+    "HotpotQA, wrong name": "HotpotQA, a distractor's name",
+    "XQuAD, other span": "XQuAD, another span of the right passage",
+    "MTRAG": "MTRAG, models' answers",
+    "FEVER": "FEVER-symmetric",
+}
+
+
+def judges() -> str:
+    """What judges pass of right and wrong answers, and how well the best of them tells them apart."""
+    found = {r["measure"]: r for r in json.loads((RESULTS / "judges.json").read_text("utf-8"))["rows"]}
+    best = "words, reader and encoder"
+    lines = [
+        "| set, wrong answer | answers | words: right / wrong passed "
+        f"| {best}: right / wrong passed | AUC of it | aimed at |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in (m.removesuffix(": answers") for m in found if m.endswith(": answers")):
+        passed = [
+            " / ".join(f"{found[f'{name}: {judge}, {what} passed']['value']:.2f}" for what in ("right", "wrong"))
+            for judge in ("words", best)
+        ]
+        row = found[f"{name}: {best}"]
+        aim = (
+            ""
+            if row["target"] is None
+            else row["target"].removeprefix(">= ") + ("" if row["holds"] else ": **missed**")
+        )
+        cells = [JUDGED.get(name, name), f"{found[f'{name}: answers']['value']:.0f}", *passed, interval(row), aim]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+TABLES = {"gold": gold, "behind": behind, "answers": answers, "judges": judges}
