@@ -34,7 +34,7 @@ from denoise_lab import FOLDER
 from denoise_lab.probe_data import noisy_questions
 
 # context tokens -> (cold, warm, repetitions)
-TARGETS = {4096: (0.54, 0.21, 9), 8192: (0.42, 0.17, 5), 16384: (0.31, 0.14, 3)}
+TARGETS = {4096: (0.54, 0.21, 5), 8192: (0.42, 0.17, 3), 16384: (0.31, 0.14, 2)}
 AGAIN = 0.10
 PEAKS = 3  # repetitions of each measurement of memory
 EARLY = 3  # layer of the laboratory's probe, of 6
