@@ -13,6 +13,7 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict, override
 
 from denoise_core import DenoiseResult, Guard, InputError
+from denoise_core._frameworks import signed
 from denoise_core.running.bound import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
 from langchain_denoise.best import best, fills, ordered
@@ -124,6 +125,7 @@ class DenoiseCompressor(
         _no_arguments(kwargs)
         return await self._acall_with_config(self._adenoise, _read(input), config)
 
+    @signed
     def _denoise(
         self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig
     ) -> list[Document]:
@@ -134,6 +136,7 @@ class DenoiseCompressor(
             tell(run_manager, work.about, *work.summaries(result))
         return work.output(result)
 
+    @signed
     async def _adenoise(
         self, input: DenoiseInput, run_manager: AsyncParentRunManager, config: RunnableConfig
     ) -> list[Document]:

@@ -21,6 +21,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError, MissingExtra
+from denoise_core._frameworks import signed
 from denoise_core.running.bound import at_most
 from denoise_core.running.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
@@ -202,6 +203,7 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
 
         return {**super().to_dict(**kwargs), "denoiser": fingerprint(self.denoiser).digest}
 
+    @signed
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
@@ -210,6 +212,7 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         return run.out
 
     @dispatcher.span
+    @signed
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:

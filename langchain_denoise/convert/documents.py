@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
+from denoise_core._frameworks import shallow
 from denoise_core.errors import said
 from denoise_core.running.record import KEY, VERSION, RecordDetail, chunks_of, record_of, with_previous
 
@@ -87,7 +88,7 @@ def to_passage(document: Document, id: str, header_keys: Sequence[str] = ()) -> 
     """One document as a passage of this id. Raises whatever a document that is broken inside brings."""
     text, metadata = document.page_content, dict(document.metadata)
     header = header_of(metadata, header_keys, text) if header_keys else ""
-    return Passage(text, id=id, score=_score_of(metadata), metadata=metadata, header=header)
+    return Passage(text, id, _score_of(metadata), metadata, header=header)
 
 
 def header_of(metadata: Mapping[str, Any], keys: Sequence[str], text: str = "") -> str:
@@ -172,7 +173,7 @@ def _to_document(
         metadata[SCORE_KEY] = float(kept.score)
     if record:
         metadata[KEY] = with_previous(record, earlier, detail)
-    return document.model_copy(update={"page_content": kept.text, "metadata": metadata})
+    return shallow(document, {"page_content": kept.text, "metadata": metadata})
 
 
 def _new_document(kept: Passage, metadata: Mapping[str, Any], record: dict[str, Any]) -> Document:

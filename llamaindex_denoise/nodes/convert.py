@@ -22,6 +22,7 @@ from llama_index.core.schema import (
 )
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
+from denoise_core._frameworks import shallow
 from denoise_core.errors import said
 from denoise_core.running.record import VERSION, Chunks, chunks_of, fallback_of, place_of, record_of
 from llamaindex_denoise.nodes.headers import NodeMetadata, mode_of, source_of
@@ -32,7 +33,6 @@ from llamaindex_denoise.nodes.records import (
     note_of,
     noted,
     record,
-    shallow,
     whole_way,
 )
 
@@ -85,7 +85,7 @@ def _checked(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
 
 def _to_passage(n: NodeWithScore, id: str, mode: MetadataMode) -> Passage:
     metadata = NodeMetadata(n)
-    return Passage(text_of(n.node), id=id, score=_float(n.score), metadata=metadata, header=metadata.header(mode))
+    return Passage(text_of(n.node), id, _float(n.score), metadata, header=metadata.header(mode))
 
 
 class Readable:

@@ -11,17 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
-from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, RelatedNodeType, TextNode
 
 from denoise_core import Passage
+from denoise_core._frameworks import shallow
 from denoise_core.running.record import KEY, VERSION
 
 SOURCE = NodeRelationship.SOURCE
 
-M = TypeVar("M", bound=BaseModel)
 Ranges: TypeAlias = list[list[int]]
 Detail: TypeAlias = Literal["spans", "full", "none"]
 
@@ -29,7 +28,6 @@ MOST_BYTES = 2048
 """A record of ``"spans"`` is at most this long as UTF-8 JSON."""
 
 _TEXT = 200  # characters of a reason
-_set = object.__setattr__  # as pydantic copies: a model's own would validate
 
 
 def record(node: BaseNode) -> Mapping[str, Any] | None:
@@ -50,6 +48,8 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
     With ``record="full"`` also ``query``, and ``kept`` and ``dropped``: every chunk with its range and score.
     """
     source = node.relationships.get(SOURCE)
+    if source is None:  # for most; what is no model costs a class of pydantic's much to recognise
+        return None
     found = source.metadata.get(KEY) if isinstance(source, RelatedNodeInfo) else None
     return found if isinstance(found, Mapping) and found.get("v") == VERSION and "origin_spans" in found else None
 
@@ -57,26 +57,11 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
 def noted(node: BaseNode, note: dict[str, Any]) -> dict[NodeRelationship, RelatedNodeType]:
     """The relationships of a copy of ``node`` that bears this record, in place of an earlier one."""
     source = node.relationships.get(SOURCE)
-    if isinstance(source, RelatedNodeInfo):
+    if source is not None and isinstance(source, RelatedNodeInfo):
         bears = shallow(source, {"metadata": {**source.metadata, KEY: note}})
     else:  # a node that stands for itself: LlamaIndex's own id for that
         bears = RelatedNodeInfo(node_id=node.node_id, node_type=node.get_type(), metadata={KEY: note})
     return {**node.relationships, SOURCE: bears}
-
-
-def shallow(model: M, update: Mapping[str, Any]) -> M:
-    """What ``model.model_copy(update=update)`` gives for fields, in a good half of its time: a copy of a node is
-    most of what a node costs here."""
-    kind = type(model)
-    if kind.model_copy is not BaseModel.model_copy or kind.__copy__ is not BaseModel.__copy__:
-        return model.model_copy(update=update)  # a class with a way of its own
-    copied = kind.__new__(kind)
-    _set(copied, "__dict__", {**model.__dict__, **update})
-    _set(copied, "__pydantic_fields_set__", model.__pydantic_fields_set__ | update.keys())
-    _set(copied, "__pydantic_extra__", model.__pydantic_extra__)
-    private = getattr(model, "__pydantic_private__", None)
-    _set(copied, "__pydantic_private__", private if private is None else dict(private))
-    return copied
 
 
 def note_of(

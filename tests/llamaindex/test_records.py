@@ -9,10 +9,11 @@ from llama_index.core.schema import Document, MetadataMode, NodeRelationship, No
 from llamaindex_denoisers import Fails, RedSentences, Untouched, both, nodes_of
 
 from denoise_core import DenoiseResult
+from denoise_core._frameworks import shallow
 from denoise_core.text.chunk import extract
 from denoise_core.types import Span
 from llamaindex_denoise import DenoisePostprocessor, origins, record
-from llamaindex_denoise.nodes.records import MOST_BYTES, shallow
+from llamaindex_denoise.nodes.records import MOST_BYTES
 
 
 def weight(note):

@@ -27,6 +27,9 @@ def at_most(concurrency: int | None) -> Iterator[None]:
 
 def bounded(concurrency: int | None) -> int | None:
     """``concurrency``, or the surrounding bound if that is smaller; None when there is neither."""
-    if concurrency is not None and concurrency < 1:
+    around = _bound.get()
+    if concurrency is None:
+        return around
+    if concurrency < 1:
         raise InputError(f"max_concurrency={concurrency}: expected 1 or more")
-    return min((b for b in (concurrency, _bound.get()) if b is not None), default=None)
+    return concurrency if around is None else min(concurrency, around)
