@@ -2,7 +2,7 @@
 
 `LLMDiscrim` lets any chat model write yes or no. `DecisionScorer` takes the probability of yes instead,
 from one forward pass and no writing, through transformers' ``decision`` pipeline or a server that speaks
-its endpoint. Early Noise Dropping, section 5, compares itself with the first; both run the whole model.
+its endpoint. Early Noise Dropping, section 3.1.2, compares itself with the first; both run the whole model.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 class LLMDiscrim:
-    """Scores 1 for a passage of which the model says yes, 0 for no, 0.5 when its reply is neither.
+    """Scores 1 for a passage of which the model says yes, 0 for no, 0.5 when its reply is neither
+    (the baseline of Early Noise Dropping, section 3.1.2).
 
     To keep what the paper's baseline keeps, and what could not be read: ``ENDDenoiser(scorer,
     threshold=0.5)``. At most ``max_concurrency`` calls run at once; a surrounding budget is drawn on. A call
