@@ -1,6 +1,7 @@
-"""Every notebook of the cookbook runs from top to bottom, and is kept with its outputs."""
+"""Every notebook of the cookbook runs from top to bottom, is short, and is kept with its outputs."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 
 COOKBOOK = Path(__file__).parents[1] / "cookbook"
 NOTEBOOKS = sorted(COOKBOOK.glob("*.ipynb"))
+KINDS = ("code", "markdown")
+CODE_LINES, WORDS = 160, 650
 
 RUN = """
 import sys, nbclient, nbformat
@@ -32,6 +35,18 @@ def test_it_runs(notebook, tmp_path):
         [sys.executable, "-c", RUN, str(notebook)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_it_is_read_in_one_sitting(notebook):
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
+    text = {kind: "".join("".join(c["source"]) + "\n" for c in cells if c["cell_type"] == kind) for kind in KINDS}
+    assert len([line for line in text["code"].splitlines() if line.strip()]) <= CODE_LINES
+    assert len(text["markdown"].split()) <= WORDS
+
+
+def test_each_recipe_is_listed_with_who_answers():
+    page = (COOKBOOK.parent / "docs" / "how_to" / "index.md").read_text("utf-8")
+    assert sorted(re.findall(r"\(\.\./\.\./cookbook/(\w+)\.ipynb\)", page)) == [n.stem for n in NOTEBOOKS]
 
 
 @pytest.mark.notebook

@@ -1,10 +1,11 @@
 """From LlamaIndex's own postprocessors and retry engine to ours: before, after, and what each keeps."""
 
+import re
 from pathlib import Path
 
 from llama_index.core import MockEmbedding, Settings, VectorStoreIndex
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
-from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.postprocessor import LLMRerank, SimilarityPostprocessor
 from llama_index.core.query_engine import RetryQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 
@@ -13,17 +14,23 @@ from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor, Embed
 
 
 class Model(CustomLLM):
-    """In its place yours; this one errs at first."""
+    """In its place yours. It finds each text with a price needed, whoever asks, and its first answer is wrong."""
 
-    asked: int = 0
+    answered: int = 0
 
     @property
     def metadata(self):
         return LLMMetadata(model_name="scripted")
 
     def complete(self, prompt, formatted=False, **kwargs):
-        self.asked += 1
-        return CompletionResponse(text=f"A night in the garage costs {25 if self.asked == 1 else 16} euros.")
+        if "Relevance:" in prompt:  # LLMRerank numbers whole nodes
+            text = "\n".join(f"Doc: {n}, Relevance: 9" for n in re.findall(r"Document (\d+):\n.*costs", prompt))
+        elif pieces := re.findall(r"^(\d+) .*costs", prompt, re.MULTILINE):  # S2A numbers sentences
+            text = ", ".join(pieces)
+        else:
+            self.answered += 1
+            text = f"A night in the garage costs {25 if self.answered == 1 else 16} euros."
+        return CompletionResponse(text=text)
 
     def stream_complete(self, prompt, formatted=False, **kwargs):
         yield self.complete(prompt)
@@ -33,6 +40,7 @@ texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n"
 nodes = [NodeWithScore(node=TextNode(text=t.strip(), id_=f"p{n}"), score=0.5) for n, t in enumerate(texts)]
 question, embedding = "What does a night in the garage cost?", EmbeddedEmbedding()
 moves = {
+    "LLMRerank": (LLMRerank(llm=Model(), top_n=5), DenoisePostprocessor.from_llm(Model(), top_n=5)),
     "SimilarityPostprocessor": (
         SimilarityPostprocessor(similarity_cutoff=0.3),
         DenoisePostprocessor.from_embed_model(embedding, threshold=0.3),

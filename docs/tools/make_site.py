@@ -18,6 +18,9 @@ from reference import pages
 ROOT = Path(__file__).parents[2]
 DOCS, STAGE = ROOT / "docs", ROOT / "build" / "site"
 BROUGHT = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "CONTRIBUTING.md": "contributing.md"}
+PICTURES = {".svg", ".png"}
+BAR = re.compile(r"(?<=`)[^`\n]*\\\|[^`\n]*(?=`)")
+NO_CONTENTS = "---\nhide:\n  - toc\n---\n\n"  # the width is for the script
 LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)#\s]+)")
 
 
@@ -26,7 +29,11 @@ def repository() -> str:
 
 
 def linked(text: str, source: Path) -> str:
-    """``text`` of the page at ``source``, its links as they are on the site; raises where a file is missing."""
+    """``text`` of the page at ``source``, its links as they are on the site; raises where a file is missing.
+
+    A picture from outside ``docs`` is brought along. A bar in the code of a table needs its backslash where the
+    repository is read and would show it here.
+    """
     to_page = {(ROOT / name).resolve(): page for name, page in BROUGHT.items()}
 
     def placed(found: re.Match[str]) -> str:
@@ -36,12 +43,16 @@ def linked(text: str, source: Path) -> str:
         up = "../" * (len(source.relative_to(DOCS).parts) - 1) if source.is_relative_to(DOCS) else ""
         if target in to_page:
             return up + to_page[target]
-        if target.is_relative_to(DOCS) and target.suffix in {".md", ".svg", ".png"}:
+        if target.is_relative_to(DOCS) and target.suffix in {".md", *PICTURES}:
             return up + str(target.relative_to(DOCS)) if not source.is_relative_to(DOCS) else found[1]
+        if target.suffix in PICTURES:
+            (STAGE / "docs" / "brought").mkdir(parents=True, exist_ok=True)
+            shutil.copy(target, STAGE / "docs" / "brought")
+            return f"{up}brought/{target.name}"
         kind = "tree" if target.is_dir() else "blob"
         return f"{repository()}/{kind}/main/{target.relative_to(ROOT)}"
 
-    return LINK.sub(placed, text)
+    return BAR.sub(lambda cell: cell[0].replace("\\|", "|"), LINK.sub(placed, text))
 
 
 def stage() -> None:
@@ -51,8 +62,9 @@ def stage() -> None:
         target = STAGE / "docs" / source.relative_to(DOCS)
         if source.suffix == ".md" and not source.is_relative_to(DOCS / "listing"):
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(linked(source.read_text("utf-8"), source), "utf-8")
-        elif source.suffix in {".svg", ".png", ".css"}:
+            text = linked(source.read_text("utf-8"), source)
+            target.write_text(NO_CONTENTS + text if "<!-- script: " in text else text, "utf-8")
+        elif source.suffix in {".css", *PICTURES}:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, target)
     for name, page in BROUGHT.items():
@@ -62,7 +74,9 @@ def stage() -> None:
     written = pages()
     for module, text in written.items():
         (STAGE / "docs" / "reference" / f"{module}.md").write_text(text, "utf-8")
-    menu = ", ".join(f'{{ "{module}" = "reference/{module}.md" }}' for module in written)
+    menu = ", ".join(
+        f'{{ "{module.removeprefix("denoise_core.")}" = "reference/{module}.md" }}' for module in written
+    )
     settings = (DOCS / "tools" / "zensical.toml").read_text("utf-8")
     (STAGE / "zensical.toml").write_text(
         settings.replace("REPOSITORY", repository()).replace('"REFERENCE"', menu), "utf-8"

@@ -1,11 +1,15 @@
 """``python docs/tools/new_user.py``: the way of a new user, timed; needs git, make and the package index.
 
-From a fresh clone of the last commit to the first denoised result of one's own document. The code from there to a
-RAG application stands in ``docs/start.md`` and is run by its test; its lines are counted. Fails when the way takes
-more commands or lines than it may.
+From a fresh clone of the last commit to the first denoised result of one's own document, for which the twenty
+passages of the first question that ships stand in one file. The code from there to a RAG application stands in
+``docs/start.md`` and is run by its test; its lines are counted. Fails when the way takes more commands or lines
+than it may, or when more than half of the document was kept.
 """
 
+import json
+import lzma
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -14,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 COMMANDS, LINES = 3, 15
-NOTES = "The tower was finished in 1889.\n\nBananas are rich in potassium.\n\nParis has many bakeries.\n"
+SAMPLE = ROOT / "shared" / "denoise_core" / "embedded" / "data" / "nq_sample.jsonl.xz"
 
 
 def commands() -> list[str]:
@@ -22,6 +26,18 @@ def commands() -> list[str]:
     page = (ROOT / "docs" / "start.md").read_text("utf-8")
     section = page.split("## Your own documents, denoised")[1].split("\n## ")[0]
     return re.findall(r"^    (.+)$", section.split("Without a clone:")[0], re.M)
+
+
+def own_document() -> tuple[str, str]:
+    """A question, and a text of some 8,000 characters that answers it in one place."""
+    with lzma.open(SAMPLE, "rt", encoding="utf-8") as lines:
+        first = json.loads(next(lines))
+    return first["question"], "\n\n".join(passage["text"] for passage in first["passages"])
+
+
+def asking(step: str, question: str) -> str:
+    """The command of the page with another question."""
+    return re.sub(r'(?<=--query )"[^"]*"', lambda _: shlex.quote(question), step)
 
 
 def applications() -> dict[str, str]:
@@ -37,20 +53,24 @@ def lines_of(code: str) -> int:
 
 
 def main() -> None:
-    steps, total = commands(), 0.0
+    steps, total, said = commands(), 0.0, ""
+    question, notes = own_document()
     assert len(steps) <= COMMANDS, f"{len(steps)} commands, {COMMANDS} at most"
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "rag-denoise"
         for step in steps:
-            said = re.sub(r"https://\S+", str(ROOT), step)
-            where = folder if said.startswith("git clone") else str(clone)
+            command = asking(re.sub(r"https://\S+", str(ROOT), step), question)
+            where = folder if command.startswith("git clone") else str(clone)
             began = time.monotonic()
-            subprocess.run(said, shell=True, cwd=where, check=True, stdout=subprocess.DEVNULL)
+            done = subprocess.run(command, shell=True, cwd=where, check=True, stdout=subprocess.PIPE, text=True)
+            said = done.stdout
             total += time.monotonic() - began
             print(f"{time.monotonic() - began:7.1f} s  {step}", flush=True)
             if clone.is_dir():
-                (clone / "notes.md").write_text(NOTES, "utf-8")
+                (clone / "notes.md").write_text(notes, "utf-8")
         print(f"{total:7.1f} s  from a clone to one's own documents denoised: {len(steps)} commands")
+        assert 0 < len(said) < len(notes) / 2, f"{len(said)} of {len(notes)} characters were kept"
+        print(f"{len(said):7,} of {len(notes):,} characters kept")
     for framework, code in applications().items():
         count = lines_of(code)
         assert count <= LINES, f"{framework}: {count} lines, {LINES} at most"

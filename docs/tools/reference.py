@@ -80,7 +80,8 @@ def pages() -> dict[str, str]:
     written = {}
     for module, names in modules.items():
         elsewhere = [n for n in names if homes[home_of(module, n)] != module]
-        lines = [f"# {module}", "", f"::: {module}", "    options:", "      members: []", ""]
+        options = ["    options:", "      members: []", "      show_root_heading: false"]
+        lines = [f"# {module}", "", f"::: {module}", *options, ""]
         if elsewhere:
             lines += ["| name | its entry |", "|---|---|"]
             for name in elsewhere:

@@ -11,9 +11,10 @@ from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "docs" / "pictures"
-sys.path.insert(0, str(ROOT / "tests" / "core"))
+sys.path[:0] = [str(ROOT / "tests" / "core"), str(ROOT / "tests" / "support")]
 
-from test_browser import SCHEMES, chromium, pages  # noqa: E402
+from headless import SCHEMES, chromium  # noqa: E402
+from test_browser import pages  # noqa: E402
 
 SHOTS = {
     "evaluation-light": ("evaluation", "light", 1280, 1100),

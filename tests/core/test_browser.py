@@ -6,13 +6,10 @@ Skipped where there is no Chromium. axe-core is asked where it lies: in ``node_m
 
 import json
 import os
-import re
-import shutil
-import subprocess
-from html import unescape
 from pathlib import Path
 
 import pytest
+from headless import SCHEMES, WIDTHS, chromium, told_by
 
 from denoise_core import ENDDenoiser, Passage
 from denoise_core.augmenter import Augmenter, BM25Retriever
@@ -28,8 +25,6 @@ from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
 
 ROOT = Path(__file__).parents[2]
-WIDTHS = (1280, 390)
-SCHEMES = {"dark": 0, "light": 1}  # Chromium's numbers
 NOTEBOOK = (
     '<!doctype html><html lang="en"><head><title>Notebook</title><style>body {{ background: #111; color: #eee }} '
     "td, th, p, pre, code, li {{ color: #eee }}</style></head>"
@@ -84,10 +79,6 @@ addEventListener("message", m => {{ told[m.data.name] = m.data;
 """
 
 
-def chromium():
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-
-
 def axe():
     given = os.environ.get("AXE_CORE")
     path = Path(given) if given else ROOT / "node_modules" / "axe-core" / "axe.min.js"
@@ -140,16 +131,7 @@ def told_of(folder, scheme):
     if checker is not None:
         (folder / "axe.js").write_text(checker, "utf-8")
     (folder / "all.html").write_text(FRAME.format(frames="".join(frames), count=len(frames)), "utf-8")
-    command = [
-        *(chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-        *("--allow-file-access-from-files", "--virtual-time-budget=60000", "--window-size=1400,1000"),
-        *(f"--user-data-dir={folder / 'profile'}", f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}"),
-        *("--dump-dom", (folder / "all.html").as_uri()),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    found = re.search(r'<pre id="told">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, done.stderr[-2000:]
-    return json.loads(unescape(found[1]))
+    return told_by(folder / "all.html", scheme, budget=60_000)
 
 
 @pytest.mark.skipif(chromium() is None, reason="there is no Chromium here")

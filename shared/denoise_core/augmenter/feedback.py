@@ -17,7 +17,7 @@ _MISSING_SHOWN = 8
 
 @runtime_checkable
 class Feedback(Protocol):
-    """Writes feedback on a candidate that did not pass; a flow, because a model may write it."""
+    """Writes feedback on a candidate that did not pass (LLM-Augmenter, section 2.4); a flow, for a model may."""
 
     def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
         """Text that says what is wrong with a rejected candidate, for the next draft; a flow, so it may ask a

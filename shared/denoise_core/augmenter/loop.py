@@ -33,7 +33,7 @@ from denoise_core.types import Message, Passage
 
 
 class Augmenter:
-    """LLM-Augmenter around a black-box model, or around whatever writes drafts.
+    """LLM-Augmenter (arXiv 2302.12813, section 2) around a black-box model, or around whatever writes drafts.
 
     ``retriever`` is any retriever, or a `Consolidator` for several sources, queries or chains; without one there
     are no searches of the loop's own. ``denoiser`` stands between search and prompt. ``utility`` judges

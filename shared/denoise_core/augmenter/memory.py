@@ -109,7 +109,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class WorkingMemory:
-    """The state of one question.
+    """The state of one question (LLM-Augmenter, section 2.1).
 
     ``retrieved`` is what the searches and the drafters found, ``evidence`` what of it the model is shown and the
     answer held against, ``dropped`` the ranges a denoiser or the limit of tokens left out (they may be admitted

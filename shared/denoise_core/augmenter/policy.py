@@ -13,7 +13,7 @@ Consult = Literal["always", "never", "self_ask"]
 
 @runtime_checkable
 class Policy(Protocol):
-    """Chooses; the loop carries it out, within its limits and the budget."""
+    """Chooses; the loop carries it out, within its limits and the budget (LLM-Augmenter, section 2.2)."""
 
     def choose(self, memory: WorkingMemory) -> Action:
         """What to do next, by all that is known so far."""

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Utility(Protocol):
-    """Judges one candidate against ``memory.evidence``. A flow, because a judge may be a model."""
+    """Judges one candidate against ``memory.evidence`` (LLM-Augmenter, section 2.4); a flow, for a model may."""
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
         """Whether the evidence in memory bears the candidate out: pass, fail or unknown, a score from 0 to 1,

@@ -90,9 +90,9 @@ def run(
 
     [bold]Examples[/bold]
 
-    rag-denoise run -q "who wrote it?" -p notes.md
+    rag-denoise run -q "who wrote the report?" -p notes.md
 
-    cat passages.jsonl | rag-denoise run -q "who wrote it?" -p - --keep 5 --json
+    cat passages.jsonl | rag-denoise run -q "who wrote the report?" -p - --keep 5 --json
     """
     from denoise_core.cli.run import run_own
 

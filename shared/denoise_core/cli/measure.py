@@ -187,7 +187,7 @@ def noisy_retrieval(
     extended: Annotated[bool, typer.Option("--extended", help="Twice the prose: about 8,000 tokens.")] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same set.")] = 0,
 ) -> None:
-    """Make a NoisyRetrieval set: one password among twelve look-alikes, inside prose (END paper, section 5).
+    """Make a NoisyRetrieval set: one password among twelve look-alikes, inside prose (END paper, section 3.1.1).
 
     The file is what 'rag-denoise fit' and the evaluation harness read.
     """

@@ -47,7 +47,8 @@ class Scoring:
 
 
 class ENDDenoiser:
-    """Scores every chunk and keeps the best; works with any `Scorer`.
+    """Scores every chunk and keeps the best; works with any `Scorer`: Early Noise Dropping, arXiv 2502.18915,
+    section 2.3.
 
     ``keep``: a float keeps that share of the chunks (rounded up, over all passages together), an int that
     many, a rule of `denoise_core.end.selection` (``Tokens(2000)``) what it chooses; None is 0.3, the

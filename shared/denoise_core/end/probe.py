@@ -1,6 +1,6 @@
 """The linear probe: one weight vector that reads relevance off a hidden state, and where to read it.
 
-Early Noise Dropping, section 2 of the paper: a logistic regression on the last token's state after ``layer``
+Early Noise Dropping, section 2.2: a logistic regression on the last token's state after ``layer``
 blocks. The standardisation it was fitted with is folded into ``weight`` and ``bias``, so that scoring is
 one dot product.
 """
@@ -79,7 +79,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """``score = states @ weight + bias``: a logit, higher is more relevant.
+    """``score = states @ weight + bias``: a logit, higher is more relevant (Early Noise Dropping, section 2.2).
 
     A logit is for ranking and for thresholds, and is no probability: fitting weights both classes equally
     (``class_weight="balanced"``), whatever share of the chunks is relevant.

@@ -177,7 +177,7 @@ class HiddenReader(Travels):
         return States(by_layer, owner)
 
     def prompts(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Prompt], NDArray[np.intp]]:
-        """The prompts of the pairs, texts too long for the window cut; and to which pair each belongs."""
+        """The prompts of the pairs, texts too long for the window cut; and of each the index of its pair."""
         backbone, layout = self._open()
         with backbone.early.lock:  # a tokenizer's settings are shared, so only one thread may use it
             return prompts_of(layout, pairs, backbone.early.window)

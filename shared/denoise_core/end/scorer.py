@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class ProbeScorer(Travels):
-    """Early Noise Dropping's scorer: ``probe`` applied to a model's state after ``probe.layer`` blocks.
+    """Early Noise Dropping's scorer: ``probe`` applied to a model's state after ``probe.layer`` blocks
+    (arXiv 2502.18915, sections 2.2 and 2.3).
 
     ``model`` is a name, a path, a loaded object or a `HiddenReader`. By name only the blocks that the probe
     needs are loaded. ``settings.layout`` is needed only for a layout of your own; pooling and normalisation

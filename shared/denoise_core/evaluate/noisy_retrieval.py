@@ -5,7 +5,7 @@ brand and kind. One chunk says it; twelve others say the password of a thing tha
 the five attributes. Every sentence stands inside prose drawn from a text of yours, and the right chunk
 in the middle. ``extended`` doubles the prose.
 
-Early Noise Dropping, section 5, describes the set and did not publish it; wording and words here are ours,
+Early Noise Dropping, section 3.1.1, describes the set and did not publish it; wording and words here are ours,
 so figures are comparable in kind, not digit by digit.
 """
 

@@ -8,7 +8,7 @@ blocks run, the model object stays as it is, can generate in between, and other 
 0 is the embeddings. For L = N this is the state *before* the model's final norm, where ``hidden_states[N]``
 is the one after it.
 
-Early Noise Dropping, section 3: only the early layers are run to find the noise.
+Early Noise Dropping, section 2.3: only the early layers are run to find the noise.
 """
 
 from __future__ import annotations

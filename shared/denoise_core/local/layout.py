@@ -9,7 +9,7 @@ A layout of your own is a name and its parts::
 
     mine = Layout("mine", ("Read this note.\\n\\n", PASSAGE, "\\n\\nSomeone asks: ", QUERY))
 
-Paper: section 3 of Early Noise Dropping compares [S|C|Q], [S|Q|C], [Q|S|C], [S|C] and a distinguishing
+Paper: section 3.3 of Early Noise Dropping compares [S|C|Q], [S|Q|C], [Q|S|C], [S|C] and a distinguishing
 prompt. The wording here is ours.
 """
 
@@ -36,7 +36,9 @@ class Slot(Enum):
 
 
 PASSAGE = Slot.PASSAGE
+"""The slot of the passage's text."""
 QUERY = Slot.QUERY
+"""The slot of the question."""
 Part: TypeAlias = str | Slot
 
 _INSTRUCTION = (
@@ -98,9 +100,13 @@ class Layout:
 
 
 SCQ = Layout("scq", ("Question: ", QUERY), system=(_INSTRUCTION + "\n\nPassage:\n", PASSAGE))
+"""System text, passage, question: the paper's own order, and the default for decoders."""
 SQC = Layout("sqc", ("Passage:\n", PASSAGE), system=(_INSTRUCTION + "\n\nQuestion: ", QUERY))
+"""System text, question, passage: compared with `SCQ` in the paper, section 3.3."""
 QSC = Layout("qsc", ("Passage:\n", PASSAGE), system=("Question: ", QUERY, "\n\n" + _INSTRUCTION))
+"""Question, system text, passage: compared with `SCQ` in the paper, section 3.3."""
 SC = Layout("sc", ("Passage:\n", PASSAGE), system=(_INSTRUCTION,))
+"""No question: a control that tells how much of a probe is the style of relevant passages (paper, section 3.3)."""
 DISTINGUISH = Layout(
     "distinguish",
     ("Question: ", QUERY, "\n\nCan it be answered from the passage alone, yes or no?"),
@@ -109,7 +115,9 @@ DISTINGUISH = Layout(
         PASSAGE,
     ),
 )
+"""Asks outright whether the passage holds the answer (paper, section 3.3 and appendix F.4)."""
 PAIR = Layout("pair", pair=True)
+"""Question and passage as an encoder's tokenizer joins two texts: the default for encoders."""
 
 LAYOUTS = {layout.name: layout for layout in (SCQ, SQC, QSC, SC, DISTINGUISH, PAIR)}
 

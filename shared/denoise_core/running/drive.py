@@ -20,7 +20,8 @@ from denoise_core.types import Passage, Reply, Usage
 T = TypeVar("T")
 S = TypeVar("S")
 
-CHARACTERS_PER_TOKEN = 4  # the usual rule of thumb for English, used only when a model does not report usage
+CHARACTERS_PER_TOKEN = 4
+"""Characters (code points) a token: a rule of thumb for English, where a model does not report usage."""
 
 
 @dataclass(frozen=True, slots=True)

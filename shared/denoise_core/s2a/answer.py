@@ -30,7 +30,8 @@ class S2AAnswer:
 
 
 class S2A:
-    """Question answering that never shows the answering model what step 1 left out.
+    """Question answering that never shows the answering model what step 1 left out
+    (System 2 Attention, arXiv 2311.11829, section 2.2).
 
     Settings as in `S2ADenoiser`; the same ``llm`` regenerates and answers, within one ``budget``. Without passages
     the question is itself the text that is cleared, as in the paper's first experiment (`MessageDenoiser`).

@@ -20,7 +20,7 @@ Kind = Literal["plain", "instructed", "stepwise"]
 
 
 class Baseline:
-    """Answers from all passages in one call.
+    """Answers from all passages in one call (System 2 Attention, sections 2.3 and 3.1.4).
 
     ``plain`` just asks, ``instructed`` adds that opinion and irrelevance are to be ignored, in the words that
     S2A's second step uses, ``stepwise`` asks

@@ -33,7 +33,8 @@ BARE_NUMBERS_MEAN: dict[str, Verb | None] = {"select": "keep", "remove": "drop",
 
 
 class S2ADenoiser:
-    """Has a model leave out what does not help to answer the query: the irrelevant and the opinionated.
+    """Has a model leave out what does not help to answer the query: the irrelevant and the opinionated
+    (System 2 Attention, arXiv 2311.11829, section 2.2, step 1; variants, section 2.3).
 
     The question is cleared of opinion first, in a call of its own that sees no passage and is made only where
     there is anything to clear: ``result.query``. Passages are asked about that question and never write it.

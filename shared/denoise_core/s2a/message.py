@@ -58,7 +58,7 @@ class Neutral:
 
 
 class MessageDenoiser:
-    """Clears a person's message of opinion before a model answers it.
+    """Clears a person's message of opinion before a model answers it (System 2 Attention, section 2.2).
 
     Each ``variant`` asks by an instruction of its own. ``select``, ``remove`` and ``auto`` have the model name
     pieces of the message, so that every character is the person's own; ``default`` and ``relevance`` have it part

@@ -1,6 +1,6 @@
 """LLM-Discrim, the paper's baseline: a language model is asked outright, passage by passage.
 
-Early Noise Dropping, section 5, compares itself with it. Any chat model writes yes or no; the probability of yes
+Early Noise Dropping, section 3.1.2, compares itself with it. Any chat model writes yes or no; the probability of yes
 instead is `scorers.decisions`.
 """
 
@@ -32,7 +32,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 
 class LLMDiscrim:
-    """Scores 1 for a passage of which the model says yes, 0 for no, 0.5 when its reply is neither.
+    """Scores 1 for a passage of which the model says yes, 0 for no, 0.5 when its reply is neither
+    (the baseline of Early Noise Dropping, section 3.1.2).
 
     To keep what the paper's baseline keeps, and what could not be read: ``ENDDenoiser(scorer,
     threshold=0.5)``. At most ``max_concurrency`` calls run at once; a surrounding budget is drawn on. A call

@@ -5,7 +5,7 @@
 
 Fitted on NoisyRetrieval over the reader's training prose and on scenes of its world, all questions of the kind its
 training draws; calibrated on other questions of the same kinds. A probe belongs to the weights it was fitted on:
-for other weights run the command again. Early Noise Dropping, sections 3 and 4; Table 3 compares the layouts.
+for other weights run the command again. Early Noise Dropping, sections 2.2 and 3.3; Table 4 compares the layouts.
 """
 
 from __future__ import annotations

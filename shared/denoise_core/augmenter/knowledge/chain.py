@@ -37,7 +37,9 @@ class Chain:
 
 
 class Chainer:
-    """Finds the best chains. ``length`` passages at most (1 to 3); ``hub`` is what a link costs for each
+    """Finds the best chains (LLM-Augmenter, section 2.3.1, evidence chainer).
+
+    ``length`` passages at most (1 to 3); ``hub`` is what a link costs for each
     doubling of the links of its less linked end; ``beam`` chains of each length are grown further.
 
     Raises `InputError` for values outside these ranges.

@@ -32,7 +32,7 @@ class Gathered:
 
 
 class Consolidator:
-    """Retrieval as the loop sees it.
+    """Retrieval as the loop sees it (LLM-Augmenter, section 2.3.1).
 
     ``sources`` are all asked with every new query, concurrently; ``wide`` are asked as well in a wide search.
     A text that is in the memory already is not found again; passages of one id but different texts are renamed.

@@ -19,7 +19,8 @@ _LONGEST = 300  # characters; a longer line is not a query
 
 
 class LLMQueries:
-    """Up to ``most`` queries, one a line, after the question itself. ``llm`` None is the model that drafts.
+    """Up to ``most`` queries, one a line, after the question itself. ``llm`` None is the model that drafts
+    (LLM-Augmenter, section 2.3.1).
 
     A model that fails or says nothing usable leaves the question as the only query.
     """

@@ -28,7 +28,8 @@ VERSION = 1
 
 
 class LinearPolicy:
-    """Chooses the likeliest allowed action or, with ``rng``, draws one; the probability is on the action.
+    """Chooses the likeliest allowed action or, with ``rng``, draws one; the probability is on the action
+    (LLM-Augmenter, section 2.2; the paper's policy is a T5 model, this one is linear).
 
     ``weights`` has shape ``(actions, features)``; zeros (the default) are the random policy when drawn from.
     ``attempts`` is the number of drafts after which no further one is chosen. One policy with an ``rng`` is for

@@ -54,4 +54,5 @@ class Revised:
 
 
 StreamEvent: TypeAlias = Text | Restarted | Finished | Revised
+"""What a stream of an answer yields; the last one is `Finished` or `Revised`."""
 Emit: TypeAlias = Callable[[StreamEvent], None]

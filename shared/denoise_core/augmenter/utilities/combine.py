@@ -53,7 +53,8 @@ class Weights:
 
 
 class LinearCombination:
-    """Passes when the combined probability reaches ``threshold`` and no member says "unknown" with ``veto``.
+    """Passes when the combined probability reaches ``threshold`` and no member says "unknown" with ``veto``
+    (LLM-Augmenter, section 2.4, footnote 2).
 
     ``members`` maps names to utilities; they are asked in this order. The verdict is unknown when every
     member's is, or (``veto``) when any is.

@@ -25,7 +25,7 @@ _VERDICTS = {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}
 
 
 class SelfCriticism:
-    """The verdict of ``llm``, or of the model that drafts when it is None.
+    """The verdict of ``llm``, or of the model that drafts when it is None (LLM-Augmenter, section 3.2).
 
     Passes when the model says ``supported``, lists no problem, and its score is at least ``threshold``.
     """

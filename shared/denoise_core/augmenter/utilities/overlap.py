@@ -66,7 +66,7 @@ def knowledge_f1(candidate: str, references: Sequence[str], normalisation: Norma
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeOverlap:
-    """The paper's utility: passes when ``measure`` reaches ``threshold`` (0.3 is ours; the paper gives none).
+    """The paper's utility: passes when ``measure``, 0 to 1, reaches ``threshold`` (ours: 0.3).
 
     ``against="joined"`` holds the candidate against all evidence as one text, ``"best"`` against the single
     passage it fits best. The paper uses F1 for dialogue and recall for OTT-QA (section 4.2).

@@ -72,7 +72,10 @@ class Reads(Protocol):
 
 
 class SpanReader:
-    """Reads passages for a question with the network that ships. Safe to share between threads."""
+    """Reads passages for a question with the network that ships. Safe to share between threads.
+
+    ``tokens`` cuts texts into word pieces and windows, of which at most ``read`` are read for one question.
+    """
 
     def __init__(
         self, network: Reads, tokens: Tokens, *, read: int = READ, calibration: Calibration | None = None

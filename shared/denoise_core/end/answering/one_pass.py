@@ -1,7 +1,7 @@
 """Scoring and answering as one reading: the answer goes on from what the probe's layers computed of the kept
 chunks.
 
-Ours, not the paper's, which reads the kept chunks again from the start (Early Noise Dropping, section 3). What is
+Ours, not the paper's, which reads the kept chunks again (Early Noise Dropping, section 2.3). What is
 approximate stands in `denoise_core.local.keeping.one_pass`; `OnePassAnswers.apart` says how far the first answer's
 prompt was from its exact reading on the user's own model.
 """

@@ -1,7 +1,7 @@
 """The second pass: drop the noise, then answer from what was kept.
 
 For a local model this is the paper's END whole: the first layers find the noise and the same model answers
-from the rest (Early Noise Dropping, section 3). Any other `LLM` takes the second pass just as well. With
+from the rest (Early Noise Dropping, section 2.3, step 3). Any other `LLM` takes the second pass just as well. With
 ``reading="one_pass"`` a local model does not read the kept chunks a second time (`one_pass` beside this).
 """
 
@@ -58,7 +58,7 @@ class Answered:
 
 
 class SecondPass:
-    """``denoiser`` in front of ``llm``.
+    """``denoiser`` in front of ``llm`` (Early Noise Dropping, section 2.3, step 3).
 
     With a local model give both the same object, so that its weights are in memory once::
 

@@ -1,7 +1,7 @@
 """What a probe reaches without what it is supposed to use: the model's training, and the question.
 
 * random weights: the same architecture with fresh blocks, embeddings kept. What the probe still finds there
-  is in the words, not in what the model understood (Early Noise Dropping, section 4).
+  is in the words, not in what the model understood (Early Noise Dropping, section 3.3).
 * no question: every passage read under one and the same question. What the probe still finds there tells
   relevant passages by their style, so the data leaks.
 """

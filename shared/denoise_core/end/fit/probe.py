@@ -46,7 +46,7 @@ def fit_probe(
     """Fit a probe on ``model``, given by name, path or object, or as a `HiddenReader` with its settings.
 
     ``layers`` are tried (all when None) and the shallowest that loses little against the best at ``share`` kept is
-    taken (`choose_layer`).
+    taken (`choose_layer`; Early Noise Dropping, section 2.2).
     ``folder`` keeps the states, so that a killed run goes on; ``each`` has them read elsewhere (see `capture`).
     ``calibration`` are other questions, for ``keep="calibrated"``; a question that is also fitted on is refused.
     ``controls`` fits the chosen layer twice more, on random weights and without the question. ``card`` is added to

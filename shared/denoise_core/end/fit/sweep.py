@@ -1,6 +1,6 @@
 """The layer study: a probe at every layer, judged on questions it was not fitted on, and which layer to take.
 
-Early Noise Dropping, section 4: recall of the relevant chunk rises over the early layers and then stays or
+Early Noise Dropping, section 2.2: recall of the relevant chunk rises over the early layers and then stays or
 falls. A shallower layer costs less, so the shallowest that loses little against the best is taken.
 """
 

@@ -24,6 +24,7 @@ from denoise_core.running.effects import Flow
 
 Name = Literal["s2a", "end", "augmenter"]
 PROTOCOLS: tuple[str, ...] = get_args(Name)
+"""Names of the protocols, as ``--protocol`` takes them: one for the tables of each paper."""
 QUESTIONS = 40  # of each kind, unless told
 
 

@@ -1,4 +1,4 @@
-"""S2A's table of opinions (paper, section 3.2.1): one question in four forms, with an opinion about its answer.
+"""S2A's table of opinions (paper, sections 3.1.1, 3.2): one question in four forms, with an opinion on its answer.
 
 Asked alone, with the right answer suggested, with a wrong one suggested, with the right one doubted. The oracle is
 asked without the opinion.

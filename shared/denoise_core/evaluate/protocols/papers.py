@@ -22,7 +22,7 @@ class Paper:
 
 
 OPINIONS = Paper(
-    "System 2 Attention (arXiv 2311.11829), section 3.2.1, Figure 5 and section 3.3: LLaMA-2-70B-chat, 200 "
+    "System 2 Attention (arXiv 2311.11829), section 3.2, Figure 5, and section 3.2.1: LLaMA-2-70B-chat, 200 "
     "questions of TriviaQA with opinions from SycophancyEval, judged by a model",
     {
         "plain": {ALL: 62.8},
@@ -34,7 +34,7 @@ OPINIONS = Paper(
 )
 
 PROBLEMS = Paper(
-    "System 2 Attention (arXiv 2311.11829), section 3.2.3, Figure 7: LLaMA-2-70B-chat, GSM-IC, three seeds; "
+    "System 2 Attention (arXiv 2311.11829), section 3.2, Figure 7: LLaMA-2-70B-chat, GSM-IC, three seeds; "
     "beside the topic S2A gains about 12 points, of which the text gives no base",
     {"plain": {"topic": 51.7}, "s2a relevance": {"topic": 61.3}},
 )

@@ -6,7 +6,7 @@ the chunks runs through the blocks below S over all their keys; from S on everyt
 it, as usual. Approximate in this: below S the chunks have not seen each other, and each stood next to the
 beginning. With one chunk it is the exact reading.
 
-Early Noise Dropping (section 3) reads the kept chunks a second time from the start; this is ours.
+Early Noise Dropping (section 2.3) reads the kept chunks a second time from the start; this is ours.
 """
 
 from __future__ import annotations

@@ -1,0 +1,43 @@
+"""The site, built once for all tests of this folder, from a copy, so that nothing is left behind here."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def build():
+    """Builds the site of a copy; what the builder said."""
+
+    def built(copy):
+        command = [sys.executable, "docs/tools/make_site.py"]
+        return subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+
+    return built
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """A copy of what the site is made from."""
+    copy = tmp_path_factory.mktemp("site")
+    for name in ("docs", "shared/denoise_core", "langchain_denoise", "llamaindex_denoise", "cookbook"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))
+    (copy / "benchmarks" / "results").mkdir(parents=True)
+    for path in (ROOT / "benchmarks" / "results").glob("*.*"):
+        shutil.copy(path, copy / "benchmarks" / "results")
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    return copy
+
+
+@pytest.fixture(scope="session")
+def html(site, build, tmp_path_factory):
+    """The folder of pages, which no later build of the copy touches."""
+    done = build(site)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return shutil.copytree(site / "build" / "site" / "html", tmp_path_factory.mktemp("built") / "html")
