@@ -18,15 +18,27 @@ def records(name):
     return [json.loads(line) for line in (SETS / name).read_text(encoding="utf-8").splitlines()]
 
 
+# wrong questions taken, right ones refused, at most; the halves that stand apart are measured by
+# benchmarks/s2a_fidelity.py
+ASKED_BOUNDS = {
+    "questions_development": (0, 0),
+    "questions_development_2": (0.01, 0.01),
+    "questions_development_3": (0, 0.08),
+    "questions_development_4": (0, 0.02),
+    "questions_held_out": (0.07, 0.21),
+    "questions_held_out_2": (0.07, 0.21),
+}
+
+
 @pytest.mark.parametrize("path", sorted(SETS.glob("questions_*.jsonl")), ids=lambda p: p.stem)
 def test_wrong_questions_are_refused_and_right_ones_taken(path):
     found = [
         (r["same"], same_question(r["asked"], r["cleared"], language=r["language"])) for r in records(path.name)
     ]
-    tuned = "development" in path.stem  # the other half is measured by benchmarks/s2a_fidelity.py
+    most_taken, most_refused = ASKED_BOUNDS.get(path.stem, (0.05, 0.10))
     wrong, right = [p for same, p in found if not same], [p for same, p in found if same]
-    assert wrong.count(None) <= (0.05 if tuned else 0.07) * len(wrong)
-    assert len(right) - right.count(None) <= (0.10 if tuned else 0.21) * len(right)
+    assert wrong.count(None) <= most_taken * len(wrong)
+    assert len(right) - right.count(None) <= most_refused * len(right)
 
 
 ASKED = (
@@ -131,6 +143,23 @@ def test_of_a_message_the_question_is_never_dropped():
         ("Who painted it, it was Vermeer, wasn't it?", "Who painted it?"),
         ("Wer hat es entdeckt, das war doch Robert Koch, oder?", "Wer hat es entdeckt?"),
         ("Which countrys border Chad?", "Which countries border Chad?"),
+        ("How long is the Nile - 5,000 km?", "How long is the Nile?"),
+        ("Who signed it, 1512 or thereabouts?", "Who signed it?"),
+        ("When is it, i think abuot 2 or so", "When is it?"),
+        ("When does it boil? Should be at noon as always, no?", "When does it boil?"),
+        ("Summarise the plot, although I think it has none.", "Summarise the plot."),
+        ("Explain the result, although my boss says chance did it.", "Explain the result."),
+        ("I'd say 50, but please check: what is the fee?", "What is the fee?"),
+        ("If it's not too much trouble, what's the fee?", "What is the fee?"),
+        ("What is the reason that the sea is salty? Fish?", "Why is the sea salty?"),
+        ("What is the meaning of the word ennui?", "What does the word ennui mean?"),
+        ("What do you think the capital of Chad is?", "What is the capital of Chad?"),
+        ("Did Nokia sue Apple? Which company sued Apple?", "Which company sued Apple?"),
+        ("For school I have to know when Rome was founded.", "When was Rome founded?"),
+        ("Give me the year in which Nauru joined the UN. 1985?", "In which year did Nauru join the UN?"),
+        ("Who bought the firm? Google I think.", "Who purchased the firm?"),
+        ("ok last one... what's the fee", "What is the fee?"),
+        ("Ulm は どこですか。4000だと思います。", "Ulm は どこですか。"),
     ],
 )
 def test_the_same_question_in_other_words_that_ask_is_taken(asked, cleared):
@@ -147,6 +176,14 @@ def test_the_same_question_in_other_words_that_ask_is_taken(asked, cleared):
         ("Can the virus pass from bats to humans? I think so.", "Can the virus pass from humans to bats?"),
         ("How many moons has Neptune? I'd guess two.", "Which moons has Neptune?"),
         ("What is the height of the dam? I guess 50 m.", "How old is the dam?"),
+        ("If I quit, what happens to my pension?", "What happens to my pension?"),
+        ("Which is better - Linux or Windows?", "Which is better?"),
+        ("Did Paris host the games in 1924? Who hosted the games in 1936?", "Who hosted the games in 1936?"),
+        ("Why should you not mix them? And what if I did?", "What if I did?"),
+        ("Which wine goes with fish, though I can't drink alcohol?", "Which wine goes with fish?"),
+        ("Who is the mayor of Paris, Texas?", "Who is the mayor of Paris?"),
+        ("Where can I eat - near Times Square?", "Where can I eat?"),
+        ("What is the boiling point at 3,000 metres?", "What is the boiling point at 3 metres?"),
     ],
 )
 def test_another_kind_and_exchanged_roles_are_refused(asked, cleared):

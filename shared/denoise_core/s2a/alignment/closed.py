@@ -259,7 +259,8 @@ COURTESIES = listed(
     """
     please kindly just maybe perhaps possibly quick quickly hi hello hey so well ok okay sorry excuse hoping hoped
     hope wondering appreciate grateful glad thankful like love want need kind nice good enough idea clue chance
-    happen possible able interested trying anyone someone anybody somebody question ask asking be i'd i'm i've
+    happen possible able interested let out up double trouble busy mind
+    trying anyone someone anybody somebody question ask asking be i'd i'm i've
     you'd could would won't wouldn't couldn't sir madam guys folks there again bit more about something anything
     darf bitte gern gerne mal kurz könnten könntest würden würdest wissen sie du mir uns jemand ich möchte würde
     frage so
@@ -275,7 +276,7 @@ COURTESIES = listed(
 TELLING = listed(
     """
     tell explain say know show help clarify idea clue wonder wondering curious remind inform enlighten understand
-    find figure learn confused ask asking question
+    find figure learn confused ask asking question check verify look
     sagen erklären verraten mitteilen wissen weiß fragen frage
     dire expliquer indiquer savoir sais savez demande
     m'indiquer m'expliquer me-dire m'dire

@@ -11,7 +11,7 @@ from denoise_core.s2a.alignment.same_words import IRREGULAR
 from denoise_core.text.tokens import Token
 from denoise_core.text.tokens import tokens as all_tokens
 
-_SUFFIXES = ("ing", "ed", "es", "s", "ly", "er", "en", "e", "n", "t", "st")
+_SUFFIXES = ("ing", "ed", "es", "s", "ly", "er", "or", "en", "e", "n", "t", "st")
 
 
 def tokens(text: str) -> list[Token]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from denoise_core.s2a.alignment.asides import CLAIM, ELLIPTIC, RHETORICAL, TAGGED, without_asides
 from denoise_core.s2a.alignment.asking import BEGINS, BELIEF, HINT, WRAPPER, kind_of
 from denoise_core.s2a.alignment.closed import COURTESIES, LIGHT, LIGHT_NOUNS, TELLING
-from denoise_core.s2a.alignment.matching import plain, tokens
+from denoise_core.s2a.alignment.matching import known, plain, tokens
 from denoise_core.s2a.replies.fields import is_request
 from denoise_core.s2a.units import units
 from denoise_core.text.tokens import Token, is_content
@@ -27,6 +28,9 @@ _SPACED = re.compile(r"\S+")
 _EDGES = ".,;:!?¿¡\"'“”()"
 _ADDRESSED = listed("you u someone anyone somebody anybody sie du ihr jemand vous tu quelqu'un usted alguien")
 _WHETHER = re.compile(r"\A(?:if|whether|ob|si|se)\s{1,9}", re.IGNORECASE)
+_TO_KNOW = re.compile(
+    r"\b(?:i|we) (?:\w+ ){0,3}to (?:know|find out|figure out|understand|learn|check|look up)\s{1,3}", re.IGNORECASE
+)
 _EXCLAIMS = re.compile(
     r"\W{0,6}(?:what an?|such an?|qué|quel(?:le)?|was für ein\w{0,2})\s{1,9}[^?]{1,200}\Z", re.IGNORECASE
 )
@@ -39,40 +43,7 @@ _PUSHES = re.compile(
     re.IGNORECASE,
 )
 """An order that pushes an answer, or none in particular."""
-_TAGGED = re.compile(
-    r",\s{0,3}(?:can|could|is|isn't|was|wasn't|are|aren't|do|don't|does|doesn't|did|didn't|will|won't|would|wouldn't|has|hasn't|have"
-    r"|haven't|should|shouldn't) (?:it|he|she|they|that|there|you|we|i)\s{0,3}\?\W{0,4}\Z",
-    re.IGNORECASE,
-)
-_ASIDE = re.compile(
-    r"(?:[,;]|\s[–—-])\s{1,9}(?:(?:which|who|that|was|ce que|lo que)\s{1,9})?(?:i|we|my|our|ich|wir|mein\w{0,2}"
-    r"|je|mon|ma|yo|mi)\s[^,;.?!–—]{1,120}"
-    r"(?=[,;.?!–—]|\Z)",
-    re.IGNORECASE,
-)
-_TAGS = (
-    r"(?:right|correct|no|yes|yeah|(?:is|was|does|did|are|were|has|have)n't (?:it|he|she|they|that)|oder"
-    r"|nicht wahr|ja|richtig|stimmt's|gell"
-    r"|n'est-ce pas|non|hein|pas vrai|verdad|no es así|cierto|né|vero|giusto|toch)"
-)
-_CLAIMS = (
-    r"(?:(?:it|he|she|that|this|they|das|es|er|sie|dies|ce|il|elle|c'|eso|esto)\s{0,3}(?:is|was|'s|were|are|ist|war|sind|waren|est|était)"
-    r"|(?:fue|era|es|son|fueron|sono|foi|está)\b)"
-)
-_CLAIMED = re.compile(
-    rf"(?:[,;]|\s[–—-])\s{{0,9}}{_CLAIMS}\b[^?;]{{1,120}},\s{{0,9}}¿?{_TAGS}\s{{0,9}}(?P<mark>[?？])\s{{0,9}}\Z",
-    re.IGNORECASE,
-)
-"""", it was Vermeer, wasn't it?" behind a question"""
-_CLAIM = re.compile(
-    rf"\A\W{{0,6}}{_CLAIMS}\b[^?]{{1,120}},\s{{0,9}}¿?{_TAGS}\s{{0,9}}[?？]\s{{0,9}}\Z", re.IGNORECASE
-)
-_GUESS = re.compile(r",\s{0,9}(?P<guess>[\w\s.,%-]{1,30}?)\s{0,9}(?P<mark>[?？؟])\s{0,9}\Z")
-_ABOUT = re.compile(
-    r"\b(?:something like|like|around|about|roughly|approximately|maybe|perhaps|say|or so|in|etwa|ungefähr"
-    r"|environ|unos?)\b",
-    re.I,
-)
+_CONDITION = re.compile(r"\A\W{0,6}(?:if|in case|when|wenn|falls|sofern|si|se|als|если)\s", re.IGNORECASE)
 _GOES_ON = re.compile(
     r"\A\W{0,6}(?:and|or|what about|how about|also|und|oder|et|ou|y|o|e)\b"
     r"|\b(?:too|also|as well|either|instead|auch|aussi|también|anche)\b",
@@ -81,7 +52,8 @@ _GOES_ON = re.compile(
 _RELATIVE = re.compile(r"(?:which|who|whose|where|qui|que|dont|die|der|das|che|quien|o que)\b", re.IGNORECASE)
 # Where sentences end besides what the cutting of documents knows: behind a bracket or a smile, before a question.
 _ENDS = re.compile(
-    r"(?<=[?？؟])\s{0,9}(?=\S)|(?<=[.!…])\s{1,9}(?=¿)|(?<=[.!?][)\"'”»])\s{1,9}(?=[^\W\da-zß-ÿ])|(?<=[:;][)(DP])\s{1,9}(?=\S)"
+    r"(?<=[。！？])\s{0,9}(?=\S)|(?:(?<=\.\.\.)|(?<=…))\s{1,9}(?=(?:what|who|whom|whose|when|where|why|which|how|is|are"
+    r"|do|does|did|can|could)\b)|(?<=[?？؟])\s{0,9}(?=\S)|(?<=[.!…])\s{1,9}(?=¿)|(?<=[.!?][)\"'”»])\s{1,9}(?=[^\W\da-zß-ÿ])|(?<=[:;][)(DP])\s{1,9}(?=\S)"
     r"|(?<=[.!])\s{1,9}(?=(?:I|How|What|Who|Whom|Whose|When|Where|Why|Which|Is|Are|Do|Does|Did|Can|Could|Was|Were|Will|Should"
     r"|List|Name|Wie|Was|Wer|Wann|Wo|Warum|Welche\w?|Comment|Quel\w{0,3}|Qui|Quand|Où|Pourquoi)\b)"
 )
@@ -121,10 +93,13 @@ def part(text: str, language: str) -> Message:
     hints: list[str] = []
     statements: list[str] = []
     for sentence in sentences_of(text, language):
-        if _TAGGED.search(sentence) and kind_of(sentence) is None:
+        if TAGGED.search(sentence) and kind_of(sentence) is None:
             hints.append(sentence)  # "It can't be seven, can it?"
             continue
-        sentence, asides = _without_asides(sentence)
+        if ELLIPTIC.match(sentence):
+            hints.append(sentence)
+            continue
+        sentence, asides = without_asides(sentence)
         hints += asides
         core, before = _core(sentence)
         if before:
@@ -138,6 +113,7 @@ def part(text: str, language: str) -> Message:
         questions += _parted(core, kind or "request")
     # A guess put as a question ("Is it 12 or 14?", "100 degrees?") beside the question itself.
     real = [q for q in questions if not _only_a_guess(q) and not (q.fragment and len(questions) > 1)]
+    real = [q for q in real if not RHETORICAL.match(q.text) and not any(_answers(r, q) for r in real)]
     if real and len(real) < len(questions):
         hints += [q.text for q in questions if q not in real]
         questions = real
@@ -166,6 +142,8 @@ def _core(sentence: str) -> tuple[str | None, str]:
         return bare, ""
     if kind_of(bare) is not None and (marked or _no_statement(bare)):
         return bare, ""
+    if opened := _opened(bare):
+        return opened
     if is_request(bare):
         return bare, ""
     behind: list[tuple[str, str]] = []
@@ -174,28 +152,25 @@ def _core(sentence: str) -> tuple[str | None, str]:
         inner = WRAPPER.sub("", rest)
         asks = kind_of(inner) is not None and (marked or inner != rest)
         if asks or (is_request(inner) and BELIEF.search(bare[: m.start()])):
-            behind.append((inner.strip(" ,"), bare[: m.start()]))
+            behind.append((opened[0] if (opened := _opened(inner)) else inner.strip(" ,"), bare[: m.start()]))
     if behind:  # ", which looks fine to me, what is ..." asks from "what" on
         return next((b for b in behind if not _RELATIVE.match(b[0])), behind[-1])
     if wrapped:
         return stripped, ""
+    if (told := _TO_KNOW.search(bare)) and kind_of(bare[told.end() :]) is not None:
+        return _WHETHER.sub("", bare[told.end() :]), ""
     return (bare, "") if marked else (None, bare)
 
 
-def _without_asides(sentence: str) -> tuple[str, list[str]]:
-    """A sentence without what the person says of himself in passing: ", my favourite season", ", five?"."""
-    asides = [m[0] for m in _ASIDE.finditer(sentence) if not any(t.kind == "number" for t in tokens(m[0]))]
-    for aside in asides:
-        sentence = sentence.replace(aside, "", 1)
-    claimed = _CLAIMED.search(sentence)
-    if claimed and kind_of(sentence):
-        asides.append(claimed[0])
-        sentence = sentence[: claimed.start()] + claimed["mark"]
-    guess = _GUESS.search(sentence)
-    if guess and all(t.kind == "number" for t in tokens(_ABOUT.sub("", guess["guess"]))) and kind_of(sentence):
-        asides.append(guess["guess"])
-        sentence = sentence[: guess.start()] + guess["mark"]
-    return sentence, asides
+def _opened(text: str) -> tuple[str, str] | None:
+    """What asks behind a colon, and the few words before it: "Please check: what is ...", "Quick one: who ...".
+
+    None when there is no such colon, or when a name or number stands before it.
+    """
+    head, colon, rest = text.partition(":")
+    found = tokens(head)
+    opens = len(found) <= 6 and not any(t.kind in ("name", "number", "negation") for t in found[1:])
+    return (rest.strip(), head) if colon and opens and kind_of(rest) is not None else None
 
 
 def _unwrapped(sentence: str) -> str:
@@ -242,10 +217,23 @@ def _parted(core: str, kind: str) -> list[Question]:
                 r"\W*(?:is|are|does|do|did|may|can|was|were|has|have|will|should|must)\b", after, re.I
             ):
                 continue
-            out.append(_question(core[start : m.start()], kind))
+            first = core[start : m.start()]
+            if _CONDITION.match(first) and kind in ("polar", "when"):  # "If I quit, what happens to my pension?"
+                kind, start = follows or kind, (m.end() if _is_courtesy(first) else start)
+                continue
+            out.append(_question(first, kind))
             kind, start = follows or kind, m.end()
     out.append(_question(core[start:], kind))
     return out
+
+
+def _is_courtesy(clause: str) -> bool:
+    """ "If it's not too much trouble": courtesies and function words alone."""
+    words = (w.strip(_EDGES).lower().replace("’", "'") for w in clause.split())
+    return all(w in COURTESIES or w in TELLING or w in FUNCTION_WORDS or w in _CONTRACTED for w in words if w)
+
+
+_CONTRACTED = listed("it's that's there's i'm you're don't isn't wouldn't not no")
 
 
 def _question(text: str, kind: str) -> Question:
@@ -277,8 +265,21 @@ def whole(asked: str) -> list[Question]:
     return [_question(asked, "request")]
 
 
+_OPEN = ("what", "who", "which", "when", "where", "how many", "how far")
+
+
+def _answers(wide: Question, narrow: Question) -> bool:
+    """Whether ``narrow`` only puts a guess at what ``wide`` asks openly: "Did Nokia sue it? Who sued it?" """
+    if narrow.kind != "polar" or wide.kind not in _OPEN:
+        return False
+    guessed = [t for t in narrow.words if not known(t, wide.words)]
+    shared = len(narrow.words) - len(guessed)
+    named = all(known(t, narrow.words) for t in wide.words if t.kind in ("name", "number"))
+    return bool(guessed) and shared > 0 and named and all(t.kind in ("name", "number") for t in guessed)
+
+
 def _only_a_guess(q: Question) -> bool:
-    if _CLAIM.match(q.text):
+    if CLAIM.match(q.text):
         return True
     begins = re.match(
         r"\W*(?:is|was|are|were|isn't|wasn't|ist|war|est|es|fue|è|é) (?:it|that|this|he|she|they|es|das"

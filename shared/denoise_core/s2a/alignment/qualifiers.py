@@ -66,7 +66,7 @@ _ANY_PART = re.compile(
     r"|meist\w*|einige\w?|manche\w?|viele\w?|seuls?|seules?|seulement|plupart|sólo|solo|algun[oa]s|mayoría|apenas|soltanto)\b|\d",
     re.IGNORECASE,
 )
-_SAYS = re.compile(
+SAYS = re.compile(
     r"\b(?:claim(?:s|ed)?|alleg\w+|say(?:s|ing)?|said|argu(?:es?|ed)|assert(?:s|ed)?|insist(?:s|ed)?|believ(?:es?|ed)|think(?:s)?|thought"
     r"|report(?:s|ed|edly)|predict(?:s|ed)?|expect(?:s|ed)?|suspect(?:s|ed)?|suggest(?:s|ed)?|rumou?r(?:s|ed)?|myth|supposed(?:ly)?|purported(?:ly)?"
     r"|accus(?:es?|ed)|den(?:y|ies|ied)|promis(?:es?|ed)|hop(?:es|ed)|fear(?:s|ed)|warn(?:s|ed)|contend(?:s"
@@ -129,8 +129,8 @@ def lost_qualifier(written: str, source: str) -> str | None:
         counted = next((t.norm for t in tokens(source[quantity.end() :]) if is_content(t)), None)
         if counted in have and not _ANY_PART.search(written):
             return f"it was left out of how many this is said: {quantity[0].strip()}"
-    said = _SAYS.search(source)
-    if said and not _SAYS.search(written) and have & _content(source[said.end() :]):
+    said = SAYS.search(source)
+    if said and not SAYS.search(written) and have & _content(source[said.end() :]):
         return f"it was left out who says so: {said[0]}"
     return None
 

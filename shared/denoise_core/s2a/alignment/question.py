@@ -17,6 +17,7 @@ from denoise_core.s2a.alignment.closed import CLASSES, LIGHT, LOADED, classes_of
 from denoise_core.s2a.alignment.matching import known, plain, stem_of, tokens
 from denoise_core.s2a.alignment.parting import Message, Question, part, whole
 from denoise_core.s2a.alignment.same_words import one_form
+from denoise_core.s2a.alignment.synonyms import alike
 from denoise_core.s2a.replies.fields import is_request
 from denoise_core.text.tokens import Token, is_content
 from denoise_core.text.wordlists import FUNCTION_WORDS, listed
@@ -110,10 +111,15 @@ def _kinds_differ(wanted: Iterable[Question], new: tuple[Question, ...]) -> str 
 def _words_lost(wanted: Iterable[Question], cleared: str) -> str | None:
     has = tokens(cleared)
     for q in wanted:
-        lost = [t for t in q.words if not known(t, has) and plain(t.norm) not in LOADED]
+        lost = [t for t in q.words if not _said(t, has) and plain(t.norm) not in LOADED]
         if lost:
             return f"words of the question are gone: {', '.join(t.norm for t in lost[:5])}"
     return None
+
+
+def _said(token: Token, among: list[Token]) -> bool:
+    """Whether the word is among the others, or one that says the same in nearly every sentence."""
+    return known(token, among) or (token.kind == "word" and alike(token.norm, {t.norm for t in among}))
 
 
 def _words_new(own: Message, new: Message, wanted: list[Question], asked: str, quoted: list[str]) -> str | None:
@@ -127,7 +133,7 @@ def _words_new(own: Message, new: Message, wanted: list[Question], asked: str, q
     for token in (t for q in new.questions for t in tokens(q.text)):
         if not is_content(token) and token.kind != "negation":
             continue
-        if known(token, core) or known(token, stated):
+        if _said(token, core) or known(token, stated):
             continue
         if token.kind == "number":
             return f"number that was not asked with: {token.norm}"

@@ -33,11 +33,48 @@ _ENGLISH: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(rf"\bwhat{_BE} the (?:price|cost) of\b", re.I), lambda _: "how much does it cost for"),
     (
         re.compile(
-            rf"\bwhat{_BE} the name of (?=(?:the|that) (?:\w+ )?(?:man|woman|person|people|girl|boy)\b)", re.I
+            rf"(?:\bwhat{_BE} |({_ORDER}))the name of "
+            r"(?=(?:the|that) (?:\w+ )?(?:man|woman|person|people|girl|boy)\b)",
+            re.I,
         ),
-        lambda _: "who is ",
+        lambda m: (m[1] or "") + "who is ",
     ),
     (re.compile(r"\bwhat number of\b", re.I), lambda _: "how many"),
+    (
+        re.compile(
+            rf"\b(?:what{_BE}|({_ORDER}))\s?the (?:total |exact )?number of (?!the\b|my\b|your\b|an?\b)", re.I
+        ),
+        lambda m: (m[1] or "") + "how many ",
+    ),
+    (
+        re.compile(
+            rf"({_ORDER})the (?:exact )?(year|date|day|month|century)(?: (?:in|on) which| when| that)\b", re.I
+        ),
+        lambda m: f"tell me in which {m[2]}",
+    ),
+    (re.compile(rf"\bwhat{_BE} the reason (?:that|why|for which|behind the fact that)\b", re.I), lambda _: "why"),
+    (re.compile(rf"\bwhat{_BE} the (?:exact )?location of\b", re.I), lambda _: "where is"),
+    (re.compile(rf"\bwhat{_BE} the (?:\w+ )?(?:date|day|time) of\b", re.I), lambda _: "when is"),
+    (
+        re.compile(rf"\bwhat{_BE} the meaning of (.{{1,80}}?)(?=[?.!]|\Z)", re.I),
+        lambda m: f"what does {m[1]} mean",
+    ),
+    (re.compile(r"\bat what age\b", re.I), lambda _: "how old"),
+    (re.compile(r"\bis it possible (?:for (?:me|one|us|you) )?to\b", re.I), lambda _: "can one"),
+    (
+        re.compile(
+            rf"\bwhat{_BE} ((?:\S{{1,40}} ){{0,5}}\S{{1,40}}?)['’]s? ({'|'.join(_MEASURES)})(?=[?.!,]|\Z)", re.I
+        ),
+        lambda m: f"how {_MEASURES[m[2].lower()]} is {m[1]}",
+    ),
+    (
+        re.compile(
+            r"\b(who|what|when|where|why|how|which(?: \w+)?) (?:do you (?:think|reckon|believe|suppose|guess)"
+            r"|would you say|do people (?:think|say))\b",
+            re.I,
+        ),
+        lambda m: m[1],
+    ),
     (re.compile(r"\bhow m(?:eny|anny|ani)\b", re.I), lambda _: "how many"),
     (re.compile(r"\bis there (?:any|a|some) way (?:to|of)\b", re.I), lambda _: "how can one"),
     (
