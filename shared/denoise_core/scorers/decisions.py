@@ -1,7 +1,7 @@
 """Decision models: the probability of yes from one forward pass, without writing.
 
-`DecisionScorer` asks whether a passage holds the answer: LLM-Discrim (Early Noise Dropping, section 3.1.2) read from
-probabilities, through transformers' ``decision`` pipeline or a server that answers typed questions.
+`DecisionScorer` asks whether a passage holds the answer: LLM-Discrim (Early Noise Dropping, section 3.1.2) read
+from probabilities, through transformers' ``decision`` pipeline or a server that answers typed questions.
 """
 
 from __future__ import annotations

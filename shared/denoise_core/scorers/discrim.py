@@ -1,7 +1,7 @@
 """LLM-Discrim, the paper's baseline: a language model is asked outright, passage by passage.
 
-Early Noise Dropping, section 3.1.2, compares itself with it. Any chat model writes yes or no; the probability of yes
-instead is `scorers.decisions`.
+Early Noise Dropping, section 3.1.2, compares itself with it. Any chat model writes yes or no; the probability
+of yes instead is `scorers.decisions`.
 """
 
 from __future__ import annotations
