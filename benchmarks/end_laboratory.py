@@ -23,7 +23,7 @@ from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.metrics import bootstrap, recall_at, wilson
-from denoise_core.evaluate.noisy_retrieval import NoisyRetrieval
+from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.evaluate.protocols.noisy import Known, answered, case_of, said_of
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
@@ -32,7 +32,6 @@ from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_lab.probe_data import CHARACTERS, noisy_questions
 
 LAYER = 2  # of the reader's 6
-LEVELS = (0, 1, 2)
 QUESTIONS = 20  # of a level
 TO_FIT = 60
 
