@@ -14,6 +14,7 @@ import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -125,32 +126,28 @@ def fit(fitting: Mapping[str, Sequence[Question]], encoder: SentenceEncoder) -> 
 
 
 def earning(mix: Mix, say: Callable[[str], None]) -> tuple[list[str], dict[str, Any]]:
-    """The signals that earn their place: from all, the one that gains least goes, until each gains something.
+    """The signals that earn their place: the set of them that keeps most gold, a smallest of equal ones.
 
-    What counts is gold kept on sets left out of the fit, with and without the signal.
+    What counts is gold kept on sets left out of the fit. Every set of signals is tried, since taking the weakest
+    away one by one ends elsewhere when two of them are nearly as weak.
     """
-    names: list[str] = [*NAMES]
-    study: dict[str, Any] = {}
-    while len(names) > 1:
-        now = gold_left_out(
+    tried = {
+        names: gold_left_out(
             {n: [r.only([NAMES.index(x) for x in names]) for r in rows] for n, rows in mix.items()}, names
         )
-        gains = {}
-        for name in names:
-            rest = [x for x in names if x != name]
-            without = {n: [r.only([NAMES.index(x) for x in rest]) for r in rows] for n, rows in mix.items()}
-            gain = now - gold_left_out(without, rest)
-            gains[name] = float(gain.mean()), bootstrap(gain)
-        least = min(gains, key=lambda n: gains[n][0])
-        study[" + ".join(names)] = {
-            "gold kept": round(float(now.mean()), 4),
-            "gain by each": {n: [round(g, 4), [round(e, 4) for e in ends]] for n, (g, ends) in gains.items()},
-        }
-        say(f"{' + '.join(names)}: gold kept {now.mean():.4f}; gains {gains}")
-        if gains[least][0] > 0:
-            break
-        names.remove(least)
-    return names, study
+        for size in range(1, len(NAMES) + 1)
+        for names in combinations(NAMES, size)
+    }
+    best = max(tried, key=lambda names: (round(float(tried[names].mean()), 4), -len(names)))
+    gains = {}
+    for name in best if len(best) > 1 else ():
+        gain = tried[best] - tried[tuple(x for x in best if x != name)]
+        gains[name] = [round(float(gain.mean()), 4), [round(e, 4) for e in bootstrap(gain)]]
+    kept = {" + ".join(names): round(float(gold.mean()), 4) for names, gold in tried.items()}
+    for names, gold in kept.items():
+        say(f"{names}: gold kept {gold:.4f}")
+    say(f"the best: {' + '.join(best)}; gains {gains}")
+    return [*best], {"gold kept": kept, "gain by each of the best": gains}
 
 
 def gold_left_out(mix: Mix, names: Sequence[str]) -> NDArray[np.float64]:

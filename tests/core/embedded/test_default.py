@@ -22,6 +22,7 @@ from denoise_core.embedded import (
 )
 from denoise_core.embedded.encoder import SentenceEncoder, idf, loaded
 from denoise_core.embedded.fitted import torch_minilm
+from denoise_core.embedded.make import NAMES, Read, earning
 from denoise_core.embedded.readings import Reading
 from denoise_core.embedded.split import SETS, for_fitting
 from denoise_core.embedded.weights import check, minilm
@@ -284,3 +285,21 @@ print(len(loads))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1"]
+
+
+def test_signals_that_say_nothing_earn_no_place():
+    """What is dropped does not hang on the order in which weak signals are tried."""
+    rng = np.random.default_rng(3)
+
+    def question():
+        labels = np.arange(10) == rng.integers(10)
+        heard = rng.normal(size=(10, 4)).astype(np.float32)
+        heard[:, 1] += 2.0 * labels  # two that tell, each with an error of its own, and two of noise
+        heard[:, 3] += 2.0 * labels
+        return Read(heard, labels)
+
+    mix = {name: [question() for _ in range(40)] for name in "abc"}
+    names, study = earning(mix, lambda said: None)
+    assert names == [NAMES[1], NAMES[3]]
+    assert len(study["gold kept"]) == 15
+    assert all(gain > 0 for gain, _ in study["gain by each of the best"].values())
