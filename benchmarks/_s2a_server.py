@@ -76,7 +76,8 @@ class Server:
 
     def _needed(self, piece: str) -> bool:
         own = piece.split("\n\n")[0].strip()
-        return any(own and (own in s or s in own) for s in self.wanted)
+        said = re.search(r"\w", own) is not None  # a lone full stop is in every sentence
+        return any(said and (own in s or s in own) for s in self.wanted)
 
     def _count(self, prompt: str, text: str) -> None:
         tokens = self.encode(prompt)

@@ -89,6 +89,13 @@ def at_least_as_good(theirs, ours):
     assert ours[2] <= theirs[2], "characters, and so tokens"
 
 
+def test_peers_are_measured_at_their_own_defaults():
+    """`LLMRerank` was set to ask about one node a call; its own default is ten."""
+    source = (Path(__file__).parents[2] / "benchmarks" / "llamaindex_peers.py").read_text("utf-8")
+    (built,) = re.findall(r"LLMRerank\((.*?)\)\n", source)
+    assert set(re.findall(r"(\w+)=", built)) == {"llm", "top_n"}
+
+
 def test_the_page_has_every_peer():
     assert set(rows()) == {
         "LLMRerank",

@@ -54,6 +54,19 @@ def extracted(p: Passage, outcomes: Sequence[Outcome], policy: OnError, *, conte
     return Assembled(extract(p, [*keep, *brought]), tuple(drops), report)
 
 
+def bare(p: Passage, done: Assembled) -> Assembled:
+    """Extracted pieces without the white space behind the last one, which the model did not name either."""
+    left = done.passage
+    if left is None or not left.spans or not left.text.strip():
+        return done
+    *spans, last = left.spans
+    end = last.start + len(p.text[last.start : last.end].rstrip())
+    if end in (last.start, last.end):
+        return done
+    passage = extract(p, [*spans, Span(p.id, last.start, end)])
+    return replace(done, passage=passage, drops=(*done.drops, Drop(Span(p.id, end, last.end), NOT_NEEDED)))
+
+
 def rewritten(
     p: Passage,
     outcomes: Sequence[Outcome],

@@ -209,6 +209,7 @@ class S2ADenoiser:
     def _assemble(self, query: str, p: Passage, outcomes: list[Outcome]) -> Assembled:
         if self.variant in EXTRACTIVE:
             done = assemble.extracted(p, outcomes, self.on_error, context=self.options.context)
+            done = done if self.options.context else assemble.bare(p, done)
         else:
             done = assemble.rewritten(
                 p,

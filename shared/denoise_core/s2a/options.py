@@ -37,9 +37,10 @@ class Options:
     any key.
     ``clear`` clears the question first, in one call that sees no passage, where it holds anything to clear.
     ``context`` keeps with a piece what it cannot be read without: a table row's header, a list item's stem, a
-    pronoun's sentence before. ``gate`` checks what the rewriting variants write; None trusts the model. ``cache``
-    and ``skip`` save calls. ``structured`` asks for JSON by a schema when the LLM is a `StructuredLLM`.
-    ``language`` decides abbreviations when sentences are cut, as in `chunk.sentences`.
+    pronoun's sentence before; without it also goes the white space behind the last piece. ``gate`` checks what
+    the rewriting variants write; None trusts the model. ``cache`` and ``skip`` save calls. ``structured`` asks for
+    JSON by a schema when the LLM is a `StructuredLLM`. ``language`` decides abbreviations when sentences are cut,
+    as in `chunk.sentences`.
 
     Raises `InputError` for ``window < 1``, ``short < 1`` and a ``show`` that is a single string.
     """

@@ -17,6 +17,7 @@ from denoise_core.types import Passage, Span
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
 ROW = re.compile(r"[ \t]{0,9}\|.*\|[ \t]{0,9}$|[^\t\n]*\t[^\n]*$")
 ITEM = re.compile(r"[ \t]{0,9}(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]{1,9}\S")
+_INITIAL = re.compile(r"[ \t]{0,9}[A-Z]\.[ \t]")  # an item of a list; alone in a text, a person's initial
 _TURN = re.compile(r"[ \t]{0,9}(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]{1,9}\S")
 _ASKED = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{1,9}(?=[\"'“‘«(\[]?[^\W\d_a-z])")
 _ENDS_SENTENCE = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
@@ -61,6 +62,7 @@ def _blocks(text: str) -> list[tuple[int, int, bool]]:
     dialogue = frozenset(s for s, n in Counter(speakers).items() if n > 1)
     if len(speakers) >= 2 and len(speakers) >= sum(bool(line.strip()) for line in lines) / 2:
         dialogue = frozenset(speakers)
+    named = sum(bool(_INITIAL.match(line)) for line in lines) == 1
     out: list[tuple[int, int, bool]] = []
     fence: str | None = None
     goes_on = item = False  # the last block takes further lines, until a blank line or the next item or turn
@@ -80,7 +82,7 @@ def _blocks(text: str) -> list[tuple[int, int, bool]]:
         elif ROW.match(line.rstrip("\r\n")):
             goes_on = False
             out.append((start, at, False))
-        elif ITEM.match(line) or (turn and turn[1].strip() in dialogue):
+        elif (ITEM.match(line) and not (named and _INITIAL.match(line))) or (turn and turn[1].strip() in dialogue):
             goes_on, item = True, not (turn and turn[1].strip() in dialogue)
             out.append((start, at, False))
         elif not line.strip():

@@ -41,6 +41,8 @@ def test_a_kept_piece_brings_what_it_cannot_be_read_without(text, wanted, kept, 
     )
     assert wanted in alone.passages[0].text
     assert len(alone.passages[0].text) <= len(kept)
+    assert alone.passages[0].text == alone.passages[0].text.rstrip(), "nor white space that nobody named"
+    check_result([passage], alone)
 
 
 def test_a_pronoun_beside_its_kept_sentence_brings_nothing():
