@@ -104,6 +104,8 @@ def read(text: str) -> Said:
             pending, after_number = False, True
             continue
         was_number, after_number = after_number, False
+        if word == "y" and was_number and tokens[at + 1 : at + 2] and tokens[at + 1][0].isdecimal():
+            continue  # "4 y 5": no "yes" between two numbers
         if word in lex.RANGE and was_number and not after_document:
             pending, after_number = True, False
             continue
@@ -249,6 +251,8 @@ def verdict(text: str) -> str | None:
     """``yes`` or ``no`` when the text behind a number says whether the piece stays; ``unclear`` for a mark."""
     if re.match(r"\d+(?:\.\d+)?\s{0,9}(?:/\s{0,9}\d+|%|\s{0,9}$)", text):
         return "unclear"
+    if text.strip(" .*_`").lower() in ("y", "n"):
+        return "yes" if "y" in text.lower() else "no"
     first = re.split(r"[.,;:(—–。，；]|\s-\s", text, maxsplit=1)[0]
     said = read(first)
     if said.prose or said.ranges or len(first) > 60:
