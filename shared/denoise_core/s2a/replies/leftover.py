@@ -32,11 +32,17 @@ _IN_TOTAL = re.compile(
 _ASSIGNED = re.compile(r"^\s{0,9}[\w.]{1,30}\s{0,9}=\s{0,9}(?=\[[\d\s,\"'-]{0,400}\]\s{0,9}$)", re.MULTILINE)
 _LEFT_OUT = re.compile(r"\b(?:leav(?:e|es|ing)|left) out\b", re.IGNORECASE)
 _NOTHING = re.compile(r"\bn/a\b|لا شيء|لا يوجد", re.IGNORECASE)
+_TO_BE = re.compile(r"\bneeds? to be\b", re.IGNORECASE)
 _EXCEPTION = re.compile(r"\bwith the exception of\b", re.IGNORECASE)
 _NUMBER_SIGN = re.compile(r"\bNos?\.\s{0,2}(?=\d)", re.IGNORECASE)
 _REST = re.compile(
     r"[,;.]?\s{1,9}(?:and\s{1,9})?(?P<verb>[a-z]{3,9})\s{1,9}(?:all\s{1,9})?(?:of\s{1,9})?(?:the\s{1,9})?"
     r"(?:rest|others?|other (?:pieces|ones)|remaining(?: pieces| ones)?|everything else)\s{0,9}[.!]?\s{0,9}\Z",
+    re.IGNORECASE,
+)
+_BUT_NOT = re.compile(
+    r"[,;]?\s{1,3}\(?(?:but |and )?not\s{1,3}(?:pieces? |sentences? )?\d{1,4}"
+    r"(?:\s{0,2}(?:,|and|or|-)\s{0,2}\d{1,4}){0,9}\s{0,3}\)?[.!]?\s{0,9}\Z",
     re.IGNORECASE,
 )
 _CUT_OFF = re.compile(
@@ -94,12 +100,18 @@ def prepared(text: str) -> str:
     text = "\n".join(_parted(line) for line in text.split("\n"))
     text = _IN_TOTAL.sub("", _COUNTS.sub("", _ITEM_TAG.sub(" ", text)))
     text = _NOTHING.sub("none", _LEFT_OUT.sub("drop", _ASSIGNED.sub("", text)))
+    text = _TO_BE.sub("should be", text)
     text = _EXCEPTION.sub("except", _NUMBER_SIGN.sub("", text))
     text = _NONE_SAYS.sub("keep: none", text)
     rest = _REST.search(text)
     if rest and (polarity := read(text[: rest.start()]).polarity) in ("keep", "drop"):
         other = lex.DROP if polarity == "keep" else lex.KEEP
         text = text[: rest.start()] if rest["verb"].lower() in other else text
+    but = _BUT_NOT.search(text)
+    if but and (head := read(text[: but.start()])).is_list and not head.polarity:
+        out = {int(n) for n in re.findall(r"\d+", but[0])}
+        kept = {n for a, b in head.ranges for n in range(a, min(b, a + 1000) + 1)}
+        text = text if out & kept or not kept else text[: but.start()]
     return text.strip()
 
 

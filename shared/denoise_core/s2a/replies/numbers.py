@@ -19,7 +19,7 @@ from denoise_core.text.replies import fenced, said, unparsable
 
 _LONGEST = 20_000  # characters; a longer reply is no list of ours unless all of it is one
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s{0,9}\{((?:[^{}]|\{[^{}]*\})*)\}")
-_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s{0,9}\{([^{}]*)\}|\\[\[\]()]|\$|\\[,;]")
+_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s{0,9}\{([^{}]*)\}|\\[\[\](){}]|\$|\\[,;]")
 _TAGGED = re.compile(
     r"<(answer|response|output|result|final_answer|final|keep|numbers|pieces)>\s{0,9}(.*?)\s{0,9}</\1>",
     re.I | re.S,
@@ -312,6 +312,10 @@ def _as_list(said: Said, section: Said | None, paragraph: int) -> Listed:
     complement = False
     if said.everything and (said.exception or not ranges):
         ranges, complement = (said.excepted if said.exception else []), True
+    elif said.exception:
+        out = {n for a, b in said.excepted for n in range(a, min(b, a + 1000) + 1)}
+        every = [n for a, b in ranges for n in range(min(a, b), min(max(a, b), min(a, b) + 1000) + 1)]
+        ranges = [(n, n) for n in every if n not in out]
     verb: Verb | None = "keep" if polarity == "keep" else "drop" if polarity == "drop" else None
     if said.nothing and polarity and said.negated:
         verb = "keep" if said.keep else "drop"

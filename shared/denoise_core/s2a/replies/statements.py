@@ -185,7 +185,8 @@ def _is_anybody(tokens: list[str], at: int) -> bool:
 def _word(said: Said, word: str, target: list[Range]) -> list[Range]:
     """Take one word in; returns where numbers go from here on."""
     known = True
-    if word in lex.EXCEPT and (said.everything or said.exception):
+    wide = any(a != b for a, b in said.ranges)  # "1-8 except 5"
+    if word in lex.EXCEPT and (said.everything or said.exception or wide):
         said.exception = True
         return said.excepted
     if word in lex.EVERYTHING or word == "all":
