@@ -36,6 +36,9 @@ ELLIPTIC = re.compile(
     re.IGNORECASE,
 )
 """A sentence that lacks its subject is a guess, whatever mark it ends with: "Should be 100 as always, no?" """
+PUSHED = re.compile(r"(?:よね|でしょう?|だろう|じゃない|吧|对吗|是吗|没错)[?？。！!]{0,2}\Z")
+"""Chinese and Japanese tags at the end of a sentence that wants to be agreed with."""
+_BRACKETED = re.compile(r"\s?\((?P<inner>[^()]{1,120})\)")
 _DASHED = re.compile(
     r"\s[–—-]{1,2}\s{1,3}(?P<guess>[^\s?,;:–—-](?:[^?,;:–—]|,(?=\d)){0,40}?)\s{0,9}(?P<mark>[?？؟])\s{0,9}\Z"
 )
@@ -82,6 +85,7 @@ def without_asides(sentence: str) -> tuple[str, list[str]]:
     """A sentence without what the person says of himself in passing: ", my favourite season", ", five?"."""
     asides = [m[0] for m in _ASIDE.finditer(sentence) if _says_nothing(m)]
     asides += [m[0] for m in _SUPPOSED.finditer(sentence)]
+    asides += [m[0] for m in _BRACKETED.finditer(sentence) if BELIEF.search(m["inner"])]
     for aside in asides:
         sentence = sentence.replace(aside, "", 1)
     claimed = _CLAIMED.search(sentence)

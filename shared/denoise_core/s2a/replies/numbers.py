@@ -228,7 +228,7 @@ def _line(line: str, section: Said | None, paragraph: int) -> list[Listed]:
         label = read(left)
         if label.documents and right.everything and not right.exception:
             return [Listed(((-1, -1),), None, 0, paragraph)]  # all of one document
-        if re.search(r"[:：]\s{0,9}\d[^.!?;\n]*$", spoken[:at]) and not label.documents:
+        if re.search(r"[:：]\s{0,9}\d[^.!?;\n]{0,200}$", spoken[:at]) and not label.documents:
             return [Listed(((-1, -1),), None, 0, paragraph)]  # "A: 2, B: 5"
         if label.ranges and (right.everything or right.nothing) and not label.documents:
             return [Listed(((-1, -1),), None, 0, paragraph)]

@@ -12,7 +12,7 @@ from denoise_core.text.replies import json_in, unparsable
 
 _KEYED = re.compile(r"[\"'“]\s{0,9}:")
 _CLOSING_COMMA = re.compile(r",\s{0,9}([}\]])")
-_COMMENT = re.compile(r"\s(?://|#)[^\n\"\]}]*$", re.MULTILINE)
+_COMMENT = re.compile(r"\s(?://|#)[^\n\"\]}]{0,200}$", re.MULTILINE)
 _SCORES = frozenset(("scores", "score", "confidence", "confidences", "ranks", "order"))
 _KEYS = ("piece", "number", "id", "index", "n", "sentence", "item")
 
