@@ -33,15 +33,15 @@ CORPUS = Path(__file__).parents[2] / "data" / "replies"
 HALVES = sorted(CORPUS.glob("*.jsonl"))
 
 
-# (replies read wrongly, readable replies read): at most and at least; a half that stood apart is measured by
-# benchmarks/s2a_replies.py, and its bounds here are what it came to when the parser was first held against it
+# (replies read wrongly, readable replies read): at most and at least; a half that stands apart is measured by
+# benchmarks/s2a_replies.py, and its bounds here are what it comes to
 BOUNDS = {
     "development": (0, 1),
     "development_2": (0, 0.97),
     "development_3": (0, 1),
     "development_4": (0, 0.97),
-    "held_out": (0.015, 0.93),
-    "held_out_2": (0.025, 0.92),
+    "held_out": (0.01, 0.93),
+    "held_out_2": (0.025, 0.9),
 }
 
 
