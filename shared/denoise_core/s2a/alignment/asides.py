@@ -29,7 +29,7 @@ _SUPPOSED = re.compile(
     r"|probablement|sûrement|seguramente|probablemente|probabilmente)\s[^,;.?!–—]{1,80}(?=[.?!]|\Z)",
     re.IGNORECASE,
 )
-""""A guess without a subject of its own behind a question: ", must be about 100"."""
+"""A guess without a subject of its own behind a question: ", must be about 100"."""
 ELLIPTIC = re.compile(
     r"\A\W{0,6}(?:must|should|could|might|would|can't|may|ought to|has to|got to)(?: not| surely| probably)?"
     r" (?:be|have been)\b",
@@ -68,14 +68,12 @@ CLAIM = re.compile(
 _GUESS = re.compile(r",(?!\d)\s{0,9}(?P<guess>[\w\s.,%-]{1,30}?)\s{0,9}(?P<mark>[?？؟])\s{0,9}\Z")
 _ABOUT = re.compile(
     r"\b(?:something like|like|around|about|roughly|approximately|maybe|perhaps|say|or (?:so|thereabouts"
-    r"|something)|in"
-    r"|etwa|ungefähr|oder so|environ|unos?|o así)\b",
+    r"|something)|in|etwa|ungefähr|oder so|environ|unos?|o así)\b",
     re.I,
 )
 _THINKS = re.compile(
     r"\b(?:i|ich|je|yo|io|eu)(?:'m|'d)? (?:\w+ ){0,2}?(?:think|believe|guess\w*|suppose|reckon|bet|assume|suspect"
-    r"|doubt"
-    r"|imagine|say|recall|glaube|denke|meine|schätze|vermute|tippe|crois|pense|dirais|parie|suppose|creo|pienso"
+    r"|doubt|imagine|say|recall|glaube|denke|meine|schätze|vermute|tippe|crois|pense|dirais|parie|suppose|creo|pienso"
     r"|supongo|diría|apuesto|credo|penso|direi|suppongo|scommetto|acho)\b",
     re.IGNORECASE,
 )
