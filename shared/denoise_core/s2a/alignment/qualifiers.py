@@ -152,10 +152,9 @@ def lost_qualifier(written: str, source: str) -> str | None:
     if complete := _COMPLETE.search(source):
         parts = [p for p in _LISTED.split(complete["list"]) if p.strip()]
         items = [i for p in parts if (i := _content(p))]
-        said = any(
-            p.split()[0].lower() in _VERBAL for p in parts
-        )  # clauses and no list: "just six weeks, was ..."
-        if not said and any(i & have for i in items) and not all(i & have for i in items):
+        # clauses and no list: "just six weeks, was ..."
+        clauses = any(p.split()[0].lower() in _VERBAL for p in parts)
+        if not clauses and any(i & have for i in items) and not all(i & have for i in items):
             return f"an item was left out of a list said to be complete: {complete[0][:60]}"
     for quantity in _PART.finditer(source):
         counted = next((t.norm for t in tokens(source[quantity.end() :]) if is_content(t)), None)

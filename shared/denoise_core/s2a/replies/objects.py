@@ -76,7 +76,9 @@ def _from_object(data: dict[Any, Any], count: int) -> Numbers | None:
         inner = flags[key]
         if isinstance(inner, dict) and inner and all(read(normal(str(k))).documents for k in inner):
             found = _from_object(inner, count)  # {"keep": {"document 1": [1, 2], "document 2": [6]}}
-            return None if found is None or found.verb else replace(found, verb=verb)
+            if found is None or found.verb:
+                return None
+            return replace(found, verb="keep" if verb == "keep" else "drop")
     if (
         len(flags) == 1
         and isinstance(inner := next(iter(flags.values())), dict)
