@@ -16,11 +16,12 @@ from denoise_core.errors import UnparsableReply
 _THOUGHTS = "think|thinking|thought|thoughts|reasoning|reason|reflection|scratchpad|analysis|seed:think|internal"
 _OPEN = re.compile(
     rf"\s{{0,9}}(?:<(?P<xml>{_THOUGHTS})(?:\s[^>\n]{{0,80}})?>|\[(?P<square>{_THOUGHTS})\]|◁(?P<kimi>think)▷"
-    r"|<\|(?:START_THINKING|begin_of_thought|thinking|think)\|>)",
+    r"|<\|(?:START_THINKING|begin_of_thought|thinking|think)\|>|<\|channel>(?:thought|analysis)\b)",
     re.IGNORECASE,
 )
 _CLOSE = re.compile(
-    rf"</(?:{_THOUGHTS})>|\[/(?:{_THOUGHTS})\]|◁/think▷|<\|(?:END_THINKING|end_of_thought|/thinking|/think)\|>",
+    rf"</(?:{_THOUGHTS})>|\[/(?:{_THOUGHTS})\]|◁/think▷|<\|(?:END_THINKING|end_of_thought|/thinking|/think)\|>"
+    r"|<channel\|>",
     re.IGNORECASE,
 )
 _ANY_OPEN = re.compile(_OPEN.pattern.removeprefix(r"\s{0,9}"), re.IGNORECASE)
@@ -36,7 +37,7 @@ _TURN_ENDS = re.compile(
     r"|\[EOS\])\s{0,9}\Z"
 )
 _NEXT_TURN = re.compile(
-    r"(?:<\|im_end\|>|<\|eot_id\|>|<\|end\|>|<end_of_turn>|</s>|<\|endoftext\|>)\s{0,9}"
+    r"(?:<\|(?:im_end|eot_id|eom_id|end|end_of_turn|end_of_text|endoftext)\|>|<end_of_turn>|</s>)\s{0,9}"
     r"(?:<\|im_start\|>|<\|start_header_id\|>|<\|start\|>|<start_of_turn>|\[INST\]|<\|user\|>|(?:Human|User|Assistant)\s{0,2}:)"
 )
 _FINAL = re.compile(r"<\|channel\|>\s{0,9}final[^<\n]{0,60}<\|message\|>", re.IGNORECASE)

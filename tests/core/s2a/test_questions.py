@@ -80,8 +80,15 @@ def test_what_is_shown_is_the_sources_own_under_snap(path):
         assert found.shown == "".join(r["source"][s.start : s.end] for s in found.spans)
 
 
-# of the halves that stood apart: unfaithful rewrites passed, faithful ones flagged, at most
-FLAGS = {"fidelity_held_out": (0.3, 0.19), "fidelity_held_out_2": (0.35, 0.19)}
+# unfaithful rewrites passed, faithful ones flagged, at most
+FLAGS = {
+    "fidelity_development": (0.1, 0.08),
+    "fidelity_development_2": (0.04, 0.02),
+    "fidelity_development_3": (0.05, 0),
+    "fidelity_development_4": (0.13, 0.04),
+    "fidelity_held_out": (0.3, 0.19),
+    "fidelity_held_out_2": (0.35, 0.19),
+}
 
 
 @pytest.mark.parametrize("path", sorted(SETS.glob("fidelity_*.jsonl")), ids=lambda p: p.stem)
@@ -90,11 +97,47 @@ def test_unfaithful_rewrites_are_named_and_faithful_ones_are_not(path):
         (r["faithful"], fidelity(r["source"], r["written"], language=r["language"]).faithful)
         for r in records(path.name)
     ]
-    most_passed, most_flagged = FLAGS.get(path.stem, (0.2, 0.12))
+    most_passed, most_flagged = FLAGS[path.stem]
     passed = [got for faithful, got in found if not faithful]
     taken = [got for faithful, got in found if faithful]
     assert sum(passed) <= most_passed * len(passed)
     assert taken.count(False) <= most_flagged * len(taken)
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("It is not permitted to park in front of the gate.", "Parking in front of the gate is not permitted."),
+        ("The tool (which nobody asked for) requires 12 GB.", "The tool requires 12 GB."),
+        ("I have to say I was amazed: the film lasts two hours.", "The film lasts two hours."),
+        ("I think it was great, but check-in starts at three.", "Check-in starts at three."),
+        ("It was made, in just six weeks, sold and was copied.", "It was made in just six weeks."),
+        ("Only two of the five engines were working.", "Two of the five engines were working."),
+        ("The meeting, originally planned for June, was held in May.", "The meeting was held in May."),
+        ("Revenue of the firm grew 12 percent to $4.5 billion in 2022.",
+         "In 2022 revenue of the firm grew 12 percent to $4.5 billion."),
+        ("The price rose by half a percent.", "The price rose by 0.5 %."),
+    ],
+)  # fmt: skip
+def test_rewrites_that_say_the_same_are_not_flagged(source, written):
+    assert fidelity(source, written).faithful
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("The drug may reduce pain.", "The drug reduces pain."),
+        ("The dose is 50 mcg.", "The dose is 50 mg."),
+        ("In 2019 sales were 3.2 million, in 2020 4.1.", "In 2020 sales were 3.2 million, in 2019 4.1."),
+        ("The drug, which is not approved for children, costs 40 euros.", "The drug is approved for children."),
+        ("It is not permitted to park, and smoking is allowed.", "Parking is allowed, smoking is not permitted."),
+        ("Critics said the dam is unsafe, but the ministry denied it.", "The dam is unsafe."),
+        ("The only colours are red, green and blue.", "The only colours are red and green."),
+        ("The store, expected to open in May, sells toys.", "The store opened in May and sells toys."),
+    ],
+)
+def test_what_is_cut_out_or_moved_says_no_more_than_the_source(source, written):
+    assert not fidelity(source, written).faithful
 
 
 HOSTILE = [
@@ -144,6 +187,11 @@ def test_of_a_message_the_question_is_never_dropped():
         ("Wer hat es entdeckt, das war doch Robert Koch, oder?", "Wer hat es entdeckt?"),
         ("Which countrys border Chad?", "Which countries border Chad?"),
         ("How long is the Nile - 5,000 km?", "How long is the Nile?"),
+        ("How much salt is in it (I heard 10 grams)?", "How much salt is in it?"),
+        ("Is there any truth to the claim that carrots help?", "Do carrots help?"),
+        ("Stimmt es, dass Honig nie schlecht wird?", "Wird Honig nie schlecht?"),
+        ("In Excel, how do I freeze the top row?", "How do I freeze the top row in Excel?"),
+        ("一番長い川は何ですか？利根川ですよね？", "一番長い川は何ですか？"),
         ("Who signed it, 1512 or thereabouts?", "Who signed it?"),
         ("When is it, i think abuot 2 or so", "When is it?"),
         ("When does it boil? Should be at noon as always, no?", "When does it boil?"),
@@ -177,6 +225,8 @@ def test_the_same_question_in_other_words_that_ask_is_taken(asked, cleared):
         ("How many moons has Neptune? I'd guess two.", "Which moons has Neptune?"),
         ("What is the height of the dam? I guess 50 m.", "How old is the dam?"),
         ("If I quit, what happens to my pension?", "What happens to my pension?"),
+        ("In Excel, how do I freeze the top row?", "How do I freeze the top row?"),
+        ("Which company was bought by Meta?", "Which company bought Meta?"),
         ("Which is better - Linux or Windows?", "Which is better?"),
         ("Did Paris host the games in 1924? Who hosted the games in 1936?", "Who hosted the games in 1936?"),
         ("Why should you not mix them? And what if I did?", "What if I did?"),

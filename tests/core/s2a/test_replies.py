@@ -33,9 +33,16 @@ CORPUS = Path(__file__).parents[2] / "data" / "replies"
 HALVES = sorted(CORPUS.glob("*.jsonl"))
 
 
-# (replies read wrongly, readable replies read): at most and at least; a half that stood apart is measured by
-# benchmarks/s2a_replies.py, and its bounds here are what it came to when the parser was first held against it
-BOUNDS = {"held_out": (0.015, 0.93), "held_out_2": (0.025, 0.92)}
+# (replies read wrongly, readable replies read): at most and at least; a half that stands apart is measured by
+# benchmarks/s2a_replies.py, and its bounds here are what it comes to
+BOUNDS = {
+    "development": (0, 1),
+    "development_2": (0, 0.97),
+    "development_3": (0, 1),
+    "development_4": (0, 0.97),
+    "held_out": (0.01, 0.93),
+    "held_out_2": (0.025, 0.9),
+}
 
 
 @pytest.mark.parametrize("path", HALVES, ids=[p.stem for p in HALVES])
@@ -45,9 +52,67 @@ def test_the_corpus_is_read_and_nothing_in_it_wrongly(path):
     readable = [got for r, got in read if r["read"] != UNREADABLE]
     wrong = [r["id"] for r, got in read if got not in (r["read"], UNREADABLE)]
     tuned = path.stem.startswith("development")
-    most, least = (0, 0.95) if tuned else BOUNDS[path.stem]
+    most, least = BOUNDS[path.stem]
     assert len(wrong) <= most * len(read), wrong if tuned else "a half that stands apart got worse"
     assert sum(got != UNREADABLE for got in readable) >= least * len(readable)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "2: 0.9, 5: 0.8", "2) and 5)", "2 (relevant), 5 (not relevant)", "+2 -5", "One: 4", "from 3", "3+", "<3",
+        "1, 2, ..., 5", "2 x 5", "A: 2, B: 5", "Document 2: all", "Keep: 2, 3, drop: 5",
+        "2, 5, not 5", "2 or 4",
+    ],
+)  # fmt: skip
+def test_sums_limits_scores_and_lists_of_something_else_are_no_lists(reply):
+    with pytest.raises(UnparsableReply):
+        numbers(reply, 9)
+
+
+C = "The mill closed in 1931. It had 40 workers."
+
+
+@pytest.mark.parametrize(
+    "behind",
+    ["\n\nSource: document 1", " (Source: document 1)", "\n\nThe answer is 1931.", "\n\nConfidence: high"],
+)
+def test_what_may_be_a_remark_and_may_be_text_makes_a_context_unreadable(behind):
+    with pytest.raises(UnparsableReply):
+        fields.context(f"Context: {C}{behind}")
+
+
+def test_a_remark_of_the_models_own_and_a_frame_go():
+    assert fields.context(f"Context: {C}\nNote that I left out the advertising.") == C
+    for framed in ("1. {}", "You asked: {}", "No change needed: {}", "I'd be happy to help! {}"):
+        assert fields.question(framed.format("What is the fee?")) == "What is the fee?"
+    for two in ("Original: What is the fee?\nNeutral: What is it?", "What is the fee? or How much is it?"):
+        with pytest.raises(UnparsableReply):
+            fields.question(two)
+
+
+@pytest.mark.parametrize(
+    ("reply", "chosen"),
+    [
+        ("Yes: 2, 5; no: 1, 3", (2, 5)),
+        ("Los fragmentos relevantes son: 2, 4 y 5.", (2, 4, 5)),
+        ("None of the pieces mention the price.", ()),
+        ("[1] Y\n[2] N", (1,)),
+        ("<|channel>thought\nOnly 5 of 9 counts.<channel|>5", (5,)),
+        ("3, 4<|end_of_turn|>\n<|user|>\nNow 7 and 8", (3, 4)),
+        ("Selected (2): 2, 4", (2, 4)),
+        ("1-8 except 5", (1, 2, 3, 4, 6, 7, 8)),
+        ("2, 5, but not 7", (2, 5)),
+        ("[2, 5] // date and height", (2, 5)),
+        ("\\boxed{\\{2, 5\\}}", (2, 5)),
+        ("Answer: 1889\nPieces: 2, 4", (2, 4)),
+        ('{"keep": {"document 1": [1, 2], "document 2": [6]}}', (1, 2, 6)),
+    ],
+)
+def test_lists_in_other_clothes_are_read(reply, chosen):
+    found = numbers(reply, 9)
+    assert found.chosen == chosen
+    assert found.verb in (None, "keep")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,14 @@ _HOPELESS = 0.7  # share of unknown words from which a sentence is not compared 
 _SAME_WORD = 75.0  # rapidfuzz ratio from which a word is another form of the same word
 _CASELESS = 0.2  # share of new words in a sentence of a script without capitals
 _CASED = re.compile(r"[A-Za-zÀ-ɏͰ-ϿЀ-ԯ]")
-_RELATIVE = re.compile(r",\s(?:which|who|whose|where|qui|dont|der|die|das)\s[^,;.]{3,160},", re.IGNORECASE)
+_CUT_OUT = re.compile(
+    r",\s(?:(?:which|who|whose|where|qui|dont|der|die|das)|(?:\w{2,15}ly\s)?\w{2,20}ed)\s[^,;.]{3,160},"
+    r"|\s\([^()]{3,200}\)|\s[–—]\s[^–—.;]{3,160}\s[–—](?=\s)",
+    re.IGNORECASE,
+)
+"""A relative clause or an aside between marks."""
+_OF_A_CLAUSE = ("attribution", "negation", "modality")
+_PART = re.compile(r"[,;.!?:]")
 _SHORT = 2  # words of content up to which none may be new
 _RUN = 3  # new words of content in a row that are a statement of their own
 
@@ -167,7 +174,7 @@ class Source:
             reasons.append("its sentence is too long to be compared")
         elif len(reasons) < 2:
             reasons += [str(d) for d in self._differences(written, text) if _means(d, text)]
-            reasons += turned(own, source, similarity)
+            reasons += turned(own, source, similarity, written, text)
             reasons += causes(written, text)
             reasons += another_subject(own, source, new) + crossed_clauses(own, text)
             reasons += [q for s in spans if (q := lost_qualifier(written, self.text[s.start : s.end]))]
@@ -178,15 +185,15 @@ class Source:
         return Match("edited", spans, similarity, (f"other wording: {', '.join(wording)}",) if wording else ())
 
     def _differences(self, written: str, text: str) -> list[Difference]:
-        """What differs; who says or plans it in a clause that was cut out whole says nothing of the rest."""
-        found = list(differences(written, text, language=self.language))
-        if any(d.kind == "attribution" for d in found):
+        """What differs; who says or denies it in a part that was cut out whole says nothing of the rest."""
+        found = [d for d in differences(written, text, language=self.language) if not _denied_too(d, written)]
+        if any(d.kind in _OF_A_CLAUSE for d in found):
             have = {t.norm for t in tokens(written) if is_content(t)}
-            cut = _RELATIVE.sub(lambda m: " " if not have & {t.norm for t in tokens(m[0])} else m[0], text)
+            cut = _CUT_OUT.sub(lambda m: " " if not have & {t.norm for t in tokens(m[0])} else m[0], text)
             if cut != text:
                 again = differences(written, cut, language=self.language)
                 said = {d.kind for d in again}
-                found = [d for d in found if d.kind != "attribution" or d.kind in said]
+                found = [d for d in found if d.kind not in _OF_A_CLAUSE or d.kind in said]
         return found
 
     def _subjects_lost(self, own: Sequence[Token], chosen: tuple[int, ...]) -> list[str]:
@@ -209,6 +216,16 @@ class Source:
 
     def _points_back(self, n: int) -> bool:
         return points_back(self.text[self.spans[n].start : self.spans[n].end])
+
+
+def _denied_too(difference: Difference, written: str) -> bool:
+    """Whether what the source denies is denied here as well, before the "not": "parking is not permitted"."""
+    if difference.kind != "negation" or not difference.stands:
+        return False
+    ends = [m.start() for m in _PART.finditer(written)] + [len(written)]
+    end = next(e for e in ends if e >= difference.end)
+    start = max((e for e in ends if e < difference.start), default=0)
+    return any(t.kind == "negation" for t in tokens(written[start:end]))
 
 
 def _means(difference: Difference, source: str) -> bool:

@@ -29,13 +29,16 @@ _SUPPOSED = re.compile(
     r"|probablement|sûrement|seguramente|probablemente|probabilmente)\s[^,;.?!–—]{1,80}(?=[.?!]|\Z)",
     re.IGNORECASE,
 )
-""""A guess without a subject of its own behind a question: ", must be about 100"."""
+"""A guess without a subject of its own behind a question: ", must be about 100"."""
 ELLIPTIC = re.compile(
     r"\A\W{0,6}(?:must|should|could|might|would|can't|may|ought to|has to|got to)(?: not| surely| probably)?"
     r" (?:be|have been)\b",
     re.IGNORECASE,
 )
 """A sentence that lacks its subject is a guess, whatever mark it ends with: "Should be 100 as always, no?" """
+PUSHED = re.compile(r"(?:よね|でしょう?|だろう|じゃない|吧|对吗|是吗|没错)[?？。！!]{0,2}\Z")
+"""Chinese and Japanese tags at the end of a sentence that wants to be agreed with."""
+_BRACKETED = re.compile(r"\s?\((?P<inner>[^()]{1,120})\)")
 _DASHED = re.compile(
     r"\s[–—-]{1,2}\s{1,3}(?P<guess>[^\s?,;:–—-](?:[^?,;:–—]|,(?=\d)){0,40}?)\s{0,9}(?P<mark>[?？؟])\s{0,9}\Z"
 )
@@ -65,14 +68,12 @@ CLAIM = re.compile(
 _GUESS = re.compile(r",(?!\d)\s{0,9}(?P<guess>[\w\s.,%-]{1,30}?)\s{0,9}(?P<mark>[?？؟])\s{0,9}\Z")
 _ABOUT = re.compile(
     r"\b(?:something like|like|around|about|roughly|approximately|maybe|perhaps|say|or (?:so|thereabouts"
-    r"|something)|in"
-    r"|etwa|ungefähr|oder so|environ|unos?|o así)\b",
+    r"|something)|in|etwa|ungefähr|oder so|environ|unos?|o así)\b",
     re.I,
 )
 _THINKS = re.compile(
     r"\b(?:i|ich|je|yo|io|eu)(?:'m|'d)? (?:\w+ ){0,2}?(?:think|believe|guess\w*|suppose|reckon|bet|assume|suspect"
-    r"|doubt"
-    r"|imagine|say|recall|glaube|denke|meine|schätze|vermute|tippe|crois|pense|dirais|parie|suppose|creo|pienso"
+    r"|doubt|imagine|say|recall|glaube|denke|meine|schätze|vermute|tippe|crois|pense|dirais|parie|suppose|creo|pienso"
     r"|supongo|diría|apuesto|credo|penso|direi|suppongo|scommetto|acho)\b",
     re.IGNORECASE,
 )
@@ -82,6 +83,7 @@ def without_asides(sentence: str) -> tuple[str, list[str]]:
     """A sentence without what the person says of himself in passing: ", my favourite season", ", five?"."""
     asides = [m[0] for m in _ASIDE.finditer(sentence) if _says_nothing(m)]
     asides += [m[0] for m in _SUPPOSED.finditer(sentence)]
+    asides += [m[0] for m in _BRACKETED.finditer(sentence) if BELIEF.search(m["inner"])]
     for aside in asides:
         sentence = sentence.replace(aside, "", 1)
     claimed = _CLAIMED.search(sentence)

@@ -264,10 +264,12 @@ COURTESIES = listed(
     you'd could would won't wouldn't couldn't sir madam guys folks there again bit more about something anything
     darf bitte gern gerne mal kurz könnten könntest würden würdest wissen sie du mir uns jemand ich möchte würde
     frage so
-    gerade einmal entschuldigung verzeihung moin servus abend morgen schönen liebe lieber könnt ihr
+    gerade einmal zufällig vielleicht nochmal
+    entschuldigung verzeihung moin servus abend morgen schönen liebe lieber könnt ihr
     freundlich nett und hallo guten tag
     bonjour pourriez pourrais pouvez peux vous tu me nous s'il plaît quelqu'un je voudrais j'aimerais
     bonsoir svp stp merci auriez madame monsieur messieurs excusez moi pardon gentil
+    est-ce que
     de sería serías tan tendría tendrías bondad gentileza
     hola podría podrías podrían puede puedes pueden usted ustedes me nos por favor alguien quisiera gustaría buenos
     buenas días tardes noches disculpe disculpa perdón amable gracias

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from denoise_core.s2a.alignment.asides import CLAIM, ELLIPTIC, RHETORICAL, TAGGED, without_asides
+from denoise_core.s2a.alignment.asides import CLAIM, ELLIPTIC, PUSHED, RHETORICAL, TAGGED, without_asides
 from denoise_core.s2a.alignment.asking import BEGINS, BELIEF, HINT, WRAPPER, kind_of
 from denoise_core.s2a.alignment.closed import COURTESIES, LIGHT, LIGHT_NOUNS, TELLING
 from denoise_core.s2a.alignment.matching import known, plain, tokens
@@ -28,6 +28,11 @@ _SPACED = re.compile(r"\S+")
 _EDGES = ".,;:!?¿¡\"'“”()"
 _ADDRESSED = listed("you u someone anyone somebody anybody sie du ihr jemand vous tu quelqu'un usted alguien")
 _WHETHER = re.compile(r"\A(?:if|whether|ob|si|se)\s{1,9}", re.IGNORECASE)
+_FRONTED = re.compile(
+    r"\A\W{0,6}(?:in|on|at|for|during|under|between|among|since|with|im|in|am|bei|für|unter|seit|dans|en|pour|au|chez"
+    r"|para|nel|nella)\s(?!my\b|our\b|case\b|fact\b|other\b|short\b)",
+    re.IGNORECASE,
+)
 _TO_KNOW = re.compile(
     r"\b(?:i|we) (?:\w+ ){0,3}to (?:know|find out|figure out|understand|learn|check|look up)\s{1,3}", re.IGNORECASE
 )
@@ -96,7 +101,7 @@ def part(text: str, language: str) -> Message:
         if TAGGED.search(sentence) and kind_of(sentence) is None:
             hints.append(sentence)  # "It can't be seven, can it?"
             continue
-        if ELLIPTIC.match(sentence):
+        if ELLIPTIC.match(sentence) or (PUSHED.search(sentence) and kind_of(sentence) in (None, "polar")):
             hints.append(sentence)
             continue
         sentence, asides = without_asides(sentence)
@@ -150,6 +155,9 @@ def _core(sentence: str) -> tuple[str | None, str]:
     for m in _SEPARATOR.finditer(bare):
         rest = bare[m.end() :]
         inner = WRAPPER.sub("", rest)
+        if kind_of(inner) is not None and _is_fronted(bare[: m.start()]):
+            end = len(inner.rstrip(" ?？؟"))
+            return f"{inner[:end]} {bare[: m.start()]}{inner[end:]}", ""  # "In Excel, how do I ...?"
         asks = kind_of(inner) is not None and (marked or inner != rest)
         if asks or (is_request(inner) and BELIEF.search(bare[: m.start()])):
             behind.append((opened[0] if (opened := _opened(inner)) else inner.strip(" ,"), bare[: m.start()]))
@@ -162,6 +170,12 @@ def _core(sentence: str) -> tuple[str | None, str]:
     return (bare, "") if marked else (None, bare)
 
 
+def _is_fronted(head: str) -> bool:
+    """Whether a phrase says of what or when is asked: "In Excel", "For flight 454"; no guess stands in it."""
+    facts = any(t.kind in ("name", "number") for t in tokens(head)[1:])
+    return facts and len(head) < 60 and _FRONTED.match(head) is not None and not BELIEF.search(head)
+
+
 def _opened(text: str) -> tuple[str, str] | None:
     """What asks behind a colon, and the few words before it: "Please check: what is ...", "Quick one: who ...".
 
@@ -169,7 +183,7 @@ def _opened(text: str) -> tuple[str, str] | None:
     """
     head, colon, rest = text.partition(":")
     found = tokens(head)
-    opens = len(found) <= 6 and not any(t.kind in ("name", "number", "negation") for t in found[1:])
+    opens = len(found) <= 8 and not any(t.kind in ("name", "number", "negation") for t in found[1:])
     return (rest.strip(), head) if colon and opens and kind_of(rest) is not None else None
 
 

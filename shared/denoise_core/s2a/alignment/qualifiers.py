@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from denoise_core.text.facts import facts
+from denoise_core.text.facts.kinds.units import UNITS
 from denoise_core.text.tokens import Token, is_content, tokens
 from denoise_core.text.wordlists import NEGATING_PREFIXES, listed
 
@@ -53,6 +55,7 @@ _COMPLETE = re.compile(
     r"|apenas|somente|alleen|только)\b(?P<list>[^.;!?]*?,[^.;!?]*?\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s{1,9}\S+(?:\s\S+)?)",
     re.IGNORECASE,
 )
+_LISTED = re.compile(r",|\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s")
 _PART = re.compile(
     r"(?:\A|(?<=[.;:!?]\s))\W{0,3}(?:only|nur|seuls?|seules?|sólo|solo|apenas|soltanto)\b"
     r"|(?:\A|(?<=,\s))\W{0,3}(?:most|many|few|some|almost all|nearly all|not all|hardly any)\b|\b(?:among"
@@ -97,9 +100,32 @@ _FORCED = re.compile(
 )
 
 
+_MANNERS = re.compile(
+    r"\b(?:needless to say|it goes without saying(?: that)?|to say the least|that (?:being )?said"
+    r"|sad(?:ly)? to say"
+    r"|(?:i|we) (?:have to|must|should|would|am sorry to|can only) say(?: that)?|i(?:'d| would) say"
+    r"|to be (?:fair|honest)|i(?:'m| am) afraid|il faut (?:le )?dire|cela dit|ceci dit|pour ainsi dire"
+    r"|dicho (?:esto|sea de paso)|hay que decir|ehrlich gesagt|offen gesagt|wie gesagt|sozusagen"
+    r"|ich muss sagen|detto questo|a dire il vero)\b",
+    re.IGNORECASE,
+)
+"""Phrases with a word of saying that ascribe nothing to anybody."""
+_PERHAPS = re.compile(
+    r"\b(?:may|might|possibly|perhaps|könnte\w*|dürfte\w*|vielleicht|möglicherweise|pourrai\w+|peut-être|podría\w*"
+    r"|quizás?|tal vez|potrebbe\w*|forse)\s",
+    re.IGNORECASE,
+)
+_CONTRAST = re.compile(r"[,;]\s(?:but|however|yet|aber|doch|mais|pero|ma|mas)\s", re.IGNORECASE)
+"""Where what somebody says ends and the text itself goes on: "I think it was great, but it opens at three"."""
+_VERBAL = listed(
+    "was were is are been be has had have can will would did does could should may might who which that"
+)
+
+
 def lost_qualifier(written: str, source: str) -> str | None:
     """What of the ``source`` sentence was cut off although the rest does not hold without it; None "
     "when nothing was."""
+    source = _MANNERS.sub(" ", source)
     have = _content(written)
     for match in _CONDITION.finditer(source):
         edge = _CONDITION_EDGE.search(source, match.end())
@@ -119,23 +145,35 @@ def lost_qualifier(written: str, source: str) -> str | None:
     certain = _WILL.search(written)
     if certain and _MAY.search(source) and not (_WILL.search(source) or _MAY.search(written)):
         return f"what may be is said to be: {certain[0]}"
+    for perhaps in _PERHAPS.finditer(source):
+        first = next((t.norm for t in tokens(source[perhaps.end() :]) if is_content(t)), None)
+        if first is not None and _said_plainly(first, have) and not _MAY.search(written):
+            return f"what may be is said to be: {perhaps[0].strip()}"
     if complete := _COMPLETE.search(source):
-        items = [
-            _content(i) for i in re.split(r",|\s(?:and|or|und|oder|et|ou|y|o|e|en|of|и|или)\s", complete["list"])
-        ]
-        if any(i & have for i in items) and any(i and not i & have for i in items):
+        parts = [p for p in _LISTED.split(complete["list"]) if p.strip()]
+        items = [i for p in parts if (i := _content(p))]
+        # clauses and no list: "just six weeks, was ..."
+        clauses = any(p.split()[0].lower() in _VERBAL for p in parts)
+        if not clauses and any(i & have for i in items) and not all(i & have for i in items):
             return f"an item was left out of a list said to be complete: {complete[0][:60]}"
     for quantity in _PART.finditer(source):
         counted = next((t.norm for t in tokens(source[quantity.end() :]) if is_content(t)), None)
-        if counted in have and not _ANY_PART.search(written):
+        numbered = any(t.kind == "number" for t in tokens(written))
+        if counted in have and not numbered and not _ANY_PART.search(written):
             return f"it was left out of how many this is said: {quantity[0].strip()}"
     said = SAYS.search(source)
-    if said and not SAYS.search(written) and have & _content(source[said.end() :]):
+    told = _CONTRAST.split(source[said.end() :])[0] if said else ""
+    if said and not SAYS.search(written) and have & _content(told):
         return f"it was left out who says so: {said[0]}"
     return None
 
 
-def turned(own: Sequence[Token], source: Sequence[Token], similarity: float) -> list[str]:
+def _said_plainly(norm: str, have: set[str]) -> bool:
+    """Whether the word stands there, or the same with another ending: reduce, reduces."""
+    return any(h == norm or (len(norm) > 3 and h.startswith(norm[:-1]) and len(h) - len(norm) < 4) for h in have)
+
+
+def turned(own: Sequence[Token], source: Sequence[Token], similarity: float, written: str, text: str) -> list[str]:
     """A negation that comes or goes, a word negated by its prefix, numbers in another order: word by word.
 
     This holds in every script; what needs the structure of a language is in `denoise_core.text.facts`.
@@ -154,9 +192,20 @@ def turned(own: Sequence[Token], source: Sequence[Token], similarity: float) -> 
             if prefix + word in had - has or (word.startswith(prefix) and word.removeprefix(prefix) in had - has):
                 reasons.append(f"negation by prefix: {word}")
     numbers, stood = ([t.norm for t in side if t.kind == "number"] for side in (own, source))
-    if similarity >= _ALIKE and sorted(numbers) == sorted(stood) and numbers != stood:
+    moved = similarity >= _ALIKE and sorted(numbers) == sorted(stood) and numbers != stood
+    if moved and _by_measure(written) != _by_measure(text):
         reasons.append("numbers in another order")
     return reasons
+
+
+def _by_measure(text: str) -> dict[str, list[str]]:
+    """The numbers of a text in order, dates, times and each measure apart: a year may move past a price."""
+    found: dict[str, list[str]] = {}
+    for f in facts(text):
+        if f.kind in ("number", "date", "time"):
+            measure = UNITS[f.unit][0] if f.unit else f.kind
+            found.setdefault(measure, []).append(f.norm)
+    return found
 
 
 def _in_one_word(side: Sequence[Token], other: set[str]) -> bool:

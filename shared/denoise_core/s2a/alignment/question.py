@@ -32,6 +32,10 @@ _CAN = listed("can could able possible kann können konnte peut peuvent puede pu
 _WORD = re.compile(r"[^\W_]+")
 _MOST_WORDS = 40  # of a question that are compared three by three
 _DO = re.compile(r"\b(?:do|does|did)\b", re.IGNORECASE)
+_BE = re.compile(r"\b(?:is|are|was|were|be|been|has|have|had|will|would|can|could)\b", re.IGNORECASE)
+_BY_HIM = re.compile(
+    r"\b(?:is|are|was|were|been|be)(?:\s\w{1,20}){1,3}\sby\s(?!whom|which|what|who)", re.IGNORECASE
+)
 _BOTH_WAYS = listed("and or und oder et ou y o e a an the of in on at der die das le la les el los las de du des")
 """Words on whose two sides things stand in either order."""
 _LINKS = _BOTH_WAYS | FUNCTION_WORDS
@@ -212,6 +216,8 @@ def _turned_round(wanted: list[Question], new: Message) -> str | None:
     """Who did what to whom: two names in another order, where both sides are in the same voice."""
     for n in new.questions:
         for q in wanted:
+            if q.kind in ("who", "what") and q.kind == n.kind and _agent_asked(q.text, n.text):
+                return "who does it and to whom it is done are exchanged"
             if q.kind != n.kind or _passive(q.text) != _passive(n.text):
                 continue
             if _crossed(q.text, n.text) or (q.kind in ("who", "what") and _asks_of_the_other(q.text, n.text)):
@@ -251,6 +257,14 @@ def _asks_of_the_other(asked: str, cleared: str) -> bool:
     before, after = _places(asked), _places(cleared)
     shared = [w for w in before if w in after and w not in _LINKS][:_MOST_WORDS]
     return any((before[a] < before[b]) != (after[a] < after[b]) for a, b in combinations(shared, 2))
+
+
+def _agent_asked(asked: str, cleared: str) -> bool:
+    """ "Which firm was bought by Meta" asks for what Meta bought, "which firm bought Meta" for who bought it."""
+    for passive, active in ((asked, cleared), (cleared, asked)):
+        if _BY_HIM.search(passive) and not (_passive(active) or _DO.search(active) or _BE.search(active)):
+            return True
+    return False
 
 
 def _places(text: str) -> dict[str, int]:

@@ -60,6 +60,15 @@ _ENGLISH: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         lambda m: f"what does {m[1]} mean",
     ),
     (re.compile(r"\bat what age\b", re.I), lambda _: "how old"),
+    (
+        re.compile(
+            r"\bis there any(?:thing to| truth (?:to|in|behind)) (?:the|this)"
+            r" (?:claim|idea|rumou?r|story|saying|myth|belief)"
+            r" that\b",
+            re.I,
+        ),
+        lambda _: "is it true that",
+    ),
     (re.compile(r"\bis it possible (?:for (?:me|one|us|you) )?to\b", re.I), lambda _: "can one"),
     (
         re.compile(
@@ -84,6 +93,14 @@ _ENGLISH: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"\b(?:these days|nowadays|at the moment)\b", re.I), lambda _: ""),
 )
 _OTHERS = (
+    (
+        re.compile(
+            r"\b(?:stimmt es,? dass|ist es (?:wahr|richtig),? dass|est-il vrai que|es verdad que|è vero che)\s",
+            re.I,
+        ),
+        "",
+    ),
+    (re.compile(r"\bnoch ?mal\s", re.I), ""),
     (re.compile(r"\bwas (kostet|kosten|kostete|wiegt|wiegen)\b", re.I), r"wie viel \1"),
     (
         re.compile(r"\bquel(?:le)? est (?:le prix|le coût) (?:de la |de l'|du |des |de |d')", re.I),

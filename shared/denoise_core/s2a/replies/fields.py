@@ -176,7 +176,10 @@ def asked_in(text: str) -> str:
 _ASKED = re.compile(r"[?？؟]")
 _LAST_ASKED = re.compile(r"[?？؟]+")
 _ELLIPSIS = re.compile(r"\A\s{0,9}(?:\.{2,9}|…|-{1,3}|–|—)\s{0,9}\Z")
-_TWO = re.compile(r"[?？؟]\s{0,2}/\s{0,2}\S")
+_TWO = re.compile(
+    r"[?？؟]\s{0,2}(?:/\s{0,2}\S|(?-i:or|oder|ou|o)\s\S)|^\W{0,6}original(?: question)?\W{0,3}:",
+    re.I | re.MULTILINE,
+)
 _NO_QUESTION = re.compile(
     r"\b(?:no|keine|aucune|ninguna|nessuna) (?:\w{1,12} ){0,2}(?:question|request|frage|pregunta|domanda)\b",
     re.I,
@@ -186,7 +189,7 @@ _DOCUMENT_ENDS = re.compile(
     rf"\s{{0,9}}[\[<](?:/|end of )(?:{labels.DOCUMENT})[ _]?\d{{0,4}}[\]>]\Z", re.IGNORECASE
 )
 _WITH_ANOTHER = re.compile(r"\s{0,9}(?:and|und|et|y|e|&|,|\+)\s{0,3}[\[(【]", re.IGNORECASE)
-_DASH = re.compile(r"\A[-*•][ \t]{1,9}")
+_DASH = re.compile(r"\A(?:[-*•]|\d{1,2}[.)])[ \t]{1,9}")
 _NUMBERS = frozenset(("document", "doc", "number", "id", "n", "index"))
 _TEXTS = frozenset(("text", "context", "content", "rewritten"))
 

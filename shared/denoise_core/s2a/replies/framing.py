@@ -20,7 +20,8 @@ _OPENERS = (
 )
 _OPENS = re.compile(rf"\A[\s*_#>]{{0,6}}(?:{_OPENERS})\b", re.IGNORECASE)
 _OPENS_ALONE = re.compile(
-    r"\A(?:sure|certainly|of course|absolutely|okay|ok|alright|got it|understood|natürlich|gerne"
+    r"\A(?:sure|(?:i'd be |i'm )?(?:happy|glad) to help|here (?:it is|you go)|certainly"
+    r"|of course|absolutely|okay|ok|alright|got it|understood|natürlich|gerne"
     r"|klar|bien sûr|claro|certo|конечно|好的|はい)"
     r"(?: thing)?\s{0,2}[!.,！。，]\s{1,9}",
     re.IGNORECASE,
@@ -29,7 +30,7 @@ _HEADING = re.compile(
     r"\A(?:#{1,6}\s[^\n]{1,80}|\*\*[^*\n]{1,80}\*\*:?|-{3,}|={3,}|\*{3,}|`{3,}\w{0,12}|[\[<]\w{1,20}[\]>])\Z"
 )
 _FRAMING_WORDS = (
-    r"question|query|version|rephras\w*|rewrit\w*|rewrote|neutral|clear\w*|clean\w*|unbiased|text|context|result|output|reply|answer"
+    r"question|query|asked|needed|changes?|version|rephras\w*|rewrit\w*|rewrote|neutral|clear\w*|clean\w*|unbiased|text|context|result|output|reply|answer"
     r"|frage|fassung|umformul\w*|reformul\w*|version|pregunta|versión|domanda|versione|pergunta|versão|q|вопрос|问题|質問|السؤال"
 )
 _INTRODUCES = re.compile(
@@ -53,6 +54,7 @@ _SELF = re.compile(
 _LABELLED = re.compile(
     r"\A[\s(*_>\[#-]{0,20}(?:changes(?: made)?|removed|omitted|kept|explanation|reason(?:ing|s)?"
     r"|rationale|word count|notes?|remarks?"
+    r"|sources?|quelle|confidence|p\.?\s?s\.?|length|relevance"
     r"|summary of changes|what (?:i|was) (?:removed|changed)|disclaimer|comment|erklärung"
     r"|begründung|hinweis|anmerkung|änderungen|explication"
     r"|remarque|note|justification|explicación|nota|cambios|spiegazione|nota|modifiche|explicação|说明|注|注意|解释|説明|注記|примечание|ملاحظة)"
@@ -81,6 +83,17 @@ _OFFER = re.compile(
     r"|please let me|happy to|shall i|should i|ich hoffe|n'hésitez|espero que|spero che|希望)",
     re.IGNORECASE,
 )
+_CONCLUDES = re.compile(
+    r"\A[\s(*_>-]{0,6}(?:the answer (?:is|to)\b|this (?:answers|confirms|means|shows that|text|passage)\b"
+    r"|die antwort (?:ist|lautet)\b|la réponse est\b|la respuesta es\b)",
+    re.IGNORECASE,
+)
+"""A last paragraph that answers or judges; it may be text as well."""
+_MINE = re.compile(
+    r"\A[\s(*_>-]{0,6}(?:please )?(?:note that )?i(?:'ve| have)? (?:left|removed|omitted|excluded|dropped|cut"
+    r"|rewrote|rewritten|preserved)\b",
+    re.IGNORECASE,
+)
 _CUT = re.compile(r"[\[<][^\]>\n]{0,20}\Z")
 
 
@@ -91,6 +104,9 @@ _REMOVAL = re.compile(
     re.IGNORECASE,
 )
 _CLOSING_PARENTHESIS = re.compile(r"[(\[（][^()\[\]（）\n]{1,300}[)\]）]\s{0,9}\Z")
+_CITES = re.compile(
+    r"\A.\s{0,3}(?:sources?|from|see|quelle|fuente)?:?\s{0,3}(?:the )?(?:document|passage)s?\s\d", re.I
+)
 _REMARKS_HEADING = re.compile(
     r"\A[\s*_#]{1,9}(?:notes?|changes(?: made)?|explanation|remarks?|removed|rationale|reasoning|hinweise?"
     r"|anmerkung(?:en)?|remarques?|notas?)[*_:：\s]{0,9}\Z",
@@ -149,7 +165,8 @@ def without_remarks(text: str) -> str | None:
         if (above := text.rfind("\n")) >= 0 and _REMARKS_HEADING.match(text[above:]):
             text = text[:above].rstrip()
     closing = _CLOSING_PARENTHESIS.search(text[-320:])
-    if (_CUT.search(text) and "\n" in text) or (closing and _REMOVAL.search(closing[0])):
+    told = closing and (_REMOVAL.search(closing[0]) or _CITES.search(closing[0]))
+    if (_CUT.search(text) and "\n" in text) or told:
         return None
     return text
 
@@ -158,7 +175,8 @@ def _last_bracketed(text: str) -> int:
     """Where a last line begins that is one bracketed remark or an end mark; -1 for any other."""
     at = text.rfind("\n")
     line = text[at + 1 :].strip()
-    return at if at >= 0 and (_PARENTHESIS.match(line) or _END_MARK.match(line)) else -1
+    remarks = _PARENTHESIS.match(line) or _END_MARK.match(line) or _MINE.match(line)
+    return at if at >= 0 and remarks else -1
 
 
 def _is_remark(paragraph: str) -> bool | None:
@@ -170,13 +188,17 @@ def _is_remark(paragraph: str) -> bool | None:
     bracketed = _PARENTHESIS.match(paragraph)
     if bracketed or (paragraph[:1] == paragraph[-1:] and paragraph[:1] in ("*", "_")):
         return True if _META.search(paragraph) else None
-    if labels.REMARK.match(paragraph) or _OFFER.match(paragraph):
+    if labels.REMARK.match(paragraph) or _OFFER.match(paragraph) or _MINE.match(paragraph):
         return True
     if _LABELLED.match(paragraph):
         return True if _META.search(paragraph) else None
     if _SELF.match(paragraph):
         return True if _META.search(paragraph) or len(paragraph) < 160 else None
-    unsure = _ANSWER.match(paragraph) or (len(paragraph) < 240 and _REMOVAL.search(paragraph))
+    unsure = (
+        _ANSWER.match(paragraph)
+        or _CONCLUDES.match(paragraph)
+        or (len(paragraph) < 240 and _REMOVAL.search(paragraph))
+    )
     return None if unsure else False
 
 

@@ -114,8 +114,10 @@ CHOICES = re.compile(
 OPTIONS = re.compile(r"^[ \t]{0,9}(?:\d{1,2}[.)]|[-*•])[ \t]{1,9}\S", re.MULTILINE)
 NO_CONTEXT = re.compile(
     r"\A[\s\"'“”*_`(\[]{0,9}(?:there (?:is|are|was|were) |the (?:text|passage|document) (?:has|contains|holds) )?"
-    r"(?:no|none|nothing)\b[^.\n]{0,60}\b(?:relevant|pertinent|provided|given|available|remains?|left|related)\b[^.\n]{0,80}"
-    r"[\s\"'“”*_`)\].]{0,9}\Z",
+    r"(?:no|none|nothing)\b[^.\n]{0,60}\b(?:relevant|pertinent|provided|given|available|remains?|left|related|needed|useful)\b[^.\n]{0,80}"
+    r"[\s\"'“”*_`)\].]{0,9}\Z"
+    r"|\A\W{0,9}(?:the|this) (?:text|passage) (?:does not|doesn't) (?:mention|contain|say|provide"
+    r"|state|include|discuss|address|answer)\b[^.\n]{0,120}\W{0,9}\Z",
     re.IGNORECASE,
 )
 """A sentence that says that nothing of the text is left."""

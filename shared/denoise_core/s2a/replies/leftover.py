@@ -32,6 +32,7 @@ _IN_TOTAL = re.compile(
 _ASSIGNED = re.compile(r"^\s{0,9}[\w.]{1,30}\s{0,9}=\s{0,9}(?=\[[\d\s,\"'-]{0,400}\]\s{0,9}$)", re.MULTILINE)
 _LEFT_OUT = re.compile(r"\b(?:leav(?:e|es|ing)|left) out\b", re.IGNORECASE)
 _NOTHING = re.compile(r"\bn/a\b|لا شيء|لا يوجد", re.IGNORECASE)
+_TO_BE = re.compile(r"\bneeds? to be\b", re.IGNORECASE)
 _EXCEPTION = re.compile(r"\bwith the exception of\b", re.IGNORECASE)
 _NUMBER_SIGN = re.compile(r"\bNos?\.\s{0,2}(?=\d)", re.IGNORECASE)
 _REST = re.compile(
@@ -39,8 +40,13 @@ _REST = re.compile(
     r"(?:rest|others?|other (?:pieces|ones)|remaining(?: pieces| ones)?|everything else)\s{0,9}[.!]?\s{0,9}\Z",
     re.IGNORECASE,
 )
+_BUT_NOT = re.compile(
+    r"[,;]?\s{1,3}\(?(?:but |and )?not\s{1,3}(?:pieces? |sentences? )?\d{1,4}"
+    r"(?:\s{0,2}(?:,|and|or|-)\s{0,2}\d{1,4}){0,9}\s{0,3}\)?[.!]?\s{0,9}\Z",
+    re.IGNORECASE,
+)
 _CUT_OFF = re.compile(
-    r"(?:[,、،:：]|\b(?:and|or|und|oder|et|ou|y|o|e|и)|[-–—(\[])\s{0,9}\Z"
+    r"(?:[,、،:：]|\b(?:and|or|und|oder|et|ou|и)|[^\s\]]\s{1,3}[yoe]|[-–—(\[])\s{0,9}\Z"
     r"|\d\s{0,3}[,;、]?\s{0,3}(?:\.{3}|…|\b(?:etc|usw)\b\.?|\b(?:and|und) so (?:on|forth|weiter)\b\.?)\s{0,9}\Z",
     re.IGNORECASE,
 )
@@ -49,7 +55,23 @@ _STRUCK = re.compile(
 )
 _OPENED = re.compile(r"\A\s{0,9}(?:<(\w{1,20})>|(`{3}))")
 _ORDERED = re.compile(
-    r"\d\s{0,3}(?:(?:->|=>|→|>|<)\s{0,3}[\dA-Za-z]|(?:\.\.\.?|…)\s{0,3}\d)|(?:^|[\n,;])\s{0,9}\d{1,4}\s{0,3}:\s{0,3}\["
+    r"\d\s{0,3}(?:(?:->|=>|→|>|<)\s{0,3}[\dA-Za-z]|,?\s{0,3}(?:\.\.\.?|…),?\s{0,3}\d)|(?:^|[\n,;])\s{0,9}\d{1,4}\s{0,3}:\s{0,3}\["
+)
+
+_NONE_SAYS = re.compile(
+    r"\A\W{0,6}(?:none of the (?:\w+ )?(?:pieces|sentences|passages|parts|lines)"
+    r"|no (?:piece|sentence|passage|part)s?)"
+    r" (?:mention|contain|answer|address|discuss|relate|provide|state|give|talk|say|help|deal|concern|refer|speak"
+    r"|include)s?\b[^.\d\n]{0,120}\.?\s{0,9}\Z",
+    re.IGNORECASE,
+)
+"""A sentence that says of all pieces at once that they do not bear on the question."""
+# Signs that make of numbers a sum, a limit, a score or a choice for and against.
+_RECKONED = re.compile(
+    r"(?:^|\s)\+\d[^\n]{0,80}\s[-–−]\d|(?<![\w/<])[<>≤≥]\s{0,2}\d{1,6}(?![\d>])|\d\+(?=[\s,.]|\Z)"
+    r"|\d\s{0,2}[x×]\s{0,2}\d|\d\s{0,2}[:=]\s{0,2}[01]?\.\d"
+    r"|\b(?:from|ab|desde|starting (?:at|with|from))\s{1,3}\d{1,4}\s{0,3}(?:\Z|[.,;\n]|on\b|onwards?\b)",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 # Words that put a choice in doubt or change it, where a number stands beside them.
@@ -78,11 +100,18 @@ def prepared(text: str) -> str:
     text = "\n".join(_parted(line) for line in text.split("\n"))
     text = _IN_TOTAL.sub("", _COUNTS.sub("", _ITEM_TAG.sub(" ", text)))
     text = _NOTHING.sub("none", _LEFT_OUT.sub("drop", _ASSIGNED.sub("", text)))
+    text = _TO_BE.sub("should be", text)
     text = _EXCEPTION.sub("except", _NUMBER_SIGN.sub("", text))
+    text = _NONE_SAYS.sub("keep: none", text)
     rest = _REST.search(text)
     if rest and (polarity := read(text[: rest.start()]).polarity) in ("keep", "drop"):
         other = lex.DROP if polarity == "keep" else lex.KEEP
         text = text[: rest.start()] if rest["verb"].lower() in other else text
+    but = _BUT_NOT.search(text)
+    if but and (head := read(text[: but.start()])).is_list and not head.polarity:
+        out = {int(n) for n in re.findall(r"\d+", but[0])}
+        kept = {n for a, b in head.ranges for n in range(a, min(b, a + 1000) + 1)}
+        text = text if out & kept or not kept else text[: but.start()]
     return text.strip()
 
 
@@ -93,7 +122,7 @@ def never_a_list(text: str) -> bool:
         return True
     if any(text.rfind(begin) > text.rfind(end) for begin, end in ("[]", "()", "{}")):
         return True
-    return any(pattern.search(text) for pattern in (_CUT_OFF, _STRUCK, _ORDERED))
+    return any(pattern.search(text) for pattern in (_CUT_OFF, _STRUCK, _ORDERED, _RECKONED))
 
 
 def in_doubt(text: str, chosen: Collection[int], count: int) -> bool:

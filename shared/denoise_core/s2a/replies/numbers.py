@@ -19,7 +19,7 @@ from denoise_core.text.replies import fenced, said, unparsable
 
 _LONGEST = 20_000  # characters; a longer reply is no list of ours unless all of it is one
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s{0,9}\{((?:[^{}]|\{[^{}]*\})*)\}")
-_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s{0,9}\{([^{}]*)\}|\\[\[\]()]|\$|\\[,;]")
+_LATEX = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s{0,9}\{([^{}]*)\}|\\[\[\](){}]|\$|\\[,;]")
 _TAGGED = re.compile(
     r"<(answer|response|output|result|final_answer|final|keep|numbers|pieces)>\s{0,9}(.*?)\s{0,9}</\1>",
     re.I | re.S,
@@ -165,6 +165,8 @@ def _items(items: Sequence[tuple[int, str, bool]], outer: Sequence[int], count: 
     if not items:
         return None
     marked = [(n, verdict(text) or verdict(text.rpartition("(")[2].rstrip(" ).") + ".")) for n, text, _ in items]
+    if any(plain and read(text).ranges and read(text).is_list for _, text, plain in items):
+        return None  # "2) and 5)"
     if any(plain for _, _, plain in items):
         order = [n for n, _, _ in items]
         counted = order == list(range(1, len(order) + 1))
@@ -209,6 +211,8 @@ def _names_documents(column: Said) -> bool:
 def _line(line: str, section: Said | None, paragraph: int) -> list[Listed]:
     """The lists of one line: all of it, what stands behind a colon, or its sentences."""
     spoken = _unparenthesised(line)
+    if spoken != line and any(verdict(m[1]) == "no" for m in _PARENTHESIS.finditer(line)) and read(spoken).is_list:
+        return [Listed(((-1, -1),), None, 0, paragraph)]  # "2 (relevant), 5 (not relevant)"
     whole = read(spoken)
     sentences = [s for s in _SENTENCE.split(spoken) if s and s.strip()]
     if whole.is_list and not _one_colon_between_numbers(spoken) and (len(sentences) < 2 or not whole.polarity):
@@ -222,6 +226,10 @@ def _line(line: str, section: Said | None, paragraph: int) -> list[Listed]:
             continue
         left = re.split(r"(?<=[.!?。！？])\s{1,9}", spoken[:at].strip())[-1]
         label = read(left)
+        if label.documents and right.everything and not right.exception:
+            return [Listed(((-1, -1),), None, 0, paragraph)]  # all of one document
+        if re.search(r"[:：]\s{0,9}\d[^.!?;\n]{0,200}$", spoken[:at]) and not label.documents:
+            return [Listed(((-1, -1),), None, 0, paragraph)]  # "A: 2, B: 5"
         if label.ranges and (right.everything or right.nothing) and not label.documents:
             return [Listed(((-1, -1),), None, 0, paragraph)]
         if label.ranges and not label.documents and not label.prose and not label.everything:
@@ -262,6 +270,8 @@ def replace_said(right: Said, label: Said) -> Said:
     """The list behind a colon, with what the words before the colon say of it."""
     right.keep, right.drop = right.keep or label.keep, right.drop or label.drop
     right.negated += label.negated if label.keep or label.drop else 0
+    if label.yes != label.no and not (label.keep or label.drop or label.prose):
+        right.keep, right.drop = right.keep or label.yes, right.drop or label.no
     right.final, right.answer = right.final or label.final, right.answer or label.answer
     right.documents += label.documents
     if label.exception and label.everything:
@@ -280,7 +290,11 @@ def _first_sentence_list(text: str) -> Said | None:
 
 
 def _one_colon_between_numbers(text: str) -> bool:
-    return re.search(r"\d\s{0,9}[:：]\s{0,9}(?:\d|\w)", text) is not None
+    if re.search(r"\d\s{0,9}[:：]\s{0,9}(?:\d|\w)", text):
+        return True
+    left, colon, _ = text.partition(":")
+    told = read(_PARENTHESIS.sub(" ", left))
+    return bool(colon and told.ranges and not told.documents)
 
 
 def _unparenthesised(line: str) -> str:
@@ -298,6 +312,10 @@ def _as_list(said: Said, section: Said | None, paragraph: int) -> Listed:
     complement = False
     if said.everything and (said.exception or not ranges):
         ranges, complement = (said.excepted if said.exception else []), True
+    elif said.exception:
+        out = {n for a, b in said.excepted for n in range(a, min(b, a + 1000) + 1)}
+        every = [n for a, b in ranges for n in range(min(a, b), min(max(a, b), min(a, b) + 1000) + 1)]
+        ranges = [(n, n) for n in every if n not in out]
     verb: Verb | None = "keep" if polarity == "keep" else "drop" if polarity == "drop" else None
     if said.nothing and polarity and said.negated:
         verb = "keep" if said.keep else "drop"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from denoise_core.s2a.replies.collected import Numbers, collect
@@ -11,6 +12,7 @@ from denoise_core.text.replies import json_in, unparsable
 
 _KEYED = re.compile(r"[\"'“]\s{0,9}:")
 _CLOSING_COMMA = re.compile(r",\s{0,9}([}\]])")
+_COMMENT = re.compile(r"\s(?://|#)[^\n\"\]}]{0,200}$", re.MULTILINE)
 _SCORES = frozenset(("scores", "score", "confidence", "confidences", "ranks", "order"))
 _KEYS = ("piece", "number", "id", "index", "n", "sentence", "item")
 
@@ -21,6 +23,8 @@ def from_json(text: str, count: int) -> Numbers | None:
     Raises `UnparsableReply` for JSON that names no pieces, or names them in a way that could be meant otherwise.
     """
     data = json_in(text)
+    if data is None and text[:1] in ("[", "{"):
+        data = json_in(_COMMENT.sub("", text))
     if data is None and text.startswith("{") and _KEYED.search(text):
         data = json_in(_CLOSING_COMMA.sub(r"\1", text.replace("'", '"')))
         if data is None:
@@ -68,6 +72,13 @@ def _stays(value: Any) -> bool | None:
 
 def _from_object(data: dict[Any, Any], count: int) -> Numbers | None:
     flags = {str(k).strip(): v for k, v in data.items()}
+    if len(flags) == 1 and (verb := _polarity(key := next(iter(flags)))) in ("keep", "drop"):
+        inner = flags[key]
+        if isinstance(inner, dict) and inner and all(read(normal(str(k))).documents for k in inner):
+            found = _from_object(inner, count)  # {"keep": {"document 1": [1, 2], "document 2": [6]}}
+            if found is None or found.verb:
+                return None
+            return replace(found, verb="keep" if verb == "keep" else "drop")
     if (
         len(flags) == 1
         and isinstance(inner := next(iter(flags.values())), dict)

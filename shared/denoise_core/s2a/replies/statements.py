@@ -104,6 +104,8 @@ def read(text: str) -> Said:
             pending, after_number = False, True
             continue
         was_number, after_number = after_number, False
+        if word == "y" and was_number and tokens[at + 1 : at + 2] and tokens[at + 1][0].isdecimal():
+            continue  # "4 y 5": no "yes" between two numbers
         if word in lex.RANGE and was_number and not after_document:
             pending, after_number = True, False
             continue
@@ -183,7 +185,8 @@ def _is_anybody(tokens: list[str], at: int) -> bool:
 def _word(said: Said, word: str, target: list[Range]) -> list[Range]:
     """Take one word in; returns where numbers go from here on."""
     known = True
-    if word in lex.EXCEPT and (said.everything or said.exception):
+    wide = any(a != b for a, b in said.ranges)  # "1-8 except 5"
+    if word in lex.EXCEPT and (said.everything or said.exception or wide):
         said.exception = True
         return said.excepted
     if word in lex.EVERYTHING or word == "all":
@@ -249,6 +252,8 @@ def verdict(text: str) -> str | None:
     """``yes`` or ``no`` when the text behind a number says whether the piece stays; ``unclear`` for a mark."""
     if re.match(r"\d+(?:\.\d+)?\s{0,9}(?:/\s{0,9}\d+|%|\s{0,9}$)", text):
         return "unclear"
+    if text.strip(" .*_`").lower() in ("y", "n"):
+        return "yes" if "y" in text.lower() else "no"
     first = re.split(r"[.,;:(—–。，；]|\s-\s", text, maxsplit=1)[0]
     said = read(first)
     if said.prose or said.ranges or len(first) > 60:

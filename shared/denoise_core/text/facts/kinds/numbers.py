@@ -201,8 +201,8 @@ def _fraction(found: Sequence[Lexeme], i: int) -> tuple[float, int, bool] | None
     value, j = FRACTIONS[found[i].lower], i + 1
     if j < len(found) and found[j].lower in ("a", "an") and j + 1 < len(found):
         j += 1
-    if j < len(found) and found[j].lower in UNITS and UNITS[found[j].lower][0] != "share":
-        return value, j, False  # half an hour
+    if j < len(found) and found[j].lower in UNITS and (j > i + 1 or UNITS[found[j].lower][0] != "share"):
+        return value, j, False  # half an hour, half a percent
     return value * 100, i + 1, True
 
 

@@ -31,6 +31,7 @@ UNITS = _table(
     mass 1: g gram grams gramm gramme grammes gramo gramos 克
     mass 1000: kg kilo kilos kilogram kilograms kilogramm kilogramme kilogrammes kilogramo kilogramos 公斤 千克
     mass 0.001: mg milligram milligrams milligramm milligramme milligrammes miligramos 毫克
+    mass 0.000001: µg μg mcg ug microgram micrograms mikrogramm microgramme microgrammes microgramos
     mass 1000000: t tonne tonnes tonnen tonelada toneladas ton tons 吨
     mass 453.592: lb lbs
     mass 28.3495: oz ounce ounces unze unzen
