@@ -8,8 +8,8 @@ import shutil
 import pytest
 from headless import WIDTHS, chromium, told_by
 
-# A page tells how far it is wider than its window, which texts end beyond the window without a box that scrolls,
-# which pictures have no pixels, and its faintest text.
+# A page tells, once it is loaded and again when asked, how far it is wider than its window, which texts end beyond
+# the window without a box that scrolls, which pictures have no pixels, and its faintest text.
 PROBE = """
 <script>
 const lum = c => { const [r, g, b] = c.map(v => { v /= 255;
@@ -25,6 +25,7 @@ const over = (colours) => { const key = colours.join();
   return known.get(key) };
 const grounds = e => { const found = [];
   for (; e; e = e.parentElement) found.unshift(getComputedStyle(e).backgroundColor); return found };
+const room = () => document.documentElement.clientWidth;  // without the scroll bar
 function texts() {
   const out = [];
   let faintest = [99, ""];
@@ -37,7 +38,7 @@ function texts() {
     while (box && !/auto|scroll/.test(getComputedStyle(box).overflowX)) box = box.parentElement;
     const range = document.createRange();
     range.selectNodeContents(n);
-    if (!box && range.getBoundingClientRect().right > innerWidth + 1) out.push(n.data.trim().slice(0, 60));
+    if (!box && range.getBoundingClientRect().right > room() + 1) out.push(n.data.trim().slice(0, 60));
     const under = grounds(e);
     const [a, b] = [over([...under, getComputedStyle(e).color]), over(under)].sort((x, y) => y - x);
     const contrast = (a + 0.05) / (b + 0.05);
@@ -47,21 +48,27 @@ function texts() {
 }
 const tell = () => parent.postMessage({ page: NAME, width: innerWidth,
   scheme: document.body.dataset.mdColorScheme,
-  wide: document.documentElement.scrollWidth - innerWidth,
+  wide: document.documentElement.scrollWidth - room(),
   missing: [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.src), ...texts() }, "*");
 addEventListener("load", () => setTimeout(tell, 20));
+addEventListener("message", m => { if (m.data === "again") tell() });
 </script>
 """
 DRIVER = """
 <!doctype html><html><body><script>
-const asked = ASKED, told = [], waiting = {};
-addEventListener("message", m => { told.push(m.data); waiting[m.data.page + m.data.width]() });
+const pages = PAGES, widths = WIDTHS, told = [], waiting = {};
+addEventListener("message", m => { told.push(m.data); waiting[m.data.page]() });
 async function walk() {
-  while (asked.length) {
-    const [page, width] = asked.shift(), frame = document.createElement("iframe");
-    frame.width = width; frame.height = 900; frame.src = page;
+  while (pages.length) {
+    const page = pages.shift(), frame = document.createElement("iframe");
+    frame.width = widths[0]; frame.height = 900; frame.src = page;
     frame.style = "position: fixed; top: 0; left: 0";  // what is out of sight may not be drawn
-    await new Promise(done => { waiting[page + width] = done; document.body.append(frame) });
+    await new Promise(done => { waiting[page] = done; document.body.append(frame) });
+    for (const width of widths.slice(1)) {
+      frame.width = width;
+      frame.offsetWidth;  // laid out now: the page is asked in its new width
+      await new Promise(done => { waiting[page] = done; frame.contentWindow.postMessage("again", "*") });
+    }
     frame.remove();
   }
 }
@@ -83,8 +90,8 @@ def probed(html, tmp_path_factory):
         text = (folder / page).read_text("utf-8")
         probe = PROBE.replace("NAME", json.dumps(page))
         (folder / page).write_text(text.replace("</body>", f"{probe}</body>"), "utf-8")
-    asked = [(page, width) for page in pages for width in WIDTHS]
-    (folder / "all_pages.html").write_text(DRIVER.replace("ASKED", json.dumps(asked)), "utf-8")
+    driver = DRIVER.replace("PAGES", json.dumps(pages)).replace("WIDTHS", json.dumps(WIDTHS))
+    (folder / "all_pages.html").write_text(driver, "utf-8")
     return folder, pages
 
 
