@@ -1,12 +1,16 @@
 """Documents are converted inside the guard: one that is broken follows the policy and costs no other."""
 
 import asyncio
+import inspect
+import json
 
 import pytest
 from langchain_core.documents import Document
 
 from denoise_core import InputError
+from denoise_core._frameworks import shallow, signed
 from denoise_core.running import heard
+from denoise_core.running.record import RECORD_BYTES
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM
 from langchain_denoise import DenoiseCompressor, S2ARunnable
@@ -89,3 +93,54 @@ def test_the_answering_chain_marks_the_failed_document_alone():
     out = S2ARunnable(model=llm, variant="select").invoke({"question": "How tall?", "context": context})
     marked = [d.id for d in out["context"] if d.metadata["denoise"]["fallback"]]
     assert marked == ["b"]
+
+
+class Ours(Document):
+    place: str = "shelf"
+
+
+class Open(Document, extra="allow"):
+    pass
+
+
+@pytest.mark.parametrize("kind", [Document, Ours, Open])
+def test_a_shallow_copy_is_pydantics(kind):
+    document = kind(page_content=TEXT, id="x", metadata={"a": 1}, **({"more": [1]} if kind is Open else {}))
+    update = {"page_content": "It is lovely!", "metadata": {"b": 2}}
+    ours, theirs = shallow(document, update), document.model_copy(update=update)
+    assert ours == theirs
+    assert ours.model_dump(exclude_unset=True) == theirs.model_dump(exclude_unset=True)
+    ours.metadata["c"] = 3
+    ours.model_fields_set.add("y")
+    (ours.model_extra or {}).clear()
+    assert document == kind(
+        page_content=TEXT, id="x", metadata={"a": 1}, **({"more": [1]} if kind is Open else {})
+    )
+    assert "y" not in document.model_fields_set
+
+
+def test_a_noted_signature_is_the_functions():
+    def works(self, input, run_manager=None, *, config: int = 1):
+        """As it says."""
+
+    plain = inspect.signature(works)
+    assert signed(works).__signature__ == inspect.signature(works) == plain
+    for name in ("_denoise", "_adenoise"):
+        assert list(inspect.signature(getattr(DenoiseCompressor, name)).parameters) == [
+            "self", "input", "run_manager", "config",
+        ]  # fmt: skip
+
+
+def test_a_record_beside_a_document_is_at_most_two_kilobytes():
+    """Records of every scored chunk were several times as long as the text they stood beside."""
+    text = " ".join(f"The tower of {i} is tall. It is lovely!" for i in range(300))
+    every_other = FunctionLLM(lambda m: ", ".join(str(n) for n in range(1, 600, 2)))
+    for broken in (False, True):
+        denoiser = S2ADenoiser(FunctionLLM(lambda m: "?" * 5000) if broken else every_other, variant="select")
+        found = DenoiseCompressor(denoiser=denoiser).compress_documents(
+            [Document(page_content=text, id=f"{i}-" + "é" * 3000) for i in range(3)], "How tall?" * 500
+        )
+        weights = [len(json.dumps(d.metadata["denoise"], ensure_ascii=False).encode()) for d in found]
+        assert len(weights) == 3
+        assert max(weights) <= RECORD_BYTES
+        assert broken or all(d.metadata["denoise"]["spans_left_out"] for d in found)

