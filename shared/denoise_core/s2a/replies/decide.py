@@ -47,8 +47,8 @@ def decide(lists: list[Listed], count: int) -> Numbers | None:
         return None if kept & dropped else _union(keep, count)
     chosen = keep or drop or plain
     if any(f.document for f in chosen):
-        named = [n for f in chosen for a, b in f.ranges for n in range(a, min(b, count) + 1)]
-        return _union(chosen, count) if named == sorted(set(named)) else None
+        places = [n for f in chosen for a, b in f.ranges for n in range(a, min(b, count) + 1)]
+        return _union(chosen, count) if places == sorted(set(places)) else None
     if len({f.paragraph for f in chosen}) > 1 and len({_set(f, count) for f in chosen}) > 1 and not (keep or drop):
         return None
     return _union(chosen, count)
