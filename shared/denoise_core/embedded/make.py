@@ -132,7 +132,7 @@ def earning(mix: Mix, say: Callable[[str], None]) -> tuple[list[str], dict[str, 
     What counts is gold kept on sets left out of the fit. Every set of signals is tried, since taking the weakest
     away one by one ends elsewhere when two of them are nearly as weak.
     """
-    tried = {
+    tried: dict[tuple[str, ...], NDArray[np.float64]] = {
         names: gold_left_out(
             {n: [r.only([NAMES.index(x) for x in names]) for r in rows] for n, rows in mix.items()}, names
         )
@@ -144,7 +144,7 @@ def earning(mix: Mix, say: Callable[[str], None]) -> tuple[list[str], dict[str, 
     best = min((n for n in means if means[n] >= enough), key=lambda n: (len(n), "bm25" in n, -means[n]))
     gains = {}
     for name in best if len(best) > 1 else ():
-        gain = tried[best] - tried[tuple(x for x in best if x != name)]
+        gain = tried[best] - tried[*(x for x in best if x != name)]
         gains[name] = [round(float(gain.mean()), 4), [round(e, 4) for e in bootstrap(gain)]]
     kept = {" + ".join(names): round(float(gold.mean()), 4) for names, gold in tried.items()}
     for names, gold in kept.items():
