@@ -1,15 +1,17 @@
 """Metadata is read where LlamaIndex itself would show it, and nowhere else; what is cut is the text alone."""
 
 import pytest
+from llama_index.core.base.response.schema import Response
 from llama_index.core.schema import Document, ImageNode, MetadataMode, Node, NodeWithScore, TextNode
 from llamaindex_denoisers import both
 
 from denoise_core import DenoiseResult, Guard, Pipeline
+from denoise_core.augmenter import Groundedness
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import LLMDiscrim
 from denoise_core.testing import FunctionLLM, FunctionScorer
-from llamaindex_denoise import DenoisePostprocessor
+from llamaindex_denoise import DenoisePostprocessor, UtilityEvaluator
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import header_of
 
@@ -34,6 +36,18 @@ def test_end_keeps_the_node_its_metadata_speaks_for():
     (kept,) = both(DenoisePostprocessor(denoiser=end), companies(), QUERY)
     assert kept.node.node_id == "Alpha"
     assert kept.node.text == REVENUE, "the header is no part of the text"
+
+
+def test_a_judge_holds_an_answer_against_what_an_llm_is_shown():
+    def passes(answer, **hidden):
+        node = TextNode(text=REVENUE, metadata={"company": "Alpha", "year": 2023}, **hidden)
+        response = Response(answer, source_nodes=[NodeWithScore(node=node, score=0.5)])
+        return UtilityEvaluator(Groundedness()).evaluate_response("What was the revenue?", response).passing
+
+    right = "The revenue of Alpha in 2023 was 12.4 million euros."
+    assert passes(right) is True
+    assert passes(right.replace("2023", "2021")) is not True
+    assert passes(right, excluded_llm_metadata_keys=["year"]) is not True, "nobody was shown the year"
 
 
 NODES = [
