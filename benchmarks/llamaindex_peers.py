@@ -301,10 +301,10 @@ def records(bench: Benchmark) -> None:
 def main(argv: list[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("llamaindex_peers", options)
+    costs(bench, 5 if options.quick else 1000)  # first: what the others leave in memory slows every call
     postprocessors(bench, 0.01 if options.quick else 0.1)
     inputs(bench)
     loops(bench, 0.01 if options.quick else 0.1)
-    costs(bench, 5 if options.quick else 300)
     records(bench)
     if options.quick or options.data is not None:
         moves(bench, work(bench, limit=60))
