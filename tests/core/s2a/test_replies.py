@@ -34,7 +34,8 @@ HALVES = sorted(CORPUS.glob("*.jsonl"))
 
 
 # (replies read wrongly, readable replies read): at most and at least; a half that stands apart is measured by
-# benchmarks/s2a_replies.py, and its bounds here are what it comes to
+# benchmarks/s2a_replies.py, and its bounds here are what it comes to: of held_out_2 one reply fewer is read than
+# when .92 stood here, since the parser refuses more; the aim of .95 is missed by both
 BOUNDS = {
     "development": (0, 1),
     "development_2": (0, 0.97),
