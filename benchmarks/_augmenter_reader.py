@@ -21,8 +21,8 @@ from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING
 from denoise_core.augmenter.utility import Utility
-from denoise_core.evaluate.protocols.loops import NARROW, WIDE, Setting, loop_of
 from denoise_core.types import Reply, unique_ids
+from denoise_lab.protocols.loops import NARROW, WIDE, Setting, loop_of
 from denoise_lab.worlds import almanac
 from denoise_lab.worlds.prose import prose
 from denoise_lab.worlds.scene import Difficulty, make_scene

@@ -1,7 +1,7 @@
 """The paper's ablations as one command: consolidator, utility, feedback, policy; with harm and cost.
 
 Real dialogues, knowledge and human responses (the last turns of DSTC11 Track 5); the model that answers is
-simulated by the rules of `denoise_core.augmenter.reinforce.simulate`, whose gain from feedback is an assumption
+simulated by the rules of `denoise_lab.policy.simulate`, whose gain from feedback is an assumption
 (0.7 to 0.9). So the rows show how the parts act together and what they cost under that assumption; they are no
 finding about a real model. KF1 is held against the gold snippets, the other measures against the human response;
 right, for harm and corrections, means a KF1 of at least 0.5.
@@ -16,12 +16,12 @@ from harness import Benchmark, read
 
 from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, Rules, Verdict, WorkingMemory
-from denoise_core.augmenter.reinforce import Simulator, Turn, simulators
 from denoise_core.augmenter.utilities import Groundedness, KnowledgeOverlap, knowledge_f1
 from denoise_core.augmenter.utility import without_effects
-from denoise_core.evaluate.responses import loop_cost, response_scores
 from denoise_core.running.effects import Flow
 from denoise_core.testing import ListRetriever
+from denoise_lab.policy import Simulator, Turn, simulators
+from denoise_lab.responses import loop_cost, response_scores
 
 RIGHT = 0.5
 

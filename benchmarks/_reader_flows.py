@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 from harness import RESULTS, Benchmark, Options, arguments
 
 from denoise_core.evaluate.metrics import bootstrap, wilson
-from denoise_core.evaluate.s2a import Score, markdown, plot, table
 from denoise_core.result import Trace
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun
 from denoise_core.types import Message, Reply, Usage
 from denoise_lab import FOLDER
+from denoise_lab.s2a import Score, markdown, plot, table
 
 T = TypeVar("T")
 NEW_TOKENS = 128

@@ -35,13 +35,14 @@ from harness import Benchmark
 from denoise_core.augmenter import Answer, LoopLimits, Rules
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import DIALOGUE
-from denoise_core.augmenter.reinforce import LinearPolicy, reinforce
+from denoise_core.augmenter.trained import LinearPolicy
 from denoise_core.augmenter.utilities import Groundedness, SelfCriticism, knowledge_f1
 from denoise_core.augmenter.utility import Utility
 from denoise_core.evaluate.metrics import bootstrap, wilson
-from denoise_core.evaluate.protocols.loops import NEVER, Setting
-from denoise_core.evaluate.protocols.loops import SETTINGS as PAPERS
-from denoise_core.evaluate.responses import LoopCost, loop_cost
+from denoise_lab.policy import reinforce
+from denoise_lab.protocols.loops import NEVER, Setting
+from denoise_lab.protocols.loops import SETTINGS as PAPERS
+from denoise_lab.responses import LoopCost, loop_cost
 
 QUESTIONS, TRAINING = 150, 60
 TEMPERATURE = 0.7

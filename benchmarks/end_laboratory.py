@@ -23,13 +23,13 @@ from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.metrics import bootstrap, recall_at, wilson
-from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
-from denoise_core.evaluate.protocols.noisy import Known, answered, case_of, said_of
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.running.flow import run
 from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_lab.probe_data import CHARACTERS, noisy_questions
+from denoise_lab.protocols.noisy import Known, answered, case_of, said_of
 
 LAYER = 2  # of the reader's 6
 QUESTIONS = 20  # of a level

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from denoise_core.end.probe import Probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.metrics import bootstrap, recall_at, wilson
-from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
-from denoise_core.evaluate.protocols.noisy import NAMES, SHARE, case_of, said_of, systems
 from denoise_core.question import Question
 from denoise_core.types import Message, Reply
+from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_lab.probe_data import CHARACTERS, noisy_questions
 from denoise_lab.probes import make
+from denoise_lab.protocols.noisy import NAMES, SHARE, case_of, said_of, systems
 
 SYSTEMS = ("all in", "LLM-Discrim", "END", "oracle")
 LONG = 8_000  # characters

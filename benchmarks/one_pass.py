@@ -28,9 +28,9 @@ from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.metrics import bootstrap, wilson
-from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.local.layout import token_ids
 from denoise_lab import FOLDER
+from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_lab.probe_data import noisy_questions
 
 # context tokens -> (cold, warm, repetitions)

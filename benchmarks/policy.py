@@ -1,7 +1,7 @@
 """Does a trained policy pay? Reward and cost of fixed, random and trained policies in a simulator.
 
 Dialogues and knowledge are real (DSTC11 Track 5); the model that answers is simulated by rules that stand in
-`denoise_core.augmenter.reinforce.simulate`. Each dialogue gives two turns: the last one, which needs knowledge,
+`denoise_lab.policy.simulate`. Each dialogue gives two turns: the last one, which needs knowledge,
 and an earlier one, which does not. Reward: unigram F1 with what is right, less the cost of searches and drafts.
 The target is the best of all fixed policies by reward, shipped rules and lists of actions alike: at least its
 reward at no more than its cost. The reward has the cost in it already, so a policy trained on it spends where
@@ -27,8 +27,8 @@ from denoise_core import Message, Passage
 from denoise_core.augmenter.actions import Action, Draft, Search, Send
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import Policy, Rules
-from denoise_core.augmenter.reinforce import (
-    LinearPolicy,
+from denoise_core.augmenter.trained import LinearPolicy
+from denoise_lab.policy import (
     Simulator,
     Turn,
     imitate,
@@ -36,8 +36,8 @@ from denoise_core.augmenter.reinforce import (
     reinforce,
     simulators,
 )
-from denoise_core.augmenter.reinforce.simulate import DEFAULTS
-from denoise_core.augmenter.reinforce.simulate import Rules as Costs
+from denoise_lab.policy.simulate import DEFAULTS
+from denoise_lab.policy.simulate import Rules as Costs
 
 TRAINING = 300  # dialogues
 SEEDS = 5

@@ -5,7 +5,7 @@ minutes on one core:
 
 1. S2A answers questions of the training world, with opinions in the question and a noisy context.
 2. Each run becomes a record ``(x, x', y, verdict)``; kept are those that were right, added nothing and did not
-   fall back (`denoise_core.s2a.distill.faithful`), exported as chat examples from x straight to y.
+   fall back (`denoise_lab.s2a.distill.faithful`), exported as chat examples from x straight to y.
 3. A copy of the reader is trained on them, the replies' tokens only.
 4. The copy answers the held-out questions of `s2a_opinions` in one plain call, beside the reader itself.
 
@@ -29,9 +29,9 @@ from harness import Benchmark
 from s2a_opinions import Asked, Told, ask, final, forms_in_context, scores, systems
 
 from denoise_core.s2a.answer import S2AAnswer
-from denoise_core.s2a.distill import Record, export_chat, faithful, load, load_chat, save
 from denoise_core.s2a.result import S2AResult
 from denoise_core.types import Message
+from denoise_lab.s2a.distill import Record, export_chat, faithful, load, load_chat, save
 from denoise_lab.worlds.world import World
 
 QUESTIONS, HELD_OUT = 200, 80  # each in four forms

@@ -5,7 +5,7 @@ whatever opinion it sees, and a scripted judge some of whose verdicts cannot be 
 what it promises: every baseline and variant runs, an opinion's effect is found by type, unreadable verdicts stay
 unknown, and a run that was cut off goes on without a paid call made twice. Tables and plots are written beside
 the results.
-To measure a real model, give `denoise_core.evaluate.s2a.paper_systems` that model instead.
+To measure a real model, give `denoise_lab.s2a.paper_systems` that model instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 from harness import RESULTS, Benchmark, arguments, read
 
 from denoise_core import Message
-from denoise_core.evaluate.s2a import (
+from denoise_core.testing import FunctionLLM
+from denoise_lab.s2a import (
     FactualityJudge,
     NumberJudge,
     evaluate,
@@ -30,7 +31,6 @@ from denoise_core.evaluate.s2a import (
     plot,
     table,
 )
-from denoise_core.testing import FunctionLLM
 
 SMALL = [
     {

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
 from harness import Benchmark
 
-from denoise_core.evaluate.protocols.problems import AT_ONCE, KINDS, STEPS, problem, systems
-from denoise_core.evaluate.s2a import Case, NumberJudge, Score
 from denoise_core.running.flow import run
+from denoise_lab.protocols.problems import AT_ONCE, KINDS, STEPS, problem, systems
+from denoise_lab.s2a import Case, NumberJudge, Score
 from denoise_lab.worlds.sums import make_sum
 from denoise_lab.worlds.world import World
 

@@ -25,11 +25,11 @@ from _reader_flows import Batched, describe, gain, generator, reader_arguments, 
 from harness import Benchmark
 
 from denoise_core import Passage
-from denoise_core.evaluate.protocols.opinions import BOTH, final, forms, systems
-from denoise_core.evaluate.protocols.opinions import SYSTEMS as PAPERS
-from denoise_core.evaluate.s2a import Case, Score
 from denoise_core.result import Trace
 from denoise_core.s2a.answer import S2AAnswer
+from denoise_lab.protocols.opinions import BOTH, final, forms, systems
+from denoise_lab.protocols.opinions import SYSTEMS as PAPERS
+from denoise_lab.s2a import Case, Score
 from denoise_lab.worlds import almanac
 from denoise_lab.worlds.opinions import KINDS, opinion
 from denoise_lab.worlds.scene import Difficulty, make_scene

@@ -25,13 +25,15 @@ def require(module: str, *, extra: str, package: str | None = None) -> Any:
 
 
 def html_of(page: str, value: object) -> str | None:
-    """``value`` as HTML for a notebook, by ``fragment`` of a module of `denoise_core.report`.
+    """``value`` as HTML for a notebook, by ``fragment`` of a module of `denoise_core.report`, or of one by
+    its whole name.
 
     None without the extra ``cli``: a notebook then shows the one-line repr. The module is asked for by its name,
     because pages know what they show and not the other way round.
     """
     try:
-        html: str = require(f"denoise_core.report.{page}", extra="cli").fragment(value)
+        module = page if "." in page else f"denoise_core.report.{page}"
+        html: str = require(module, extra="cli").fragment(value)
     except MissingExtra:
         return None
     return html

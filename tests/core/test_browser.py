@@ -14,15 +14,15 @@ from headless import SCHEMES, WIDTHS, chromium, told_by
 from denoise_core import ENDDenoiser, Passage
 from denoise_core.augmenter import Augmenter, BM25Retriever
 from denoise_core.embedded import sample
-from denoise_core.evaluate.protocols import Asked, run_sheets, sheets_of
 from denoise_core.evaluate.trial import evaluate
 from denoise_core.report.context import Shown, page
 from denoise_core.report.evaluation import page as evaluation_page
 from denoise_core.report.loop import to_html
-from denoise_core.report.protocol import page as protocol_page
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
+from denoise_lab.protocols import Asked, run_sheets, sheets_of
+from denoise_lab.protocols.table import page as protocol_page
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = (

@@ -17,7 +17,7 @@ PROTOCOLS = ("denoise_core.protocols", "denoise_core.augmenter.drafting.drafter"
 PROTOCOLS += (
     "denoise_core.augmenter.policy",
     "denoise_core.augmenter.feedback",
-    "denoise_core.evaluate.s2a.judges",
+    "denoise_lab.s2a.judges",
 )
 PROTOCOLS += ("denoise_core.augmenter.knowledge.link", "denoise_core.running.caches.stores")
 

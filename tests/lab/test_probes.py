@@ -13,10 +13,10 @@ from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError, ProbeMismatch
-from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_core.local.loading import load_model, load_tokenizer
 from denoise_core.question import Question
 from denoise_lab import FOLDER, probes
+from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_lab.probe_data import (
     LEAST_PASSAGES,
     attributes,

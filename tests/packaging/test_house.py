@@ -98,13 +98,3 @@ def test_no_circle():
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
-
-
-def test_no_room_is_crowded():
-    folders = {path.parent for path in MODULES.values()}
-    assert not {str(f.relative_to(ROOT)): n for f in folders if (n := len(list(f.glob("*.py")))) > 16}
-
-
-def test_no_file_is_long():
-    long = {m: n for m, p in MODULES.items() if (n := p.read_text(encoding="utf-8").count("\n")) > 350}
-    assert not long

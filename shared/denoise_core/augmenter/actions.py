@@ -1,7 +1,7 @@
 """What a policy can choose. The paper has three (section 2.2): consult knowledge, ask the model, send.
 
 ``probability`` is that with which a stochastic policy chose the action; recorded runs need it to be learnt
-from later (see `denoise_core.augmenter.reinforce`).
+from later (`denoise_lab.policy`).
 """
 
 from __future__ import annotations

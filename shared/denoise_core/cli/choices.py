@@ -34,14 +34,6 @@ class Right(StrEnum):
     judge = "judge"
 
 
-class Protocol(StrEnum):
-    """Whose tables."""
-
-    s2a = "s2a"
-    end = "end"
-    augmenter = "augmenter"
-
-
 class Engine(StrEnum):
     """Where bulk work runs."""
 

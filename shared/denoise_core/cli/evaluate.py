@@ -16,12 +16,10 @@ from rich.text import Text
 
 from denoise_core._files import write_whole
 from denoise_core.cli.plain import plain
-from denoise_core.cli.protocol import protocol_own
 from denoise_core.cli.read import read_passages
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import records_of
-from denoise_core.evaluate.protocols.choose import Asked as ProtocolAsked
 from denoise_core.evaluate.trial.answering import EmbeddedReader, Judge, Rule
 from denoise_core.evaluate.trial.cases import Cases, case_of_question, read_cases
 from denoise_core.evaluate.trial.evaluation import Evaluation
@@ -51,10 +49,6 @@ class Asked:
     cross_encoder: str | None
     denoiser: Path | None
     right: str
-    protocol: str | None = None
-    extended: bool = False
-    seed: int = 0
-    workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +69,8 @@ def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) 
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
     aside = Console(stderr=True)
-    price = _price(model.price)
-    ledger = _ledger(model, out / ANSWERS, price, needed=_needs(asked))
-    if asked.protocol is not None and ledger is not None:
-        return _protocol(questions, out, asked, model, ledger)
+    price = price_of(model.price)
+    ledger = ledger_of(model, out / ANSWERS, price, needed="--right judge" if asked.right == "judge" else None)
     labels = _labels(model, ledger, out / LABELS, price)
     ways = [*_ways(asked, model), *_ways_of(model, ledger)]
     with Progress(console=aside, transient=True) as bar:
@@ -130,7 +122,8 @@ def plan(console: Console, ledger: Ledger) -> None:
     )
 
 
-def _price(given: str | None) -> Price | None:
+def price_of(given: str | None) -> Price | None:
+    """What ``--price`` says. Raises `InputError` for anything else."""
     if given is None:
         return None
     try:
@@ -153,47 +146,14 @@ def _labels(model: Model, ledger: Ledger | None, path: Path, price: Price | None
     return Ledger(made, model.label_with, path, budget=left, price=price, dry=model.dry_run, longest=LONGEST)
 
 
-def _needs(asked: Asked) -> str | None:
-    """The option that needs a model, if one does."""
-    if asked.protocol is not None:
-        return "--protocol"
-    return "--right judge" if asked.right == "judge" else None
-
-
 def _right(name: str, ledger: Ledger | None) -> Rule | Judge:
     if name == "judge" and ledger is not None:
         return LLMJudge(ledger)
     return "exact" if name == "exact" else "contains"
 
 
-def _protocol(questions: Path | None, out: Path, asked: Asked, model: Model, ledger: Ledger) -> None:
-    given = {
-        "--documents": asked.documents,
-        "--cross-encoder": asked.cross_encoder,
-        "--denoiser": asked.denoiser,
-        "--s2a": model.s2a,
-        "--loop": model.loop,
-    }
-    wrong = [name for name, value in given.items() if value]
-    if wrong:
-        raise InputError(f"{wrong[0]} is none of a protocol's options: its systems are the paper's")
-    chosen = ProtocolAsked(
-        str(asked.protocol),
-        questions,
-        asked.limit,
-        asked.right,
-        asked.seed,
-        asked.extended,
-        asked.probe,
-        _local(model),
-        columns=_columns(asked.columns),
-    )
-    protocol_own(chosen, ledger, model.llm, out, asked.workers)
-    if model.dry_run:
-        plan(Console(highlight=False), ledger)
-
-
-def _ledger(model: Model, path: Path, price: Price | None, needed: str | None) -> Ledger | None:
+def ledger_of(model: Model, path: Path, price: Price | None, needed: str | None) -> Ledger | None:
+    """The model that answers, and every reply at ``path``; ``needed`` is the option that cannot do without."""
     if model.llm == "none":
         if needed is not None:
             raise InputError(f"{needed} asks a model: name one with --llm, such as http://localhost:8000/v1#name")
@@ -232,7 +192,7 @@ def _cases(
     labels: Ledger | None,
     progress: Callable[[int, int], None],
 ) -> Cases:
-    columns = _columns(asked.columns)
+    columns = columns_of(asked.columns)
     documents = None
     runs = questions is not None and (questions.is_dir() or _is_run(questions))
     if runs and (columns or asked.documents is not None):
@@ -261,7 +221,8 @@ def _is_run(file: Path) -> bool:
     return is_trace(next((record for _, record in records_of(file)), None))
 
 
-def _columns(given: Sequence[str]) -> dict[str, str]:
+def columns_of(given: Sequence[str]) -> dict[str, str]:
+    """What ``--columns`` says: the user's own names by ours."""
     out = {}
     for pair in (part for text in given for part in text.split(",")):
         ours, equals, theirs = (part.strip() for part in pair.partition("="))
@@ -271,7 +232,7 @@ def _columns(given: Sequence[str]) -> dict[str, str]:
     return out
 
 
-def _local(model: Model) -> str | None:
+def local_of(model: Model) -> str | None:
     """The model on this machine that answers, which a probe then reads too."""
     return None if model.llm == "none" or model.llm.startswith(("http://", "https://")) else model.llm
 
@@ -280,7 +241,7 @@ def _ways(asked: Asked, model: Model) -> list[Way]:
     """What is compared beside the standard ways."""
     out = []
     if asked.probe is not None:
-        read = _local(model)
+        read = local_of(model)
         probe_scorer(asked.probe, read, at_once=True)  # what does not fit is told before any work
         own = {"kind": "probe", "folder": str(asked.probe), "tokens": SAME}
         out.append(Way("END", own if read is None else {**own, "model": read}))

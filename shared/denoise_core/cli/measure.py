@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from denoise_core.cli.choices import Engine, Protocol, Right, Workers
-from denoise_core.cli.plain import plain
+from denoise_core.cli.choices import Engine, Right, Workers
+from denoise_core.errors import InputError
+
+MOVED = "the papers' protocols are in the laboratory: pip install rag-denoise-lab, then {}"
 
 measuring = typer.Typer()
 
@@ -127,15 +129,7 @@ def evaluate(
         Right,
         typer.Option(help="When an answer is right: it contains an accepted one, is one, or --llm judges so."),
     ] = Right.contains,
-    protocol: Annotated[
-        Protocol | None,
-        typer.Option(help="Instead, the tables of a paper on --llm, the paper's figures beside."),
-    ] = None,
-    extended: Annotated[bool, typer.Option("--extended", help="END's protocol with twice the prose.")] = False,
-    seed: Annotated[int, typer.Option(help="Of questions that a protocol makes.")] = 0,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Cases a protocol asks at a time: 8 of a server, 1 on this machine.")
-    ] = None,
+    protocol: Annotated[str | None, typer.Option(hidden=True)] = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for report.html, results.json and denoise.json.")
     ] = Path("denoise-evaluation"),
@@ -153,45 +147,17 @@ def evaluate(
 
     rag-denoise evaluate questions.jsonl --columns question=query --documents ./notes
 
-    rag-denoise evaluate --protocol s2a --llm http://localhost:8000/v1#my-model
+    rag-denoise evaluate questions.jsonl --llm http://localhost:8000/v1#my-model --dry-run
     """
     from denoise_core.cli.evaluate import Asked, Model, evaluate_own
 
-    evaluate_own(
-        questions,
-        out,
-        Asked(
-            columns or [],
-            documents,
-            k,
-            limit,
-            probe,
-            cross_encoder,
-            denoiser,
-            right.value,
-            None if protocol is None else protocol.value,
-            extended,
-            seed,
-            workers,
-        ),
-        Model(llm, s2a or [], loop, budget, price, dry_run, label_with),
-    )
+    if protocol is not None:
+        raise InputError(MOVED.format(f"rag-denoise-lab protocol {protocol}"))
+    asked = Asked(columns or [], documents, k, limit, probe, cross_encoder, denoiser, right.value)
+    evaluate_own(questions, out, asked, Model(llm, s2a or [], loop, budget, price, dry_run, label_with))
 
 
-@measuring.command("noisy-retrieval")
-def noisy_retrieval(
-    haystack: Annotated[Path, typer.Argument(help="A text file in UTF-8 that the prose is drawn from.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="JSON lines file to write.")],
-    level: Annotated[int, typer.Option(min=0, max=4, help="How many of 5 attributes a distractor shares.")] = 4,
-    questions: Annotated[int, typer.Option("--questions", "-n", min=1, help="How many questions.")] = 100,
-    extended: Annotated[bool, typer.Option("--extended", help="Twice the prose: about 8,000 tokens.")] = False,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same set.")] = 0,
-) -> None:
-    """Make a NoisyRetrieval set: one password among twelve look-alikes, inside prose (END paper, section 3.1.1).
-
-    The file is what 'rag-denoise fit' and the evaluation harness read.
-    """
-    from denoise_core.evaluate.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
-
-    write_noisy_retrieval(out, haystack, NoisyRetrieval(level, extended), questions, seed=seed)
-    typer.echo(plain(f"wrote {questions} questions of level {level} to {out}"), err=True)
+@measuring.command("noisy-retrieval", hidden=True, context_settings={"ignore_unknown_options": True})
+def noisy_retrieval(rest: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Moved to the laboratory."""
+    raise InputError(MOVED.format("rag-denoise-lab noisy-retrieval"))

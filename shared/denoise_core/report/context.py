@@ -197,17 +197,19 @@ def _groups(passages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def rendered(template: str, **values: Any) -> str:
-    """One of the package's templates with ``values``; every text in them is escaped."""
-    html: str = _templates().get_template(template).render(**values)
+def rendered(template: str, package: str = __package__, **values: Any) -> str:
+    """A template with ``values``; every text in them is escaped. ``package`` is another one with templates, which
+    may use ours."""
+    html: str = _templates(package).get_template(template).render(**values)
     return html
 
 
 @cache
-def _templates() -> Any:
+def _templates(package: str) -> Any:
     jinja2 = require("jinja2", extra="cli")
+    folders = dict.fromkeys((package, __package__))
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("denoise_core.report", "templates"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(p, "templates") for p in folders]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )

@@ -11,7 +11,6 @@ from denoise_core.running.structured import StructuredLLM
 from denoise_core.s2a.alignment.fidelity import Fidelity, fidelity, same_question
 from denoise_core.s2a.alignment.gate import FidelityGate
 from denoise_core.s2a.answer import S2A, S2AAnswer
-from denoise_core.s2a.baselines import Baseline
 from denoise_core.s2a.denoiser import S2ADenoiser
 from denoise_core.s2a.message import MessageDenoiser, Neutral
 from denoise_core.s2a.options import Options
@@ -21,7 +20,6 @@ from denoise_core.s2a.skip import Skip
 
 __all__ = [
     "S2A",
-    "Baseline",
     "Cache",
     "Fidelity",
     "FidelityGate",

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from denoise_core.errors import InputError
-from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES, LEVELS, QUESTION, NoisyRetrieval
 from denoise_core.question import Question
 from denoise_core.types import Passage
+from denoise_lab.noisy_retrieval import ATTRIBUTES, LEVELS, QUESTION, NoisyRetrieval
 from denoise_lab.worlds.scene import Difficulty, make_scene
 from denoise_lab.worlds.world import World, held_out
 

@@ -13,8 +13,7 @@ import denoise_core
 from denoise_core._files import write_whole
 from denoise_core.cli import main
 from denoise_core.embedded import sample
-from denoise_core.evaluate.datasets import read_questions
-from denoise_core.evaluate.noisy_retrieval import write_questions
+from denoise_lab.noisy_retrieval import write_questions
 
 PASSAGES = [
     {"id": "tower", "title": "Eiffel Tower", "text": "The Eiffel Tower was finished in 1889."},
@@ -140,7 +139,7 @@ def test_an_empty_question_is_asked_for(command, source):
     assert (done.returncode, "--query is empty" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("verb", [[], ["demo"], ["run"], ["serve"], ["fit"], ["noisy-retrieval"]])
+@pytest.mark.parametrize("verb", [[], ["demo"], ["run"], ["serve"], ["fit"]])
 def test_help_teaches(command, verb):
     done = command(*verb, "--help")
     assert done.returncode == 0
@@ -215,18 +214,10 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
     assert target.read_text("utf-8").startswith("half a character: ")
 
 
-def test_a_noisy_retrieval_set_is_made_and_read_back(command, tmp_path):
-    (tmp_path / "prose.txt").write_text("It was a dark night. The wind blew over the moor. " * 200)
-    out = tmp_path / "set.jsonl"
-    made = ["noisy-retrieval", str(tmp_path / "prose.txt"), "-o", str(out), "--level", "2", "-n", "3"]
-    assert command(*made).returncode == 0
-    first = out.read_bytes()
-    questions = read_questions(out).questions
-    assert [(len(q.passages), len(q.gold)) for q in questions] == [(13, 1)] * 3
-    assert command(*made).returncode == 0
-    assert out.read_bytes() == first
-    assert command("noisy-retrieval", str(tmp_path / "none.txt"), "-o", str(out)).returncode == 2
-    assert out.read_bytes() == first
+def test_what_moved_to_the_laboratory_says_the_command_to_type(command):
+    done = command("noisy-retrieval", "prose.txt", "-o", "set.jsonl", "--level", "2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install rag-denoise-lab, then rag-denoise-lab noisy-retrieval" in done.stderr
 
 
 def test_a_pipe_gets_the_kept_text_alone_and_unwrapped(run, tmp_path):

@@ -119,29 +119,6 @@ def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
     assert "sentences taken out of the documents" in out
 
 
-@pytest.mark.enable_socket
-def test_a_protocol_prints_its_tables_and_writes_them(command, tmp_path):
-    class Knowing:
-        def reply(self, text):
-            return "CORRECT" if "INCORRECT" in text else "1974", 10
-
-    with serving(Knowing()) as server:
-        asked = ["evaluate", "--protocol", "s2a", "--llm", f"{server.url}#m", "-n", "1", "--right", "judge"]
-        status, out, err = command(*asked, "--dry-run")
-        assert (status, server.requests) == (0, [])
-        assert "no call was made" in out
-        status, out, err = command(*asked)
-        assert status == 0, err
-        made = len(server.requests)
-        assert command(*asked)[0] == 0
-        assert len(server.requests) == made  # all of it stands in answers.jsonl
-    assert "[62.8]" in out
-    assert "arXiv 2311.11829" in out
-    for name in ("report.html", "tables.md", "results.json", "answers.jsonl"):
-        assert (tmp_path / "denoise-evaluation" / name).stat().st_size > 500
-    assert "<script" not in (tmp_path / "denoise-evaluation/report.html").read_text("utf-8")
-
-
 @pytest.fixture
 def local(tmp_path):
     """Two models, and a probe of the first, whose card names that model by another name than its folder."""
@@ -157,7 +134,6 @@ def local(tmp_path):
 OWN = ["questions.jsonl", "--columns", "question=query,passages=hits"]
 
 
-@pytest.mark.parametrize("asked", [OWN, ["--protocol", "end"]])
 @pytest.mark.parametrize(
     ("llm", "says"),
     [
@@ -165,8 +141,8 @@ OWN = ["questions.jsonl", "--columns", "question=query,passages=hits"]
         ("other", "other values in the layers"),
     ],
 )
-def test_a_probe_that_fits_no_model_is_told_before_any_work(local, command, asked, llm, says):
-    status, _, err = command("evaluate", *asked, "--probe", "probe", "--dry-run", "--llm", llm)
+def test_a_probe_that_fits_no_model_is_told_before_any_work(local, command, llm, says):
+    status, _, err = command("evaluate", *OWN, "--probe", "probe", "--dry-run", "--llm", llm)
     assert status == 2
     assert says in err
 
@@ -190,10 +166,8 @@ def test_a_probe_reads_the_local_model_that_answers(local, command):
         (["--llm", "http://127.0.0.1:9/v1"], "expected the model's name too"),
         (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1"], "expected READ,WRITTEN"),
         (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1,2,3,4"], "expected READ,WRITTEN"),
-        (["--protocol", "s2a"], "--protocol asks a model"),
+        (["--protocol", "s2a"], "then rag-denoise-lab protocol s2a"),
         (["--right", "judge"], "--right judge asks a model"),
-        (["--protocol", "s2a", "--llm", "http://127.0.0.1:9/v1#m", "--loop"], "none of a protocol's options"),
-        (["--protocol", "s2a", "--llm", "http://127.0.0.1:9/v1#m", "--extended"], "belong to the protocol 'end'"),
         (["questions.jsonl", "--out", "questions.jsonl"], "expected a folder"),
     ],
 )

@@ -8,15 +8,13 @@ from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.errors import InputError
-from denoise_core.evaluate.s2a.cases import Case
-from denoise_core.evaluate.s2a.judges import FactualityJudge
+from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
-from denoise_core.running.flow import run
 from denoise_core.running.offload import offload
-from denoise_core.text.delimit import envelope
+from denoise_core.text.delimit import NOTE, envelope
+from denoise_core.text.replies import said
 from denoise_core.types import Message, Passage, Reply, Usage
 
 LONGEST = 256  # tokens of one reply, at most
@@ -24,6 +22,13 @@ ASK = (
     "Answer the question from the text above it alone. Reply with the answer and nothing else, as short as "
     "possible. If the text does not hold the answer, reply: unknown"
 )
+JUDGES = f"You judge an answer. {NOTE}"
+RIGHT = """\
+{material}
+
+A right answer is: {gold}
+Does the answer above say the same? Differences of wording do not matter; an answer that names several \
+alternatives, or none, does not. Reply with one word, CORRECT or INCORRECT."""
 
 
 class OpenAILLM:
@@ -90,16 +95,27 @@ class LLMAnswerer:
 
 class LLMJudge:
     """Whether a reply is right, by ``llm``: it is shown question, reply and accepted answers, and says CORRECT or
-    INCORRECT (`evaluate.s2a.judges.FactualityJudge`); None for anything else. Give it the `Ledger`."""
+    INCORRECT (`RIGHT`); None for anything else. Give it the `Ledger`."""
 
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
 
     def __call__(self, question: Question, reply: str) -> bool | None:
         """Raises what the model raises."""
-        case = Case(question.id, "", question.text, question.answers, question.text)
-        value, _ = run(FactualityJudge(self.llm).judge(case, reply))
-        return None if value is None else bool(value)
+        if not reply.strip():
+            return False
+        material = envelope(f"Question: {question.text}\n\nAnswer: {reply}", "answer")
+        asked = RIGHT.format(material=material, gold=" / ".join(question.answers))
+        found = self.llm.complete([Message("system", JUDGES), Message("user", asked)])
+        return {"CORRECT": True, "INCORRECT": False}.get(word_of(found.text).upper())
+
+
+def word_of(text: str) -> str:
+    """The one word that a reply consists of, without what models set around it; empty where it cannot be read."""
+    try:
+        return said(text).strip(".*`\"' ")
+    except UnparsableReply:
+        return ""
 
 
 class LoopAnswerer:

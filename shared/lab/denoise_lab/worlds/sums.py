@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES
+from denoise_lab.noisy_retrieval import ATTRIBUTES
 from denoise_lab.worlds.relations import words
 from denoise_lab.worlds.world import World
 

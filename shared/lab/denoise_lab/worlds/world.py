@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from denoise_core.evaluate.noisy_retrieval import ATTRIBUTES
+from denoise_lab.noisy_retrieval import ATTRIBUTES
 from denoise_lab.worlds.prose import prose
 from denoise_lab.worlds.relations import PASSWORD, PERSON, TOWN, Relation, words
 

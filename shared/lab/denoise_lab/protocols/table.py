@@ -1,4 +1,4 @@
-"""Tables of a protocol as rows of text, Markdown, JSON; the papers' figures in brackets beside ours."""
+"""Tables of a protocol as rows of text, Markdown, JSON, HTML; the papers' figures in brackets beside ours."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from denoise_core._files import write_whole
-from denoise_core._optional import require
-from denoise_core.evaluate.protocols.sheet import Line, Table
+from denoise_core.report.context import rendered
+from denoise_lab.protocols.sheet import Line, Table
 
 FORMAT, VERSION = "rag-denoise protocol", 1
 RESULTS, PAGE, TABLES = "results.json", "report.html", "tables.md"
@@ -60,6 +60,19 @@ def markdown(table: Table) -> str:
     return "\n".join([*lines, "", *told(table), ""])
 
 
+def page(tables: Sequence[Table], model: str) -> str:
+    """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
+    shown = [(t.title, rows_of(t), told(t)) for t in tables]
+    title = "The papers' tables on another model"
+    return rendered("protocol.html", "denoise_lab.protocols", title=title, model=model, tables=shown)
+
+
+def fragment(table: Table) -> str:
+    """One table for a notebook, with its own styles."""
+    shown = [(table.title, rows_of(table), told(table))]
+    return rendered("protocol_fragment.html", "denoise_lab.protocols", tables=shown)
+
+
 def to_dict(tables: Sequence[Table], model: str) -> dict[str, Any]:
     """Plain JSON values."""
     return {"format": FORMAT, "version": VERSION, "model": model, "tables": [asdict(t) for t in tables]}
@@ -69,9 +82,9 @@ def save(tables: Sequence[Table], model: str, folder: str | Path) -> Path:
     """Write all figures, the tables as Markdown, and a page. Needs the extra ``cli``."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    page = require("denoise_core.report.protocol", extra="cli").page(tables, model)
+    written = page(tables, model)
     record = json.dumps(to_dict(tables, model), indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(folder / RESULTS, record + "\n")
     write_whole(folder / TABLES, f"# {model}\n\n" + "\n".join(map(markdown, tables)))
-    write_whole(folder / PAGE, page)
+    write_whole(folder / PAGE, written)
     return folder

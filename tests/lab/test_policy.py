@@ -11,24 +11,23 @@ from hypothesis import strategies as st
 from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Attempt, Augmenter, Rules, Verdict, WorkingMemory
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
-from denoise_core.augmenter.reinforce import (
-    LinearPolicy,
-    ReinforceSettings,
-    TextEncoder,
-    Turn,
-    imitate,
-    learn_from_recorded,
-    memory_features,
-    reinforce,
-    simulators,
-    with_text,
-)
-from denoise_core.augmenter.reinforce.features import ACTIONS, NAMES, action_of, allowed, index_of
-from denoise_core.augmenter.reinforce.fit import decisions_of
-from denoise_core.augmenter.reinforce.linear import softmax
 from denoise_core.augmenter.testing import check_answer, scripted
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
+from denoise_core.augmenter.trained import (
+    ACTIONS,
+    NAMES,
+    LinearPolicy,
+    TextEncoder,
+    action_of,
+    allowed,
+    index_of,
+    memory_features,
+    softmax,
+    with_text,
+)
 from denoise_core.testing import ListRetriever
+from denoise_lab.policy import ReinforceSettings, Turn, imitate, learn_from_recorded, reinforce, simulators
+from denoise_lab.policy.fit import decisions_of
 
 
 def turns(count):

@@ -11,17 +11,17 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from denoise_core.evaluate.protocols.opinions import telling
-from denoise_core.evaluate.protocols.papers import PROBLEMS
-from denoise_core.evaluate.protocols.sheet import Sheet
-from denoise_core.evaluate.s2a.cases import Case
-from denoise_core.evaluate.s2a.judges import NumberJudge
-from denoise_core.evaluate.s2a.run import System as S2ASystem
-from denoise_core.evaluate.s2a.run import paper_systems
 from denoise_core.protocols import LLM
 from denoise_core.s2a import Options, Prompts
-from denoise_core.s2a.baselines import Baseline
 from denoise_core.types import Passage
+from denoise_lab.protocols.opinions import telling
+from denoise_lab.protocols.papers import PROBLEMS
+from denoise_lab.protocols.sheet import Sheet
+from denoise_lab.s2a.baselines import Baseline
+from denoise_lab.s2a.cases import Case
+from denoise_lab.s2a.judges import NumberJudge
+from denoise_lab.s2a.run import System as S2ASystem
+from denoise_lab.s2a.run import paper_systems
 
 KINDS = ("none", "random", "topic")
 AT_ONCE = ("plain", "oracle", "s2a relevance", "s2a select")

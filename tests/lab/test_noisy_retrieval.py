@@ -8,9 +8,9 @@ from denoise_core import InputError
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.evaluate.compare import compare_denoisers, compare_scorers
 from denoise_core.evaluate.datasets import read_questions
-from denoise_core.evaluate.noisy_retrieval import LEVELS, NoisyRetrieval, write_noisy_retrieval
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer
+from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval, write_noisy_retrieval
 
 STORY = " ".join(f"On day {i} the old clerk walked to the harbour and counted {i * 7} boats." for i in range(60))
 FACT = re.compile(r"The password of (\w+)'s ([\w-]+) ([\w-]+) ([\w-]+) ([\w-]+) is (\d{8})\.")

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
-from denoise_core.s2a import S2A, distill
-from denoise_core.s2a.distill import Record, Text
+from denoise_core.s2a import S2A
 from denoise_core.testing import FunctionLLM
+from denoise_lab.s2a import distill
+from denoise_lab.s2a.distill import Record, Text
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 RECORDS = st.builds(

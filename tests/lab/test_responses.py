@@ -9,8 +9,8 @@ from denoise_core import InputError, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Rules
 from denoise_core.augmenter.testing import scripted
 from denoise_core.errors import MissingExtra
-from denoise_core.evaluate.responses import bart_score, bert_score, loop_cost, response_scores
 from denoise_core.testing import ListRetriever
+from denoise_lab.responses import bart_score, bert_score, loop_cost, response_scores
 
 SAID = ["The tower was completed in 1889 [1].", "It has three floors and a lift."]
 REFERENCES = ["The tower was completed in 1889.", "It has three floors."]
@@ -38,7 +38,7 @@ def test_measuring_leaves_the_logging_of_the_process_alone():
 import logging
 from denoise_core import Passage
 from denoise_core.augmenter import BM25Retriever
-from denoise_core.evaluate.responses import response_scores
+from denoise_lab.responses import response_scores
 before = list(logging.root.handlers), logging.root.level
 scores = response_scores(["It has three floors."], ["It has three floors."])
 BM25Retriever([Passage("It has three floors.", "a")]).retrieve("floors")

@@ -13,7 +13,11 @@ from openai_server import serving
 from tiny_models import probe_of, tiny_pair
 
 from denoise_core import InputError, Price
-from denoise_core.evaluate.protocols import (
+from denoise_core.evaluate.trial import Ledger, llm_of
+from denoise_core.running.flow import run
+from denoise_core.testing import FunctionLLM
+from denoise_core.types import Reply, Usage
+from denoise_lab.protocols import (
     Asked,
     markdown,
     noisy,
@@ -24,11 +28,7 @@ from denoise_core.evaluate.protocols import (
     sheets_of,
     told,
 )
-from denoise_core.evaluate.s2a.judges import NumberJudge
-from denoise_core.evaluate.trial import Ledger, llm_of
-from denoise_core.running.flow import run
-from denoise_core.testing import FunctionLLM
-from denoise_core.types import Reply, Usage
+from denoise_lab.s2a.judges import NumberJudge
 
 KILLS = 5
 
@@ -95,7 +95,7 @@ def test_a_protocol_runs_on_a_server_and_has_the_papers_figures_beside(protocol)
 SCRIPT = """
 import json, sys
 from dataclasses import asdict
-from denoise_core.evaluate.protocols import Asked, run_sheets, sheets_of
+from denoise_lab.protocols import Asked, run_sheets, sheets_of
 from denoise_core.evaluate.trial import Ledger, llm_of
 url, protocol, file = sys.argv[1:]
 llm = Ledger(llm_of(url + "#scripted"), "scripted", file)

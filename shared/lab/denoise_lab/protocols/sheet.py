@@ -15,9 +15,6 @@ import numpy as np
 
 from denoise_core._optional import html_of
 from denoise_core.errors import is_mistake, said
-from denoise_core.evaluate.protocols.papers import ALL, Paper
-from denoise_core.evaluate.s2a.cases import Case
-from denoise_core.evaluate.s2a.judges import Judge
 from denoise_core.evaluate.trial.figures import Mean, mean_of
 from denoise_core.protocols import LLM
 from denoise_core.running.budget import Price
@@ -25,6 +22,9 @@ from denoise_core.running.effects import Flow
 from denoise_core.running.flow import run
 from denoise_core.running.offload import Pool
 from denoise_core.types import Usage
+from denoise_lab.protocols.papers import ALL, Paper
+from denoise_lab.s2a.cases import Case
+from denoise_lab.s2a.judges import Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Table:
         return f"Table({self.title!r}: {len(self.lines)} systems, {cases} cases, {self.measure})"
 
     def _repr_html_(self) -> str | None:
-        return html_of("protocol", self)
+        return html_of("denoise_lab.protocols.table", self)
 
     def line(self, system: str) -> Line:
         """Raises `KeyError` for a system that is none."""

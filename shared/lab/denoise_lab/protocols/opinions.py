@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from denoise_core.embedded.sample import prepared_answers
 from denoise_core.errors import InputError
-from denoise_core.evaluate.protocols.papers import OPINIONS
-from denoise_core.evaluate.protocols.sheet import Sheet, System, Told
-from denoise_core.evaluate.s2a.cases import Case
-from denoise_core.evaluate.s2a.judges import Judge
-from denoise_core.evaluate.s2a.run import System as S2ASystem
-from denoise_core.evaluate.s2a.run import paper_systems
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.running.effects import Flow
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.message import MessageDenoiser
 from denoise_core.types import Passage
+from denoise_lab.protocols.papers import OPINIONS
+from denoise_lab.protocols.sheet import Sheet, System, Told
+from denoise_lab.s2a.cases import Case
+from denoise_lab.s2a.judges import Judge
+from denoise_lab.s2a.run import System as S2ASystem
+from denoise_lab.s2a.run import paper_systems
 
 NONE = "none"
 KINDS = (NONE, "correct_suggested", "incorrect_suggested", "correct_denied")

@@ -12,15 +12,15 @@ import numpy as np
 from denoise_core.embedded.sample import sample
 from denoise_core.end.answering.second_pass import prompt
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.evaluate.noisy_retrieval import CHARACTERS, LEVELS, NoisyRetrieval
-from denoise_core.evaluate.protocols.papers import noisy
-from denoise_core.evaluate.protocols.sheet import Sheet, System, Told
-from denoise_core.evaluate.s2a.cases import Case
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.question import Question
 from denoise_core.running.effects import Complete, Failed, Flow, batch, complete, denoise
 from denoise_core.scorers import discrim
 from denoise_core.types import Passage
+from denoise_lab.noisy_retrieval import CHARACTERS, LEVELS, NoisyRetrieval
+from denoise_lab.protocols.papers import noisy
+from denoise_lab.protocols.sheet import Sheet, System, Told
+from denoise_lab.s2a.cases import Case
 
 SHARE = 0.3  # of the chunks, as the paper keeps
 NAMES = {False: "standard", True: "extended"}

@@ -9,33 +9,21 @@ import re
 import unicodedata
 from typing import Protocol
 
-from denoise_core.errors import UnparsableReply
-from denoise_core.evaluate.s2a.cases import Case
+from denoise_core.evaluate.trial.models import JUDGES, RIGHT, word_of
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
 from denoise_core.s2a.prompts import Prompt
-from denoise_core.text.delimit import NOTE, envelope
-from denoise_core.text.replies import said
-
-_SYSTEM = f"You judge an answer. {NOTE}"
+from denoise_core.text.delimit import envelope
+from denoise_lab.s2a.cases import Case
 
 _MATERIAL = "{material}\n\n"
 
-FACTUALITY = Prompt(
-    "judge_factuality",
-    "2",
-    _SYSTEM,
-    _MATERIAL
-    + """\
-A right answer is: {gold}
-Does the answer above say the same? Differences of wording do not matter; an answer that names several \
-alternatives, or none, does not. Reply with one word, CORRECT or INCORRECT.""",
-)
+FACTUALITY = Prompt("judge_factuality", "2", JUDGES, RIGHT)
 
 QUALITY = Prompt(
     "judge_quality",
     "2",
-    _SYSTEM,
+    JUDGES,
     _MATERIAL
     + """\
 How helpful, relevant, accurate and clear is the answer? Reply with one whole number from 1 (useless) to 5 \
@@ -45,7 +33,7 @@ How helpful, relevant, accurate and clear is the answer? Reply with one whole nu
 SENTIMENT = Prompt(
     "judge_sentiment",
     "2",
-    _SYSTEM,
+    JUDGES,
     _MATERIAL
     + """\
 How does the answer feel about its subject? Reply with one whole number from -5 (wholly against) over 0 (neutral) \
@@ -79,10 +67,7 @@ class _ByModel:
         values = {"material": material, "gold": " / ".join(case.gold)}
         messages = self.prompt.render(**{f: values[f] for f in self.prompt.fields})
         reply = yield from complete(messages, tag=f"judge.{self.name}", llm=self.llm)
-        try:
-            return said(reply.text).strip(".*`\"' ")
-        except UnparsableReply:
-            return ""
+        return word_of(reply.text)
 
 
 class FactualityJudge(_ByModel):

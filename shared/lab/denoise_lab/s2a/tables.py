@@ -9,7 +9,7 @@ from pathlib import Path
 
 from denoise_core._optional import require
 from denoise_core.evaluate.metrics import bootstrap
-from denoise_core.evaluate.s2a.run import Score
+from denoise_lab.s2a.run import Score
 
 ALL = "all"
 """The row that holds every type."""

@@ -2,12 +2,12 @@
 beside.
 
 `sheets_of` makes the tables of one paper, `run_sheets` asks the model, `save` writes what came out.
-``rag-denoise evaluate --protocol s2a|end|augmenter --llm ...`` is the command.
+``rag-denoise-lab protocol s2a|end|augmenter --llm ...`` is the command.
 """
 
-from denoise_core.evaluate.protocols.choose import PROTOCOLS, Asked, sheets_of
-from denoise_core.evaluate.protocols.sheet import Line, Sheet, Table, Told, run_sheets
-from denoise_core.evaluate.protocols.table import markdown, rows_of, save, told
+from denoise_lab.protocols.choose import PROTOCOLS, Asked, sheets_of
+from denoise_lab.protocols.sheet import Line, Sheet, Table, Told, run_sheets
+from denoise_lab.protocols.table import markdown, rows_of, save, told
 
 __all__ = [
     "PROTOCOLS",

@@ -19,9 +19,8 @@ from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import Verdict, WorkingMemory
 from denoise_core.augmenter.policy import Policy
-from denoise_core.augmenter.reinforce.features import allowed, index_of
-from denoise_core.augmenter.reinforce.linear import LinearPolicy, softmax
 from denoise_core.augmenter.traces.replay import replay
+from denoise_core.augmenter.trained import LinearPolicy, allowed, index_of, softmax
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from denoise_core import InputError, run
-from denoise_core.evaluate.s2a import (
+from denoise_core.testing import FunctionLLM
+from denoise_lab.s2a import (
     Case,
     FactualityJudge,
     MatchJudge,
@@ -24,9 +25,11 @@ from denoise_core.evaluate.s2a import (
     plot,
     table,
 )
-from denoise_core.testing import FunctionLLM
 
-from .fakes import says
+
+def says(text):
+    return FunctionLLM(lambda _: text)
+
 
 CASES = [
     Case("1", "none", "What is one plus one?", ("2", "two"), "What is one plus one?"),

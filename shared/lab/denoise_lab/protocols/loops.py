@@ -18,14 +18,14 @@ from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.prompts import DIALOGUE, QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities import Groundedness, SelfCriticism, knowledge_f1
 from denoise_core.errors import DenoiseError, InputError
-from denoise_core.evaluate.protocols.papers import ALL, ANSWERS, NEWS_CHAT
-from denoise_core.evaluate.protocols.sheet import Sheet, System, Told
-from denoise_core.evaluate.s2a.cases import Case
-from denoise_core.evaluate.s2a.judges import Judge
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.running.effects import Flow
 from denoise_core.types import Passage, unique_ids
+from denoise_lab.protocols.papers import ALL, ANSWERS, NEWS_CHAT
+from denoise_lab.protocols.sheet import Sheet, System, Told
+from denoise_lab.s2a.cases import Case
+from denoise_lab.s2a.judges import Judge
 
 NARROW, WIDE = 3, 8  # passages of the first search, and of a wider one after a failure
 ONE = LoopLimits(attempts=1)

@@ -12,19 +12,19 @@ from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
 from denoise_core.evaluate.answers import exact_match
 from denoise_core.evaluate.datasets import BadRecord, records_of
-from denoise_core.evaluate.noisy_retrieval import CHARACTERS
-from denoise_core.evaluate.protocols import loops, noisy, opinions, problems
-from denoise_core.evaluate.protocols.sheet import Sheet
-from denoise_core.evaluate.s2a.cases import Case, from_gsm, from_opinions
-from denoise_core.evaluate.s2a.judges import FactualityJudge, Judge, MatchJudge
 from denoise_core.evaluate.trial.cases import cases_of
 from denoise_core.evaluate.trial.setting import probe_scorer
 from denoise_core.protocols import LLM, Scorer
 from denoise_core.running.effects import Flow
+from denoise_lab.noisy_retrieval import CHARACTERS
+from denoise_lab.protocols import loops, noisy, opinions, problems
+from denoise_lab.protocols.sheet import Sheet
+from denoise_lab.s2a.cases import Case, from_gsm, from_opinions
+from denoise_lab.s2a.judges import FactualityJudge, Judge, MatchJudge
 
 Name = Literal["s2a", "end", "augmenter"]
 PROTOCOLS: tuple[str, ...] = get_args(Name)
-"""Names of the protocols, as ``--protocol`` takes them: one for the tables of each paper."""
+"""Names of the protocols, as the command takes them: one for the tables of each paper."""
 QUESTIONS = 40  # of each kind, unless told
 
 

@@ -1,0 +1,304 @@
+"""A policy that was trained: named numbers of the memory -> linear softmax (LLM-Augmenter, section 2.2).
+
+`LinearPolicy.load` reads what training wrote; the paper's policy is a T5 model, this one is linear. How one is
+trained stands in the laboratory (`denoise_lab.policy`, distribution ``rag-denoise-lab``).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core._optional import require
+from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
+from denoise_core.augmenter.engine import titled
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.vectors import Embed, KeptVectors
+from denoise_core.errors import InputError
+from denoise_core.local.positions import positions_of
+from denoise_core.running.travel import Travels
+from denoise_core.text.words import content_words, words
+
+VERSION = 1  # of what is saved
+_LONGEST = 512  # tokens of a text that are read
+
+Features: TypeAlias = Callable[[WorkingMemory], NDArray[np.float64]]
+
+NAMES = (
+    "always",
+    "searched",
+    "searched wide",
+    "no evidence",
+    "words of the question that the evidence has",
+    "attempts / 3",
+    "last score",
+    "best score",
+    "last verdict unknown",
+    "last abstained or empty",
+    "failures / 2",
+    "dropped chunks left",
+    "question mark",
+    "begins like a question",
+    "asks about someone or something named before",
+    "first person",
+    "length of the question / 30 words",
+    "turns before / 10",
+)
+
+_ASKS = re.compile(
+    r"^(?:and |so |but |ok(?:ay)?,? |great,? |also,? |thanks?,? )*(?:do|does|did|is|are|was|were|can|could|would|"
+    r"will|has|have|what|which|who|when|where|why|how|any)\b",
+    re.IGNORECASE,
+)
+_POINTS = re.compile(r"\b(?:they|them|their|it|its|there|this|that|those|these)\b", re.IGNORECASE)
+_FIRST = re.compile(r"\b(?:i|i'm|i'd|my|me|we|our)\b", re.IGNORECASE)
+
+# Every action a trained policy may take, in the order of its outputs.
+ACTIONS: tuple[str, ...] = ("search", "search wide", "readmit", "draft", "send")
+
+
+def memory_features(memory: WorkingMemory) -> NDArray[np.float64]:
+    """The numbers named in `NAMES`; shape ``(18,)``."""
+    last, best, question = memory.last, memory.best, memory.question
+    asked = set(content_words(question))
+    seen = {w for p in memory.evidence for w in words(titled(p))}
+    kinds = {r.kind for r in last.verdict.reasons} if last else set()
+    return np.array(
+        [
+            1.0,
+            _did(memory, wide=False),
+            _did(memory, wide=True),
+            not memory.evidence,
+            len(asked & seen) / len(asked) if asked else 0.0,
+            min(1.0, len(memory.attempts) / 3),
+            last.verdict.score if last else 0.0,
+            best.verdict.score if best else 0.0,
+            last is not None and last.verdict.outcome == "unknown",
+            bool(kinds & {"abstention", "empty"}),
+            min(1.0, len(memory.failures) / 2),
+            bool(memory.dropped),
+            "?" in question,
+            _ASKS.match(question) is not None,
+            _POINTS.search(question) is not None,
+            _FIRST.search(question) is not None,
+            min(1.0, len(question.split()) / 30),
+            min(1.0, len(memory.history) / 10),
+        ],
+        dtype=np.float64,
+    )
+
+
+def with_text(embed: Embed) -> Features:
+    """`memory_features` and, after them, the embedding of the question by any text encoder, held fixed.
+
+    ``embed`` takes texts and gives an array of shape ``(texts, width)``: a `TextEncoder` for models of
+    transformers, a sentence-transformers model's ``encode``, or anything of that form. It is asked once for
+    each question, as long as that question is among the 4096 last ones.
+    """
+    vectors = KeptVectors(embed)
+
+    def features(memory: WorkingMemory) -> NDArray[np.float64]:
+        return np.concatenate([memory_features(memory), vectors([memory.question])[0].astype(np.float64)])
+
+    return features
+
+
+def allowed(memory: WorkingMemory, *, attempts: int) -> NDArray[np.bool_]:
+    """Which of `ACTIONS` make sense now; never none."""
+    searched, wide = _did(memory, wide=False), _did(memory, wide=True)
+    drafts = len(memory.attempts) < attempts
+    may = np.array([not searched, searched and not wide, bool(memory.dropped), drafts, bool(memory.attempts)])
+    if not may.any():
+        may[3] = True
+    return may
+
+
+def action_of(index: int, probability: float) -> Action:
+    name = ACTIONS[index]
+    if name == "readmit":
+        return Readmit(probability=probability)
+    if name == "draft":
+        return Draft(probability)
+    if name == "send":
+        return Send(probability)
+    return Search(wide=name == "search wide", probability=probability)
+
+
+def index_of(action: Action) -> int | None:
+    """The place of an action in `ACTIONS`; None for one that a trained policy never takes."""
+    if isinstance(action, Search):
+        return 1 if action.wide else 0
+    return next((n for kind, n in ((Readmit, 2), (Draft, 3), (Send, 4)) if isinstance(action, kind)), None)
+
+
+def _did(memory: WorkingMemory, *, wide: bool) -> bool:
+    return any(isinstance(a, Search) and a.wide == wide for a in memory.actions)
+
+
+def names_of(width: int) -> Sequence[str]:
+    """Names for ``width`` numbers: ours, then the coordinates of the embedding."""
+    return [*NAMES, *(f"embedding {n}" for n in range(width - len(NAMES)))][:width]
+
+
+class LinearPolicy:
+    """Chooses the likeliest allowed action or, with ``rng``, draws one; the probability is on the action
+    (LLM-Augmenter, section 2.2; the paper's policy is a T5 model, this one is linear).
+
+    ``weights`` has shape ``(actions, features)``; zeros (the default) are the random policy when drawn from.
+    ``attempts`` is the number of drafts after which no further one is chosen. One policy with an ``rng`` is for
+    one loop at a time. Raises `InputError` for weights of another shape.
+    """
+
+    def __init__(
+        self,
+        weights: NDArray[np.float64] | None = None,
+        *,
+        rng: random.Random | None = None,
+        features: Features = memory_features,
+        attempts: int = 3,
+    ) -> None:
+        self.weights = np.zeros((len(ACTIONS), len(NAMES))) if weights is None else np.asarray(weights, np.float64)
+        if self.weights.ndim != 2 or len(self.weights) != len(ACTIONS) or not np.isfinite(self.weights).all():
+            raise InputError(
+                f"weights: expected finite numbers of shape ({len(ACTIONS)}, features), got {self.weights.shape}"
+            )
+        self.rng = rng
+        self.features = features
+        self.attempts = attempts
+
+    @staticmethod
+    def untrained(features: Features = memory_features, *, attempts: int = 3) -> LinearPolicy:
+        """Weights of zero for as many numbers as ``features`` gives; it is called once to find out."""
+        width = len(features(WorkingMemory("?")))
+        return LinearPolicy(np.zeros((len(ACTIONS), width)), features=features, attempts=attempts)
+
+    def choose(self, memory: WorkingMemory) -> Action:
+        chances = self.chances(memory)
+        index = int(chances.argmax()) if self.rng is None else _draw(chances, self.rng)
+        return action_of(index, float(chances[index]) if self.rng is not None else 1.0)
+
+    def chances(self, memory: WorkingMemory) -> NDArray[np.float64]:
+        """Probability of each of `ACTIONS`, 0 for those that make no sense now; shape ``(5,)``."""
+        return softmax(self.weights @ self._seen(memory), allowed(memory, attempts=self.attempts))
+
+    def _seen(self, memory: WorkingMemory) -> NDArray[np.float64]:
+        found = self.features(memory)
+        if found.shape != self.weights.shape[1:]:
+            raise InputError(f"features: the policy was trained on {self.weights.shape[1]}, got {found.shape}")
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write it to ``path`` as JSON, which ``load`` reads."""
+        Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | Path, *, features: Features = memory_features) -> LinearPolicy:
+        """The saved policy, choosing the likeliest. Raises `InputError` for a file that is none."""
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: not a saved policy: {error}") from error
+        return LinearPolicy.from_json(data, features=features)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain JSON: version, features, and by action one weight for each feature."""
+        names = names_of(self.weights.shape[1])
+        return {
+            "version": VERSION,
+            "attempts": self.attempts,
+            "features": list(names),
+            "weights": {a: row.tolist() for a, row in zip(ACTIONS, self.weights, strict=True)},
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any], *, features: Features = memory_features) -> LinearPolicy:
+        """The policy that ``as_json`` wrote; `InputError` for another version's or another shape."""
+        try:
+            if data["version"] != VERSION or list(data["features"][: len(NAMES)]) != list(NAMES):
+                raise InputError(
+                    "policy: saved by another version, whose features have another meaning; train again"
+                )
+            weights = np.array([data["weights"][a] for a in ACTIONS], dtype=np.float64)
+            return LinearPolicy(weights, features=features, attempts=int(data["attempts"]))
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"policy: not as as_json() writes it: {type(error).__name__}: {error}") from error
+
+
+def softmax(scores: NDArray[np.float64], may: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Probabilities over the allowed places; the others get 0."""
+    masked = np.where(may, scores, -np.inf)
+    powers = np.exp(masked - masked.max())
+    found: NDArray[np.float64] = powers / powers.sum()
+    return found
+
+
+def _draw(chances: NDArray[np.float64], rng: random.Random) -> int:
+    return int(rng.choices(range(len(chances)), weights=chances.tolist())[0])
+
+
+class TextEncoder(Travels):
+    """Texts to the mean of the last layer's states: ``with_text(TextEncoder("google-t5/t5-small"))``.
+
+    ``model`` is a name, a folder, or a loaded model with its ``tokenizer``. A name or folder is loaded at the
+    first call, weights as safetensors only. Of an encoder-decoder the encoder is used. The weights stay as they
+    are: training learns what to make of the states, it does not tune the encoder. Threads take turns.
+    """
+
+    named = ("model",)
+
+    def __init__(self, model: Any, *, tokenizer: Any = None) -> None:
+        if not isinstance(model, (str, Path)) and tokenizer is None:
+            raise InputError("a loaded model needs its tokenizer: TextEncoder(model, tokenizer=tokenizer)")
+        self.model: Any = model
+        self.tokenizer: Any = tokenizer
+        self._given = model, tokenizer
+        self._lock = threading.Lock()
+
+    def recipe(self) -> dict[str, Any]:
+        return dict(zip(("model", "tokenizer"), self._given, strict=True))
+
+    def __call__(self, texts: list[str]) -> NDArray[np.float32]:
+        """float32 ``(len(texts), width)``; zeros for a text without tokens. Raises `InputError` for a model that
+        cannot be loaded, or one in training mode, whose states differ from call to call."""
+        with self._lock:
+            self._load()
+            if self.model.training:
+                raise InputError("the text encoder is in training mode, which is random; call model.eval() first")
+            return np.stack([self._mean(text) for text in texts])
+
+    def _load(self) -> None:
+        if not isinstance(self.model, (str, Path)):
+            return
+        name = str(self.model)
+        transformers = require("transformers", extra="end")
+        try:
+            tokenizer = self.tokenizer or transformers.AutoTokenizer.from_pretrained(name)
+            model = transformers.AutoModel.from_pretrained(name, use_safetensors=True).eval()
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise InputError(f"cannot load {name!r} as a text encoder: {reason}") from error
+        self.model, self.tokenizer = model, tokenizer
+
+    def _mean(self, text: str) -> NDArray[np.float32]:
+        """One text at a time: without padding a text's states cannot depend on those beside it."""
+        torch = require("torch", extra="end")
+        config = self.model.config
+        room = min(_LONGEST, int(self.tokenizer.model_max_length), positions_of(self.model) or _LONGEST)
+        ids = self.tokenizer(text, truncation=True, max_length=room)["input_ids"]
+        if not ids:
+            return np.zeros(int(config.hidden_size), dtype=np.float32)
+        network = self.model.get_encoder() if config.is_encoder_decoder else self.model
+        with torch.inference_mode():
+            states = network(input_ids=torch.tensor([ids], device=self.model.device)).last_hidden_state[0]
+            found: NDArray[np.float32] = states.mean(0).float().cpu().numpy()
+        return found

@@ -1,0 +1,157 @@
+"""``rag-denoise-lab``: the papers' tables on a model of the user's, and the set of one of them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table as Grid
+from rich.text import Text
+
+from denoise_core.cli import main as carried_out
+from denoise_core.cli.choices import Right
+from denoise_core.cli.evaluate import ANSWERS, Model, columns_of, ledger_of, local_of, plan, price_of
+from denoise_core.cli.plain import plain
+from denoise_core.errors import InputError
+from denoise_lab.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
+from denoise_lab.protocols.choose import Asked, sheets_of
+from denoise_lab.protocols.sheet import Table, run_sheets
+from denoise_lab.protocols.table import PAGE, RESULTS, TABLES, rows_of, save, told
+
+SERVED, LOCAL = 8, 1  # cases at a time, unless said otherwise: of a server, and of a model on this machine
+
+app = typer.Typer(
+    help="What rag-denoise was made and measured with.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Protocol(StrEnum):
+    """Whose tables."""
+
+    s2a = "s2a"
+    end = "end"
+    augmenter = "augmenter"
+
+
+@app.command()
+def protocol(
+    paper: Annotated[Protocol, typer.Argument(help="Whose tables.")],
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="Questions of your own, or for 'end' a text as prose; without, what ships."),
+    ] = None,
+    llm: Annotated[
+        str, typer.Option(help="The model: http://host:port/v1#name, or a folder or hub name for this machine.")
+    ] = "none",
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(help="Your own name of a field, such as question=query; may be given several times."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("-n", min=1, help="Fewer questions of each kind.")] = None,
+    right: Annotated[
+        Right,
+        typer.Option(help="When an answer is right: it contains an accepted one, is one, or --llm judges so."),
+    ] = Right.contains,
+    probe: Annotated[Path | None, typer.Option(help="For 'end': the probe in this folder.")] = None,
+    extended: Annotated[bool, typer.Option("--extended", help="For 'end': twice the prose.")] = False,
+    seed: Annotated[int, typer.Option(help="Of questions that are made.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Cases at a time: 8 of a server, 1 on this machine.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Never passed: money where there is a --price, else tokens.")
+    ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(help="Money for a million tokens, read and written, and read from a cache: 0.15,0.60,0.075"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say how many calls, tokens and how much money, and make no call.")
+    ] = False,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for report.html, tables.md and results.json.")
+    ] = Path("denoise-evaluation"),
+) -> None:
+    """The tables of a paper on a model of yours, the paper's figures beside.
+
+    Every reply stands in answers.jsonl of --out before it is used: a run that was killed goes on there.
+
+    [bold]Example[/bold]
+
+    rag-denoise-lab protocol s2a --llm http://localhost:8000/v1#my-model --dry-run
+    """
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: expected a folder, or a name that is free")
+    model = Model(llm, budget=budget, price=price, dry_run=dry_run)
+    ledger = ledger_of(model, out / ANSWERS, price_of(price), needed=f"protocol {paper.value}")
+    assert ledger is not None  # one is needed
+    named = columns_of(columns or [])
+    asked = Asked(
+        paper.value, data, limit, right.value, seed, extended, probe, local_of(model), columns=named or None
+    )
+    sheets = sheets_of(asked, ledger)
+    aside = Console(stderr=True)
+    with Progress(console=aside, transient=True) as bar:
+        task = bar.add_task("asking", total=None)
+        tables = run_sheets(
+            sheets,
+            ledger,
+            price=ledger.price,
+            workers=workers or (SERVED if llm.startswith(("http://", "https://")) else LOCAL),
+            progress=lambda done, of: bar.update(task, completed=done, total=of),
+        )
+    console = Console(highlight=False)
+    if dry_run:
+        return plan(console, ledger)
+    for table in tables:
+        show(console, table)
+    save(tables, llm, out)
+    aside.print(Text(plain(f"\nwritten to {out}: {PAGE}, {TABLES}, {RESULTS}")), soft_wrap=True)
+    if all(line.failed == line.cases for table in tables for line in table.lines):
+        raise InputError(f"no case was answered; the first failure: {tables[0].lines[0].first_error}")
+
+
+@app.command("noisy-retrieval")
+def noisy_retrieval(
+    haystack: Annotated[Path, typer.Argument(help="A text file in UTF-8 that the prose is drawn from.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="JSON lines file to write.")],
+    level: Annotated[int, typer.Option(min=0, max=4, help="How many of 5 attributes a distractor shares.")] = 4,
+    questions: Annotated[int, typer.Option("--questions", "-n", min=1, help="How many questions.")] = 100,
+    extended: Annotated[bool, typer.Option("--extended", help="Twice the prose: about 8,000 tokens.")] = False,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same set.")] = 0,
+) -> None:
+    """Make a NoisyRetrieval set: one password among twelve look-alikes, inside prose (END paper, section 3.1.1).
+
+    The file is what 'rag-denoise fit' and 'rag-denoise evaluate' read.
+    """
+    write_noisy_retrieval(out, haystack, NoisyRetrieval(level, extended), questions, seed=seed)
+    typer.echo(plain(f"wrote {questions} questions of level {level} to {out}"), err=True)
+
+
+def show(console: Console, table: Table) -> None:
+    """The table, and what must be said beside it."""
+    rows = rows_of(table)
+    grid = Grid(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=table.title, title_justify="left")
+    for i, name in enumerate(rows[0]):
+        grid.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows[1:]:
+        grid.add_row(*(Text(plain(cell)) for cell in row))
+    console.print(grid)
+    for line in told(table):
+        console.print(Text(plain(line)), soft_wrap=True)
+    console.print()
+
+
+def main() -> None:
+    """Run the command, ended as ``rag-denoise`` is."""
+    carried_out("rag-denoise-lab", __name__)

@@ -1,0 +1,19 @@
+"""Training a policy of the loop, in the paper's three stages (LLM-Augmenter, section 2.2).
+
+`imitate` the rules, `reinforce` in a `Simulator`, `learn_from_recorded` runs. What comes out is a
+`denoise_core.augmenter.trained.LinearPolicy`, which the core loads and runs.
+"""
+
+from denoise_lab.policy.fit import OffPolicyReport, ReinforceSettings, imitate, learn_from_recorded, reinforce
+from denoise_lab.policy.simulate import Simulator, Turn, simulators
+
+__all__ = [
+    "OffPolicyReport",
+    "ReinforceSettings",
+    "Simulator",
+    "Turn",
+    "imitate",
+    "learn_from_recorded",
+    "reinforce",
+    "simulators",
+]
