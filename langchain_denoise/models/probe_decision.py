@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import BaseMessage
 from pydantic import field_validator
 
-from denoise_core import InputError, Scorer
+from denoise_core import InputError, MissingExtra, Scorer
 from langchain_denoise.models.decisions import decisions
 
 if TYPE_CHECKING:
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
     BaseDecisionModel = RunnableSerializable[Any, Any]
 else:
-    BaseDecisionModel = decisions().BaseDecisionModel
+    try:
+        BaseDecisionModel = decisions().BaseDecisionModel
+    except MissingExtra:
+
+        class BaseDecisionModel:
+            """Where langchain-core has none: tools can read the module, making a model says what to type."""
+
+            def __init__(self, **settings: Any) -> None:
+                decisions()
 
 
 class ProbeDecisionModel(BaseDecisionModel):

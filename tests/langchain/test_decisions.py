@@ -121,3 +121,6 @@ def test_wrong_models_are_refused(monkeypatch):
     monkeypatch.delitem(sys.modules, "langchain_core.decisions.base")
     with pytest.raises(MissingExtra, match=r"langchain-core 1\.8"):
         DecisionScorer(FakeListChatModel(responses=["yes"]))
+    module = importlib.reload(importlib.import_module("langchain_denoise.models.probe_decision"))
+    with pytest.raises(MissingExtra, match=r"langchain-core 1\.8"):
+        module.ProbeDecisionModel(scorer=FunctionScorer(lambda q, t: 0.0))
