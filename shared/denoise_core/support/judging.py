@@ -212,8 +212,8 @@ def expect_judge(value: object, name: str = "judge") -> Judge:
         return value
     raise InputError(
         f"{name}: expected a judge (id, judge(question, claims, passages), ajudge(...)), "
-        f"got {type(value).__name__}; a model that follows instructions is LLMJudge(llm), a function judges.function(f), a Hugging Face model "
-        "judges.model(name)"
+        f"got {type(value).__name__}; a model that follows "
+        "instructions is LLMJudge(llm), a function judges.function(f), a Hugging Face model judges.model(name)"
     )
 
 
