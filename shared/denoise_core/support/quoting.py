@@ -1,0 +1,322 @@
+"""The quoting judge: a model cuts an answer into claims and quotes what each rests on, and code proves the quotes.
+
+One call an answer. A claim is supported only with words that stand in a passage: the model says what is meant, the
+places say that it is there. The prompt changes its `VERSION` with every word of it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from denoise_core.errors import UnparsableReply
+from denoise_core.protocols import LLM, expect_llm
+from denoise_core.running.effects import Flow, complete
+from denoise_core.running.structured import held_to_schema
+from denoise_core.support.judging import Claim, Claims, FlowJudge, Judged, Judgement, Quote
+from denoise_core.text.delimit import NOTE, envelope
+from denoise_core.text.facts import Difference, differences
+from denoise_core.text.facts.match import HELD
+from denoise_core.text.replies import json_in, said, unparsable
+from denoise_core.types import Message, Passage, Span
+
+VERSION = 1
+SYSTEM = f"""You check an answer against evidence. {NOTE}
+
+First cut the answer into claims: the pieces that say something about the world and can be true or false by themselves.
+- "words" are the claim's own words in the answer, copied exactly: one unbroken piece, a sentence or a part of one. Cut where one part could be wrong while the other is right.
+- A bare "Yes" or "No" is a claim: the question with that answer. A "Yes" or "No" with a sentence that says the same is one claim with it.
+- A row of a table, a field of JSON, a list item is a claim, read with its column, name or heading; copy the row or the field with its value. Read pronouns and short answers from the question and from what stands before.
+- A guess or hedge ("probably X", "assuming Y is meant, X") claims X.
+- What is said twice is one claim.
+- No claims: greetings, offers, questions back, reasoning in think tags, numbers of sources, confidence values, and remarks on the evidence itself (what it holds, or that it does not say something). A fact about the world inside a remark is a claim.
+
+Then give each claim a verdict, by the evidence alone; what you know yourself does not count:
+- "supported": the evidence says all of it, in whatever words, or all of it follows directly from what the evidence says. The evidence must say it of the same person, thing, record, place and time, in the same relation, with the same degree and the same certainty.
+- "contradicted": the evidence says something that cannot be true together with it, of the same thing: another number, date, name, order, cause or degree; planned where the claim says done; the value of another row or record.
+- "not_stated": the evidence does not say it. One unsupported part makes the whole claim unsupported; where one part is contradicted and another not stated, it is contradicted.
+- "unclear": only where the evidence can be read both ways or contradicts itself on this point.
+
+"quotes" are the words of the evidence on which a "supported" or "contradicted" rests, copied exactly as they stand there: each one unbroken sentence or part of one of at least three words, or one row of a table; up to three, with the number of their evidence. A row that means nothing without its header: quote the header as well. All parts of a supported claim must be covered by its quotes. No quotes for the others.
+"wrong" are, for a claim that is not supported, the words in it that are contradicted or not stated, copied exactly, as few as say it; "" for a supported one.
+"why" says for a claim that is not supported what the evidence says instead, in at most fifteen words; "" for a supported one.
+
+"abstains": true when the answer says that it cannot answer what was asked, also when it then tells something else.
+"answers_the_question": true when the answer gives what was asked for, of the very person, thing, place and time that the question names, whether it is right or wrong; false when it speaks of another or abstains.
+
+Reply with one JSON object and nothing else:
+{{"claims": [{{"words": "...", "verdict": "supported | contradicted | not_stated | unclear", "quotes": [{{"evidence": 1, "text": "..."}}], "wrong": "", "why": ""}}], "abstains": false, "answers_the_question": true}}"""  # noqa: E501
+AGAIN = "Your reply could not be read: {why}. Reply with the one JSON object that was asked for and nothing else."
+_VERDICTS = ("supported", "contradicted", "not_stated", "unclear")
+_TEXT = {"type": "string"}
+
+
+def _object(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _list(of: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": of}
+
+
+SCHEMA = _object(
+    claims=_list(
+        _object(
+            words=_TEXT,
+            verdict={"type": "string", "enum": list(_VERDICTS)},
+            quotes=_list(_object(evidence={"type": "integer"}, text=_TEXT)),
+            wrong=_TEXT,
+            why=_TEXT,
+        )
+    ),
+    abstains={"type": "boolean"},
+    answers_the_question={"type": "boolean"},
+)
+
+WORDS = 3  # of a quote, at least; less only where it is a whole line or cell
+_MOST = 200  # claims of one reply that are read
+_LONGEST = 20_000  # characters of an answer that are shown
+
+
+class LLMJudge(FlowJudge):
+    """Judges by quotes of ``llm``, which need not be the model that drafts (None: the one that the run is given).
+
+    A claim is supported when the model says so and a quote that it gives stands in a passage: exactly, or but for
+    white space, quotation marks, dashes, markup and case. Where none does, nothing is known. Numbers, dates and
+    names of a supported claim that stand in none of its quotes are named in ``differs``; ``strict`` makes them
+    unknown. A reply that cannot be read is asked for once more; then `UnparsableReply` is raised. ``name`` is put
+    into ``id``.
+    """
+
+    def __init__(self, llm: LLM | None = None, *, strict: bool = False, name: str = "") -> None:
+        self.llm = None if llm is None else expect_llm(llm)
+        self.strict = strict
+        self.name = name
+
+    @property
+    def id(self) -> str:
+        """``quotes``, and of which model when it was named."""
+        return f"quotes by {self.name}" if self.name else "quotes"
+
+    def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[Judgement]:
+        answer = claims.answer if isinstance(claims, Claims) else "\n".join(c.text for c in claims)
+        messages = prompt(question, answer, passages)
+        llm = None if self.llm is None else held_to_schema(self.llm, SCHEMA)
+        reply = yield from complete(messages, tag="judge", llm=llm)
+        try:
+            return read(reply.text, question, answer, passages, strict=self.strict)
+        except UnparsableReply as error:
+            again = AGAIN.format(why=str(error)[:200])
+            asked = (*messages, Message("assistant", reply.text[:_LONGEST]), Message("user", again))
+            reply = yield from complete(asked, tag="judge", llm=llm)
+            return read(reply.text, question, answer, passages, strict=self.strict)
+
+
+def prompt(question: str, answer: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
+    """The messages that ask; evidence is numbered from 1, each piece behind its header."""
+    parts = [envelope(f"{head}\n{p.text}" if (head := headline(p)) else p.text, f"evidence {n}")
+             for n, p in enumerate(passages, 1)]  # fmt: skip
+    if question.strip():
+        parts.append(f"The question:\n{envelope(question, 'question')}")
+    parts.append(f"The answer:\n{envelope(answer[:_LONGEST], 'answer')}")
+    return (Message("system", SYSTEM), Message("user", "\n\n".join(parts)))
+
+
+def headline(passage: Passage) -> str:
+    """What is read with a passage: its header, or else its title and the short values of its metadata."""
+    if passage.header:
+        return passage.header
+    named = [
+        f"{key}: {value}"
+        for key, value in passage.metadata.items()
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT
+    ]
+    return "; ".join(named[:_FIELDS])
+
+
+_SHORT = 120  # characters of a value of metadata that is shown
+_FIELDS = 12
+
+
+def read(
+    reply: str, question: str, answer: str, passages: Sequence[Passage], *, strict: bool = False
+) -> Judgement:
+    """What a reply says, as far as it is proven. Raises `UnparsableReply` unless it is what was asked for."""
+    data = json_in(said(reply))
+    if not isinstance(data, dict) or not isinstance(data.get("claims"), list):
+        raise unparsable('one JSON object with "claims"', reply)
+    place = _Places(answer)
+    found = [_claim(c, place, question, passages, strict=strict) for c in data["claims"][:_MOST]]
+    abstains, answers = data.get("abstains"), data.get("answers_the_question")
+    if not isinstance(abstains, bool) or not isinstance(answers, bool):
+        raise unparsable('"abstains" and "answers_the_question" as true or false', reply)
+    if not found and not abstains:
+        return Judgement((), answers, abstains, "empty", "the answer claims nothing")
+    return Judgement(tuple(found), answers if question.strip() else None, abstains)
+
+
+def _claim(said: object, place: _Places, question: str, passages: Sequence[Passage], *, strict: bool) -> Judged:
+    fields = said if isinstance(said, Mapping) else {}
+    words, verdict = fields.get("words"), fields.get("verdict")
+    quotes = fields.get("quotes") or []
+    if not isinstance(words, str) or verdict not in _VERDICTS or not isinstance(quotes, list):
+        raise unparsable('claims with "words", a "verdict" of the four and "quotes"', str(said)[:80])
+    start, end = place.of(words)
+    relation = "contradicts" if verdict == "contradicted" else "supports"
+    proven = [q for one in quotes for q in _proven(one, passages, relation)]
+    why = fields.get("why")
+    why = " ".join(why.split()) if isinstance(why, str) else ""
+    text = place.answer[start:end]
+    if verdict == "supported":
+        if not proven:
+            return Judged(text, start, end, None, kind="unproven", why=_UNPROVEN)
+        differs = _beyond(text, start, question, proven, passages)
+        if differs and strict:
+            return Judged(text, start, end, None, None, tuple(proven), differs, differs[0].kind, str(differs[0]))
+        return Judged(text, start, end, True, None, tuple(proven), differs)
+    wrong = fields.get("wrong")
+    inside = _place(wrong, text) if isinstance(wrong, str) and wrong.strip() else None
+    at = (start + inside[0], start + inside[1]) if inside else (start, end)
+    stands = proven[0] if verdict == "contradicted" and proven else None
+    differs = (
+        Difference(
+            verdict,
+            place.answer[at[0] : at[1]],
+            stands.text if stands else "",
+            *at,
+            stands.span.start if stands else None,
+            stands.span.end if stands else None,
+        ),
+    )
+    supported = None if verdict == "unclear" else False
+    return Judged(text, start, end, supported, None, tuple(proven), differs, verdict, why or _SAYING[verdict])
+
+
+_UNPROVEN = "the judge's quote stands in no passage"
+_SAYING = {
+    "contradicted": "the evidence says otherwise",
+    "not_stated": "the evidence does not say this",
+    "unclear": "the evidence can be read both ways",
+}
+
+
+def _proven(said: object, passages: Sequence[Passage], relation: Any) -> list[Quote]:
+    """A quote at its place: in the passage that it names, or in the first other one where it stands. An ellipsis
+    parts it; each part must be long enough and stand there."""
+    fields = said if isinstance(said, Mapping) else {}
+    text, number = fields.get("text"), fields.get("evidence", fields.get("passage"))
+    if not isinstance(text, str):
+        return []
+    named = [passages[number - 1]] if isinstance(number, int) and 0 < number <= len(passages) else []
+    parts = [p for p in _ELLIPSIS.split(text) if p.strip()]
+    for passage in [*named, *(p for p in passages if p not in named)]:
+        found = [prove(p, passage) for p in parts]
+        if found and all(found):
+            return [Quote(q.span, q.text, relation) for q in found if q is not None]
+    return []
+
+
+_ELLIPSIS = re.compile(r"\s*(?:\[?\.{3}\]?|\[?…\]?)\s*")
+
+
+def prove(quote: str, passage: Passage) -> Quote | None:
+    """Where the words of a quote stand in the passage's text; None where they do not, or where they are fewer than
+    three and no whole line or cell."""
+    found = _place(quote, passage.text)
+    if found is None:
+        return None
+    start, end = found
+    text = passage.text
+    if _words(text[start:end]) < WORDS:
+        before, after = text[:start].rstrip(" \t\"'*_"), text[end:].lstrip(" \t\"'*_")
+        if (before and before[-1] not in _EDGES) or (after and after[0] not in _EDGES):
+            return None
+    return Quote(Span(passage.id, start, end), text[start:end])
+
+
+_EDGES = "\n|,;:<>{}[]."
+
+
+def _words(text: str) -> int:
+    """Words; of scripts without spaces, characters."""
+    return sum(len(w) if ord(w[0]) >= 0x2E80 else 1 for w in re.findall(r"\w+", text))
+
+
+def _place(words: str, text: str) -> tuple[int, int] | None:
+    """The characters of ``text`` that are ``words``: exactly, else but for what `_folded` leaves out."""
+    wanted = words.strip()
+    at = text.find(wanted) if wanted else -1
+    while at >= 0:
+        if not (_inside(text, at) or _inside(text, at + len(wanted))):
+            return at, at + len(wanted)
+        at = text.find(wanted, at + 1)
+    folded, places = _folded(text)
+    wanted = _folded(words)[0].strip(" .,;:")
+    at = folded.find(wanted) if wanted else -1
+    while at >= 0:
+        last = at + len(wanted)
+        if not (_inside(folded, at) or _inside(folded, last)):
+            return places[at], places[last - 1] + 1
+        at = folded.find(wanted, at + 1)
+    return None
+
+
+def _inside(text: str, at: int) -> bool:
+    """The place is within a word."""
+    if not 0 < at < len(text):
+        return False
+    one, two = text[at - 1], text[at]
+    return one.isalnum() and two.isalnum() and max(ord(one), ord(two)) < 0x2E80
+
+
+_LIKE = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | dict.fromkeys("\"'“”„‟«»‘’‚‛`*_~#|>\\\u00ad\u200b", " "))
+
+
+@lru_cache(maxsize=256)
+def _folded(text: str) -> tuple[str, tuple[int, ...]]:
+    """The text in small letters with one blank for any white space, quotation marks and markup, and for each
+    character its place in the text."""
+    out: list[str] = []
+    places: list[int] = []
+    for at, character in enumerate(text.translate(_LIKE)):
+        for c in unicodedata.normalize("NFKC", character).casefold():
+            if c.isspace():
+                if out and out[-1] == " ":
+                    continue
+                c = " "
+            out.append(c)
+            places.append(at)
+    return "".join(out), tuple(places)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the claims of an answer stand."""
+
+    answer: str
+
+    def of(self, words: str) -> tuple[int, int]:
+        """The characters of a claim; the whole answer where its words are not the answer's."""
+        return _place(words, self.answer) or (0, len(self.answer))
+
+
+def _beyond(
+    claim: str, start: int, question: str, quotes: Sequence[Quote], passages: Sequence[Passage]
+) -> tuple[Difference, ...]:
+    """Numbers, dates and names of a claim that neither its quotes nor their headers nor the question say."""
+    quoted = {q.span.passage_id for q in quotes}
+    heads = [h for p in passages if p.id in quoted and (h := headline(p))]
+    told = "\n".join([*heads, *(q.text for q in quotes)])
+    found = [d for d in differences(claim, told, given=question) if d.kind in HELD]
+    return tuple(
+        Difference(d.kind, d.said, d.stands, d.start + start, d.end + start) for d in found
+    )  # the places in what was put together from several quotes say nothing
