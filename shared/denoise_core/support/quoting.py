@@ -32,21 +32,21 @@ First cut the answer into claims: the pieces that say something about the world 
 - A bare "Yes" or "No" is a claim: the question with that answer. A "Yes" or "No" with a sentence that says the same is one claim with it.
 - A row of a table, a field of JSON, a list item is a claim, read with its column, name or heading; copy the row or the field with its value. Read pronouns and short answers from the question and from what stands before.
 - A guess or hedge ("probably X", "assuming Y is meant, X") claims X.
-- What is said twice is one claim.
+- Leave no statement out: what is said twice is a claim each time.
 - No claims: greetings, offers, questions back, reasoning in think tags, numbers of sources, confidence values, and remarks on the evidence itself (what it holds, or that it does not say something). A fact about the world inside a remark is a claim.
 
 Then give each claim a verdict, by the evidence alone; what you know yourself does not count:
-- "supported": the evidence says all of it, in whatever words, or all of it follows directly from what the evidence says. The evidence must say it of the same person, thing, record, place and time, in the same relation, with the same degree and the same certainty.
+- "supported": the evidence says all of it, in whatever words, or all of it follows directly from what the evidence says, also by counting or simple arithmetic. The evidence must say it of the same person, thing, record, place and time, in the same relation, with the same degree and the same certainty.
 - "contradicted": the evidence says something that cannot be true together with it, of the same thing: another number, date, name, order, cause or degree; planned where the claim says done; the value of another row or record.
 - "not_stated": the evidence does not say it. One unsupported part makes the whole claim unsupported; where one part is contradicted and another not stated, it is contradicted.
-- "unclear": only where the evidence can be read both ways or contradicts itself on this point.
+- "unclear": only where the evidence can be read both ways or contradicts itself on this point, and for what the writer says of its own actions ("I have sent it").
 
 "quotes" are the words of the evidence on which a "supported" or "contradicted" rests, copied exactly as they stand there: each one unbroken sentence or part of one of at least three words, or one row of a table; up to three, with the number of their evidence. A row that means nothing without its header: quote the header as well. All parts of a supported claim must be covered by its quotes. No quotes for the others.
 "wrong" are, for a claim that is not supported, the words in it that are contradicted or not stated, copied exactly, as few as say it; "" for a supported one.
 "why" says for a claim that is not supported what the evidence says instead, in at most fifteen words; "" for a supported one.
 
 "abstains": true when the answer says that it cannot answer what was asked, also when it then tells something else.
-"answers_the_question": true when the answer gives what was asked for, of the very person, thing, place and time that the question names, whether it is right or wrong; false when it speaks of another or abstains.
+"answers_the_question": true when the answer gives what was asked for, of the very person, thing, place and time that the question names, whether it is right or wrong; false when it speaks of another or abstains. Without a question: true.
 
 Reply with one JSON object and nothing else:
 {{"claims": [{{"words": "...", "verdict": "supported | contradicted | not_stated | unclear", "quotes": [{{"evidence": 1, "text": "..."}}], "wrong": "", "why": ""}}], "abstains": false, "answers_the_question": true}}"""  # noqa: E501
