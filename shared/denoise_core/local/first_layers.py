@@ -103,13 +103,21 @@ class EarlyLayers:
         if self._refusal:
             raise InputError(self._refusal)
 
-    def read(self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool) -> dict[int, torch.Tensor]:
+    def read(
+        self,
+        inputs: Mapping[str, Any],
+        layers: Sequence[int],
+        pool: Pool,
+        *,
+        masks: Sequence[torch.Tensor] = (),
+    ) -> dict[int, torch.Tensor]:
         """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
 
-        ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. Raises
-        `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
+        ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. ``masks``, one for
+        each block that runs, take the place of the attention masks that the model makes. Raises `InputError` when a
+        layer was never reached (a fused, compiled or patched forward pass).
         """
-        return self._pass(inputs, Request(self, dict.fromkeys(layers, pool), max(layers)))
+        return self._pass(inputs, Request(self, dict.fromkeys(layers, pool), max(layers), masks=masks))
 
     def last(self, inputs: Mapping[str, Any], layer: int, *, before: Pool | None = None) -> torch.Tensor:
         """The last column's state at ``layer``, float32 ``(batch, width)``: rows are padded on the left.
@@ -213,6 +221,15 @@ class EarlyLayers:
 
     def _learn(self) -> None:
         """Direction of attention, and which module is the final norm."""
+        self._learned = True
+        if any("quantized.dynamic" in type(m).__module__ for m in self.blocks.modules()):
+            # Not left to the trial below: eight tokens do not always move the scale.
+            self._refusal = (
+                "this model is quantised dynamically: its int8 arithmetic takes one scale over a whole batch, so the "
+                "state of a token changes with what stands behind it and with its neighbours; load it in float32 or "
+                "bfloat16, or with weights alone in 4 or 8 bits"
+            )
+            return
         ids = self._sample()
         other = ids.clone()
         other[0, -1] = (other[0, -1] + 1) % int(self.config.vocab_size)
@@ -227,7 +244,6 @@ class EarlyLayers:
                     self.norm = unit_gain(self.final_norm)
         except InputError as error:
             self._refusal = str(error)
-        self._learned = True
 
     @torch.inference_mode()
     def _compare(self, layer: int) -> None:

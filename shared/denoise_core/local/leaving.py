@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +32,15 @@ class Exit(BaseException):
 class Request:
     """One pass: pool the state at each layer of ``pools``, leave at ``stop``; ``entered`` counts blocks run.
 
-    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile.
+    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile. Block n gets
+    ``masks[n]``, where there is one, in place of the attention mask that the model made for it.
     """
 
     owner: EarlyLayers
     pools: Mapping[int, Pool]
     stop: int
     last: bool = False
+    masks: Sequence[torch.Tensor] = ()
     inside: bool = False
     entered: int = 0
     found: dict[int, torch.Tensor] = field(default_factory=dict)
@@ -80,12 +82,20 @@ class Watch:
     def __reduce__(self) -> tuple[Any, ...]:
         return Watch, (self.n, None)  # in a copy of the model it watches nothing
 
-    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def before(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         request = self._request()
-        if request is not None:
-            request.arrive(self.n, args[0] if args else kwargs.get("hidden_states"), entering=True)
-            if request.last and self.n == request.stop - 1:
-                request.finish(module, args, kwargs)
+        if request is None:
+            return None
+        request.arrive(self.n, args[0] if args else kwargs.get("hidden_states"), entering=True)
+        if request.last and self.n == request.stop - 1:
+            request.finish(module, args, kwargs)
+        if not request.masks:
+            return None
+        if "attention_mask" not in kwargs:
+            raise InputError("this model's blocks take no attention mask by name")
+        return args, kwargs | {"attention_mask": request.masks[self.n]}
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         request = self._request()

@@ -61,6 +61,12 @@ DECODERS: dict[str, dict[str, Any]] = {
         "num_kv_shared_layers": 0,
         "global_head_dim": 8,
     },
+    "gemma4_text-plain": {  # without what its small sizes add to every block
+        "head_dim": 8,
+        "hidden_size_per_layer_input": 0,
+        "num_kv_shared_layers": 0,
+        "global_head_dim": 8,
+    },
     "deepseek_v3": {
         "num_key_value_heads": 4,
         "q_lora_rank": 16,

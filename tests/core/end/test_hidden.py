@@ -74,7 +74,7 @@ def test_decoders_are_read_exactly(decoder, tiny):
 
 # The last block of these runs whole: recurrent ones (layer 3 follows one), and calls that hold more than is
 # known to be cut to a token.
-WHOLE = {"qwen3_next", "qwen3_5_text", "lfm2", "bloom", "mpt", "falcon-alibi", "gemma4_text"}
+WHOLE = {"qwen3_next", "qwen3_5_text", "lfm2", "bloom", "mpt", "falcon-alibi", "gemma4_text", "gemma4_text-plain"}
 
 
 def the_last_token_alone(early, shortened):
@@ -312,3 +312,10 @@ def test_bfloat16_neighbours_move_a_state_only_within_its_rounding(tiny):
     for i, p in enumerate(prompts):
         alone = early.read(inputs_of(early, [p], 2), [3], pool_of("last", [p]))[3][0]
         assert float(torch.cosine_similarity(alone, together[i], dim=0)) > 0.999
+
+
+@pytest.mark.filterwarnings("ignore")  # torch says that this way to quantise is deprecated
+def test_a_dynamically_quantised_model_is_refused_in_words(tiny):
+    model = torch.ao.quantization.quantize_dynamic(tiny("llama"), {torch.nn.Linear}, dtype=torch.qint8)
+    with pytest.raises(InputError, match="quantised dynamically"):
+        early_layers(model).check()

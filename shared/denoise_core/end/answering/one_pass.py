@@ -9,7 +9,7 @@ prompt was from its exact reading on the user's own model.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ class OnePassAnswers:
     and with it the states before the probe's last block; chunks that have left the cache are read again. An
     answer's own keys and values live as long as its `Read`: ``page.nbytes``.
 
-    ``off(tokens)`` says why a prompt has to be read exactly on this model, or is None. Raises `InputError` when
+    ``off()`` says why prompts have to be read exactly on this model, or is None. Raises `InputError` when
     the two do not share a model, or the scorer's layout has the query before the passage.
     """
 
@@ -75,24 +75,16 @@ class OnePassAnswers:
         self.apart: Apart | None = None
         self._one_pass: OnePass | None = None
 
-    def off(self, tokens: int = 0) -> str | None:
-        """Why a prompt of so many tokens has to be read exactly, or None."""
+    def off(self) -> str | None:
+        """Why prompts have to be read exactly on this model, or None."""
         one_pass = self._ready()
-        if isinstance(one_pass, str):
-            return one_pass
-        why = one_pass.off()
-        longest = one_pass.longest()
-        if why is None and longest is not None and tokens > longest:
-            why = f"the prompt has {tokens} tokens and this model's window slides over {longest}"
-        return why
+        return one_pass if isinstance(one_pass, str) else one_pass.off()
 
     def answer(self, query: str, texts: Sequence[str], feedback: str = "") -> Read:
         """Read ``texts``, as they were scored for ``query``, then question and feedback, and answer.
 
         Raises `InputError` where `off` has a reason, and without texts.
         """
-        if not texts:
-            raise InputError("nothing to read: an answer in one pass needs at least one text")
         return self._read(query, texts, None, feedback)
 
     def again(self, before: Read, texts: Sequence[str], feedback: str = "") -> Read:
@@ -102,15 +94,29 @@ class OnePassAnswers:
         """
         return self._read(before.query, texts, before.page, feedback)
 
-    def length(self, query: str, texts: Sequence[str]) -> int:
-        """Tokens of the whole prompt."""
-        reader = self.scorer.reader
-        prompts, _ = reader.prompts([(query, well_formed(t)) for t in texts])
-        return sum(p.passage[1] - p.passage[0] for p in prompts) + reader.layout.overhead + len(query)
+    def stream(self, query: str, texts: Sequence[str], feedback: str = "") -> Generator[str, None, Read]:
+        """`answer` in pieces; joined they are its text. Returns the `Read`, from which `again` goes on."""
+        page = self._page(query, texts, None, feedback)
+        made: list[str] = []
+        stream = self.llm.stream_on(page.ids, page.past())
+        try:
+            while True:
+                made.append(next(stream))
+                yield made[-1]
+        except StopIteration as stop:
+            return Read(Reply("".join(made), stop.value.usage), query, page, tuple(page.ids))
+        finally:
+            stream.close()
 
     def _read(self, query: str, texts: Sequence[str], page: Page | None, feedback: str) -> Read:
+        page = self._page(query, texts, page, feedback)
+        return Read(self.llm.go_on(page.ids, page.past()), query, page, tuple(page.ids))
+
+    def _page(self, query: str, texts: Sequence[str], page: Page | None, feedback: str) -> Page:
         from denoise_core.local.keeping.one_pass import Chunk
 
+        if page is None and not texts:
+            raise InputError("nothing to read: an answer in one pass needs at least one text")
         one_pass = self._ready()
         why = one_pass if isinstance(one_pass, str) else one_pass.off()
         if why is not None or isinstance(one_pass, str):
@@ -126,7 +132,7 @@ class OnePassAnswers:
             if self.apart is None and len(chunks) > 1:
                 self.apart = self._compare(page)
                 log.info("one pass and exact reading of %d tokens: %s", len(page.ids), self.apart)
-        return Read(self.llm.go_on(page.ids, page.past()), query, page, tuple(page.ids))
+        return page
 
     def _ready(self) -> OnePass | str:
         if self._one_pass is None:

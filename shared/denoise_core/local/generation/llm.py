@@ -137,12 +137,9 @@ class LocalLLM(Travels):
 
         The usage counts the whole prompt. Raises `InputError` for a prompt that leaves no room in the window.
         """
-        torch = require("torch", extra="end")
-        self.load()
-        self._check_room(len(ids))
-        row = torch.tensor([list(ids)], device=self.model.device)
+        inputs = self._going_on(ids)
         with self._lock:
-            made = self._generate(input_ids=row, attention_mask=torch.ones_like(row), past_key_values=past)
+            made = self._generate(**inputs, past_key_values=past)
         return Reply(self._text(made[0, len(ids) :]), Usage(len(ids), made.shape[1] - len(ids)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
@@ -156,7 +153,13 @@ class LocalLLM(Travels):
         Generation runs in a thread; letting the iterator go stops it at the next token, and so does
         ``abandoned``, asked before each. What goes wrong there is raised here.
         """
-        inputs = self._inputs(messages)
+        return (yield from self._streamed(self._inputs(messages), abandoned))
+
+    def stream_on(self, ids: Sequence[int], past: Any) -> Generator[str, None, Ended]:
+        """`go_on` in pieces, as `stream` gives them."""
+        return (yield from self._streamed({**self._going_on(ids), "past_key_values": past}, lambda: False))
+
+    def _streamed(self, inputs: Any, abandoned: Callable[[], bool]) -> Generator[str, None, Ended]:
         before = inputs["input_ids"].shape[1]
         streamer = Pieces(self.tokenizer)
         left = threading.Event()
@@ -234,8 +237,16 @@ class LocalLLM(Travels):
         return set(ends if isinstance(ends, list) else [ends])
 
     def _inputs(self, messages: Sequence[Message]) -> Any:
+        return self._row(self._ids(messages))
+
+    def _going_on(self, ids: Sequence[int]) -> dict[str, Any]:
+        self.load()
+        self._check_room(len(ids))
+        return self._row(ids)
+
+    def _row(self, ids: Sequence[int]) -> dict[str, Any]:
         torch = require("torch", extra="end")
-        row = torch.tensor([self._ids(messages)], device=self.model.device)
+        row = torch.tensor([list(ids)], device=self.model.device)
         return {"input_ids": row, "attention_mask": torch.ones_like(row)}
 
     def _ids(self, messages: Sequence[Message]) -> list[int]:

@@ -2,9 +2,9 @@
 
 Each chunk was read alone behind a common beginning, as far as block S. Its keys below S are turned to the places
 the chunk has in the answer's prompt, which is exact where positions are rotations; what stands between and behind
-the chunks runs through the blocks below S over all their keys; from S on everything attends to everything before
-it, as usual. Approximate in this: below S the chunks have not seen each other, and each stood next to the
-beginning. With one chunk it is the exact reading.
+the chunks runs through the blocks below S over all their keys, under each block's own mask (a sliding window, say);
+from S on everything attends to what comes before it, as usual. Approximate in this: below S the chunks have not seen
+each other, and each stood next to the beginning. With one chunk it is the exact reading.
 
 Early Noise Dropping (section 2.3) reads the kept chunks a second time from the start; this is ours.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,11 +21,20 @@ from torch import nn
 from transformers.cache_utils import DynamicLayer
 
 from denoise_core.local.first_layers import EarlyLayers
-from denoise_core.local.forward import inputs_of
 from denoise_core.local.keeping.kv import KeptPrefix, record
 from denoise_core.local.keeping.page import Page, Pairs, Sheet, Standing, cache_of, held
-from denoise_core.local.keeping.turning import Turning, turning_of
+from denoise_core.local.keeping.turning import Turning, turnings_of
 from denoise_core.local.layout import Prompt
+
+
+_STATEFUL = ("linear_attention", "conv", "mamba", "recurrent")  # kinds of blocks, as configurations name them
+
+_TRIALS = 3  # random prompts of which one has to be read on right
+_FAR = 0.02  # one less a cosine: no rounding is as large
+
+# How what a block keeps of a token depends on its place: its keys and its values, turned or (None) not at all.
+# Compressed attention (DeepSeek) keeps the part that is turned where others keep values.
+Moved = tuple[Turning | None, Turning | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,7 @@ class OnePass:
         self.layer = layer
         self.switch = layer - 1
         self.pad = pad
-        self._turning: tuple[Turning | None, ...] = ()  # of each block below S; None for one without positions
+        self._moved: tuple[Moved, ...] = ()  # of each block below S
         self._upper: nn.Module | None = None
         self._why: str | None = None
         self._tried = False
@@ -60,14 +69,6 @@ class OnePass:
             self._why = self._try()
             self._tried = True
         return self._why
-
-    def longest(self) -> int | None:
-        """Tokens beyond which this model has to be read exactly: its sliding window, or None without one."""
-        config = self.early.config
-        kinds = getattr(config, "layer_types", None)
-        window = getattr(config, "sliding_window", None)
-        slides = window is not None and (kinds is None or any("sliding" in str(k) for k in kinds))
-        return int(window) if slides and window is not None else None
 
     @torch.inference_mode()
     def read(self, page: Page | None, chunks: Sequence[Chunk], glue: Sequence[int], tail: Sequence[int]) -> Page:
@@ -99,12 +100,12 @@ class OnePass:
         device = self.early.device
         running = torch.tensor(new.running_at, device=device)
         sheets = [Sheet.room(new.at, running) for _ in range(self.switch)]
-        for n, (sheet, turning) in enumerate(zip(sheets, self._turning, strict=True)):
+        for n, (sheet, moved) in enumerate(zip(sheets, self._moved, strict=True)):
             if past:
                 sheet.put(0, *past[n])
             for chunk, a, b, at in new.chunks:
-                k, v = (t[None, :, a:b] for t in chunk.kept.blocks[n])
-                sheet.put(at, k if turning is None else turning(k, at - a), v)
+                pair = (t[None, :, a:b] for t in chunk.kept.blocks[n])
+                sheet.put(at, *(t if way is None else way(t, at - a) for t, way in zip(pair, moved, strict=True)))
         states = torch.empty(1, new.at - new.start, self.early.width, dtype=_dtype(self.early), device=device)
         for chunk, a, b, at in new.chunks:
             assert chunk.kept.states is not None
@@ -116,19 +117,28 @@ class OnePass:
     def _run(self, new: _Laid, at: torch.Tensor, sheets: Sequence[Sheet]) -> torch.Tensor:
         """What has no states yet through the blocks below S: ``(1, tokens, width)``; its rows into the sheets."""
         early = self.early
-        mask = torch.zeros(len(at), new.at, dtype=_dtype(early), device=early.device)
-        later = torch.arange(new.at, device=early.device)[None, :] > at[:, None]
-        mask = mask.masked_fill(later, torch.finfo(mask.dtype).min)
+        masks = self._masks(at, new.at)
         layers: list[DynamicLayer] = [*sheets]
         layers += [Standing.of(new.at - len(at)) for _ in range(early.count - self.switch)]
         inputs: dict[str, Any] = {
             "input_ids": torch.tensor([new.running], device=early.device),
-            "attention_mask": mask[None, None],
+            "attention_mask": masks[0],  # of the right shape, so that the model makes none of its own
             "position_ids": at[None],
             "past_key_values": cache_of(layers),
             "use_cache": True,
         }
-        return early.read(inputs, [self.switch], lambda h: h)[self.switch]
+        return early.read(inputs, [self.switch], lambda h: h, masks=masks)[self.switch]
+
+    def _masks(self, at: torch.Tensor, total: int) -> list[torch.Tensor]:
+        """For each block up to S the mask ``(1, 1, queries, keys)`` of tokens at the places ``at`` over all places."""
+        made: dict[tuple[int | None, int | None], torch.Tensor] = {}
+        reaches = _reaches(self.early.config, self.early.count)[: self.switch + 1]
+        for reach in reaches:
+            if reach not in made:
+                seen = _seen(at, total, *reach)
+                mask = torch.zeros(seen.shape, dtype=_dtype(self.early), device=at.device)
+                made[reach] = mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)[None, None]
+        return [made[reach] for reach in reaches]
 
     def _above(self, states: torch.Tensor, past: Pairs, had: int) -> Pairs:
         """Keys and values of the blocks from S on, of all tokens up to the new ones."""
@@ -165,59 +175,105 @@ class OnePass:
         early = self.early
         if self.layer < 1 or not early.causal:
             return "an answer in one pass goes on from a decoder's states after one block or more"
-        turning, why = turning_of(early.decoder, early.blocks)
-        if turning is None:
+        stateful = {str(k) for k in getattr(early.config, "layer_types", None) or () if str(k) in _STATEFUL}
+        if stateful:
+            return f"this model has recurrent layers ({', '.join(sorted(stateful))}), whose state cannot be cut at a chunk"
+        if getattr(early.config, "alibi", False):
+            return "this model weighs tokens by their distance (ALiBi) and has no rotary positions"
+        turnings, why = turnings_of(early.decoder, early.blocks)
+        if why is not None:
             return why
-        ids = torch.randint(
-            int(early.config.vocab_size), (14,), generator=torch.Generator().manual_seed(2)
-        ).tolist()
+        for seed in range(_TRIALS):  # in half precision one rounding can send a token to other experts
+            draw = torch.Generator().manual_seed(seed)
+            ids = torch.randint(int(early.config.vocab_size), (14,), generator=draw).tolist()
+            try:
+                why = self._hides(ids) or self._far(ids, turnings) or self._goes_on(ids)
+            except Exception as error:  # whatever a foreign model makes of states in the place of tokens
+                said = (str(error).strip().splitlines() or [""])[0][:120]
+                return f"this model cannot be entered in the middle ({type(error).__name__}: {said})"
+            if why is None:
+                return None
+        return why
+
+    def _hides(self, ids: list[int]) -> str | None:
+        """None when the model hides from each block what its configuration says, tried with a window of five tokens."""
+        early, masks = self.early, list[Any]()
+        config, decoder = copy.copy(early.config), copy.copy(early.decoder)
+        for name in ("sliding_window", "attention_chunk_size"):
+            if getattr(config, name, None) is not None:
+                setattr(config, name, 5)
+        decoder.config = config
+        hooks = [
+            block.register_forward_pre_hook(
+                lambda block, args, kwargs: masks.append(kwargs.get("attention_mask")), with_kwargs=True
+            )
+            for block in early.blocks
+        ]
+        row = torch.tensor([ids], device=early.device)
+        at = torch.arange(len(ids), device=early.device)
         try:
-            far = self._far(ids, turning)
-            if far is not None:
-                return far
-            prompt = Prompt(tuple(ids), (3, 9), (9, 14), 9)
-            _, (kept,) = record(early, [prompt], [9], self.layer, self.pad, states=True)
-            page = self.read(None, [Chunk(tuple(ids), 3, 9, kept)], (), ids[9:])
             with torch.inference_mode():
-                whole = inputs_of(early, [prompt], self.pad)
-                wanted = early.decoder(**whole).last_hidden_state[:, -1]
-                last = torch.tensor([ids[-1:]], device=early.device)
-                at = torch.tensor([[len(ids) - 1]], device=early.device)
-                found = early.decoder(
-                    input_ids=last, position_ids=at, past_key_values=page.past()
-                ).last_hidden_state
-        except Exception as error:  # whatever a foreign model makes of states in the place of tokens
-            return f"this model cannot be entered in the middle ({type(error).__name__}: {error})"
-        if not _alike(found[:, -1], wanted):
+                decoder(input_ids=row, position_ids=at[None], use_cache=False)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        for mask, reach in zip(masks, _reaches(config, early.count), strict=True):
+            mine = _seen(at, len(ids), *reach)
+            if mask is None:  # the kernel's own causal mask
+                theirs = _seen(at, len(ids), None, None)
+            else:
+                theirs = (mask if mask.dtype == torch.bool else mask == 0).reshape(mine.shape)
+            if not torch.equal(mine, theirs):
+                return "this model's blocks hide other tokens than its configuration says"
+        return None
+
+    def _goes_on(self, ids: list[int]) -> str | None:
+        """None when a single chunk read on gives the model's own state of the last token."""
+        early = self.early
+        prompt = Prompt(tuple(ids), (3, 9), (9, 14), 9)
+        _, (kept,) = record(early, [prompt], [9], self.layer, self.pad, states=True)
+        page = self.read(None, [Chunk(tuple(ids), 3, 9, kept)], (), ids[9:])
+        wanted, other = (self._exact(ids, first).last_hidden_state[:, -1] for first in (0, 7))
+        with torch.inference_mode():
+            last = torch.tensor([ids[-1:]], device=early.device)
+            at = torch.tensor([[len(ids) - 1]], device=early.device)
+            found = early.decoder(input_ids=last, position_ids=at, past_key_values=page.past())
+        if _apart(found.last_hidden_state[:, -1], wanted) > _bound(_apart(wanted, other), wanted.dtype):
             return "a single chunk read on does not give this model's own states"
         return None
 
-    def _far(self, ids: list[int], turning: Turning) -> str | None:
-        """None when keys seven places on are those turned by seven, or the same, in each block below S."""
+    def _far(self, ids: list[int], turnings: Sequence[Turning]) -> str | None:
+        """None when what a block keeps seven places on is what it keeps here, turned by seven or the same."""
         early = self.early
-        inputs = inputs_of(early, [Prompt(tuple(ids), (0, 1), (1, 2), 1)], self.pad)
-        if "position_ids" not in inputs:
+        if not early.takes("position_ids"):
             return "this model takes no positions, so keys cannot be moved to other places"
-        pairs: list[Pairs] = []
-        for by in (0, 7):
-            cache = cache_of([DynamicLayer() for _ in range(early.count)])
-            moved = inputs | {
-                "position_ids": inputs["position_ids"] + by,
-                "past_key_values": cache,
-                "use_cache": True,
-            }
-            early.read(moved, [max(1, self.switch)], lambda h: h[:, -1])
-            layers: list[Any] = [*cache.layers]
-            pairs.append([(held(layer.keys), held(layer.values)) for layer in layers[: self.switch]])
-        found: list[Turning | None] = []
-        for (k1, v1), (k2, v2) in zip(*pairs, strict=True):
-            ways = (None, turning, replace(turning, halves=False))
-            fits = [w for w in ways if _alike(k1 if w is None else w(k1, 7), k2)] if _alike(v1, v2) else []
-            if not fits:
-                return "this model's keys at other places are not these keys turned"
-            found.append(fits[0])
-        self._turning = tuple(found)
+        near, far = (
+            [(held(layer.keys), held(layer.values)) for layer in list(past.layers)[: self.switch]]
+            for past in (self._exact(ids, first).past_key_values for first in (0, 7))
+        )
+        found: list[Moved] = []
+        for here, there in zip(near, far, strict=True):
+            moved: list[Turning | None] = []
+            noise = min(_apart(a, b) for a, b in zip(here, there, strict=True))  # of what does not turn
+            for one, wanted in zip(here, there, strict=True):
+                fits = {way: _apart(one if way is None else way(one, 7), wanted) for way in (None, *turnings)}
+                best = min(fits, key=lambda way: fits[way])
+                if fits[best] > _bound(noise, one.dtype):
+                    return "this model's keys at other places are not these keys turned"
+                moved.append(best)
+            found.append((moved[0], moved[1]))
+        self._moved = tuple(found)
         return None
+
+    @torch.inference_mode()
+    def _exact(self, ids: list[int], first: int) -> Any:
+        """The model's own output for ``ids`` at the places from ``first`` on."""
+        return self.early.decoder(
+            input_ids=torch.tensor([ids], device=self.early.device),
+            position_ids=torch.arange(first, first + len(ids), device=self.early.device)[None],
+            past_key_values=cache_of([DynamicLayer() for _ in range(self.early.count)]),
+            use_cache=True,
+        )
 
 
 class _Laid:
@@ -247,6 +303,44 @@ def _dtype(early: EarlyLayers) -> torch.dtype:
     return next(p for p in early.blocks.parameters() if p.is_floating_point()).dtype
 
 
-def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    a, b = a.float(), b.float()
-    return a.shape == b.shape and bool((torch.cosine_similarity(a, b, dim=-1) > 0.999).all())
+def _reaches(config: Any, count: int) -> list[tuple[int | None, int | None]]:
+    """How far each block looks back: over a sliding window of so many tokens, within sections of so many.
+
+    Read from the configuration as transformers reads it where it makes masks: by the blocks' kinds where they are
+    named, else the same for all.
+    """
+    window, section = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
+    kinds = getattr(config, "layer_types", None)
+    if kinds is None:
+        kinds = ["sliding" if window is not None else "chunked"] * count
+    return [
+        (window if "sliding" in str(kind) else None, section if "chunked" in str(kind) else None) for kind in kinds
+    ]
+
+
+def _seen(at: torch.Tensor, total: int, window: int | None, section: int | None) -> torch.Tensor:
+    """Which of ``total`` places the tokens at the places ``at`` see, ``(len(at), total)``."""
+    keys = torch.arange(total, device=at.device)[None, :]
+    behind = at[:, None] - keys
+    seen = behind >= 0
+    if window is not None:
+        seen &= behind < window
+    if section is not None:
+        seen &= at[:, None] // section == keys // section
+    return seen
+
+
+def _apart(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    """One less the smallest cosine of the rows of two tensors of one shape; 2 for tensors of different shapes."""
+    if found.shape != wanted.shape:
+        return 2.0
+    return float((1 - torch.cosine_similarity(found.double(), wanted.double(), dim=-1)).max())
+
+
+def _bound(noise: float, dtype: torch.dtype) -> float:
+    """How far apart two readings may be: some times as far as two exact readings at two places are (``noise``).
+
+    Rotary models see distances alone, so two exact readings differ by rounding. Half precision is further from itself
+    than a fixed bound allows in a model whose states are far from round. What is wrong is apart by a tenth and more.
+    """
+    return min(_FAR, max(16 * noise, 64 * torch.finfo(dtype).eps ** 2, 1e-9))

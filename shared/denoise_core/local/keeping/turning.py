@@ -5,7 +5,9 @@ Rotary position embedding: Su et al., RoFormer (arXiv 2104.09864), section 3.2.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import nn
@@ -18,7 +20,7 @@ FIXED = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
 class Turning:
     """``frequencies`` are radians a place, float32 ``(r / 2,)``, for the first ``r`` numbers of a head.
 
-    ``halves``: number i belongs with number i + r / 2 (Llama and its like); else neighbours belong together.
+    ``halves``: number i belongs with number i + r / 2 (Llama and its like); else neighbours belong together (GPT-J).
     """
 
     frequencies: torch.Tensor
@@ -41,21 +43,31 @@ class Turning:
         return torch.cat([out.to(keys.dtype), rest], -1)
 
 
-def turning_of(decoder: nn.Module, blocks: nn.ModuleList) -> tuple[Turning | None, str | None]:
-    """How this model's keys are turned, or None and why they cannot be.
+def turnings_of(decoder: nn.Module, blocks: nn.ModuleList) -> tuple[list[Turning], str | None]:
+    """All ways in which this model may turn its keys; none, and why, where they cannot be turned.
 
-    Whether numbers belong together in halves or as neighbours is for the caller to try.
+    Blocks of different kinds may have different frequencies (Gemma 3, Olmo 3). Which block turns by which of them, if
+    by any, and whether numbers belong together in halves or as neighbours, is for the caller to try.
     """
-    inside = {id(m) for m in blocks.modules()}
-    outside = [m for m in decoder.modules() if id(m) not in inside]
-    found = [m for m in outside if any("inv_freq" in n for n, _ in m.named_buffers(recurse=False))]
-    if len(found) != 1:
-        return None, "this model has no rotary positions, so its keys cannot be moved"
-    kind = getattr(found[0], "rope_type", "default")
-    names = [n for n, _ in found[0].named_buffers(recurse=False) if n.endswith("inv_freq") and "original" not in n]
-    if not isinstance(kind, str) or len(names) != 1:
-        return None, "this model's blocks turn their keys by different frequencies"
-    if kind not in FIXED:
-        return None, f"this model's rotary frequencies ({kind}) depend on the length of the text"
-    frequencies = getattr(found[0], names[0])
-    return Turning(frequencies.detach().float().clone()), None
+    found: list[torch.Tensor] = []
+    for module in decoder.modules():
+        kind = getattr(module, "rope_type", "default")
+        for name, buffer in module.named_buffers(recurse=False):
+            if name.endswith("inv_freq") and "original" not in name:
+                of = kind.get(name.removesuffix("_inv_freq")) if isinstance(kind, dict) else kind
+                if of not in FIXED:
+                    return [], f"this model's rotary frequencies ({of}) depend on the length of the text"
+                found.append(buffer.detach().float().clone())
+    found += _tabled(blocks)
+    distinct = [f for n, f in enumerate(found) if not any(torch.equal(f, other) for other in found[:n])]
+    if not distinct:
+        return [], "this model has no rotary positions, so its keys cannot be moved"
+    return [Turning(f, halves) for f, halves in product(distinct, (True, False))], None
+
+
+def _tabled(blocks: nn.ModuleList) -> Iterator[torch.Tensor]:
+    """Frequencies of models that keep sines and cosines of all places in a table, ``(places, r)``: GPT-J, CodeGen."""
+    for name, table in blocks[0].named_buffers():
+        if name.endswith("embed_positions") and table.ndim == 2 and len(table) > 1:
+            sin, cos = table[1].float().chunk(2)
+            yield torch.atan2(sin, cos)
