@@ -113,9 +113,9 @@ class EarlyLayers:
     ) -> dict[int, torch.Tensor]:
         """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
 
-        ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. ``masks``, one for
-        each block that runs, take the place of the attention masks that the model makes. Raises `InputError` when a
-        layer was never reached (a fused, compiled or patched forward pass).
+        ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. ``masks``, one
+        for each block that runs, take the place of the attention masks that the model makes. Raises `InputError`
+        when a layer was never reached (a fused, compiled or patched forward pass).
         """
         return self._pass(inputs, Request(self, dict.fromkeys(layers, pool), max(layers), masks=masks))
 
@@ -225,9 +225,9 @@ class EarlyLayers:
         if any("quantized.dynamic" in type(m).__module__ for m in self.blocks.modules()):
             # Not left to the trial below: eight tokens do not always move the scale.
             self._refusal = (
-                "this model is quantised dynamically: its int8 arithmetic takes one scale over a whole batch, so the "
-                "state of a token changes with what stands behind it and with its neighbours; load it in float32 or "
-                "bfloat16, or with weights alone in 4 or 8 bits"
+                "this model is quantised dynamically: its int8 arithmetic takes one scale over a whole batch, so "
+                "the state of a token changes with what stands behind it and with its neighbours; load it in "
+                "float32 or bfloat16, or with weights alone in 4 or 8 bits"
             )
             return
         ids = self._sample()

@@ -32,8 +32,8 @@ class Exit(BaseException):
 class Request:
     """One pass: pool the state at each layer of ``pools``, leave at ``stop``; ``entered`` counts blocks run.
 
-    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile. Block n gets
-    ``masks[n]``, where there is one, in place of the attention mask that the model made for it.
+    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile. Block n
+    gets ``masks[n]``, where there is one, in place of the attention mask that the model made for it.
     """
 
     owner: EarlyLayers

@@ -64,7 +64,7 @@ def own_masks(early, ids, places):
 
 
 def masked_reading(model, texts, switch):
-    """The same by masks alone, over the whole prompt: below ``switch`` a chunk sees what it saw when it stood alone.
+    """The same by masks alone, over the whole prompt: below ``switch`` a chunk sees what it saw alone.
 
     Every mask is one that the model itself made, so windows and sections are its own. Logits of the last token.
     """

@@ -162,8 +162,8 @@ class SecondPass:
     def stream(self, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, Pieces]:
         """What was kept, at once, and then the answer in pieces; their ``answered`` is there when they have ended.
 
-        Read in one pass where ``reading`` says so, as `answer`. Raises `InputError` if the LLM cannot stream, and what
-        the denoiser or the budget raises.
+        Read in one pass where ``reading`` says so, as `answer`. Raises `InputError` if the LLM cannot stream, and
+        what the denoiser or the budget raises.
         """
         self._can_stream()
         given = tuple(passages)

@@ -2,9 +2,9 @@
 
 Each chunk was read alone behind a common beginning, as far as block S. Its keys below S are turned to the places
 the chunk has in the answer's prompt, which is exact where positions are rotations; what stands between and behind
-the chunks runs through the blocks below S over all their keys, under each block's own mask (a sliding window, say);
-from S on everything attends to what comes before it, as usual. Approximate in this: below S the chunks have not seen
-each other, and each stood next to the beginning. With one chunk it is the exact reading.
+the chunks runs through the blocks below S over all their keys, under each block's own mask (a sliding window,
+say); from S on everything attends to what comes before it, as usual. Approximate in this: below S the chunks have
+not seen each other, and each stood next to the beginning. With one chunk it is the exact reading.
 
 Early Noise Dropping (section 2.3) reads the kept chunks a second time from the start; this is ours.
 """
@@ -25,7 +25,6 @@ from denoise_core.local.keeping.kv import KeptPrefix, record
 from denoise_core.local.keeping.page import Page, Pairs, Sheet, Standing, cache_of, held
 from denoise_core.local.keeping.turning import Turning, turnings_of
 from denoise_core.local.layout import Prompt
-
 
 _STATEFUL = ("linear_attention", "conv", "mamba", "recurrent")  # kinds of blocks, as configurations name them
 
@@ -130,7 +129,7 @@ class OnePass:
         return early.read(inputs, [self.switch], lambda h: h, masks=masks)[self.switch]
 
     def _masks(self, at: torch.Tensor, total: int) -> list[torch.Tensor]:
-        """For each block up to S the mask ``(1, 1, queries, keys)`` of tokens at the places ``at`` over all places."""
+        """For each block up to S the mask ``(1, 1, queries, keys)`` of tokens at the places ``at``."""
         made: dict[tuple[int | None, int | None], torch.Tensor] = {}
         reaches = _reaches(self.early.config, self.early.count)[: self.switch + 1]
         for reach in reaches:
@@ -177,7 +176,8 @@ class OnePass:
             return "an answer in one pass goes on from a decoder's states after one block or more"
         stateful = {str(k) for k in getattr(early.config, "layer_types", None) or () if str(k) in _STATEFUL}
         if stateful:
-            return f"this model has recurrent layers ({', '.join(sorted(stateful))}), whose state cannot be cut at a chunk"
+            names = ", ".join(sorted(stateful))
+            return f"this model has recurrent layers ({names}), whose state cannot be cut at a chunk"
         if getattr(early.config, "alibi", False):
             return "this model weighs tokens by their distance (ALiBi) and has no rotary positions"
         turnings, why = turnings_of(early.decoder, early.blocks)
@@ -196,7 +196,7 @@ class OnePass:
         return why
 
     def _hides(self, ids: list[int]) -> str | None:
-        """None when the model hides from each block what its configuration says, tried with a window of five tokens."""
+        """None when the model hides from each block what its configuration says; tried with a window of five."""
         early, masks = self.early, list[Any]()
         config, decoder = copy.copy(early.config), copy.copy(early.decoder)
         for name in ("sliding_window", "attention_chunk_size"):
@@ -340,7 +340,8 @@ def _apart(found: torch.Tensor, wanted: torch.Tensor) -> float:
 def _bound(noise: float, dtype: torch.dtype) -> float:
     """How far apart two readings may be: some times as far as two exact readings at two places are (``noise``).
 
-    Rotary models see distances alone, so two exact readings differ by rounding. Half precision is further from itself
-    than a fixed bound allows in a model whose states are far from round. What is wrong is apart by a tenth and more.
+    Rotary models see distances alone, so two exact readings differ by rounding. Half precision is further from
+    itself than a fixed bound allows in a model whose states are far from round. What is wrong is apart by a tenth
+    and more.
     """
     return min(_FAR, max(16 * noise, 64 * torch.finfo(dtype).eps ** 2, 1e-9))

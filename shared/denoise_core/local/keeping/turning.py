@@ -20,7 +20,7 @@ FIXED = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
 class Turning:
     """``frequencies`` are radians a place, float32 ``(r / 2,)``, for the first ``r`` numbers of a head.
 
-    ``halves``: number i belongs with number i + r / 2 (Llama and its like); else neighbours belong together (GPT-J).
+    ``halves``: number i belongs with number i + r / 2 (Llama and its like); else neighbours do (GPT-J).
     """
 
     frequencies: torch.Tensor
@@ -46,8 +46,8 @@ class Turning:
 def turnings_of(decoder: nn.Module, blocks: nn.ModuleList) -> tuple[list[Turning], str | None]:
     """All ways in which this model may turn its keys; none, and why, where they cannot be turned.
 
-    Blocks of different kinds may have different frequencies (Gemma 3, Olmo 3). Which block turns by which of them, if
-    by any, and whether numbers belong together in halves or as neighbours, is for the caller to try.
+    Blocks of different kinds may have different frequencies (Gemma 3, Olmo 3). Which block turns by which of them,
+    if by any, and whether numbers belong together in halves or as neighbours, is for the caller to try.
     """
     found: list[torch.Tensor] = []
     for module in decoder.modules():
@@ -66,7 +66,7 @@ def turnings_of(decoder: nn.Module, blocks: nn.ModuleList) -> tuple[list[Turning
 
 
 def _tabled(blocks: nn.ModuleList) -> Iterator[torch.Tensor]:
-    """Frequencies of models that keep sines and cosines of all places in a table, ``(places, r)``: GPT-J, CodeGen."""
+    """Frequencies of models that keep sines and cosines in a table, ``(places, r)``: GPT-J, CodeGen."""
     for name, table in blocks[0].named_buffers():
         if name.endswith("embed_positions") and table.ndim == 2 and len(table) > 1:
             sin, cos = table[1].float().chunk(2)
