@@ -20,18 +20,22 @@ from denoise_core.cli.read import read_passages
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import records_of
-from denoise_core.evaluate.trial.answering import EmbeddedReader, Judge, Rule
-from denoise_core.evaluate.trial.cases import Cases, case_of_question, read_cases
-from denoise_core.evaluate.trial.evaluation import Evaluation
-from denoise_core.evaluate.trial.labels import QUESTIONS, labelled_by, made_from
+from denoise_core.evaluate.trial.answering import (
+    LONGEST,
+    EmbeddedReader,
+    Judge,
+    LLMAnswerer,
+    LLMJudge,
+    LoopAnswerer,
+    Rule,
+    llm_of,
+)
+from denoise_core.evaluate.trial.cases import Cases, case_of_question, is_trace, read_cases, read_traces
+from denoise_core.evaluate.trial.evaluation import Evaluation, short_rows_of, told
+from denoise_core.evaluate.trial.labels import QUESTIONS, labelled_by, made_from, searching
 from denoise_core.evaluate.trial.ledger import Ledger
-from denoise_core.evaluate.trial.models import LONGEST, LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
 from denoise_core.evaluate.trial.run import evaluate
-from denoise_core.evaluate.trial.search import searching
-from denoise_core.evaluate.trial.setting import FILE, probe_scorer, read_setting
-from denoise_core.evaluate.trial.table import short_rows_of, told
-from denoise_core.evaluate.trial.traces import is_trace, read_traces
-from denoise_core.evaluate.trial.ways import SAME, Way
+from denoise_core.evaluate.trial.setting import FILE, SAME, Way, probe_scorer, read_setting
 from denoise_core.running.budget import Price
 
 PAGE, RESULTS, ANSWERS, LABELS = "report.html", "results.json", "answers.jsonl", "labels.jsonl"

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from denoise_core.evaluate.trial.evaluation import Evaluation
-from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Share
-from denoise_core.evaluate.trial.outcome import Outcome
-from denoise_core.evaluate.trial.table import rows_of, told
-from denoise_core.evaluate.trial.ways import EVERYTHING
+from denoise_core.evaluate.trial.evaluation import Evaluation, rows_of, told
+from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Outcome, Share
+from denoise_core.evaluate.trial.setting import EVERYTHING
 from denoise_core.report.chart import Chart, curves, points
 from denoise_core.report.context import Shown, rendered, values_of
 

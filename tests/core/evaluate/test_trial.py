@@ -13,9 +13,9 @@ from denoise_core import ENDDenoiser, InputError, Passage, load_denoiser
 from denoise_core.embedded import encoder
 from denoise_core.evaluate.answers import exact_match, token_f1
 from denoise_core.evaluate.trial import Cases, EmbeddedReader, Way, evaluate, read_cases, searching
+from denoise_core.evaluate.trial.evaluation import rows_of, short_rows_of, told
 from denoise_core.evaluate.trial.figures import needed, paired
 from denoise_core.evaluate.trial.setting import GivenOrder, denoiser_of, read_setting, save_setting
-from denoise_core.evaluate.trial.table import rows_of, short_rows_of, told
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer

@@ -8,7 +8,7 @@ from denoise_core import InputError, Passage
 from denoise_core.augmenter import Augmenter, BM25Retriever
 from denoise_core.augmenter.traces.recording import to_lines
 from denoise_core.evaluate.trial import evaluate, labelled_by, made_from, read_cases, read_traces
-from denoise_core.evaluate.trial.table import told
+from denoise_core.evaluate.trial.evaluation import told
 from denoise_core.testing import FunctionLLM
 
 TEXTS = ["The tower was finished in 1889.", "Bananas are rich in potassium.", "Chess is a game."]

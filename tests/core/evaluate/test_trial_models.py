@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from denoise_core import BudgetExceeded, InputError, Message, Price, Reply, Usage
+from denoise_core.evaluate.trial.answering import LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
+from denoise_core.evaluate.trial.evaluation import told
 from denoise_core.evaluate.trial.ledger import Ledger
-from denoise_core.evaluate.trial.models import LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
 from denoise_core.evaluate.trial.run import evaluate
-from denoise_core.evaluate.trial.table import told
-from denoise_core.evaluate.trial.ways import Way
+from denoise_core.evaluate.trial.setting import Way
 from denoise_core.question import Question
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Passage
@@ -26,17 +26,17 @@ from denoise_core.types import Passage
 KILLS = 5
 SCRIPT = """
 import sys
-from denoise_core.evaluate.trial import cases, ledger, models, run, ways
+from denoise_core.evaluate.trial import LLMAnswerer, Ledger, Way, evaluate, llm_of, read_cases
 url, folder = sys.argv[1:]
-llm = ledger.Ledger(models.llm_of(url + "#scripted"), "scripted", folder + "/answers.jsonl")
-found = run.evaluate(
-    cases.read_cases(folder + "/questions.jsonl"),
+llm = Ledger(llm_of(url + "#scripted"), "scripted", folder + "/answers.jsonl")
+found = evaluate(
+    read_cases(folder + "/questions.jsonl"),
     [
-        ways.Way("two", {"kind": "first", "tokens": 24}),
-        ways.Way("BM25", {"kind": "bm25", "tokens": 12}),
-        ways.Way("S2A", {"kind": "s2a", "variant": "select"}),
+        Way("two", {"kind": "first", "tokens": 24}),
+        Way("BM25", {"kind": "bm25", "tokens": 12}),
+        Way("S2A", {"kind": "s2a", "variant": "select"}),
     ],
-    answerer=models.LLMAnswerer(llm, "scripted"),
+    answerer=LLMAnswerer(llm, "scripted"),
     llm=llm,
 )
 import json

@@ -4,17 +4,20 @@
 `load_denoiser` makes a denoiser of the ``denoise.json`` that comes out. ``rag-denoise evaluate`` is the command.
 """
 
-from denoise_core.evaluate.trial.answering import Answerer, EmbeddedReader
-from denoise_core.evaluate.trial.cases import Case, Cases, read_cases
+from denoise_core.evaluate.trial.answering import (
+    Answerer,
+    EmbeddedReader,
+    LLMAnswerer,
+    LLMJudge,
+    LoopAnswerer,
+    llm_of,
+)
+from denoise_core.evaluate.trial.cases import Case, Cases, read_cases, read_traces
 from denoise_core.evaluate.trial.evaluation import Evaluation, Recommendation
-from denoise_core.evaluate.trial.labels import labelled_by, made_from
+from denoise_core.evaluate.trial.labels import labelled_by, made_from, searching
 from denoise_core.evaluate.trial.ledger import Ledger
-from denoise_core.evaluate.trial.models import LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
 from denoise_core.evaluate.trial.run import evaluate
-from denoise_core.evaluate.trial.search import searching
-from denoise_core.evaluate.trial.setting import denoiser_of, load_denoiser
-from denoise_core.evaluate.trial.traces import read_traces
-from denoise_core.evaluate.trial.ways import Way, standard_ways
+from denoise_core.evaluate.trial.setting import Way, denoiser_of, load_denoiser, standard_ways
 
 __all__ = [
     "Answerer",

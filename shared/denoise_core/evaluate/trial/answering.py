@@ -1,18 +1,26 @@
-"""Who answers from what was kept, and when an answer counts as right."""
+"""Who answers from what was kept, models by their names, and when an answer counts as right."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from denoise_core._optional import require
+from denoise_core.augmenter.loop import Augmenter
 from denoise_core.embedded.reader.features import Row
 from denoise_core.embedded.reader.shipped import span_reader
 from denoise_core.embedded.reader.span_reader import Reads, SpanReader
 from denoise_core.embedded.reader.spans import Logits
-from denoise_core.errors import InputError
+from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.evaluate.answers import exact_match, holds_answer
+from denoise_core.local.generation.llm import LocalLLM
+from denoise_core.protocols import LLM
 from denoise_core.question import Question
-from denoise_core.types import Passage, Reply
+from denoise_core.running.offload import offload
+from denoise_core.text.delimit import NOTE, envelope
+from denoise_core.text.replies import said
+from denoise_core.types import Message, Passage, Reply, Usage
 
 Rule = Literal["contains", "exact"]
 Judge = Callable[[Question, str], bool | None]  # None: it cannot be told
@@ -78,3 +86,130 @@ def judge_of(right: Rule | Judge) -> Judge:
     if callable(right):
         return right
     raise InputError(f"right={right!r}: expected 'contains', 'exact' or a function of question and reply")
+
+
+LONGEST = 256  # tokens of one reply, at most
+ASK = (
+    "Answer the question from the text above it alone. Reply with the answer and nothing else, as short as "
+    "possible. If the text does not hold the answer, reply: unknown"
+)
+JUDGES = f"You judge an answer. {NOTE}"
+RIGHT = """\
+{material}
+
+A right answer is: {gold}
+Does the answer above say the same? Differences of wording do not matter; an answer that names several \
+alternatives, or none, does not. Reply with one word, CORRECT or INCORRECT."""
+
+
+class OpenAILLM:
+    """A model behind an HTTP server of the OpenAI chat protocol (OpenAI, vLLM, Ollama, llama.cpp, LM Studio).
+
+    ``url`` ends in ``/v1``. The key is taken from the environment variable OPENAI_API_KEY, where there is one.
+    Replies have at most ``longest`` tokens and temperature 0. Connects at the first call; needs the extra
+    ``openai``.
+    """
+
+    def __init__(self, url: str, model: str, *, longest: int = LONGEST) -> None:
+        self.url = url
+        self.model = model
+        self.longest = longest
+        self._client: Any = None
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        """Raises what the client raises: its errors say the status."""
+        if self._client is None:
+            key = os.environ.get("OPENAI_API_KEY", "none")
+            self._client = require("openai", extra="openai").OpenAI(base_url=self.url, api_key=key)
+        found = self._client.chat.completions.create(
+            model=self.model,
+            messages=[{"role": m.role, "content": m.content} for m in messages],
+            temperature=0,
+            max_tokens=self.longest,
+        )
+        used = found.usage
+        details = getattr(used, "prompt_tokens_details", None)
+        cached = getattr(details, "cached_tokens", 0)
+        usage = None if used is None else Usage.reported(used.prompt_tokens, used.completion_tokens, cached)
+        return Reply(found.choices[0].message.content or "", usage)
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        return await offload(self.complete, messages)
+
+
+def llm_of(name: str, *, longest: int = LONGEST) -> LLM:
+    """The model behind ``http://host:port/v1#name``, or a folder or hub name for this machine.
+
+    Raises `InputError` for an address without a model's name.
+    """
+    if name.startswith(("http://", "https://")):
+        url, _, model = name.partition("#")
+        if not model:
+            raise InputError(f"{name}: expected the model's name too, such as {url}#my-model")
+        return OpenAILLM(url, model, longest=longest)
+    return LocalLLM(name, max_new_tokens=longest)
+
+
+class LLMAnswerer:
+    """Answers by ``llm`` from what was kept; ``name`` stands in the report."""
+
+    def __init__(self, llm: LLM, name: str) -> None:
+        self.llm = llm
+        self.name = name
+
+    def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
+        """One call. Raises what the model raises."""
+        text = "\n\n".join(p.headed.strip() for p in passages if p.text.strip())
+        reply = self.llm.complete([Message("user", f"{envelope(text)}\n\n{ASK}\n\nQuestion: {question}")])
+        return Reply(reply.text.strip(), reply.usage)
+
+
+class LLMJudge:
+    """Whether a reply is right, by ``llm``: it is shown question, reply and accepted answers, and says CORRECT or
+    INCORRECT (`RIGHT`); None for anything else. Give it the `Ledger`."""
+
+    def __init__(self, llm: LLM) -> None:
+        self.llm = llm
+
+    def __call__(self, question: Question, reply: str) -> bool | None:
+        """Raises what the model raises."""
+        if not reply.strip():
+            return False
+        material = envelope(f"Question: {question.text}\n\nAnswer: {reply}", "answer")
+        asked = RIGHT.format(material=material, gold=" / ".join(question.answers))
+        found = self.llm.complete([Message("system", JUDGES), Message("user", asked)])
+        return {"CORRECT": True, "INCORRECT": False}.get(word_of(found.text).upper())
+
+
+def word_of(text: str) -> str:
+    """The one word that a reply consists of, without what models set around it; empty where it cannot be read."""
+    try:
+        return said(text).strip(".*`\"' ")
+    except UnparsableReply:
+        return ""
+
+
+class LoopAnswerer:
+    """The LLM-Augmenter's loop over the passages of the question: draft, check, feed back, again."""
+
+    def __init__(self, llm: LLM, name: str) -> None:
+        self.llm = llm
+        self.name = f"{name}, in the loop"
+
+    def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
+        """All calls of one run. Raises what the model raises when no draft was made."""
+        found = Augmenter(self.llm, _Given(passages)).answer(question)
+        return Reply(found.text, found.trace.usage)
+
+
+class _Given:
+    """Finds the passages that the question came with."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages = tuple(passages)
+
+    def retrieve(self, query: str) -> Sequence[Passage]:
+        return self.passages
+
+    async def aretrieve(self, query: str) -> Sequence[Passage]:
+        return self.passages

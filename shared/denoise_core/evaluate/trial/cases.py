@@ -8,11 +8,14 @@ place from 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from denoise_core.augmenter.answer import Answer, Outcome
+from denoise_core.augmenter.traces.recording import from_lines
 from denoise_core.errors import InputError
 from denoise_core.evaluate.answers import holds_answer
 from denoise_core.evaluate.datasets import BadRecord, question_of, records_of, titled
@@ -201,3 +204,74 @@ def _answers(record: Mapping[str, Any]) -> tuple[str, ...]:
         given = given.get("text")
     found = [given] if isinstance(given, str | int | float) else list(given or ())
     return tuple(str(a) for a in found if str(a).strip())
+
+
+ABOUT = "questions are recorded runs; gold passages are those that answers judged to be supported cite"
+
+
+def is_trace(record: Any) -> bool:
+    """Whether a record is the first line of a recorded run."""
+    return isinstance(record, dict) and record.get("line") == "answer"
+
+
+def read_traces(path: str | Path) -> Cases:
+    """The runs in a file, or in every ``.jsonl`` file of a folder. ``place`` counts them from 1.
+
+    A run that cannot be read, or that found no passage, is left out and named. Raises `InputError` when none is
+    left.
+    """
+    path = Path(path)
+    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    cases: list[Case] = []
+    bad: list[BadRecord] = []
+    noted: list[BadRecord] = []
+    place = 0
+    for file in files:
+        try:
+            lines = file.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{file} cannot be read: {error}") from error
+        for run in _runs(lines):
+            place += 1
+            try:
+                case = _of_run(from_lines(run), place)
+            except InputError as error:
+                bad.append(BadRecord(place, str(error)))
+                continue
+            cases.append(case)
+            if case.gold_from is None:
+                noted.append(BadRecord(place, "its answer was not supported or cites nothing: no gold is known"))
+    if not cases:
+        first = f"; the first: run {bad[0].place}: {bad[0].reason}" if bad else ""
+        raise InputError(f"{path}: no recorded run can be used{first}")
+    return Cases(tuple(cases), tuple(bad), tuple(noted), (ABOUT,))
+
+
+def _runs(lines: Iterable[str]) -> Iterator[list[str]]:
+    own: list[str] = []
+    for line in lines:
+        if own and _begins(line):
+            yield own
+            own = []
+        if line.strip():
+            own.append(line)
+    if own:
+        yield own
+
+
+def _of_run(answer: Answer, place: int) -> Case:
+    memory = answer.memory
+    found = {p.id: p for p in (*memory.evidence, *memory.retrieved)}  # as it was found, not as it was denoised
+    if not found:
+        raise InputError("it found no passage")
+    cited = frozenset(p.id for p in answer.citations) & found.keys()
+    gold = cited if answer.outcome is Outcome.SUPPORTED else frozenset()
+    question = Question(memory.question, tuple(found.values()), gold, id=str(place))
+    return Case(question, place, "cited" if gold else None)
+
+
+def _begins(line: str) -> bool:
+    try:
+        return is_trace(json.loads(line))
+    except (ValueError, RecursionError):
+        return False

@@ -12,10 +12,18 @@ from denoise_core._files import write_whole
 from denoise_core._optional import html_of, require
 from denoise_core.evaluate.datasets import BadRecord
 from denoise_core.evaluate.trial.cases import Cases
-from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Apart, Figures, apart, figures_of, value_of
-from denoise_core.evaluate.trial.outcome import Outcome
-from denoise_core.evaluate.trial.setting import save_setting
-from denoise_core.evaluate.trial.ways import EVERYTHING, Way
+from denoise_core.evaluate.trial.figures import (
+    GOLD,
+    RIGHT,
+    Apart,
+    Figures,
+    Mean,
+    Outcome,
+    apart,
+    figures_of,
+    value_of,
+)
+from denoise_core.evaluate.trial.setting import EVERYTHING, Way, save_setting
 from denoise_core.running.budget import Price
 
 FORMAT, VERSION = "rag-denoise evaluation", 1
@@ -211,3 +219,126 @@ def _line(o: Outcome) -> dict[str, Any]:
         "right": o.right,
         "error": o.error,
     }
+
+
+def rows_of(found: Evaluation) -> list[list[str]]:
+    """Header and one row a way; columns that no question can tell of are left out."""
+    header = [
+        "way",
+        "tokens",
+        "gold kept",
+        "95 %",
+        "right",
+        "exact",
+        "F1",
+        "harmed",
+        "helped",
+        "net, 95 %",
+        "seconds",
+        "read",
+        "written",
+        "cached",
+        "money",
+    ]
+    rows = [header]
+    for f in found.figures:
+        net = None if f.change is None else f.change.net
+        interval = (
+            None if net is None else f"{100 * net.value:+.1f} ({100 * net.low:+.1f} to {100 * net.high:+.1f})"
+        )
+        rows.append(
+            [
+                f"{f.name} *" if f.name == found.recommended.name else f.name,
+                f"{f.tokens:,.0f} ({f.share:.0%})",
+                _share(f.gold),
+                "" if f.gold is None else f"{f.gold.low:.0%} to {f.gold.high:.0%}",
+                _share(f.right),
+                _as(".0%", f.exact),
+                _as(".2f", f.f1),
+                "" if f.change is None else str(len(f.change.harmed)),
+                "" if f.change is None else str(len(f.change.helped)),
+                "" if net is None else "{:+.1f} ({:+.1f} to {:+.1f})".format(*_points(net)),
+                _as(".3f", f.seconds),
+                _as(",.0f", f.read),
+                _as(",.0f", f.written),
+                _as(",.0f", f.cached),
+                _as(".6f", f.money),
+            ]
+        )
+    return _used(rows)
+
+
+def short_rows_of(found: Evaluation) -> list[list[str]]:
+    """As `rows_of`, for a terminal of 80 columns: intervals in brackets, harmed and helped in one column."""
+    rows = [["way", "tokens", "", "gold kept", "right", "hurt/help", "net (95 %)", "s"]]
+    for f in found.figures:
+        change = f.change
+        rows.append(
+            [
+                f"{f.name} *" if f.name == found.recommended.name else f.name,
+                f"{f.tokens:,.0f}",
+                f"{f.share:.0%}",
+                "" if f.gold is None else f"{f.gold.value:.0%} ({100 * f.gold.low:.0f}-{100 * f.gold.high:.0f})",
+                _share(f.right),
+                "" if change is None else f"{len(change.harmed)}/{len(change.helped)}",
+                "" if change is None else "{:+.0f} ({:+.0f} to {:+.0f})".format(*_points(change.net)),
+                _as(".2f", f.seconds),
+            ]
+        )
+    return _used(rows)
+
+
+def _used(rows: Sequence[list[str]]) -> list[list[str]]:
+    """Without the columns that are empty."""
+    used = [i for i in range(len(rows[0])) if i == 0 or any(row[i] for row in rows[1:])]
+    return [[row[i] for i in used] for row in rows]
+
+
+def _points(mean: Mean) -> tuple[float, float, float]:
+    return 100 * mean.value, 100 * mean.low, 100 * mean.high
+
+
+def _as(form: str, value: float | None) -> str:
+    return "" if value is None else format(value, form)
+
+
+def told(found: Evaluation) -> list[str]:
+    """What must be said beside the table, a sentence or two each."""
+    by = found.gold_from
+    known = {
+        "labels": "by labels",
+        "answers": "by the answers that stand in them",
+        "model": "by a model's labels",
+        "made": "by the pieces that questions were made from",
+        "cited": "by what recorded answers cite",
+        "nothing": "unknown",
+    }
+    gold = ", ".join(f"{n} {known[name]}" for name, n in sorted(by.items()))
+    out = [f"{found.questions} questions; gold passages: {gold}; answered by: {found.answered_by or 'nobody'}."]
+    out += [f"{a[:1].upper()}{a[1:]}: rougher than a person's labels." for a in found.about]
+    if found.budget is not None:
+        out.append(f"Ways that rank were given {found.budget:,} tokens a question, as many as the default kept.")
+    out += [f"{str(a)[:1].upper()}{str(a)[1:]}." for a in found.apart]
+    out.append(f"Recommended (*): {found.recommended.name}: {found.recommended.why}.")
+    if any(f.read is not None for f in found.figures) and all(f.money is None for f in found.figures):
+        out.append("Money is not told: no price was given (--price READ,WRITTEN).")
+    if found.bad:
+        out.append(f"Left out: {_places(found.bad)}.")
+    if found.noted:
+        out.append(f"To be known: {_places(found.noted)}.")
+    for f in found.figures:
+        if f.failed:
+            out.append(
+                f"{f.name} failed on {len(f.failed)} questions, first line {f.failed[0][0]}: {f.failed[0][1]}."
+            )
+    return out
+
+
+def _places(given: Sequence[BadRecord]) -> str:
+    shown = "; ".join(f"line {b.place}: {b.reason}" for b in given[:5])
+    more = f"; and {len(given) - 5} more" if len(given) > 5 else ""
+    return f"{len(given)} ({shown}{more})"
+
+
+def _share(mean: Mean | None) -> str:
+    return "" if mean is None else f"{mean.value:.0%}"

@@ -1,19 +1,107 @@
-"""Figures of a way over all questions, with 95 % intervals, and what tells two ways apart."""
+"""What ways made of questions, their figures with 95 % intervals, and what tells two ways apart."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from denoise_core.end.denoiser import Scoring
+from denoise_core.evaluate.answers import exact_match, holds_answer, token_f1
 from denoise_core.evaluate.metrics import bootstrap, wilson
-from denoise_core.evaluate.trial.outcome import BANDS, SHARES, Outcome, positions
+from denoise_core.evaluate.trial.answering import Judge
+from denoise_core.evaluate.trial.cases import Case
+from denoise_core.result import DenoiseResult
 from denoise_core.running.budget import Price
-from denoise_core.types import Usage
+from denoise_core.types import Reply, Usage
+
+SHARES = tuple(s / 20 for s in range(1, 21))  # of the tokens of a question's passages, for the curves
+
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One question by one way. None stands for what cannot be told.
+
+    ``gold`` is the share of the gold passages of which something is kept; ``by_share`` the same when the best
+    chunks up to each of `SHARES` of the tokens are kept. ``answer_kept``: the kept text holds an answer.
+    ``seconds`` is the denoiser's alone, None where it was not timed. ``error`` says what failed; then all else is
+    empty.
+    """
+
+    case: Case
+    result: DenoiseResult | None = None
+    tokens: int = 0
+    kept: frozenset[str] = frozenset()
+    gold: float | None = None
+    answer_kept: bool | None = None
+    by_share: tuple[float, ...] | None = None
+    reply: Reply | None = None
+    right: bool | None = None
+    exact: bool | None = None
+    f1: float | None = None
+    contains: bool | None = None
+    seconds: float | None = None
+    error: str | None = field(default=None)
+
+
+def outcome_of(case: Case, result: DenoiseResult, reply: Reply | None, judge: Judge, count: Count) -> Outcome:
+    """The outcome of a result and of the reply made from it; None for no reply asked."""
+    question = case.question
+    kept = frozenset(s.passage_id for p in result.passages for s in p.covered)
+    answers = question.answers
+    said = None if reply is None else reply.text
+    judged = said is not None and bool(answers)
+    stood = any(holds_answer(p.text, answers) for p in question.passages) if answers else False
+    return Outcome(
+        case,
+        result,
+        sum(count(p.headed) for p in result.passages),
+        kept,
+        len(kept & question.gold) / len(question.gold) if question.gold else None,
+        any(holds_answer(p.text, answers) for p in result.passages) if stood else None,
+        _by_share(case, result, count) if question.gold else None,
+        reply,
+        judge(question, said) if judged and said is not None else None,
+        exact_match(said, answers) if judged and said is not None else None,
+        token_f1(said, answers) if judged and said is not None else None,
+        holds_answer(said, answers) if judged and said is not None else None,
+    )
+
+
+def _by_share(case: Case, result: DenoiseResult, count: Count) -> tuple[float, ...] | None:
+    """Gold kept at each of `SHARES`, by the scores in the trace; None for a method without scores."""
+    scored = next(((e.effect, e.reply) for e in result.trace.events if isinstance(e.effect, Scoring)), None)
+    if scored is None or scored[1] is None:
+        return None
+    spans, scores = scored[0].spans, [-np.inf if s is None else s for s in scored[1]]
+    texts = {p.id: p.text for p in case.question.passages}
+    order = np.argsort(-np.asarray(scores), kind="stable").tolist()
+    sizes = [count(texts[s.passage_id][s.start : s.end]) for s in spans]
+    total = max(1, sum(sizes))
+    used = np.cumsum([sizes[i] for i in order]) / total
+    gold = case.question.gold
+    found: set[str] = set()
+    reached: list[tuple[float, float]] = []
+    for at, i in zip(used.tolist(), order, strict=True):
+        if spans[i].passage_id in gold and spans[i].passage_id not in found:
+            found.add(spans[i].passage_id)
+            reached.append((at, len(found) / len(gold)))
+    return tuple(max((g for at, g in reached if at <= share + 1e-9), default=0.0) for share in SHARES)
+
+
+def positions(n: int) -> NDArray[np.intp]:
+    """The band of each place in a list of ``n``: see `BANDS`."""
+    return np.searchsorted([last for _, last in BANDS], np.arange(1, n + 1))
+
+
+BANDS = (("1", 1), ("2", 2), ("3", 3), ("4-5", 5), ("6-10", 10), ("11-20", 20), ("21-50", 50), ("51-", 10**9))
+
 
 POWER = 1.96 + 0.8416  # both-sided 5 %, found in 80 % of such samples
 
@@ -152,35 +240,26 @@ def figures_of(
 ) -> Figures:
     """Figures of a way; ``everything`` are the same questions undenoised, ``whole`` their mean tokens."""
     done = [o for o in outcomes if o.error is None]
-    tokens = float(np.mean([o.tokens for o in done])) if done else 0.0
-    timed = [o.seconds for o in done if o.seconds is not None]
-    used = [
-        _both(o.reply.usage, o.result.trace.usage)
-        for o in done
-        if o.reply is not None and o.reply.usage is not None and o.result is not None
-    ]
+    tokens = _plain(o.tokens for o in done) or 0.0
     curves = [o.by_share for o in done if o.by_share is not None]
     return Figures(
         name,
         len(done),
-        tuple((o.case.place, o.error) for o in outcomes if o.error is not None),
-        mean_of([o.gold for o in done if o.gold is not None]),
-        mean_of([float(o.answer_kept) for o in done if o.answer_kept is not None]),
-        mean_of([float(o.right) for o in done if o.right is not None]),
-        _plain([o.exact for o in done]),
-        _plain([o.f1 for o in done]),
-        _plain([o.contains for o in done]),
-        _change(outcomes, everything),
-        tokens,
-        tokens / whole if whole else 1.0,
-        float(np.mean(timed)) if timed else None,
-        float(np.mean([u.input_tokens for u in used])) if used else None,
-        float(np.mean([u.output_tokens for u in used])) if used else None,
-        float(np.mean([u.cached_tokens for u in used])) if any(u.cached_tokens for u in used) else None,
-        float(np.mean([price.of(u) for u in used])) if used and price is not None else None,
-        _by_position(done),
-        _by_source(done),
-        tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True)) if curves else (),
+        failed=tuple((o.case.place, o.error) for o in outcomes if o.error is not None),
+        gold=mean_of(_known(o.gold for o in done)),
+        answer_kept=mean_of(_known(o.answer_kept for o in done)),
+        right=mean_of(_known(o.right for o in done)),
+        exact=_plain(o.exact for o in done),
+        f1=_plain(o.f1 for o in done),
+        contains=_plain(o.contains for o in done),
+        change=_change(outcomes, everything),
+        tokens=tokens,
+        share=tokens / whole if whole else 1.0,
+        seconds=_plain(o.seconds for o in done),
+        **spent([u for o in done if (u := _usage(o)) is not None], price),
+        by_position=_by_position(done),
+        by_source=_by_source(done),
+        curve=tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True)) if curves else (),
     )
 
 
@@ -204,14 +283,32 @@ def value_of(outcome: Outcome, measure: str) -> float | None:
 GOLD, RIGHT = "gold kept", "right answers"
 
 
-def _both(one: Usage, two: Usage) -> Usage:
+def spent(used: Sequence[Usage], price: Price | None) -> dict[str, float | None]:
+    """Tokens ``read``, ``written`` and ``cached``, and ``money``: means; None where nothing tells."""
+    return {
+        "read": _plain(u.input_tokens for u in used),
+        "written": _plain(u.output_tokens for u in used),
+        "cached": _plain(u.cached_tokens for u in used) or None,
+        "money": None if price is None else _plain(price.of(u) for u in used),
+    }
+
+
+def _usage(outcome: Outcome) -> Usage | None:
+    """What answering and denoising used together."""
+    if outcome.reply is None or outcome.reply.usage is None or outcome.result is None:
+        return None
+    one, two = outcome.reply.usage, outcome.result.trace.usage
     cached = one.cached_tokens + two.cached_tokens
     read, written = one.input_tokens + two.input_tokens, one.output_tokens + two.output_tokens
     return Usage(read, written, one.estimated or two.estimated, cached)
 
 
-def _plain(values: Sequence[float | None]) -> float | None:
-    known = [float(v) for v in values if v is not None]
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [float(v) for v in values if v is not None]
+
+
+def _plain(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
     return float(np.mean(known)) if known else None
 
 

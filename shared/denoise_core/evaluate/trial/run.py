@@ -15,8 +15,8 @@ from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.evaluate.trial.answering import Answerer, Judge, Rule, judge_of
 from denoise_core.evaluate.trial.cases import Case, Cases, case_of_question
 from denoise_core.evaluate.trial.evaluation import Evaluation
-from denoise_core.evaluate.trial.outcome import Outcome, outcome_of
-from denoise_core.evaluate.trial.ways import EVERYTHING, Way, as_ways, nothing_read, standard_ways
+from denoise_core.evaluate.trial.figures import Outcome, outcome_of
+from denoise_core.evaluate.trial.setting import EVERYTHING, Way, as_ways, nothing_read, standard_ways
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
 from denoise_core.running.budget import Price
@@ -39,7 +39,7 @@ def evaluate(
 ) -> Evaluation:
     """Every way over every question.
 
-    ``ways`` are added to, or by name replace, the standard ones (`ways.standard_ways`); a sequence is taken alone.
+    ``ways`` are added to, or by name replace, `setting.standard_ways`; a sequence is taken alone.
     Everything undenoised is always among them: harm and help are counted against it. ``answerer`` answers from
     what each way kept, such as `answering.EmbeddedReader`; without one only what is kept is measured. ``right``
     says when an answer is. ``llm`` is asked by ways that need one; `ledger.Ledger` keeps budget and replies.

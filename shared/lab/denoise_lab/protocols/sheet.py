@@ -11,11 +11,9 @@ from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
-
 from denoise_core._optional import html_of
 from denoise_core.errors import is_mistake, said
-from denoise_core.evaluate.trial.figures import Mean, mean_of
+from denoise_core.evaluate.trial.figures import Mean, mean_of, spent
 from denoise_core.protocols import LLM
 from denoise_core.running.budget import Price
 from denoise_core.running.effects import Flow
@@ -165,7 +163,6 @@ def _line(sheet: Sheet, system: str, rows: Sequence[Result], columns: Sequence[s
             cells[column] = Mean(100 * mean.value, 100 * mean.low, 100 * mean.high, mean.n)
     done = [r for r in rows if r.error is None]
     errors = [r.error for r in rows if r.error is not None]
-    used = [r.usage for r in done]
     return Line(
         system,
         cells,
@@ -175,10 +172,7 @@ def _line(sheet: Sheet, system: str, rows: Sequence[Result], columns: Sequence[s
         errors[0] if errors else None,
         sum(r.value is None for r in done),
         sum(r.fell_back for r in done),
-        float(np.mean([u.input_tokens for u in used])) if used else None,
-        float(np.mean([u.output_tokens for u in used])) if used else None,
-        float(np.mean([u.cached_tokens for u in used])) if used else None,
-        float(np.mean([price.of(u) for u in used])) if used and price is not None else None,
+        **spent([r.usage for r in done], price),
     )
 
 

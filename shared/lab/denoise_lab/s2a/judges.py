@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import Protocol
 
-from denoise_core.evaluate.trial.models import JUDGES, RIGHT, word_of
+from denoise_core.evaluate.trial.answering import JUDGES, RIGHT, word_of
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
 from denoise_core.s2a.prompts import Prompt
