@@ -5,9 +5,8 @@ import re
 import pytest
 
 from denoise_core import InputError
-from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.evaluate.compare import compare_denoisers, compare_scorers
 from denoise_core.evaluate.datasets import read_questions
+from denoise_core.evaluate.metrics import recall_at
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer
 from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval, write_noisy_retrieval
@@ -72,23 +71,13 @@ def test_words_alone_find_the_right_chunk_at_low_levels_and_attributes_always():
     def attributes(query, text):
         return sum(a == b for a, b in zip(FACT.search(text).groups(), ASKED.fullmatch(query).groups()))
 
-    rows = compare_scorers({"words": BM25Scorer(), "exact": FunctionScorer(attributes)}, questions, shares=(0.05,))
-    assert [r.gold_kept for r in rows] == [1.0, 1.0]
+    def kept(scorer, asked, share):
+        labels = [gold for q in asked for gold in q.labels]
+        scores = [s for q in asked for s in scorer.score(q.text, [p.text for p in q.passages])]
+        return recall_at(scores, labels, [q.text for q in asked for _ in q.passages], share).mean()
+
+    assert kept(BM25Scorer(), questions, 0.05) == kept(FunctionScorer(attributes), questions, 0.05) == 1.0
     hard = NoisyRetrieval(4).questions(STORY, 10)
-    assert compare_scorers({"exact": FunctionScorer(attributes)}, hard, shares=(0.05,))[0].gold_kept == 1.0
-    blind = compare_scorers({"blind": FunctionScorer(lambda q, t: 0.0)}, hard, shares=(0.3,))[0]
-    assert blind.gold_kept == pytest.approx(4 / 13), "ties count by chance"
-
-
-def test_denoisers_are_compared_with_everything_in():
-    questions = NoisyRetrieval(0).questions(STORY, 5)
-    everything, end = compare_denoisers(
-        {"everything": None, "BM25, one": ENDDenoiser(BM25Scorer(), keep=1)}, questions
-    )
-    assert (everything.gold_kept, everything.answer_kept, everything.characters_kept) == (1.0, 1.0, 1.0)
-    assert (end.gold_kept, end.answer_kept) == (1.0, 1.0)
-    assert 0.05 < end.characters_kept < 0.1
-    wrong = ENDDenoiser(FunctionScorer(lambda q, t: -BM25Scorer().score(q, [t])[0]), keep=1)
-    assert compare_denoisers({"worst": wrong}, questions)[0].answer_kept == 0.0
-    with pytest.raises(InputError):
-        compare_denoisers({"everything": None}, [])
+    assert kept(FunctionScorer(attributes), hard, 0.05) == 1.0
+    blind = kept(FunctionScorer(lambda q, t: 0.0), hard, 0.3)
+    assert blind == pytest.approx(4 / 13), "ties count by chance"

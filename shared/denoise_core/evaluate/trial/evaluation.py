@@ -243,9 +243,6 @@ def rows_of(found: Evaluation) -> list[list[str]]:
     rows = [header]
     for f in found.figures:
         net = None if f.change is None else f.change.net
-        interval = (
-            None if net is None else f"{100 * net.value:+.1f} ({100 * net.low:+.1f} to {100 * net.high:+.1f})"
-        )
         rows.append(
             [
                 f"{f.name} *" if f.name == found.recommended.name else f.name,
