@@ -2,11 +2,10 @@
 
 Knowledge none, BM25 and gold; feedback by rules and by the reader's own criticism; utility and feedback each
 without the other; never, self-ask, always and a trained policy. The world, the questions and what counts as right
-are described in `_augmenter_reader`. Right turned wrong is harm; cost is what comes on top of the first search and
-the first draft. KF1 is measured in the dialogue task, where answers are sentences, against the sentence that holds
-the answer. Policies are trained, and the utility they run with is chosen, on other questions over another corpus.
-
-With ``--data`` the same parts also run over recorded dialogues with a simulated model (`_augmenter_simulated`).
+are described in `denoise_lab.experiments.town`. Right turned wrong is harm; cost is what comes on top of the first
+search and the first draft. KF1 is measured in the dialogue task, where answers are sentences, against the sentence
+that holds the answer. Policies are trained, and the utility they run with is chosen, on other questions over
+another corpus.
 """
 
 from __future__ import annotations
@@ -16,21 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from _augmenter_reader import Reader, Town, cost, make_town, reward
-from _augmenter_simulated import AlwaysAgain, NoFeedback, simulated
-from _reader_flows import (
-    Batched,
-    describe,
-    gain,
-    generator,
-    headed,
-    local,
-    out,
-    reader_arguments,
-    share,
-    stand_in,
-)
-from harness import Benchmark
+from harness import Benchmark, reader_arguments
 
 from denoise_core.augmenter import Answer, LoopLimits, Rules
 from denoise_core.augmenter.policy import Policy
@@ -38,7 +23,9 @@ from denoise_core.augmenter.prompts import DIALOGUE
 from denoise_core.augmenter.trained import LinearPolicy
 from denoise_core.augmenter.utilities import Groundedness, SelfCriticism, knowledge_f1
 from denoise_core.augmenter.utility import Utility
-from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_core.evaluate.metrics import wilson
+from denoise_lab.experiments.flows import Batched, describe, generator, local, stand_in
+from denoise_lab.experiments.town import AlwaysAgain, NoFeedback, Reader, Town, cost, make_town, reward
 from denoise_lab.policy import reinforce
 from denoise_lab.protocols.loops import NEVER, Setting
 from denoise_lab.protocols.loops import SETTINGS as PAPERS
@@ -95,11 +82,9 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     table = parts(bench, reader, test)
     dialogues(bench, reader, test)
     policies(bench, reader, training, test, table)
-    page = headed(bench, "The Augmenter with the reader", "\n".join([*HEAD, *table.values()]) + "\n")
-    out(bench, "md").write_text(page, encoding="utf-8")
+    page = bench.page("The Augmenter with the reader", "\n".join([*HEAD, *table.values()]) + "\n")
+    bench.file("md").write_text(page, encoding="utf-8")
     plot(bench)
-    if options.data is not None or options.quick:
-        simulated(bench)
     return bench.finish()
 
 
@@ -119,7 +104,7 @@ def parts(bench: Benchmark, reader: Reader, town: Town) -> dict[str, str]:
         right[name] = [float(q.right(a.text)) for q, a in zip(town.questions, answers, strict=True)]
         table[name] = report(bench, name, town, answers)
     for better, worse in CLAIMS:
-        gain(bench, f"reader: {better}, less {worse}", right[better], right[worse], claim=True)
+        bench.gain(f"reader: {better}, less {worse}", right[better], right[worse], claim=True)
     return table
 
 
@@ -127,15 +112,14 @@ def report(bench: Benchmark, name: str, town: Town, answers: Sequence[Answer]) -
     right = [q.right(a.text) for q, a in zip(town.questions, answers, strict=True)]
     known = [q.known for q in town.questions]
     own = {kind: [r for r, k in zip(right, known, strict=True) if k is kind] for kind in (False, True)}
-    share(bench, f"reader: {name}: right", right)
-    share(bench, f"reader: {name}: right, held-out world", own[False])
-    share(bench, f"reader: {name}: right, almanac", own[True])
+    bench.right(f"reader: {name}: right", right)
+    bench.right(f"reader: {name}: right, held-out world", own[False])
+    bench.right(f"reader: {name}: right, almanac", own[True])
     found = loop_cost(answers, [q.right for q in town.questions])
     if found.right_first:
         ends = wilson(found.harmed, found.right_first)
         bench.row(f"reader: {name}: harm rate", found.harm_rate, "share of right first drafts", interval=ends)
-    share_of = found.corrected / found.answers
-    bench.row(f"reader: {name}: corrected", share_of, "share", interval=wilson(found.corrected, found.answers))
+    bench.share(f"reader: {name}: corrected", found.corrected, found.answers)
     bench.row(f"reader: {name}: extra calls", found.extra_calls / found.answers, "calls an answer")
     if found.calls_per_correction is not None:
         bench.row(f"reader: {name}: extra calls for each correction", found.calls_per_correction, "calls")
@@ -163,8 +147,8 @@ def dialogues(bench: Benchmark, reader: Reader, town: Town) -> None:
         answers = reader.answers(town, setting)
         both = list(zip(town.questions, answers, strict=True))
         kf1 = [100 * knowledge_f1(a.text, [q.said]) for q, a in both]
-        bench.row(f"reader, dialogue: {name}: KF1", float(np.mean(kf1)), "percent", interval=bootstrap(kf1))
-        share(bench, f"reader, dialogue: {name}: holds the answer", [q.mentioned(a.text) for q, a in both])
+        bench.mean(f"reader, dialogue: {name}: KF1", kf1, "percent")
+        bench.right(f"reader, dialogue: {name}: holds the answer", [q.mentioned(a.text) for q, a in both])
 
 
 def policies(bench: Benchmark, reader: Reader, training: Town, test: Town, table: dict[str, str]) -> None:
@@ -188,7 +172,7 @@ def policies(bench: Benchmark, reader: Reader, training: Town, test: Town, table
         table[label] = report(bench, f"policy {label}", test, answers)
         if label == "self-ask":
             asked = [any(e.tag == "search" for e in a.trace.events) for a in answers]
-            share(bench, "reader: policy self-ask: searched", asked)
+            bench.right("reader: policy self-ask: searched", asked)
     learnt = [_train(bench, reader, training, test, utility, seed) for seed in range(SEEDS)]
     curve = np.array([[float(np.mean(r)) for r in seed[0]] for seed in learnt])
     for at, rounds in enumerate(_rounds(bench)):
@@ -201,26 +185,16 @@ def policies(bench: Benchmark, reader: Reader, training: Town, test: Town, table
         )
     rewards["trained"] = [float(v) for v in np.mean([seed[0][-1] for seed in learnt], axis=0)]
     rights["trained"] = [float(v) for v in np.mean([seed[1] for seed in learnt], axis=0)]
-    bench.row(
-        "reader: policy trained: right",
-        float(np.mean(rights["trained"])),
-        "share",
-        interval=bootstrap(rights["trained"]),
-    )
-    bench.row(
-        "reader: policy trained: reward",
-        float(np.mean(rewards["trained"])),
-        "reward",
-        interval=bootstrap(rewards["trained"]),
-    )
+    bench.mean("reader: policy trained: right", rights["trained"])
+    bench.mean("reader: policy trained: reward", rewards["trained"], "reward")
     for better, worse in (("self-ask", "never"), ("always", "self-ask")):
-        gain(bench, f"reader: policy {better}, less {worse}: right", rights[better], rights[worse], claim=True)
+        bench.gain(f"reader: policy {better}, less {worse}: right", rights[better], rights[worse], claim=True)
     rules = max(
         ("never", "self-ask", "always", "always, wide search after a failure"), key=lambda n: np.mean(rewards[n])
     )
     for worse in ("random", rules):
         name = f"reader: policy trained, less {worse}{' (best fixed)' if worse == rules else ''}: reward"
-        gain(bench, name, rewards["trained"], rewards[worse], claim=True)
+        bench.gain(name, rewards["trained"], rewards[worse], claim=True)
 
 
 def _rights(reader: Reader, town: Town, policy: Policy, utility: Utility) -> list[bool]:
@@ -232,7 +206,7 @@ def _measured(
     bench: Benchmark, name: str, town: Town, answers: Sequence[Answer]
 ) -> tuple[list[float], list[float]]:
     rewards = [reward(q, a) for q, a in zip(town.questions, answers, strict=True)]
-    bench.row(f"reader: {name}: reward", float(np.mean(rewards)), "reward", interval=bootstrap(rewards))
+    bench.mean(f"reader: {name}: reward", rewards, "reward")
     bench.row(f"reader: {name}: cost", float(np.mean([cost(a) for a in answers])), "cost")
     return rewards, [float(q.right(a.text)) for q, a in zip(town.questions, answers, strict=True)]
 
@@ -289,7 +263,7 @@ def plot(bench: Benchmark) -> None:
     axes.set_xlabel("right as sent")
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title("The Augmenter with the reader")
-    figure.savefig(out(bench, "png"), dpi=110)
+    figure.savefig(bench.file("png"), dpi=110)
     pyplot.close(figure)
 
 

@@ -64,32 +64,18 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
         bench.row(f"{name}: questions", len(rows), "questions")
         at_least = GOLD.get(name, 0.60 if poisoned else 0.85 if name in SETS else None)
         at_most = SHARE.get(name, 0.60 if poisoned else None)
-        bench.row(
-            f"{name}: gold kept, default",
-            gold[name].mean(),
-            "share",
-            at_least=at_least,
-            interval=bootstrap(gold[name]),
-        )
+        bench.mean(f"{name}: gold kept, default", gold[name], at_least=at_least)
         bench.row(f"{name}: text kept, default", text[name].mean(), "share", at_most=at_most)
         for other in ("BM25", "cosine", "first"):
             own = np.array([s.gold(s.best(other, int(s.auto().sum()))) for s in rows])
-            bench.row(
-                f"{name}: gold kept, {other}, as many passages", own.mean(), "share", interval=bootstrap(own)
-            )
+            bench.mean(f"{name}: gold kept, {other}, as many passages", own)
             if name == "RAMDocs" and other == "BM25":
                 gain = gold[name] - own
-                bench.row(f"{name}: gain over BM25", gain.mean(), "share", at_least=0.0, interval=bootstrap(gain))
+                bench.mean(f"{name}: gain over BM25", gain, at_least=0.0)
         if name in SETS:
             for risk in RISKS:
                 lost = np.array([1 - s.gold(s.auto(risk)) for s in rows])
-                bench.row(
-                    f"{name}: gold lost at a stated risk of {risk:g}",
-                    lost.mean(),
-                    "share",
-                    at_most=risk,
-                    interval=bootstrap(lost),
-                )
+                bench.mean(f"{name}: gold lost at a stated risk of {risk:g}", lost, at_most=risk)
     means = np.array([gold[n].mean() for n in mix])
     bench.row("mean of sets: gold kept", means.mean(), "share", at_least=0.93)
     bench.row("lowest set: gold kept", means.min(), "share", at_least=0.85)

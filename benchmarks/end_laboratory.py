@@ -12,24 +12,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from _reader_end import Loaded, haystack, load
-from _reader_flows import reader_arguments
-from harness import Benchmark
-from noisy_retrieval import SEED, SHARE, Outcome
+from harness import Benchmark, reader_arguments
 
 from denoise_core import Passage
 from denoise_core.embedded import embedding_scorer
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.evaluate.metrics import bootstrap, recall_at, wilson
+from denoise_core.evaluate.metrics import recall_at
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.running.flow import run
 from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_lab.experiments.end import Loaded, haystack, load
+from denoise_lab.experiments.passwords import SEED, Outcome
 from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_lab.probe_data import CHARACTERS, noisy_questions
-from denoise_lab.protocols.noisy import Known, answered, case_of, said_of
+from denoise_lab.protocols.noisy import SHARE, Known, answered, case_of, said_of
 
 LAYER = 2  # of the reader's 6
 QUESTIONS = 20  # of a level
@@ -103,7 +102,7 @@ def measured(
         print(lead, name, right[name].mean(), flush=True)
     for other in ("cosine", "BM25", "first chunks"):
         gain = right["END"] - right[other]
-        bench.row(f"{lead}, END over {other}: right", gain.mean(), "share", interval=bootstrap(gain))
+        bench.mean(f"{lead}, END over {other}: right", gain)
 
 
 def plain(loaded: Loaded, questions: Sequence[Question], shown: Sequence[Sequence[Passage]]) -> list[Outcome]:
@@ -119,7 +118,7 @@ def plain(loaded: Loaded, questions: Sequence[Question], shown: Sequence[Sequenc
 
 def _rows(bench: Benchmark, lead: str, found: Sequence[Outcome], whole: Sequence[Outcome]) -> None:
     hits = sum(o.right for o in found)
-    bench.row(f"{lead}: right", hits / len(found), "share", interval=wilson(hits, len(found)))
+    bench.share(f"{lead}: right", hits, len(found))
     cost = [o.whole / w.whole for o, w in zip(found, whole, strict=True)]
     bench.row(f"{lead}: compute, of reading everything", np.mean(cost), "share")
 

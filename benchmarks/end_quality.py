@@ -29,7 +29,7 @@ from denoise_core.end.fit.controls import NO_QUESTION, with_fresh_blocks
 from denoise_core.end.fit.readings import Capture
 from denoise_core.end.fit.regression import fit_line
 from denoise_core.end.reader import HiddenReader
-from denoise_core.evaluate.metrics import bootstrap, recall_at
+from denoise_core.evaluate.metrics import recall_at
 from denoise_core.question import Question
 
 CONTROL_LAYER = 3
@@ -60,7 +60,7 @@ def _default(bench: Benchmark, sets: dict[str, list[Question]]) -> None:
             kept = {scorer: scores.kept(scorer, share) for scorer in scores.by_scorer}
             bench.row(f"{at}: gold kept, by chance", chance[share], "share")
             for scorer, values in kept.items():
-                bench.row(f"{at}: gold kept, {scorer}", values.mean(), "share", interval=bootstrap(values))
+                bench.mean(f"{at}: gold kept, {scorer}", values)
             best = max(("BM25", "cosine"), key=lambda s: kept[s].mean())
             more, ends = difference(kept["default"], kept[best])
             bench.row(f"{at}: default over {best}, the better of both", more, "share", at_least=0.0, interval=ends)
@@ -98,7 +98,7 @@ def _controls(bench: Benchmark, options: Options, sets: dict[str, list[Question]
 def _rows(bench: Benchmark, label: str, scores: NDArray[np.float32], seen: Capture) -> None:
     for share in SHARES:
         values = recall_at(scores, seen.labels, seen.groups, share)
-        bench.row(f"{label}: gold at {share:.0%}", values.mean(), "share", interval=bootstrap(values))
+        bench.mean(f"{label}: gold at {share:.0%}", values)
 
 
 if __name__ == "__main__":

@@ -22,14 +22,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _end_paths import Context, Paths, Shape
-from _operations import Operations
 from harness import Benchmark, arguments
 
 from denoise_core.end.fit.regression import fit_states
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.forward import inputs_of, pool_of
+from denoise_lab.experiments.paths import Context, Operations, Paths, Shape
 
 TRUE = Shape(blocks=32, layer=13, width=1024, inner=3584, heads=16, kv_heads=4)
 SMALL = Shape(blocks=4, layer=2, width=64, inner=128, heads=4, kv_heads=2, vocabulary=500)

@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from _end_paths import Context, Paths, Shape
 from harness import Benchmark, arguments
+
+from denoise_lab.experiments.paths import Context, Paths, Shape
 
 LLAMA_8B = Shape(blocks=32, layer=13, width=4096, inner=14336, heads=32, kv_heads=8, vocabulary=128256)
 SMALL = Shape(blocks=4, layer=2, width=64, inner=128, heads=4, kv_heads=2, vocabulary=500)

@@ -7,8 +7,10 @@ A benchmark is a script with a ``main``::
     def main(argv: list[str] | None = None) -> Benchmark:
         options = arguments("gold kept at a given share", argv)          # --data --quick --seed
         bench = Benchmark("selection", options)
-        bench.row("gold kept, NQ, 30 %, BM25", 0.72, "share", interval=(0.65, 0.78))
-        bench.row("gold kept, NQ, 30 %, default", 0.99, "share", at_least=0.98)
+        bench.mean("gold kept, NQ, 30 %, BM25", kept["BM25"])                # each question's value; bootstrap
+        bench.share("answers right", hits, n, at_least=0.9)                   # a count; Wilson
+        bench.gain("default less BM25", kept["default"], kept["BM25"])        # paired; bootstrap
+        bench.row("seconds a question", 0.03, "s", at_most=0.1)               # any other figure
         return bench.finish()
 
     if __name__ == "__main__":
@@ -35,7 +37,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from denoise_core.evaluate.metrics import bootstrap, wilson
+
 RESULTS = Path(__file__).parent / "results"
+REAL = 0.01  # an effect counts as real when the 95 % interval of the gain begins at a point or more
 PACKAGES = ("rag-denoise", "numpy", "torch", "transformers", "scikit-learn", "langchain-core", "llama-index-core")
 
 
@@ -67,6 +75,16 @@ def arguments(description: str, argv: Sequence[str] | None = None) -> Options:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(argv)
     return Options(given.data, given.quick, given.seed)
+
+
+def reader_arguments(description: str, argv: Sequence[str] | None) -> tuple[Options, Path]:
+    """The arguments, and ``--model FOLDER`` (default: the laboratory's reader)."""
+    from denoise_lab import FOLDER
+
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--model", type=Path, default=FOLDER)
+    given, rest = parser.parse_known_args(argv)
+    return arguments(f"{description} (--model FOLDER: another model than the shipped reader)", rest), given.model
 
 
 def read(data: Path | None, name: str) -> list[dict[str, Any]]:
@@ -109,11 +127,53 @@ class Benchmark:
         self.rows.append(row)
         return row
 
-    def finish(self) -> Benchmark:
-        self._print()
+    def share(self, measure: str, hits: float, n: int, unit: str = "share", **target: float | None) -> Row:
+        """``hits`` of ``n``, with Wilson's interval; 0 in (0, 1) when nothing was counted."""
+        ends = wilson(round(hits), n) if n else (0.0, 1.0)
+        return self.row(measure, hits / n if n else 0.0, unit, interval=ends, **target)
+
+    def right(self, measure: str, values: Sequence[bool], unit: str = "share", **target: float | None) -> Row:
+        """As `share`, of one yes or no for each question."""
+        return self.share(measure, int(sum(values)), len(values), unit, **target)
+
+    def mean(self, measure: str, values: ArrayLike, unit: str = "share", **target: float | None) -> Row:
+        """The mean over questions, with a bootstrap's interval."""
+        return self.row(measure, float(np.mean(np.asarray(values))), unit, interval=bootstrap(values), **target)
+
+    def gain(
+        self,
+        measure: str,
+        better: ArrayLike,
+        worse: ArrayLike,
+        unit: str = "share",
+        *,
+        claim: bool = False,
+        **target: float | None,
+    ) -> Row:
+        """The mean difference on the same questions. A ``claim`` holds when its interval begins at `REAL`."""
+        less = np.asarray(better, dtype=np.float64) - np.asarray(worse, dtype=np.float64)
+        row = self.mean(measure, less, unit, **target)
+        if claim and row.interval is not None:
+            aim = None if self.options.quick else REAL
+            self.row(f"{measure}: lower end of the interval", row.interval[0], unit, at_least=aim)
+        return row
+
+    def file(self, ending: str) -> Path:
+        """Where a table or picture goes that stands beside the results; a temporary folder for quick forms."""
         folder = Path(tempfile.gettempdir()) if self.options.quick else RESULTS
         folder.mkdir(exist_ok=True)
-        path = folder / f"{self.name}{'.quick' if self.options.quick else ''}.json"
+        return folder / f"{self.name}{'.quick' if self.options.quick else ''}.{ending}"
+
+    def page(self, title: str, body: str) -> str:
+        """Markdown: title, what was measured with what, the table."""
+        about = "; ".join(
+            f"{name}: {text}" for name, text in {**self.about, "seed": str(self.options.seed)}.items()
+        )
+        return f"# {title}\n\n{about}. 95 % intervals in brackets.\n\n{body}"
+
+    def finish(self) -> Benchmark:
+        self._print()
+        path = self.file("json")
         scratch = path.with_suffix(".part")
         scratch.write_text(json.dumps(self._record(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         os.replace(scratch, path)

@@ -16,10 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _end_paths import Context, Paths, Shape
-from _one_pass_lab import Answers, answers, held_out_prompts, in_pieces
-from _operations import Operations
-from _reader_end import Loaded, haystack, load
 from end_speed import SMALL, TRUE, cpu, keep_large_blocks, median, status
 from harness import Benchmark, arguments
 
@@ -27,9 +23,12 @@ from denoise_core.end.answering.second_pass import prompt
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.local.layout import token_ids
 from denoise_lab import FOLDER
+from denoise_lab.experiments.end import Loaded, haystack, load
+from denoise_lab.experiments.one_pass import Answers, answers, held_out_prompts, in_pieces
+from denoise_lab.experiments.paths import Context, Operations, Paths, Shape
 from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_lab.probe_data import noisy_questions
 
@@ -158,7 +157,7 @@ def noisy(bench: Benchmark, loaded: Loaded, layer: int) -> None:
         found = list(answers(loaded, asked, layer))
         name = f"NoisyRetrieval, level {level}, L {layer}"
         kept = int(sum(gold))
-        bench.row(f"{name}: gold kept", kept / len(gold), "share", interval=wilson(kept, len(gold)))
+        bench.share(f"{name}: gold kept", kept, len(gold))
         report(bench, name, found, [a.answer for a in asked])
         texts = [token_ids(loaded.tokenizer, [p.text for p in q.passages], own_text=False) for q in questions]
         tokens = [sum(map(len, ids)) for ids in texts]
@@ -180,7 +179,7 @@ def report(bench: Benchmark, name: str, found: list[Answers], wanted: list[str])
     n = len(found)
     quick = bench.options.quick
     for what, right in (("exact", exact), ("one pass", mine)):
-        bench.row(f"{name}: right, {what}", right.mean(), "share", interval=wilson(int(right.sum()), n))
+        bench.share(f"{name}: right, {what}", int(right.sum()), n)
     bench.row(
         f"{name}: right, exact over one pass",
         (exact - mine).mean(),

@@ -18,24 +18,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from harness import Benchmark, arguments, read
 
-from denoise_core import Message, Passage
-from denoise_core.augmenter.actions import Action, Draft, Search, Send
-from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.policy import Policy, Rules
 from denoise_core.augmenter.trained import LinearPolicy
 from denoise_lab.policy import (
     Simulator,
-    Turn,
     imitate,
     learn_from_recorded,
     reinforce,
     simulators,
 )
+from denoise_lab.policy.dialogues import FIXED, SHIPPED, made_up, measure, turns
 from denoise_lab.policy.simulate import DEFAULTS
 from denoise_lab.policy.simulate import Rules as Costs
 
@@ -45,63 +40,11 @@ ROUNDS = (0, 6, 19, 38, 63, 125)  # of 16 episodes
 WEIGHTS = (2, 4, 8, 16)
 
 
-class InTurn:
-    """A fixed list of actions, then send."""
-
-    def __init__(self, *actions: Action) -> None:
-        self.actions = actions
-
-    def choose(self, memory: WorkingMemory) -> Action:
-        taken = len(memory.actions)
-        return self.actions[taken] if taken < len(self.actions) else Send()
-
-
-SHIPPED: dict[str, Policy] = {
-    "never search (rules)": Rules(consult="never"),
-    "self-ask (rules)": Rules(consult="self_ask", without_evidence="draft"),
-    "always search (rules)": Rules(without_evidence="draft"),
-}
-LISTS: dict[str, Policy] = {
-    "draft once, send": InTurn(Draft()),
-    "draft twice, send": InTurn(Draft(), Draft()),
-    "draft, search, draft, send": InTurn(Draft(), Search(), Draft()),
-    "search, draft once, send": InTurn(Search(), Draft()),
-    "search wide, draft once, send": InTurn(Search(), Search(wide=True), Draft()),
-}
-FIXED = SHIPPED | LISTS
-
-
-def turns(rows: Sequence[dict[str, Any]]) -> list[Turn]:
-    found = []
-    for row in rows:
-        snippets = tuple(Passage(p["text"], p["id"], metadata={"title": p["title"]}) for p in row["passages"])
-        said = [Message("user" if t["speaker"] == "U" else "assistant", t["text"]) for t in row["dialog"]]
-        gold = frozenset(p["id"] for p in row["passages"] if p["is_gold"])
-        if gold:
-            found.append(Turn(row["question"], tuple(said[:-1]), snippets, gold, row["response"]))
-        earlier = [n for n, m in enumerate(said[:-2]) if m.role == "user" and said[n + 1].role == "assistant"]
-        if earlier:
-            at = earlier[len(earlier) // 2]
-            found.append(Turn(said[at].content, tuple(said[:at]), snippets, frozenset(), said[at + 1].content))
-    return found
-
-
-def measure(policy: Policy, episodes: Sequence[Simulator]) -> tuple[np.ndarray, np.ndarray]:
-    """Reward and cost of each episode."""
-    found = []
-    for episode in episodes:
-        answer, reward = episode(policy)
-        found.append((reward, episode.cost(answer)))
-    both = np.array(found)
-    return both[:, 0], both[:, 1]
-
-
 def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("policy", options)
-    rng = np.random.default_rng(options.seed)
     if options.quick:
-        train, test = simulators(_made_up(8), seed=1), simulators(_made_up(4), seed=2)
+        train, test = simulators(made_up(8), seed=1), simulators(made_up(4), seed=2)
         seeds, rounds = 1, (0, 2)
     else:
         rows = read(options.data, "dstc11_track5")
@@ -112,22 +55,22 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     bench.row("held-out turns", len(test), "count")
     fixed = {name: measure(policy, test) for name, policy in FIXED.items()}
     for name, found in fixed.items():
-        _report(bench, name, *found, rng)
+        _report(bench, name, *found)
     chance = measure(LinearPolicy(rng=random.Random(options.seed)), test)
-    _report(bench, "random", *chance, rng)
+    _report(bench, "random", *chance)
     points = {"REINFORCE": _learning(bench, train, test, rounds, seeds)}
     points["REINFORCE, cost weighted"] = _dear(bench, train, test, rounds[-1], seeds)
     best = max(FIXED, key=lambda n: fixed[n][0].mean())
     aim = None if options.quick else 0.0
     for name, (reward, cost) in points.items():
-        _report(bench, f"{name}, mean over seeds", reward, cost, rng)
-        _compare(bench, f"{name} less random", reward - chance[0], rng, aim)
+        _report(bench, f"{name}, mean over seeds", reward, cost)
+        _compare(bench, f"{name} less random", reward - chance[0], aim)
         for rival in dict.fromkeys((best, max(SHIPPED, key=lambda n: fixed[n][0].mean()))):
             kind = "best fixed policy" if rival == best else "best shipped rules"
-            _compare(bench, f"{name} less {kind} ({rival})", reward - fixed[rival][0], rng, aim)
+            _compare(bench, f"{name} less {kind} ({rival})", reward - fixed[rival][0], aim)
             spent = _tidy(cost.mean() - fixed[rival][1].mean())
             bench.row(f"{name} less {kind} ({rival}): cost", spent, "cost", at_most=aim)
-    _stages(bench, train, test, rng, quick=options.quick)
+    _stages(bench, train, test, quick=options.quick)
     return bench.finish()
 
 
@@ -180,7 +123,6 @@ def _stages(
     bench: Benchmark,
     train: Sequence[Simulator],
     test: Sequence[Simulator],
-    rng: np.random.Generator,
     *,
     quick: bool,
 ) -> None:
@@ -188,52 +130,30 @@ def _stages(
     few = train[: 8 if quick else 60]
     # Few steps, so that the copy still tries other things: a sure policy learns nothing from its own runs.
     copied = imitate(LinearPolicy(), SHIPPED["always search (rules)"], few, steps=20)
-    _report(bench, "stage 1, imitation of the rules", *measure(copied, test), rng)
+    _report(bench, "stage 1, imitation of the rules", *measure(copied, test))
     trained, _ = reinforce(copied, train, rounds=2 if quick else 125, seed=7)
-    _report(bench, "stage 2, then REINFORCE (2000 episodes)", *measure(trained, test), rng)
+    _report(bench, "stage 2, then REINFORCE (2000 episodes)", *measure(trained, test))
     explorer = LinearPolicy(copied.weights, rng=random.Random(3))
     recorded = [episode(explorer) for episode in (few if quick else train)]
     offline, report = learn_from_recorded(copied, few[0].augmenter(copied), recorded, steps=20 if quick else 100)
-    _report(bench, "stage 3 alone, from recorded runs of stage 1", *measure(offline, test), rng)
+    _report(bench, "stage 3 alone, from recorded runs of stage 1", *measure(offline, test))
     bench.row("stage 3: recorded runs", report.runs, "count")
     bench.row("stage 3: effective runs after clipping", report.effective_runs, "count")
     bench.row("stage 3: largest importance weight before clipping", report.largest_weight, "ratio")
 
 
-def _report(bench: Benchmark, name: str, reward: np.ndarray, cost: np.ndarray, rng: np.random.Generator) -> None:
-    bench.row(f"{name}: reward", reward.mean(), "reward", interval=_interval(reward, rng))
+def _report(bench: Benchmark, name: str, reward: np.ndarray, cost: np.ndarray) -> None:
+    bench.mean(f"{name}: reward", reward, "reward")
     bench.row(f"{name}: cost", cost.mean(), "cost")
 
 
-def _compare(
-    bench: Benchmark, name: str, gain: np.ndarray, rng: np.random.Generator, at_least: float | None
-) -> None:
-    bench.row(name, _tidy(gain.mean()), "reward", at_least=at_least, interval=_interval(gain, rng))
+def _compare(bench: Benchmark, name: str, gain: np.ndarray, at_least: float | None) -> None:
+    bench.mean(name, np.round(gain, 9) + 0.0, "reward", at_least=at_least)
 
 
 def _tidy(value: float) -> float:
     """Without the last digits, in which equal sums differ when they were added in another order; never -0."""
     return round(float(value), 9) + 0.0
-
-
-def _interval(values: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
-    draws = [values[rng.integers(0, len(values), len(values))].mean() for _ in range(500)]
-    low, high = np.percentile(draws, [2.5, 97.5])
-    return float(low), float(high)
-
-
-def _made_up(count: int) -> list[Turn]:
-    found = []
-    for n in range(count):
-        snippets = (
-            Passage(f"Breakfast at house {n} costs {n + 5} pounds.", "a", metadata={"title": f"House {n}"}),
-            Passage(f"House {n} has a garden.", "b", metadata={"title": f"House {n}"}),
-        )
-        found.append(
-            Turn(f"What does breakfast at house {n} cost?", (), snippets, frozenset(("a",)), "It is cheap.")
-        )
-        found.append(Turn("I need a house in the north.", (), snippets, frozenset(), "For how many nights?"))
-    return found
 
 
 if __name__ == "__main__":

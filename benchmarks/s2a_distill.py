@@ -17,26 +17,26 @@ trained copy.
 from __future__ import annotations
 
 import argparse
-import copy
 import random
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from _reader_flows import Batched, describe, gain, local, reader_arguments, s2a_table, together
-from harness import Benchmark
-from s2a_opinions import Asked, Told, ask, final, forms_in_context, scores, systems
+from harness import Benchmark, reader_arguments
 
 from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.result import S2AResult
 from denoise_core.types import Message
+from denoise_lab.experiments.flows import Batched, describe, local, s2a_table, together
+from denoise_lab.experiments.opinions import Asked, Told, ask, forms_in_context, scores
+from denoise_lab.protocols.opinions import final, systems
 from denoise_lab.s2a.distill import Record, export_chat, faithful, load, load_chat, save
+from denoise_lab.s2a.fine_tune import BATCH, PASSES, RATE, fine_tuned
 from denoise_lab.worlds.world import World
 
 QUESTIONS, HELD_OUT = 200, 80  # each in four forms
 TEACHER = "s2a keep_original"  # the best of them beside passages (`s2a_opinions`, other questions)
-RATE, BATCH, PASSES, WARM_UP = 1e-4, 16, 2, 10
 NAMES = ("plain, before", "plain, after", "plain, control", TEACHER)
 
 
@@ -58,38 +58,6 @@ def examples(found: Sequence[Record], folder: Path, name: str) -> list[tuple[Mes
     kept = faithful(load(folder / f"{name}.records.jsonl"), only_passed=True)
     export_chat(kept, folder / f"{name}.chat.jsonl", target="answer")
     return load_chat(folder / f"{name}.chat.jsonl")
-
-
-def fine_tuned(model: Any, tokenizer: Any, chats: Sequence[Sequence[Message]], seed: int) -> Any:
-    """A copy of the model, trained on the replies; AdamW, the rate rises for `WARM_UP` steps and falls to 0."""
-    import torch
-
-    from denoise_lab.training.rows import encoded
-
-    learner = copy.deepcopy(model).float().train()
-    rows = [encoded(tokenizer, chat) for chat in chats]
-    rng = random.Random(seed)
-    order = [i for _ in range(PASSES) for i in rng.sample(range(len(rows)), len(rows))]
-    batches = [order[at : at + BATCH] for at in range(0, len(order), BATCH)]
-    optimizer = torch.optim.AdamW(learner.parameters(), lr=RATE, weight_decay=0.0)
-    for step, batch in enumerate(batches):
-        length = max(len(rows[i][0]) for i in batch)
-        ids = torch.full((len(batch), length), tokenizer.pad_token_id)
-        weights = torch.zeros((len(batch), length))
-        for row, i in enumerate(batch):
-            ids[row, : len(rows[i][0])] = torch.tensor(rows[i][0])
-            weights[row, : len(rows[i][1])] = torch.tensor(rows[i][1])
-        for group in optimizer.param_groups:
-            group["lr"] = RATE * min(1.0, (step + 1) / WARM_UP, (len(batches) - step) / len(batches))
-        # What follows a row's end is never looked at by what stands before it: no mask is needed.
-        logits = learner(input_ids=ids).logits[:, :-1]
-        losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
-        loss = (losses * weights[:, 1:]).sum() / weights[:, 1:].sum()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
-        optimizer.step()
-    return learner.eval()
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
@@ -145,12 +113,12 @@ def report(bench: Benchmark, test: Sequence[Asked], told: dict[str, Told]) -> No
     s2a_table(bench, everything, "exact", "answers", "S2A distilled into the reader")
     wrong = [i for i, a in enumerate(test) if a.case.kind == "incorrect_suggested"]
     after, before, control = (told[n].right for n in ("plain, after", "plain, before", "plain, control"))
-    gain(bench, "after less before, all types", after, before, claim=True)
-    gain(bench, "after less control, all types", after, control, claim=True)
+    bench.gain("after less before, all types", after, before, claim=True)
+    bench.gain("after less control, all types", after, control, claim=True)
     own = [[right[i] for i in wrong] for right in (after, before, control)]
-    gain(bench, "after less before, incorrect_suggested", own[0], own[1], claim=True)
-    gain(bench, "after less control, incorrect_suggested", own[0], own[2], claim=True)
-    gain(bench, f"after less {TEACHER}, all types", after, told[TEACHER].right, claim=False)
+    bench.gain("after less before, incorrect_suggested", own[0], own[1], claim=True)
+    bench.gain("after less control, incorrect_suggested", own[0], own[2], claim=True)
+    bench.gain(f"after less {TEACHER}, all types", after, told[TEACHER].right, claim=False)
 
 
 def _with(llm: Any, model: Any) -> Any:

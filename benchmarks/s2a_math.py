@@ -12,10 +12,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
-from harness import Benchmark
+from harness import Benchmark, reader_arguments
 
 from denoise_core.running.flow import run
+from denoise_lab.experiments.flows import Batched, describe, generator, s2a_table, together
 from denoise_lab.protocols.problems import AT_ONCE, KINDS, STEPS, problem, systems
 from denoise_lab.s2a import Case, NumberJudge, Score
 from denoise_lab.worlds.sums import make_sum
@@ -69,20 +69,19 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         right = {system: [told[system][i].value or 0.0 for i in at] for system in SYSTEMS}
         noisy = kind != "none"
         for system in ("s2a relevance", "s2a select"):
-            share(bench, f"{system}: just the needed sentences left, {kind}", [both[system][1][i] for i in at])
+            bench.right(f"{system}: just the needed sentences left, {kind}", [both[system][1][i] for i in at])
         for steps in ("", STEPS):
             if noisy:
                 name = f"what the sentence costs{steps}, {kind} (oracle less plain)"
-                gain(bench, name, right[f"oracle{steps}"], right[f"plain{steps}"], claim=True)
+                bench.gain(name, right[f"oracle{steps}"], right[f"plain{steps}"], claim=True)
             for system in (f"s2a relevance{steps}", f"s2a select{steps}"):
-                gain(
-                    bench,
+                bench.gain(
                     f"{system} less plain{steps}, {kind}",
                     right[system],
                     right[f"plain{steps}"],
                     claim=noisy,
                 )
-        gain(bench, f"steps less at once, {kind}", right[f"plain{STEPS}"], right["plain"], claim=False)
+        bench.gain(f"steps less at once, {kind}", right[f"plain{STEPS}"], right["plain"], claim=False)
     return bench.finish()
 
 

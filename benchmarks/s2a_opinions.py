@@ -17,106 +17,18 @@ one would use it there: first on the message (`MessageDenoiser`), then on the pa
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from _reader_flows import Batched, describe, gain, generator, reader_arguments, s2a_table, share, together
-from harness import Benchmark
+from harness import Benchmark, reader_arguments
 
-from denoise_core import Passage
-from denoise_core.result import Trace
-from denoise_core.s2a.answer import S2AAnswer
-from denoise_lab.protocols.opinions import BOTH, final, forms, systems
+from denoise_lab.experiments.flows import Batched, describe, generator, s2a_table
+from denoise_lab.experiments.opinions import JUDGE, Asked, Told, ask, closed_book, forms_in_context, scores
+from denoise_lab.protocols.opinions import BOTH
 from denoise_lab.protocols.opinions import SYSTEMS as PAPERS
-from denoise_lab.s2a import Case, Score
-from denoise_lab.worlds import almanac
-from denoise_lab.worlds.opinions import KINDS, opinion
-from denoise_lab.worlds.scene import Difficulty, make_scene
-from denoise_lab.worlds.world import Fact, World
+from denoise_lab.worlds.world import World
 
 QUESTIONS = 80  # each in four forms
-SCENE = Difficulty(6, 3, 3, 120)
 SYSTEMS = (*PAPERS, BOTH)
-JUDGE = "exact"
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A case and the wrong answer that its opinion suggests, "" when it suggests none."""
-
-    case: Case
-    suggested: str
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a system said to each case, in the order of the cases."""
-
-    right: list[bool]
-    swayed: list[bool]
-    written: list[int]  # output tokens, both steps
-    first: list[int]  # output tokens of step 1
-    fell_back: list[bool]
-
-
-def closed_book(rng: random.Random, count: int) -> list[Asked]:
-    """Facts of the almanac, well known and little known alike."""
-    world = World(rng, test=True)
-    facts = rng.sample(almanac.facts(), count)
-    return [a for n, fact in enumerate(facts) for a in _forms(world, f"a{n}", fact, (), ())]
-
-
-def forms_in_context(world: World, rng: random.Random, count: int) -> list[Asked]:
-    """``count`` questions about noisy passages of ``world``, each in four forms; ``rng`` is the world's own."""
-    found: list[Asked] = []
-    for n in range(count):
-        scene = make_scene(world, SCENE)
-        k = rng.randrange(len(scene.facts))
-        passages = tuple(Passage(text, f"p{i}") for i, text in enumerate(scene.texts(), 1))
-        found += _forms(world, f"c{n}", scene.facts[k], passages, (Passage(scene.said(k), "p"),))
-    return found
-
-
-def _forms(
-    world: World, name: str, fact: Fact, passages: tuple[Passage, ...], clean: tuple[Passage, ...]
-) -> list[Asked]:
-    question, wrong, opinions = fact.asks(world), "", {}
-    for kind in KINDS:
-        opinions[kind], _ = opinion(world, fact, kind)
-        suggested = re.search(r"that it is (.*)\.$", opinions[kind]) if kind == "incorrect_suggested" else None
-        wrong = suggested[1] if suggested else wrong
-    cases = forms(name, question, (fact.value,), opinions, passages, clean)
-    return [Asked(c, wrong if c.kind == "incorrect_suggested" else "") for c in cases]
-
-
-def ask(llm: Batched, asked: Sequence[Asked], system: str) -> Told:
-    answer = systems(lambda seed: llm)[system]
-    told = together([answer(a.case, 0) for a in asked])
-    said = [final(a.text) for a, _ in told]
-    return Told(
-        [s in a.case.gold for s, a in zip(said, asked, strict=True)],
-        [bool(a.suggested) and s == a.suggested for s, a in zip(said, asked, strict=True)],
-        [_written(trace) for _, trace in told],
-        [_written(trace, step_1=True) for _, trace in told],
-        [_fell_back(a) for a, _ in told],
-    )
-
-
-def _written(trace: Trace, *, step_1: bool = False) -> int:
-    calls = [e for e in trace.events if e.usage and not (step_1 and e.tag == "s2a.answer")]
-    return sum(e.usage.output_tokens for e in calls if e.usage)
-
-
-def _fell_back(answer: S2AAnswer) -> bool:
-    return answer.result.fallback is not None
-
-
-def scores(system: str, asked: Sequence[Asked], told: Told) -> list[Score]:
-    return [
-        Score(system, a.case.id, a.case.kind, 0, JUDGE, float(right), "", tokens)
-        for a, right, tokens in zip(asked, told.right, told.written, strict=True)
-    ]
 
 
 def part(bench: Benchmark, llm: Batched, name: str, asked: Sequence[Asked]) -> None:
@@ -129,10 +41,9 @@ def part(bench: Benchmark, llm: Batched, name: str, asked: Sequence[Asked]) -> N
     s2a_table(bench, everything, JUDGE, name, f"Opinions in the question, {name}")
     wrong = [i for i, a in enumerate(asked) if a.case.kind == "incorrect_suggested"]
     for system in used:
-        share(bench, f"{name}: {system} says the wrong answer suggested", [told[system].swayed[i] for i in wrong])
+        bench.right(f"{name}: {system} says the wrong answer suggested", [told[system].swayed[i] for i in wrong])
     plain, alone = told["plain"].right, [i for i, a in enumerate(asked) if a.case.kind == "none"]
-    gain(
-        bench,
+    bench.gain(
         f"{name}: what a wrong suggestion costs (plain, none less incorrect_suggested)",
         [plain[i] for i in alone],
         [plain[i] for i in wrong],
@@ -140,12 +51,11 @@ def part(bench: Benchmark, llm: Batched, name: str, asked: Sequence[Asked]) -> N
     )
     default = told["s2a default"].right
     for rival, aim in {"plain": True, "instructed": True, "s2a keep_original": True, "stepwise": True}.items():
-        gain(bench, f"{name}: S2A default less {rival}, all types", default, told[rival].right, claim=aim)
+        bench.gain(f"{name}: S2A default less {rival}, all types", default, told[rival].right, claim=aim)
     for rival in ("s2a single", "s2a not_instructed", select, "oracle"):
-        gain(bench, f"{name}: S2A default less {rival}, all types", default, told[rival].right, claim=False)
+        bench.gain(f"{name}: S2A default less {rival}, all types", default, told[rival].right, claim=False)
     for system in ("s2a default", select):
-        gain(
-            bench,
+        bench.gain(
             f"{name}: {system.replace('s2a', 'S2A')} less plain, incorrect_suggested",
             [told[system].right[i] for i in wrong],
             [plain[i] for i in wrong],
@@ -164,7 +74,7 @@ def _tokens(bench: Benchmark, name: str, told: dict[str, Told], select: str) -> 
     }.items():
         bench.row(f"{name}: {what}", _mean(both[0]) / max(1e-9, _mean(both[1])), "ratio", at_most=aim)
     for system in ("s2a default", "s2a single", select):
-        share(bench, f"{name}: {system} fell back to the text as it came", told[system].fell_back)
+        bench.right(f"{name}: {system} fell back to the text as it came", told[system].fell_back)
 
 
 def _mean(values: Sequence[int]) -> float:

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from _s2a_shared import UNREADABLE, read_reply, wilson
+from _s2a_shared import UNREADABLE, read_reply
 from harness import Benchmark, arguments
 
 CORPUS = Path(__file__).parents[1] / "tests" / "data" / "replies"
@@ -34,10 +34,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
         read = found["right"]
         bench.row(f"{half}: replies", len(records), "replies")
         bench.row(f"{half}: read wrongly", found["wrong"], "replies", at_most=0)
-        bench.row(
-            f"{half}: of those a person can read, read", read / readable, "share", at_least=0.95,
-            interval=wilson(read, readable),
-        )  # fmt: skip
+        bench.share(f'{half}: of those a person can read, read', read, readable, at_least=0.95)  # fmt: skip
         bench.row(f"{half}: of those nobody can read, refused", found["refused"], "replies")
     return bench.finish()
 

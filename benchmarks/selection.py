@@ -11,7 +11,6 @@ from _end_shared import NQ, SHARES, difference, measured, quick_questions, score
 from harness import Benchmark, Options, arguments
 
 from denoise_core.embedded import sample
-from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
 
 
@@ -25,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
             at = f"{name}, {share:.0%} kept"
             kept = {scorer: scores.kept(scorer, share) for scorer in scores.by_scorer}
             for scorer, values in kept.items():
-                bench.row(f"{at}: gold kept, {scorer}", values.mean(), "share", interval=bootstrap(values))
+                bench.mean(f"{at}: gold kept, {scorer}", values)
             over_cosine, ends = difference(kept["default"], kept["cosine"])
             bench.row(f"{at}: default over cosine", over_cosine, "share", at_least=0.0, interval=ends)
             over_words, ends = difference(kept["default"], kept["BM25"])

@@ -15,10 +15,10 @@ from denoise_lab.worlds.opinions import KINDS
 from denoise_lab.worlds.world import World
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-flows = importlib.import_module("_reader_flows")
-opinions = importlib.import_module("s2a_opinions")
+flows = importlib.import_module("denoise_lab.experiments.flows")
+opinions = importlib.import_module("denoise_lab.experiments.opinions")
 problems = importlib.import_module("s2a_math")
-loops = importlib.import_module("_augmenter_reader")
+loops = importlib.import_module("denoise_lab.experiments.town")
 
 
 class Echo:

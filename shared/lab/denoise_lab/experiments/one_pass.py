@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from _reader_end import Loaded
 
 from denoise_core.local.first_layers import EarlyLayers, early_layers
 from denoise_core.local.keeping.kv import record
 from denoise_core.local.keeping.one_pass import Chunk, OnePass
 from denoise_core.local.layout import Prompt, token_ids
 from denoise_core.types import Message
+from denoise_lab.experiments.end import Loaded
 from denoise_lab.tasks.parts import UNKNOWN
 from denoise_lab.tasks.reading import passages
 from denoise_lab.worlds.scene import Difficulty

@@ -12,16 +12,17 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from _reader_flows import Batched, together
-
 from denoise_core import Message, Passage
-from denoise_core.augmenter import Answer, Augmenter, LoopLimits
+from denoise_core.augmenter import Answer, Augmenter, LoopLimits, Verdict, WorkingMemory
 from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING
-from denoise_core.augmenter.utility import Utility
+from denoise_core.augmenter.utilities import Groundedness
+from denoise_core.augmenter.utility import Utility, without_effects
+from denoise_core.running.effects import Flow
 from denoise_core.types import Reply, unique_ids
+from denoise_lab.experiments.flows import Batched, together
 from denoise_lab.protocols.loops import NARROW, WIDE, Setting, loop_of
 from denoise_lab.worlds import almanac
 from denoise_lab.worlds.prose import prose
@@ -102,6 +103,21 @@ def make_town(rng: random.Random, count: int, part: int) -> Town:
     rng.shuffle(passages)
     assert list(unique_ids([p.id for p in passages])) == [p.id for p in passages]
     return Town(tuple(questions), Found(passages, NARROW), Found(passages, WIDE))
+
+
+class NoFeedback:
+    """Says nothing, so that the next draft is written from the same prompt."""
+
+    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
+        return without_effects("")
+
+
+class AlwaysAgain:
+    """Passes nothing, scores by groundedness: every draft gets feedback, the best is sent."""
+
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
+        found = Groundedness().judge(memory, candidate)
+        return without_effects(Verdict("fail", found.score, found.reasons) if found.passed else found)
 
 
 class Redrawing:

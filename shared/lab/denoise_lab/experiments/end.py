@@ -6,12 +6,12 @@ the seed and the number of questions. Quick forms run a tiny random model of the
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from harness import Benchmark, read
 
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
@@ -19,6 +19,7 @@ from denoise_core.errors import InputError
 from denoise_core.local.generation.llm import LocalLLM, prompt_ids
 from denoise_core.types import Message
 from denoise_lab import FOLDER
+from denoise_lab.experiments import Bench
 from denoise_lab.probes import reader_probe
 from denoise_lab.worlds.prose import prose
 
@@ -53,7 +54,7 @@ class Loaded:
         return HiddenReader(self.model, tokenizer=self.tokenizer, settings=ReadingSettings(layout=layout))
 
 
-def load(bench: Benchmark, folder: Path) -> Loaded:
+def load(bench: Bench, folder: Path) -> Loaded:
     """The model in ``folder``, or for the quick form of the shipped one a tiny stand-in; noted in the results."""
     import torch
 
@@ -99,12 +100,16 @@ def tiny(seed: int = 0) -> tuple[Any, Any]:
     return hugging_face(network, tokenizer), tokenizer
 
 
-def haystack(bench: Benchmark) -> tuple[str, str]:
+def haystack(bench: Bench) -> tuple[str, str]:
     """Prose to hide sentences in, and what it is; without ``--data`` that of the training, which is said."""
     options = bench.options
     if options.quick or options.data is None:
         bench.about["prose"] = "of the reader's training: no --data was given"
         return "\n".join(prose()), "prose of the reader's training"
     bench.about["prose"] = "never seen by the reader"
-    stories = [r for r in read(options.data, HAYSTACK) if r["title"].split(".")[0] in UNSEEN]
+    path = options.data / f"{HAYSTACK}.jsonl.gz"
+    if not path.is_file():
+        raise SystemExit(f"{path} is not there: --data must name the folder that holds it")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        stories = [r for r in map(json.loads, lines) if r["title"].split(".")[0] in UNSEEN]
     return "\n".join(r["text"] for r in stories), "prose the reader never saw"

@@ -6,31 +6,27 @@ greedy, so a call that was answered once is answered from memory, with the token
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hashlib
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness import RESULTS, Benchmark, Options, arguments
-
-from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_core.evaluate.metrics import wilson
 from denoise_core.result import Trace
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun
 from denoise_core.types import Message, Reply, Usage
 from denoise_lab import FOLDER
+from denoise_lab.experiments import Bench, Options
 from denoise_lab.s2a import Score, markdown, plot, table
 
 T = TypeVar("T")
 NEW_TOKENS = 128
 SIZE = 64  # conversations in a batch
 _QUIET = 12  # turns of the event loop without a new call before a batch goes out
-REAL = 0.01  # an effect counts as real when the 95 % interval of the gain begins at a point or more
 
 
 class Batched:
@@ -95,14 +91,6 @@ def together(flows: Sequence[Flow[T]], llms: Sequence[Any] | None = None) -> lis
     return asyncio.run(everything())
 
 
-def reader_arguments(description: str, argv: Sequence[str] | None) -> tuple[Options, Path]:
-    """The harness' arguments, and ``--model FOLDER`` (default: the shipped reader)."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--model", type=Path, default=FOLDER)
-    given, rest = parser.parse_known_args(argv)
-    return arguments(f"{description} (--model FOLDER: another model than the shipped reader)", rest), given.model
-
-
 def local(folder: Path, **settings: Any) -> Any:
     """The model in ``folder`` as a `LocalLLM`; ends the benchmark with a sentence when it is not there."""
     from denoise_core.local.generation.llm import LocalLLM
@@ -127,7 +115,7 @@ def stand_in(conversations: Sequence[Sequence[Message]]) -> list[Reply]:
     return replies
 
 
-def describe(bench: Benchmark, folder: Path, **more: str) -> None:
+def describe(bench: Bench, folder: Path, **more: str) -> None:
     """Model, its fingerprint and decoding, into the results."""
     bench.about["model"] = "a rule in the place of a model" if bench.options.quick else _named(folder)
     bench.about["decoding"] = f"greedy, at most {NEW_TOKENS} new tokens"
@@ -143,34 +131,7 @@ def _named(folder: Path) -> str:
     return f"{name}, model.safetensors sha256 {digest[:16]}"
 
 
-def out(bench: Benchmark, ending: str) -> Path:
-    """Where a table or picture goes that stands beside the results; a temporary folder for quick forms."""
-    folder = Path(tempfile.gettempdir()) if bench.options.quick else RESULTS
-    folder.mkdir(exist_ok=True)
-    return folder / f"{bench.name}{'.quick' if bench.options.quick else ''}.{ending}"
-
-
-def headed(bench: Benchmark, title: str, body: str) -> str:
-    """A Markdown page: title, what was measured with what, the table."""
-    about = "; ".join(f"{name}: {text}" for name, text in {**bench.about, "seed": str(bench.options.seed)}.items())
-    return f"# {title}\n\n{about}. 95 % intervals in brackets.\n\n{body}"
-
-
-def share(bench: Benchmark, measure: str, right: Sequence[bool], unit: str = "share") -> None:
-    bench.row(measure, sum(right) / len(right), unit, interval=wilson(sum(right), len(right)))
-
-
-def gain(bench: Benchmark, measure: str, better: Sequence[float], worse: Sequence[float], *, claim: bool) -> None:
-    """The mean difference on the same questions. A ``claim`` holds when its interval begins at `REAL` or above."""
-    differences = [b - w for b, w in zip(better, worse, strict=True)]
-    low, high = bootstrap(differences)
-    bench.row(measure, sum(differences) / len(differences), "share", interval=(low, high))
-    if claim:
-        aim = None if bench.options.quick else REAL
-        bench.row(f"{measure}: lower end of the interval", low, "share", at_least=aim)
-
-
-def s2a_table(bench: Benchmark, scores: Sequence[Score], judge: str, name: str, title: str) -> None:
+def s2a_table(bench: Bench, scores: Sequence[Score], judge: str, name: str, title: str) -> None:
     """Rows, a Markdown table and a plot of all systems by type; intervals by Wilson's method."""
     cells = [
         replace(c, interval=wilson(round((c.mean or 0.0) * c.cases), c.cases)) if c.mean is not None else c
@@ -181,5 +142,5 @@ def s2a_table(bench: Benchmark, scores: Sequence[Score], judge: str, name: str, 
             bench.row(f"{name}: {c.system}, {c.kind}", c.mean, "share right", interval=c.interval)
     place = name.replace(" ", "_")
     body = markdown(cells, judge).replace("| tokens |", "| tokens written |", 1)
-    out(bench, f"{place}.md").write_text(headed(bench, title, body), encoding="utf-8")
-    plot(cells, judge, out(bench, f"{place}.png"), title=title)
+    bench.file(f"{place}.md").write_text(bench.page(title, body), encoding="utf-8")
+    plot(cells, judge, bench.file(f"{place}.png"), title=title)

@@ -2,12 +2,14 @@
 
 A context is an instruction, chunks and a question, all random ids. Every path ends in the state of the
 whole model's last token, from which an answer would start; decoding is the same for all and left out.
+`Operations` are the bounds from what each asks for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +41,8 @@ class Shape:
     vocabulary: int = 8000
 
     def build(self, *, blocks: int | None = None, device: str = "cpu", attention: str = "sdpa") -> LlamaModel:
-        config = LlamaConfig(
+        config: Any = LlamaConfig
+        config = config(
             vocab_size=self.vocabulary,
             hidden_size=self.width,
             intermediate_size=self.inner,
@@ -54,7 +57,8 @@ class Shape:
         torch.set_default_dtype(torch.bfloat16)
         try:
             with torch.device(device):
-                return LlamaModel(config).eval()
+                model: LlamaModel = LlamaModel(config).eval()
+                return model
         finally:
             torch.set_default_dtype(usual)
 
@@ -169,3 +173,77 @@ class Paths:
     @staticmethod
     def _best(scores: np.ndarray, keep: float) -> list[int]:
         return [int(i) for i in np.argsort(-scores)[: max(1, round(keep * len(scores)))]]
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Multiplications that each way asks for, over those of one full forward pass: linear maps, and attention
+    counted causally. Of the probe's last block the state of the last token alone is needed, of its other tokens
+    only keys and values.
+
+    Of a context of ``tokens`` in ``chunks``, of which ``keep`` are answered from.
+    """
+
+    shape: Shape
+    tokens: int
+    chunks: int = 10
+    keep: int = 3
+
+    @property
+    def exact_cold(self) -> float:
+        return (self._score() + self._answer_whole()) / self._full()
+
+    @property
+    def exact_warm(self) -> float:
+        return (self._score_again() + self._answer_whole()) / self._full()
+
+    @property
+    def one_pass_cold(self) -> float:
+        return (self._score() + self._answer_on()) / self._full()
+
+    @property
+    def one_pass_warm(self) -> float:
+        return (self._score_again() + self._answer_on()) / self._full()
+
+    @property
+    def again(self) -> float:
+        """One chunk more behind what was read, then the question."""
+        kept, size = self._kept(), self._size()
+        below, above = self.shape.layer - 1, self.shape.blocks - self.shape.layer + 1
+        return (below * self.block(QUERY, kept + size) + above * self.block(size + QUERY, kept)) / self._full()
+
+    def block(self, new: int, past: int) -> float:
+        """One block over ``new`` tokens behind ``past`` ones."""
+        s = self.shape
+        each = 2 * s.width * s.width + 3 * s.width * s.inner
+        seen = new * past + new * (new + 1) / 2
+        return new * each + self.keys(new) + 2 * seen * s.width
+
+    def keys(self, new: int) -> float:
+        """Keys and values alone."""
+        s = self.shape
+        return new * 2 * s.width * (s.width // s.heads * s.kv_heads)
+
+    def _size(self) -> int:
+        return (self.tokens - INSTRUCTION - QUERY) // self.chunks
+
+    def _kept(self) -> int:
+        return INSTRUCTION + self.keep * self._size()
+
+    def _full(self) -> float:
+        return self.shape.blocks * self.block(self.tokens, 0)
+
+    def _score(self) -> float:
+        prompt = INSTRUCTION + self._size() + QUERY
+        return self.chunks * ((self.shape.layer - 1) * self.block(prompt, 0) + self.keys(prompt))
+
+    def _score_again(self) -> float:
+        past = INSTRUCTION + self._size()
+        return self.chunks * ((self.shape.layer - 1) * self.block(QUERY, past) + self.keys(QUERY))
+
+    def _answer_whole(self) -> float:
+        return self.shape.blocks * self.block(self._kept() + QUERY, 0)
+
+    def _answer_on(self) -> float:
+        below, above = self.shape.layer - 1, self.shape.blocks - self.shape.layer + 1
+        return below * self.block(QUERY, self._kept()) + above * self.block(self._kept() + QUERY, 0)
