@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded import scale, stack
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.split import NQ, POISONED, SETS, halves
 from denoise_core.end.auto import RISK
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_lab.split import NQ, POISONED, SETS, halves
 
 LIMIT = 80  # questions of each half of a set
 Mask = NDArray[np.bool_]

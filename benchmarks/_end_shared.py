@@ -1,6 +1,6 @@
 """What the benchmarks of END on real data share: sets, the part that is measured, readings kept between runs.
 
-Only questions that were not used for fitting what ships are measured (`embedded.split.for_fitting`, a hash of
+Only questions that were not used for fitting what ships are measured (`denoise_lab.split.for_fitting`, a hash of
 the id).
 
 Reading the passages is what takes the time, so it is done once: states of every layer and what the encoder
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from denoise_core.embedded import sample, stack
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.fitted import hidden_minilm
-from denoise_core.embedded.split import for_fitting
 from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.end.fit.readings import Capture, capture
 from denoise_core.end.reader import HiddenReader
@@ -32,6 +31,7 @@ from denoise_core.evaluate.datasets import from_records
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_lab.split import for_fitting
 
 NQ = "NQ"
 SETS = {  # name here: name of the file, and how many questions at most are measured

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from denoise_core.embedded.reader.fit.measure import exact
 from denoise_core.embedded.reader.fit.split import for_training, read
 from denoise_core.embedded.reader.span_reader import SpanReader
-from denoise_core.embedded.split import NQ, SETS, XQUAD, place_of
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
+from denoise_lab.split import NQ, SETS, XQUAD, place_of
 
 NAMES = (NQ, "HotpotQA", "MuSiQue", XQUAD)
 QUESTIONS = 200  # of a set

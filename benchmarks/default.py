@@ -26,11 +26,11 @@ from packaging.requirements import Requirement
 from denoise_core.embedded import encoder, sample, scale, stack
 from denoise_core.embedded.encoder import SentenceEncoder, loaded
 from denoise_core.embedded.fitted import fit_denoiser, torch_minilm
-from denoise_core.embedded.split import NQ, SETS, XQUAD
 from denoise_core.embedded.weights import PACKAGE, minilm
 from denoise_core.end.auto import RISK
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
+from denoise_lab.split import NQ, SETS, XQUAD
 
 GOLD, SHARE, RISKS = {NQ: 0.97, XQUAD: 0.97}, {NQ: 0.40, XQUAD: 0.50}, (0.05, 0.10, 0.20)
 TO_FIT = 200  # questions of each half, where there are so many

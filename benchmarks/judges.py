@@ -31,7 +31,6 @@ from denoise_core.augmenter.utilities.calibrate import area_under_curve
 from denoise_core.augmenter.vectors import KeptVectors
 from denoise_core.embedded import encoder
 from denoise_core.embedded.reader.fit.split import SHARE
-from denoise_core.embedded.split import place
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
 from denoise_core.support import Reader, check
@@ -41,6 +40,7 @@ from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import content
 from denoise_core.text.words import words
 from denoise_core.types import Passage
+from denoise_lab.split import place
 
 SHIPPED = "words, reader and encoder"
 MOST = 200  # questions of a set

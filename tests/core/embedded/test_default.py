@@ -22,15 +22,15 @@ from denoise_core.embedded import (
 )
 from denoise_core.embedded.encoder import SentenceEncoder, idf, loaded
 from denoise_core.embedded.fitted import torch_minilm
-from denoise_core.embedded.make import NAMES, Read, earning
 from denoise_core.embedded.readings import Reading
-from denoise_core.embedded.split import SETS, for_fitting
 from denoise_core.embedded.weights import check, minilm
 from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.metrics import recall_at
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import check_denoiser, check_scorer
 from denoise_core.text.chunk import chunks, whole
+from denoise_lab.default import NAMES, Read, earning
+from denoise_lab.split import SETS, for_fitting
 
 QUESTION = "When was the Eiffel Tower finished?"
 TEXTS = [

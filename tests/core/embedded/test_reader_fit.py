@@ -17,8 +17,8 @@ from denoise_core.embedded.reader.fit.measure import Figures, Kept, auc, contain
 from denoise_core.embedded.reader.packed import load_packed, pack
 from denoise_core.embedded.reader.span_reader import SpanReader
 from denoise_core.embedded.reader.windows import tokens
-from denoise_core.embedded.split import place
 from denoise_core.question import Question
+from denoise_lab.split import place
 
 QUESTIONS = sample()[:4]
 

@@ -143,11 +143,10 @@ def measure(data: Path, out: Path, limit: int | None = None, only: Sequence[str]
     from denoise_core.embedded.reader.fit.calibrate import calibrate
     from denoise_core.embedded.reader.fit.measure import Figures, Kept, usable
     from denoise_core.embedded.reader.fit.network import Network, minilm_weights
-    from denoise_core.embedded.reader.fit.split import SHARE, for_development, for_training, read
+    from denoise_core.embedded.reader.fit.split import SHARE, for_development, for_training, place, read
     from denoise_core.embedded.reader.fit.train import Bound
     from denoise_core.embedded.reader.span_reader import SpanReader
     from denoise_core.embedded.reader.windows import tokens
-    from denoise_core.embedded.split import place
 
     torch.set_num_threads(1)
     network = Network(minilm_weights(minilm()), torch.bfloat16)

@@ -1,22 +1,28 @@
 """Which questions the reader was trained on, and which texts it must not have seen: the rule that keeps
 figures honest.
 
-Every question has a place in [0, 1), a hash (`denoise_core.embedded.make.place`) of its id, for XQuAD of the
+Every question has a place in [0, 1), a hash (`denoise_lab.split.place`) of its id, for XQuAD of the
 text of its gold passage, since many questions share one. Places below `SHARE` are for training.
 """
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from denoise_core.embedded.split import place
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
 from denoise_core.text.words import words
 from denoise_core.types import Passage
+
+
+def place(key: str) -> float:
+    """A number in [0, 1) that is always the same for an id (as `denoise_lab.split.place`)."""
+    return int(hashlib.sha256(f"rag-denoise:{key}".encode()).hexdigest()[:12], 16) / 16**12
+
 
 SHARE = {
     "nq_gold_distractors20": 0.6,

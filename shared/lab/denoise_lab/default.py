@@ -1,6 +1,6 @@
-"""Make what ships in ``data/``: the stack's weights, the scale of its scores, and the sample, from real questions.
+"""Make what the embedded default ships: the stack's weights, the scale of its scores, the sample; of real questions.
 
-    python -m denoise_core.embedded.make --data FOLDER [--keep FOLDER] [--limit N]
+    python -m denoise_lab.default --data FOLDER [--keep FOLDER] [--limit N]
 
 ``FOLDER`` holds the files of `split.SETS`. Everything is fitted on one half of the questions of seven sets
 (`split.halves`) and printed for the other half by ``make bench ONLY=default``. A signal stays in the stack only if
@@ -21,18 +21,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from denoise_core import embedded as shipped
 from denoise_core._files import write_whole
 from denoise_core.embedded.encoder import SentenceEncoder, loaded
 from denoise_core.embedded.minilm import MiniLM
-from denoise_core.embedded.split import NQ, SETS, halves, write_sample
 from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.end.auto import AutoScale, auto_scale
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.stack import Signals, Stack, collect, fit_stack
+from denoise_lab.split import NQ, SETS, halves, write_sample
 
-HERE = Path(__file__).parent / "data"
+HERE = Path(shipped.__file__).parent / "data"
 NAMES = (*SentenceEncoder.names, "bm25")
 SHARES = (0.3, 0.5)  # at which signals are compared
 LIMIT = 80
@@ -116,7 +117,7 @@ def fit(fitting: Mapping[str, Sequence[Question]], encoder: SentenceEncoder) -> 
     whole = complete(fitted, names)
     card = {
         "fitted on": {name: len(questions) for name, questions in fitting.items()},
-        "parting": "denoise_core.embedded.split: places below 0.5 of a hash of the id",
+        "parting": "denoise_lab.split: places below 0.5 of a hash of the id",
         "signals, gold kept on sets left out of the fit (mean of 30 % and 50 % kept)": study,
         "controls": {name: round(float(kept), 4) for name, kept in controls.items()},
     }
