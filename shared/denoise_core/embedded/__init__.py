@@ -1,8 +1,8 @@
 """The default that works without a model hub and without torch: MiniLM-L6 weights from a package, in NumPy.
 
 `default_denoiser` is where to start; `DefaultScorer` is its scorer, `embedding_scorer` its cosine alone, `sample`
-the questions that ship. How the weights and margins were made: `denoise_lab.default`. `span_reader` finds the answer to a
-question in passages, or tells how well a given one fits; `answer` is its shortest form;
+the questions that ship. How weights and margins were made: `denoise_lab.default`. `span_reader` finds the answer
+to a question in passages, or tells how well a given one fits; `answer` is its shortest form;
 `WithConflicts` has it look for passages that answer differently.
 """
 

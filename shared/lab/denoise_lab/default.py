@@ -1,4 +1,4 @@
-"""Make what the embedded default ships: the stack's weights, the scale of its scores, the sample; of real questions.
+"""Make what the embedded default ships: weights of the stack, the scale, the sample; of real questions.
 
     python -m denoise_lab.default --data FOLDER [--keep FOLDER] [--limit N]
 
