@@ -1,238 +1,466 @@
-"""Judges by model name, as score functions for `FunctionUtility`. Nothing is loaded before the first call.
+"""The field's judges by model name, as judges: each claim with its probability and the window that decided it.
 
-`classifier` reads which head a model has from its config: three-label and two-label entailment models give the
-probability of entailment, models of one logit its sigmoid, token classifiers what is left when the least supported
-word is unsupported. Each claim of an answer is held against windows of whole sentences that fit the model, in
-batches; the best window counts for a claim, and the worst claim for the answer. Nothing is cut silently: where a
-claim leaves no room for evidence, the judge cannot say (None).
+Each claim is held against windows of whole sentences that fit the model; the best window counts, and is the quote.
+Nothing is cut silently: where a claim leaves no room for evidence, nothing is known of it. Nothing is loaded
+before the first call, and no code of a model's repository is ever run.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
+from denoise_core.running.offload import offload
 from denoise_core.running.travel import Travels
-from denoise_core.support.citing import cited
-from denoise_core.support.claims import parts
+from denoise_core.support.judging import Claim, Claims, Judged, Quote
 from denoise_core.text.chunk import sentences
-from denoise_core.text.delimit import envelope
-from denoise_core.text.language import language_of
-from denoise_core.types import Passage
+from denoise_core.text.facts import Difference
+from denoise_core.types import Passage, Span
 
-Score: TypeAlias = Callable[[str, Sequence[str], str], float | None]
-Head = Literal["entailment", "logit", "tokens"]
+Family = Literal["entailment", "cross_encoder", "tokens", "minicheck", "hhem", "guardian"]
+FAMILIES: tuple[Family, ...] = ("entailment", "cross_encoder", "tokens", "minicheck", "hhem", "guardian")
 
-GROUNDED = "Is every statement of the answer said by the evidence? Judge by the evidence alone."
+HHEM = "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: {text1}\n\nHypothesis: {text2}"
+LETTUCE = (
+    "Briefly answer the following question:\n{question}\nBear in mind that your response should be strictly "
+    "based on the following {count} passages:\n{passages}\nIn case the passages do not contain the necessary "
+    'information to answer the question, please reply with: "Unable to answer based on given passages."\noutput:'
+)
+CONSISTENT = (
+    "Determine whether the provided claim is consistent with the corresponding document. Consistency in this "
+    "context implies that all information presented in the claim is substantiated by the document. If not, it "
+    "should be considered inconsistent. Please assess the claim's consistency with the document by responding "
+    'with either "Yes" or "No".'
+)
 _BATCH = 16  # pairs read at once
 _ROOM = 0.5  # share of a model's window that a claim may take
 _LONGEST = 100_000  # a tokenizer that names a longer window names none
 _DEFAULT = 512
+_MARKED = 0.5  # probability from which on a token counts as unsupported
 
 
-def classifier(
-    model: str, *, label: str | None = None, head: Head | None = None, ask: bool = False, device: str = "cpu"
-) -> Score:
-    """The score of a Hugging Face classifier by name, 0 to 1.
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Probabilities that a window supports a claim and, of models that know it, that it contradicts it."""
 
-    ``label`` is the output to read: that of entailment (the one called so by default), or for token classifiers
-    that of unsupported words. ``head`` is told by the config; give it to insist. ``ask`` puts the question before
-    each claim, for models that were trained so. Raises `InputError` at the first call when the config does not say
-    which output to read.
-    """
-    return _Judge(model, label, head, ask, device)
+    supports: float
+    contradicts: float = 0.0
 
 
-def nli(model: str, *, entailment: str | None = None, device: str = "cpu") -> Score:
-    """`classifier` for entailment models of two or three labels."""
-    return classifier(model, label=entailment, head="entailment", device=device)
+class ModelJudge(Travels):
+    """`denoise_core.support.judges.model`."""
+
+    named: ClassVar[tuple[str, ...]] = ("model",)
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        family: Family | None = None,
+        label: str | None = None,
+        threshold: float = 0.5,
+        ask: bool | None = None,
+        device: str = "cpu",
+    ) -> None:
+        if not isinstance(model, str) or not model:
+            raise InputError(f"model: expected the name or folder of a model, got {type(model).__name__}")
+        if family is not None and family not in FAMILIES:
+            raise InputError(f"family={family!r}: expected {', '.join(map(repr, FAMILIES))}")
+        if not 0.0 <= threshold <= 1.0:
+            raise InputError(f"threshold={threshold}: expected 0 to 1")
+        self.model, self.family, self.label, self.threshold = model, family, label, threshold
+        self.ask, self.device = ask, device
+        self._lock = threading.Lock()  # tokenizers are not safe in two threads at once
+        self._loaded: _Tokens | _Pairs | None = None
+
+    @property
+    def id(self) -> str:
+        """The model's name."""
+        return self.model
+
+    def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> tuple[Judged, ...]:
+        shown = [p for p in passages if p.text.strip()]
+        if not shown:
+            return tuple(_unknown(c, "empty_evidence", "there is no evidence to hold it against") for c in claims)
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = _load(self.model, self.family, self.label, self.device)
+            if isinstance(self._loaded, _Tokens):
+                return self._loaded.judged(question, claims, shown)
+            asks = self._loaded.asks if self.ask is None else self.ask
+            told = [f"{question} {c.whole}".strip() if asks else c.whole for c in claims]
+            return self._loaded.judged(claims, told, shown, self.threshold)
+
+    async def ajudge(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> tuple[Judged, ...]:
+        return await offload(self.judge, question, claims, passages)
 
 
-def cross_encoder(model: str, *, device: str = "cpu") -> Score:
-    """`classifier` for models of one logit, given question and claim: a sigmoid, never a softmax of one."""
-    return classifier(model, head="logit", ask=True, device=device)
-
-
-def unsupported_words(model: str, *, unsupported: str | None = None, device: str = "cpu") -> Score:
-    """`classifier` for token classifiers that mark unsupported words."""
-    return classifier(model, label=unsupported, head="tokens", device=device)
-
-
-def decision(decide: Any) -> Score:
-    """The probability of yes to "is every statement said by the evidence?", from one forward pass.
-
-    ``decide`` is a model name for the ``decision`` pipeline of transformers, such a pipeline, or any callable
-    that takes ``{"state": text, "questions": {name: {"type": "noul", "instructions": text}}}`` and returns
-    ``{name: {"noul": probability}}``.
-    """
-    return _Decision(decide)
-
-
-def claims_of(candidate: str) -> list[str]:
-    """The claims of an answer as texts, without markup and citations; the whole of it when it has none."""
-    numbered = [Passage("", f"#{n}") for n in range(1, 1000)]
-    found = [
-        " ".join(p.text.split()) for p in parts(candidate, cited(candidate, numbered), language_of(candidate))
-    ]
-    return found or ([candidate.strip()] if candidate.strip() else [])
-
-
-def head_of(config: Any) -> Head:
-    """Which head the config of a model describes."""
+def family_of(config: Any) -> Family:
+    """Which family the config of a model describes. Raises `InputError` where it does not say."""
     architectures = " ".join(getattr(config, "architectures", None) or ())
     if "TokenClassification" in architectures:
         return "tokens"
-    return "logit" if int(config.num_labels) == 1 else "entailment"
+    if "ConditionalGeneration" in architectures:
+        return "minicheck"
+    if "CausalLM" in architectures:
+        return "guardian"
+    return "cross_encoder" if int(config.num_labels) == 1 else "entailment"
 
 
-class _Classifier:
-    """One loaded model with its tokenizer."""
+def _load(model: str, family: Family | None, label: str | None, device: str) -> _Tokens | _Pairs:
+    transformers, torch = require("transformers", extra="end"), require("torch", extra="end")
+    if family == "hhem" or (family is None and _raw_config(model).get("model_type") == "HHEMv2"):
+        return _hhem(model, device)
+    # False and not None: None asks on standard input whether a repository's code may run.
+    config = transformers.AutoConfig.from_pretrained(model, trust_remote_code=False)
+    told = family_of(config)
+    wanted = family or told
+    if (told in ("tokens", "guardian") or wanted in ("tokens", "guardian")) and wanted != told:
+        raise InputError(f"{model}: its config describes {told!r}, not {wanted!r}; leave family= out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+    kind = {
+        "tokens": "AutoModelForTokenClassification",
+        "guardian": "AutoModelForCausalLM",
+    }.get(wanted, "AutoModelForSequenceClassification")
+    seq2seq = "ConditionalGeneration" in " ".join(getattr(config, "architectures", None) or ())
+    kind = "AutoModelForSeq2SeqLM" if seq2seq else kind
+    network = getattr(transformers, kind).from_pretrained(model, trust_remote_code=False).to(device).eval()
+    longest = int(tokenizer.model_max_length)
+    room = longest if longest < _LONGEST else int(getattr(config, "max_position_embeddings", _DEFAULT))
+    names = {int(i): str(n) for i, n in dict(config.id2label).items()}
 
-    def __init__(self, model: str, label: str | None, head: Head | None, device: str) -> None:
-        self._torch = require("torch", extra="end")
-        transformers = require("transformers", extra="end")
-        config = transformers.AutoConfig.from_pretrained(model)
-        told = head_of(config)
-        if head is not None and head != told:
-            raise InputError(
-                f"{model}: its config describes {told!r}, not {head!r}; leave head= out, or load another"
-            )
-        self.head = told
-        names = {int(i): str(n) for i, n in dict(config.id2label).items()}
-        self._index = 0 if told == "logit" else _label(model, names, label, told)
-        kind = "AutoModelForTokenClassification" if told == "tokens" else "AutoModelForSequenceClassification"
-        self._device = device
-        self._network = getattr(transformers, kind).from_pretrained(model).to(device).eval()
-        self._tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-        longest = int(self._tokenizer.model_max_length)
-        self._room = longest if longest < _LONGEST else int(getattr(config, "max_position_embeddings", _DEFAULT))
+    def logits(inputs: Any) -> Any:
+        return network(**inputs).logits
 
-    def scores(self, asked: tuple[Sequence[str], Sequence[str]]) -> list[float | None]:
-        """For each claim the best window's score; None where a claim leaves the evidence no room."""
-        claims, evidence = asked
-        pairs: list[tuple[int, str, str]] = []
-        special = int(self._tokenizer.num_special_tokens_to_add(pair=True))
-        for n, claim in enumerate(claims):
-            length = self._length(claim)
-            if length <= _ROOM * self._room:
-                room = self._room - special - length
-                pairs += [(n, window, claim) for text in evidence for window in self._windows(text, room)]
-        best: list[float | None] = [None] * len(claims)
-        for start in range(0, len(pairs), _BATCH):
-            batch = pairs[start : start + _BATCH]
-            for (n, _, _), found in zip(batch, self._read([(w, c) for _, w, c in batch]), strict=True):
-                best[n] = max(found, best[n] or 0.0)
-        return best
+    if wanted == "tokens":
+        index = _label(model, names, label, ("hallucinated", "hallucination", "unsupported"), default=1)
+        return _Tokens(torch, tokenizer, network, room, device, index)
+    if wanted == "guardian":
+        return _guardian(torch, tokenizer, network, room, device)
+    if seq2seq:
+        return _seq2seq(torch, tokenizer, network, room, device)
+    if wanted == "cross_encoder":
+        return _Pairs(torch, tokenizer, logits, room, device, lambda x: Score(float(x.sigmoid()[0])), asks=True)
+    if wanted == "minicheck":  # document and claim as one text, label 1 is support
+        return _Pairs(
+            torch, tokenizer, logits, room, device, lambda x: Score(float(x.softmax(-1)[1])),
+            text=lambda window, claim: (tokenizer.sep_token or tokenizer.eos_token).join((window, claim)),
+        )  # fmt: skip
+    entailed = _label(model, names, label, ("entailment",))
+    denied = next((i for i, n in names.items() if n.casefold() == "contradiction"), None)
 
-    def _read(self, pairs: list[tuple[str, str]]) -> list[float]:
-        inputs = self._tokenizer(pairs, padding=True, return_tensors="pt")
-        with self._torch.inference_mode():
-            logits = self._network(**inputs.to(self._device)).logits
-        if self.head == "logit":
-            return [float(x) for x in logits[:, 0].sigmoid()]
-        if self.head == "entailment":
-            return [float(x) for x in logits.softmax(-1)[:, self._index]]
-        wrong = logits.softmax(-1)[..., self._index]
-        out = []
-        for n in range(len(pairs)):
-            own = [i for i, part in enumerate(inputs.sequence_ids(n)) if part == 1]
-            out.append(1.0 - float(wrong[n][own].max()))
-        return out
+    def score(logits: Any) -> Score:
+        found = logits.softmax(-1)
+        return Score(float(found[entailed]), 0.0 if denied is None else float(found[denied]))
 
-    def _windows(self, text: str, room: int) -> Iterator[str]:
-        """Whole sentences packed into ``room`` pieces, each window beginning with the last one of the one before;
-        a longer sentence is halved at white space until it fits."""
-        held: list[tuple[str, int]] = []
-        fresh = False
-        for piece, length in self._pieces(text, room):
-            if held and sum(n for _, n in held) + length > room:
-                yield "".join(p for p, _ in held).strip()
-                held = held[-1:] if held[-1][1] + length <= room else []
-            held.append((piece, length))
-            fresh = True
-        if held and fresh:
-            yield "".join(p for p, _ in held).strip()
+    return _Pairs(torch, tokenizer, logits, room, device, score)
 
-    def _pieces(self, text: str, room: int) -> Iterator[tuple[str, int]]:
-        todo = [text[s.start : s.end] for s in sentences(Passage(text, "e"))][::-1]
-        while todo:
-            piece = todo.pop()
-            length = self._length(piece)
-            if length <= room:
-                yield piece, length
-                continue
-            middle = piece.rfind(" ", 1, len(piece) // 2 + 1)
-            middle = middle + 1 if middle > 0 else len(piece) // 2
-            if not 0 < middle < len(piece):
-                raise InputError(f"a single character does not fit the model's window of {self._room} pieces")
-            todo += [piece[middle:], piece[:middle]]
+
+def _seq2seq(torch: Any, tokenizer: Any, network: Any, room: int, device: str) -> _Pairs:
+    """MiniCheck's T5: one step of the decoder, the logits of the first token of "0" and of "1"."""
+    ends = [tokenizer(x, add_special_tokens=False)["input_ids"][0] for x in ("0", "1")]
+
+    def logits(inputs: Any) -> Any:
+        start = torch.zeros((inputs["input_ids"].shape[0], 1), dtype=torch.long, device=device)
+        return network(**inputs, decoder_input_ids=start).logits[:, 0, ends]
+
+    return _Pairs(
+        torch, tokenizer, logits, max(room, _DEFAULT), device, lambda x: Score(float(x.softmax(-1)[1])),
+        text=lambda window, claim: f"predict: {tokenizer.eos_token.join((window, claim))}",
+    )  # fmt: skip
+
+
+def _hhem(model: str, device: str) -> _Pairs:
+    """Vectara's HHEM 2: a T5 encoder whose first token is classified; its own class is code that is not run."""
+    transformers, torch = require("transformers", extra="end"), require("torch", extra="end")
+    load_file = require("safetensors.torch", extra="end").load_file
+    told = _raw_config(model)
+    foundation = str(told.get("foundation", "google/flan-t5-base"))
+    local = Path(model, foundation)
+    base = str(local) if local.is_dir() else foundation
+    config = transformers.AutoConfig.from_pretrained(base, trust_remote_code=False)
+    config.num_labels = 2
+    network = transformers.T5ForTokenClassification(config)
+    state = load_file(_file(model, "model.safetensors"))
+    state = {k.removeprefix("t5."): v for k, v in state.items()}
+    missing, extra = network.load_state_dict(state, strict=False)
+    tied = ("transformer.encoder.embed_tokens.weight", "transformer.shared.weight")
+    if extra or any(k not in tied for k in missing):
+        raise InputError(f"{model}: expected the weights of HHEM 2; missing {missing[:3]}, unknown {extra[:3]}")
+    network = network.to(device).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(base, trust_remote_code=False)
+    prompt = str(told.get("prompt", HHEM))
+    return _Pairs(
+        torch, tokenizer, lambda inputs: network(**inputs).logits[:, 0, :], _DEFAULT, device,
+        lambda x: Score(float(x.softmax(-1)[1])), text=lambda w, c: prompt.format(text1=w, text2=c),
+    )  # fmt: skip
+
+
+def _guardian(torch: Any, tokenizer: Any, network: Any, room: int, device: str) -> _Pairs:
+    """A generative guardian: its own template, and the logits of yes and no as the next token. Granite Guardian's
+    yes means a risk; others are asked whether the claim is consistent with the document."""
+    if not tokenizer.chat_template:
+        raise InputError("a generative guardian needs a tokenizer with a chat template")
+    template = tokenizer.chat_template
+    granite = "guardian_config" in (template if isinstance(template, str) else json.dumps(template))
+    sides = [_first(tokenizer, side) for side in (("Yes", "yes"), ("No", "no"))]
+
+    def text(window: str, claim: str) -> str:
+        if granite:
+            messages = [{"role": "context", "content": window}, {"role": "assistant", "content": claim}]
+            config = {"risk_name": "groundedness", "criteria_id": "groundedness"}
+            told = {"guardian_config": config, "documents": [{"doc_id": "0", "text": window}]}
+        else:
+            user = f"Document: {window}\nClaim: {claim}"
+            messages = [{"role": "system", "content": CONSISTENT}, {"role": "user", "content": user}]
+            told = {}
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **told))
+
+    def logits(inputs: Any) -> Any:
+        ends = inputs["attention_mask"].sum(-1) - 1
+        found = network(**inputs).logits[torch.arange(len(ends)), ends]
+        return torch.stack([torch.logsumexp(found[:, side], -1) for side in sides], -1)
+
+    right = 1 if granite else 0
+    return _Pairs(torch, tokenizer, logits, room, device, lambda x: Score(float(x.softmax(-1)[right])), text=text,
+                  special=False)  # fmt: skip
+
+
+def _first(tokenizer: Any, words: Sequence[str]) -> list[int]:
+    found = [tokenizer(w, add_special_tokens=False)["input_ids"] for w in words]
+    return sorted({ids[0] for ids in found if ids})
+
+
+class _Pairs:
+    """A model that reads a window and a claim. ``text`` makes one text of the two where it reads one."""
+
+    def __init__(
+        self,
+        torch: Any,
+        tokenizer: Any,
+        logits: Callable[..., Any],
+        room: int,
+        device: str,
+        score: Callable[[Any], Score],
+        *,
+        text: Callable[[str, str], str] | None = None,
+        asks: bool = False,
+        special: bool = True,
+    ) -> None:
+        self.torch, self.tokenizer, self.room, self.device = torch, tokenizer, room, device
+        self.logits, self.score, self.text, self.asks, self.special = logits, score, text, asks, special
+        if getattr(tokenizer, "pad_token", None) is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        tokenizer.padding_side = "right"
+        self._special = int(tokenizer.num_special_tokens_to_add(pair=True)) if special else 0
+
+    def judged(
+        self, claims: Sequence[Claim], told: Sequence[str], passages: Sequence[Passage], threshold: float
+    ) -> tuple[Judged, ...]:
+        asked: list[tuple[int, Span, str, str]] = []
+        for n, claim in enumerate(told):
+            around = self._length(self.text("", claim) if self.text else claim) + self._special
+            if self._length(claim) <= _ROOM * self.room and around < self.room:
+                asked += [
+                    (n, span, head + p.text[span.start : span.end], claim)
+                    for p in passages
+                    for head in (f"{p.header}\n" if p.header else "",)
+                    for span in windows(p, self.room - around - self._length(head), self._length)
+                ]
+        best: dict[int, tuple[Score, Span]] = {}
+        worst: dict[int, tuple[Score, Span]] = {}
+        for start in range(0, len(asked), _BATCH):
+            batch = asked[start : start + _BATCH]
+            for (n, span, _, _), found in zip(batch, self._read([(w, c) for _, _, w, c in batch]), strict=True):
+                if n not in best or found.supports > best[n][0].supports:
+                    best[n] = (found, span)
+                if n not in worst or found.contradicts > worst[n][0].contradicts:
+                    worst[n] = (found, span)
+        texts = {p.id: p.text for p in passages}
+        return tuple(_said(c, best.get(n), worst.get(n), threshold, texts) for n, c in enumerate(claims))
+
+    def _read(self, pairs: list[tuple[str, str]]) -> list[Score]:
+        shown: Any = pairs if self.text is None else [self.text(w, c) for w, c in pairs]
+        inputs = self.tokenizer(shown, padding=True, return_tensors="pt", add_special_tokens=self.special)
+        with self.torch.inference_mode():
+            return [self.score(row) for row in self.logits(inputs.to(self.device))]
 
     def _length(self, text: str) -> int:
-        return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-class _Judge(Travels):
-    """`classifier`."""
+class _Tokens:
+    """A token classifier that marks unsupported words of the answer (LettuceDetect's form)."""
 
-    named = ("model",)
+    def __init__(self, torch: Any, tokenizer: Any, network: Any, room: int, device: str, index: int) -> None:
+        self.torch, self.tokenizer, self.network = torch, tokenizer, network
+        self.room, self.device, self.index = room, device, index
 
-    def __init__(self, model: str, label: str | None, head: Head | None, ask: bool, device: str) -> None:
-        self.model, self.label, self.head, self.ask, self.device = model, label, head, ask, device
-        self._judge = _OneAtATime(lambda: _Classifier(model, label, head, device).scores)
+    def judged(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> tuple[Judged, ...]:
+        answer = claims.answer if isinstance(claims, Claims) else ""
+        if answer:
+            marked = self._marked(question, answer, passages)
+            return tuple(_of_words(c, answer, 0, marked) for c in claims)
+        return tuple(_of_words(c, c.text, c.start, self._marked(question, c.text, passages)) for c in claims)
 
-    def __call__(self, question: str, evidence: Sequence[str], candidate: str) -> float | None:
-        claims = claims_of(candidate)
-        told = [f"{question} {c}".strip() if self.ask else c for c in claims]
-        if not told or not any(e.strip() for e in evidence):
+    def _marked(
+        self, question: str, answer: str, passages: Sequence[Passage]
+    ) -> list[tuple[int, int, float]] | None:
+        """Each token of the answer with the probability that no part of the evidence supports it; None where the
+        answer leaves the evidence no room."""
+        around = self._prompt(question, [""])
+        room = self.room - int(self.tokenizer.num_special_tokens_to_add(pair=True))
+        room -= self._length(around) + self._length(answer)
+        if room < self.room * (1 - _ROOM) / 2:
             return None
-        found: list[float | None] = self._judge((told, [e for e in evidence if e.strip()]))
-        known = [f for f in found if f is not None]
-        return min(known) if len(known) == len(found) else None
+        parts: list[list[str]] = [[]]
+        left = room
+        for passage in passages:
+            for span in windows(passage, room // 2 if self._length(passage.headed) > room else room, self._length):
+                shown = f"{passage.header}\n" * bool(passage.header) + passage.text[span.start : span.end]
+                if self._length(shown) > left and parts[-1]:
+                    parts.append([])
+                    left = room
+                parts[-1].append(shown)
+                left -= self._length(shown) + self._length("passage 00: \n")
+        lowest: list[tuple[int, int, float]] = []
+        for part in parts:
+            found = self._read(self._prompt(question, part), answer)
+            lowest = [(a, b, min(p, q)) for (a, b, p), (_, _, q) in zip(lowest or found, found, strict=True)]
+        return lowest
+
+    def _read(self, prompt: str, answer: str) -> list[tuple[int, int, float]]:
+        inputs = self.tokenizer(
+            prompt, answer, return_tensors="pt", return_offsets_mapping=True, truncation="only_first",
+            max_length=self.room,
+        )  # fmt: skip
+        places = inputs.pop("offset_mapping")[0].tolist()
+        with self.torch.inference_mode():
+            wrong = self.network(**inputs.to(self.device)).logits[0].softmax(-1)[:, self.index]
+        own = [i for i, part in enumerate(inputs.sequence_ids(0)) if part == 1]
+        return [(*places[i], float(wrong[i])) for i in own if places[i][1] > places[i][0]]
+
+    def _prompt(self, question: str, passages: Sequence[str]) -> str:
+        shown = "\n".join(f"passage {n}: {text}" for n, text in enumerate(passages, 1))
+        return LETTUCE.format(question=question, count=len(passages), passages=shown) if question else shown
+
+    def _length(self, text: str) -> int:
+        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-class _Decision(Travels):
-    """`decision`."""
-
-    named = ("decide",)
-
-    def __init__(self, decide: Any) -> None:
-        self.decide = decide
-        self._named = _OneAtATime(lambda: require("transformers", extra="end").pipeline("decision", model=decide))
-
-    def __call__(self, question: str, evidence: Sequence[str], candidate: str) -> float:
-        shown = "\n".join(envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1))
-        state = f"{shown}\n{envelope(question, 'question')}\n{envelope(candidate, 'draft')}"
-        asked = {"state": state, "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}}}
-        found = self._named(asked) if isinstance(self.decide, str) else self.decide(asked)
-        return float(found["grounded"]["noul"])
+def windows(passage: Passage, room: int, length: Callable[[str], int]) -> Iterator[Span]:
+    """Whole sentences packed into ``room`` pieces, each window beginning with the last one of the one before; a
+    longer sentence is halved at white space until it fits."""
+    held: list[tuple[Span, int]] = []
+    fresh = False
+    for piece, size in _pieces(passage, room, length):
+        if held and sum(n for _, n in held) + size > room:
+            yield Span(passage.id, held[0][0].start, held[-1][0].end)
+            held = held[-1:] if held[-1][1] + size <= room else []
+        held.append((piece, size))
+        fresh = True
+    if held and fresh:
+        yield Span(passage.id, held[0][0].start, held[-1][0].end)
 
 
-class _OneAtATime:
-    """A model loaded at the first call; tokenizers and pipelines are not safe in two threads at once."""
+def _pieces(passage: Passage, room: int, length: Callable[[str], int]) -> Iterator[tuple[Span, int]]:
+    todo = [(s.start, s.end) for s in sentences(passage)][::-1]
+    while todo:
+        start, end = todo.pop()
+        piece = passage.text[start:end]
+        size = length(piece)
+        if size <= room:
+            yield Span(passage.id, start, end), size
+            continue
+        middle = piece.rfind(" ", 1, len(piece) // 2 + 1)
+        middle = middle + 1 if middle > 0 else len(piece) // 2
+        if not 0 < middle < len(piece):
+            raise InputError(f"a single character does not fit the model's window of {room} pieces")
+        todo += [(start + middle, end), (start, start + middle)]
 
-    def __init__(self, load: Callable[[], Any]) -> None:
-        self._load = load
-        self._lock = threading.Lock()
-        self._model: Any = None
 
-    def __call__(self, asked: Any) -> Any:
-        with self._lock:
-            if self._model is None:
-                self._model = self._load()
-            return self._model(asked)
+def _said(
+    claim: Claim,
+    best: tuple[Score, Span] | None,
+    worst: tuple[Score, Span] | None,
+    threshold: float,
+    texts: dict[str, str],
+) -> Judged:
+    if best is None or worst is None:
+        return _unknown(claim, "length", "the claim leaves the evidence no room in the model's window")
+    probability, span = min(1.0, best[0].supports), best[1]
+    quote = Quote(span, texts[span.passage_id][span.start : span.end])
+    if probability >= threshold:
+        return Judged(claim.text, claim.start, claim.end, True, probability, (quote,))
+    if worst[0].contradicts >= 0.5:
+        span = worst[1]
+        against = Quote(span, texts[span.passage_id][span.start : span.end], "contradicts")
+        why = "the evidence says otherwise"
+        return Judged(claim.text, claim.start, claim.end, False, probability, (against,), (), "contradicted", why)
+    why = "the evidence does not say this"
+    return Judged(claim.text, claim.start, claim.end, False, probability, (), (), "unsupported", why)
 
 
-def _label(model: str, names: dict[int, str], wanted: str | None, head: Head) -> int:
-    """The output to read; asked for when the config's names do not tell."""
-    usual = ("entailment",) if head == "entailment" else ("hallucinated", "unsupported", "hallucination")
+def _of_words(claim: Claim, text: str, offset: int, marked: list[tuple[int, int, float]] | None) -> Judged:
+    """A claim of whose words some are marked; neighbours are one difference."""
+    if marked is None:
+        return _unknown(claim, "length", "the answer leaves the evidence no room in the model's window")
+    own = [
+        (a + offset, b + offset, p) for a, b, p in marked if a + offset < claim.end and claim.start < b + offset
+    ]
+    probability = 1.0 - max((p for _, _, p in own), default=0.0)
+    spans: list[tuple[int, int]] = []
+    for a, b, p in own:
+        if p < _MARKED:
+            continue
+        if spans and not any(x.isalnum() for x in text[spans[-1][1] - offset : a - offset]):
+            spans[-1] = (spans[-1][0], b)
+        else:
+            spans.append((a, b))
+    differs = tuple(Difference("unsupported", text[a - offset : b - offset], "", a, b) for a, b in spans)
+    if not differs:
+        return Judged(claim.text, claim.start, claim.end, True, probability)
+    why = "the evidence does not say these words"
+    return Judged(claim.text, claim.start, claim.end, False, probability, (), differs, "unsupported", why)
+
+
+def _unknown(claim: Claim, kind: str, why: str) -> Judged:
+    return Judged(claim.text, claim.start, claim.end, None, kind=kind, why=why)
+
+
+def _label(
+    model: str, names: dict[int, str], wanted: str | None, usual: Sequence[str], default: int | None = None
+) -> int:
+    """The output to read; asked for when the config's names do not tell. Two classes without names, as
+    LettuceDetect's, are "supported" and what ``default`` says."""
     sought = (wanted.casefold(),) if wanted else usual
     for index, name in names.items():
         if name.casefold() in sought:
             return index
-    option = "entailment=" if head == "entailment" else "unsupported="
+    if default is not None and wanted is None and sorted(names.values()) == ["LABEL_0", "LABEL_1"]:
+        return default
     raise InputError(
-        f"{model} has no label {' or '.join(sought)!r}; pass {option} (label=) one of {', '.join(names.values())}"
+        f"{model} has no label {' or '.join(map(repr, sought))}; pass label= one of {', '.join(names.values())}, "
+        "or family='minicheck' for a model whose label 1 is support"
     )
+
+
+def _raw_config(model: str) -> dict[str, Any]:
+    """The config as it stands: a type that transformers does not know is read without its code."""
+    found = json.loads(Path(_file(model, "config.json")).read_text("utf-8"))
+    return dict(found)
+
+
+def _file(model: str, name: str) -> str:
+    if Path(model).is_dir():
+        return str(Path(model, name))
+    found = require("transformers", extra="end").utils.cached_file(model, name)
+    return str(found)

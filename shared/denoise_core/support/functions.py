@@ -1,0 +1,220 @@
+"""Functions and other packages' evaluators as judges: RAGAS, TruLens, openevals, DeepEval, LangChain, LlamaIndex.
+
+Each claim is asked for by itself. What a function is given follows from the names of its parameters, what it says
+from the shape of its result. Both forms are kept: a coroutine is awaited, and what blocks runs on a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+from denoise_core.errors import InputError
+from denoise_core.running.offload import offload
+from denoise_core.support.judging import Claim, Judged
+from denoise_core.types import Passage
+
+# Methods by which other packages' evaluators are asked, in their blocking and their asynchronous form.
+_METHODS = (
+    ("measure", "a_measure"),  # DeepEval
+    ("single_turn_score", "single_turn_ascore"),  # RAGAS
+    ("score", "ascore"),  # RAGAS, newer
+    ("evaluate_strings", "aevaluate_strings"),  # LangChain
+    ("evaluate", "aevaluate"),  # LlamaIndex
+)
+_QUESTION = ("question", "query", "input", "inputs", "user_input", "prompt")
+_CLAIM = (
+    "claim", "candidate", "answer", "response", "statement", "hypothesis", "prediction", "output", "outputs",
+    "actual_output", "text",
+)  # fmt: skip
+_TEXT = ("context", "source", "premise", "reference", "reference_outputs", "document", "knowledge")
+_TEXTS = ("evidence", "contexts", "passages", "documents", "retrieved_contexts", "retrieval_context", "chunks")
+_SCORES = ("score", "value", "probability", "supported", "passing", "passed", "verdict")
+_REASONS = ("reason", "reasons", "reasoning", "comment", "feedback", "why", "explanation")
+_LONGEST = 500  # characters of a reason
+
+
+class FunctionJudge:
+    """`denoise_core.support.judges.function`."""
+
+    def __init__(
+        self, function: Any, *, name: str = "", threshold: float = 0.5, best: float = 1.0, limit: int = 8
+    ) -> None:
+        if not 0.0 <= threshold <= 1.0 or best <= 0 or limit < 1:
+            raise InputError(
+                f"threshold={threshold}, best={best}, limit={limit}: expected 0 to 1, above 0, 1 or more"
+            )
+        self.threshold, self.best, self.limit = threshold, best, limit
+        self.function = function
+        self._blocking, self._waiting = _forms(function)
+        told = getattr(function, "__name__", "") or getattr(function, "name", "")
+        self.name = name or (told if isinstance(told, str) and told else type(function).__name__)
+
+    @property
+    def id(self) -> str:
+        """The function's name, or the one that was given."""
+        return self.name
+
+    def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> tuple[Judged, ...]:
+        return tuple(self._said(c, _waited(self._call(self._blocking, question, c, passages))) for c in claims)
+
+    async def ajudge(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> tuple[Judged, ...]:
+        """At most ``limit`` claims at once."""
+        room = asyncio.Semaphore(self.limit)
+
+        async def one(claim: Claim) -> Judged:
+            async with room:
+                return self._said(claim, await self._acall(question, claim, passages))
+
+        return tuple(await asyncio.gather(*(one(c) for c in claims)))
+
+    async def _acall(self, question: str, claim: Claim, passages: Sequence[Passage]) -> object:
+        if self._waiting is not None:
+            return await self._call(self._waiting, question, claim, passages)
+        found = await offload(self._call, self._blocking, question, claim, passages)
+        return await found if inspect.isawaitable(found) else found
+
+    def _call(self, call: Callable[..., Any], question: str, claim: Claim, passages: Sequence[Passage]) -> Any:
+        args, named = _arguments(call, question, claim.whole, [p.headed for p in passages if p.text.strip()])
+        return call(*args, **named)
+
+    def _said(self, claim: Claim, found: object) -> Judged:
+        supported, score, why = reading(found, self.best)
+        why = why or _text(getattr(self.function, "reason", ""))  # DeepEval keeps its reason on the metric
+        if supported is None and score is not None:
+            supported = score >= self.threshold
+        kind = "" if supported else "judge_unsure" if supported is None else "unsupported"
+        why = "" if supported else why or (
+            f"{self.name} could not say" if supported is None else "the evidence does not say this"
+        )  # fmt: skip
+        return Judged(claim.text, claim.start, claim.end, supported, score, kind=kind, why=why)
+
+
+def reading(found: object, best: float = 1.0) -> tuple[bool | None, float | None, str]:
+    """Whether a claim is supported, with which probability and why, out of what a function gave: None, a bool, a
+    number up to ``best``, (score, reasons), a mapping, or an object with such attributes. Raises `InputError` for
+    anything else."""
+    if found is None:
+        return None, None, ""
+    if isinstance(found, bool) or type(found).__name__ in ("bool_", "bool"):
+        return bool(found), None, ""
+    if isinstance(found, Judged):
+        return found.supported, found.probability, found.why
+    if isinstance(found, (tuple, list)) and found:
+        supported, score, why = reading(found[0], best)
+        return supported, score, why or _text(found[1] if len(found) > 1 else "")
+    if isinstance(found, str):
+        raise InputError(
+            f"the judge returned the text {found[:80]!r}; expected a number from 0 to {best:g}, a bool"
+        )
+    values = found if isinstance(found, Mapping) else None
+    if values is None and hasattr(found, "__float__"):
+        score = float(found)
+        if math.isnan(score):
+            return None, None, ""
+        if not 0.0 <= score <= best:
+            raise InputError(f"the judge returned {found!r}; expected a number from 0 to {best:g}: pass best=")
+        return None, score / best, ""
+
+    def of(name: str) -> object:
+        return values.get(name) if values is not None else getattr(found, name, None)
+
+    why = next((w for n in _REASONS if (w := _text(of(n)))), "")
+    if of("invalid_result"):
+        return None, None, why or _text(of("invalid_reason"))
+    decided = next((v for n in ("supported", "passing", "passed") if isinstance(v := of(n), bool)), None)
+    told = next((v for n in _SCORES if (v := of(n)) is not None and not isinstance(v, str)), None)
+    if told is None:
+        if values is None and not any(hasattr(found, n) for n in _SCORES):
+            raise InputError(
+                f"the judge returned a {type(found).__name__}; expected a number, a bool, None, a tuple"
+            )
+        return None, None, why
+    supported, score, _ = reading(told, best)
+    return (decided if decided is not None else supported), score, why
+
+
+def _forms(function: Any) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+    """The blocking and the asynchronous form; the first may give something to be awaited."""
+    if function is None or isinstance(function, (type, str, int, float)):
+        raise InputError(
+            f"function: expected a function or an evaluator, got {function!r:.80}; a model is judges.model(name)"
+        )
+    for blocking, waiting in _METHODS:
+        one, two = getattr(function, blocking, None), getattr(function, waiting, None)
+        if callable(one) or callable(two):
+            return (one if callable(one) else two), (two if callable(two) else None)  # type: ignore[return-value]
+    if not callable(function):
+        raise InputError(f"function: expected a function or an evaluator, got a {type(function).__name__}")
+    called = function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004
+    return function, function if inspect.iscoroutinefunction(called) else None
+
+
+def _arguments(
+    call: Callable[..., Any], question: str, claim: str, evidence: list[str]
+) -> tuple[list[Any], dict[str, Any]]:
+    """By the names of the parameters; a function that names none is given question, evidence and claim."""
+    try:
+        wanted = list(inspect.signature(call).parameters.values())
+    except (TypeError, ValueError):
+        return [question, evidence, claim], {}
+    known: dict[str, Any] = dict.fromkeys(_QUESTION, question)
+    known |= dict.fromkeys(_CLAIM, claim) | dict.fromkeys(_TEXT, "\n".join(evidence))
+    known |= dict.fromkeys(_TEXTS, evidence)
+    named = [p.name for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for case in ("test_case", "sample"):
+        if case in named:
+            return [], {case: _case(case, question, claim, evidence)}
+    mine = {n: known[n] for n in named if n in known}
+    if any(p.kind is p.VAR_KEYWORD for p in wanted) and not mine:
+        return [], {"inputs": question, "outputs": claim, "context": "\n".join(evidence)}  # openevals
+    if any(p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in known
+           for p in wanted) or not mine:  # fmt: skip
+        return [question, evidence, claim], {}
+    return [], mine
+
+
+def _case(kind: str, question: str, claim: str, evidence: list[str]) -> Any:
+    """What DeepEval and RAGAS take; a plain object of the same fields where they are not installed."""
+    if kind == "test_case":
+        named = {"input": question, "actual_output": claim, "retrieval_context": evidence, "context": evidence}
+        place, name = "deepeval.test_case", "LLMTestCase"
+    else:
+        named = {"user_input": question, "response": claim, "retrieved_contexts": evidence}
+        place, name = "ragas.dataset_schema", "SingleTurnSample"
+    try:
+        return getattr(import_module(place), name)(**named)
+    except ImportError:
+        return SimpleNamespace(**named)
+
+
+def _waited(found: Any) -> Any:
+    """What a coroutine gives, in blocking code; beside a running loop on a thread with a loop of its own."""
+    if not inspect.isawaitable(found):
+        return found
+
+    async def whole(waiting: Awaitable[Any]) -> Any:
+        return await waiting
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(whole(found))
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, whole(found)).result()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Mapping):
+        value = "; ".join(str(v) for v in value.values())
+    elif isinstance(value, (list, tuple)):
+        value = "; ".join(map(str, value))
+    return " ".join(value.split())[:_LONGEST] if isinstance(value, str) else ""
