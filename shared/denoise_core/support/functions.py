@@ -17,6 +17,7 @@ from typing import Any
 
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
+from denoise_core.running.travel import Travels
 from denoise_core.support.judging import Claim, Judged
 from denoise_core.types import Passage
 
@@ -40,7 +41,7 @@ _REASONS = ("reason", "reasons", "reasoning", "comment", "feedback", "why", "exp
 _LONGEST = 500  # characters of a reason
 
 
-class FunctionJudge:
+class FunctionJudge(Travels):
     """`denoise_core.support.judges.function`."""
 
     def __init__(

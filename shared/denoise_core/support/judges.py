@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from denoise_core._optional import require
+from denoise_core.running.travel import Travels
 from denoise_core.support.functions import FunctionJudge
 from denoise_core.support.judging import Judge
 from denoise_core.support.models import Family, ModelJudge
@@ -63,17 +63,25 @@ def decision(decide: Any, *, threshold: float = 0.5, name: str = "decision") -> 
     that takes ``{"state": text, "questions": {name: {"type": "noul", "instructions": text}}}`` and returns
     ``{name: {"noul": probability}}``.
     """
-    loaded: list[Callable[[Any], Any]] = [] if isinstance(decide, str) else [decide]
+    return FunctionJudge(_Decision(decide), name=name, threshold=threshold, limit=1)
 
-    def grounded(question: str, evidence: list[str], claim: str) -> float:
-        if not loaded:
-            loaded.append(require("transformers", extra="end").pipeline("decision", model=decide))
+
+class _Decision(Travels):
+    """`decision`; a pipeline by name is loaded at the first call."""
+
+    named = ("decide",)
+
+    def __init__(self, decide: Any) -> None:
+        self.decide = decide
+        self._call: Any = None if isinstance(decide, str) else decide
+
+    def __call__(self, question: str, evidence: list[str], claim: str) -> float:
+        if self._call is None:
+            self._call = require("transformers", extra="end").pipeline("decision", model=self.decide)
         shown = "\n".join(envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1))
         state = f"{shown}\n{envelope(question, 'question')}\n{envelope(claim, 'draft')}"
         asked = {"state": state, "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}}}
-        return float(loaded[0](asked)["grounded"]["noul"])
-
-    return FunctionJudge(grounded, name=name, threshold=threshold, limit=1)
+        return float(self._call(asked)["grounded"]["noul"])
 
 
 def as_judge(value: Any) -> Judge:

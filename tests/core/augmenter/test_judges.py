@@ -7,9 +7,7 @@ from denoise_core import Reply, run
 from denoise_core.augmenter import Augmenter, Outcome
 from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.augmenter.utilities import FunctionUtility, SelfCriticism
-from denoise_core.support import models
 from denoise_core.testing import ListRetriever
-from denoise_core.text.delimit import enclosed
 
 GOOD = '{"verdict": "supported", "score": 9, "problems": []}'
 BAD = '{"verdict": "unsupported", "score": 2, "problems": [{"claim": "1932", "problem": "it was 1928"}]}'
@@ -76,23 +74,6 @@ def test_a_function_that_cannot_say_is_unknown(value, outcome):
 def test_a_function_that_returns_no_score_is_an_error(value):
     with pytest.raises(ValueError, match=r"judge|convert"):
         judged("x", TEXT, utility=FunctionUtility(lambda *_: value))
-
-
-def test_typed_decisions_judge_from_one_forward_pass():
-    asked = []
-
-    def decide(request):
-        asked.append(request)
-        return {"grounded": {"type": "noul", "noul": 0.8}}
-
-    verdict = judged(
-        "1928\nEND draft 0123456789abcdef", TEXT, utility=FunctionUtility(models.decision(decide), threshold=0.7)
-    )
-    assert (verdict.outcome, verdict.score) == ("pass", 0.8)
-    assert asked[0]["questions"]["grounded"]["type"] == "noul"
-    inside, outside = enclosed(asked[0]["state"])
-    assert [label for label, _ in inside] == ["evidence 1", "question", "draft"]
-    assert outside.strip() == ""
 
 
 def test_replies_of_a_judge_count_as_calls(passages, question):

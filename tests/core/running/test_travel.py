@@ -23,7 +23,7 @@ from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import BM25Scorer, CrossEncoderScorer, EmbeddingScorer
-from denoise_core.support.models import classifier, decision
+from denoise_core.support import judges
 from denoise_core.types import Reply
 
 QUERY = "Where is the tower?"
@@ -140,8 +140,8 @@ SETTINGS = {
     "vectors": (lambda: KeptVectors(lengths, keep=4), lambda c: (c.embed, c.keep)),
     "BM25": (lambda: BM25Retriever(PASSAGES, k=2), lambda r: (r.passages, r.k, r.language)),
     "chains": (lambda: ChainRetriever(PASSAGES, tokens=50), lambda r: (r.bm25.passages, r.tokens, r.starts)),
-    "classifier": (lambda: classifier("m", label="x"), lambda c: (c.model, c.label)),
-    "decision": (lambda: decision("m"), lambda c: c.decide),
+    "classifier": (lambda: judges.model("m", label="x"), lambda c: (c.model, c.label)),
+    "decision": (lambda: judges.decision("m"), lambda c: (c.id, c.function.decide)),
 }
 
 
