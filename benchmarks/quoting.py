@@ -18,10 +18,9 @@ from _recorded import Recorded
 from harness import Benchmark, arguments
 
 from denoise_core.support.check import check
-from denoise_core.support.judging import Judgement
 from denoise_core.support.quoting import VERSION, LLMJudge, prove
 from denoise_core.support.result import Check
-from denoise_core.types import Passage
+from denoise_core.types import Message, Passage, Reply
 
 FABRICATED = 100
 TARGETS: dict[str, tuple[float, float]] = {"SummEdits, WiCE and QAGS": (0.80, 0.08), "answer forms": (0.90, 0.05)}
@@ -142,9 +141,9 @@ def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
     recorded = Recorded("quoting")
 
     class Broken(Recorded):
-        def complete(self, messages):  # type: ignore[no-untyped-def]
+        def complete(self, messages: Sequence[Message]) -> Reply:
             reply = super().complete(messages[:2])
-            return reply if len(messages) > 2 else type(reply)(reply.text[: len(reply.text) // 2])
+            return reply if len(messages) > 2 else Reply(reply.text[: len(reply.text) // 2])
 
     broken = Broken("quoting")
     same = check(case.question, case.answer, case.passages, judge=LLMJudge(broken))
@@ -157,8 +156,6 @@ def _made_up() -> Case:
     text = "The tower in the old town was completed in 1889 by workers from three towns of the valley."
     return Case("made up", "0", "When?", "In 1889.", (Passage(text, "p"),), "right")
 
-
-__all__ = ["Judgement", "main"]
 
 if __name__ == "__main__":
     main()
