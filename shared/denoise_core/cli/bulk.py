@@ -11,7 +11,6 @@ from rich.text import Text
 from denoise_core.cli.plain import plain
 from denoise_core.cli.run import denoiser_for, fitted
 from denoise_core.service.bulk import Progress, bulk
-from denoise_core.text.pieces import pieces
 
 
 def bulk_own(
@@ -28,7 +27,7 @@ def bulk_own(
     aside = Console(stderr=True, highlight=False)
     methods = ("end", "bm25", "embedding")
     if denoiser in methods:
-        chosen = denoiser_for(denoiser, keep, None, pieces)
+        chosen = denoiser_for(denoiser, keep, None, "auto")
     else:
         chosen = fitted(Path(denoiser), keep, None)
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import typer
 from rich.console import Console
@@ -105,7 +106,11 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
 
 
 def denoiser_for(
-    method: str, keep: str | None, model: str | None, chunker: Chunker, tokens: int | None = None
+    method: str,
+    keep: str | None,
+    model: str | None,
+    chunker: Chunker | Literal["auto"] = "auto",
+    tokens: int | None = None,
 ) -> Denoiser:
     """The denoiser behind a ``--method``; ``keep`` as in `keep_of`, ``tokens`` at most of the embedded encoder."""
     if method == "s2a-select":

@@ -13,7 +13,6 @@ from denoise_core._optional import require
 from denoise_core.cli.plain import plain
 from denoise_core.cli.run import denoiser_for, fitted
 from denoise_core.errors import InputError
-from denoise_core.text.pieces import pieces
 from denoise_core.types import Passage
 
 
@@ -42,7 +41,7 @@ def serve_own(
     def say(line: str, style: str = "") -> None:
         aside.print(Text(plain(line), style=style), soft_wrap=True)
 
-    served = denoiser_for(method, keep, None, pieces) if denoiser is None else fitted(denoiser, keep, None)
+    served = denoiser_for(method, keep, None, "auto") if denoiser is None else fitted(denoiser, keep, None)
     hosts = tuple(names) or (() if loopback(host) else (host,))
     limits = ServiceLimits(workers=workers)
     service = Service(served, method if denoiser is None else denoiser.name, span_reader, token, hosts, limits)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,10 @@ LEAST = 2  # chunks kept at least, where there are as many: questions of two par
 FEW = 4  # lists of at most so many are too short to tell by scores: all but the worst stay
 RISKS = (0.05, 0.10, 0.20)
 RISK = 0.10
+PIECES_RISK = 0.035  # of pieces of files: a point less lost costs a few hundredths of the text there
 TEN = math.log(11)
 MISSED = 0.03  # of answerable questions lie below the floor
+PASSAGES, PIECES = "lists of passages", "pieces of files"  # kinds of input, as the trace names them
 UNSURE = "could not tell them apart"
 
 
@@ -40,6 +42,9 @@ class AutoScale:
     in the scorer's unit; it grows with the list as `stretch` does. ``floor`` is the
     best score below which nothing seems to fit, None when that is not known; ``top`` the best score above which a
     list is unlike all those it was calibrated on. ``questions`` and ``sets`` say what it was calibrated on.
+
+    ``pieces`` is the scale for another kind of input: short pieces of a few long texts, of which most have nothing
+    to do with the question; the rest holds for a list of passages from a retriever. None uses one scale for both.
     """
 
     margins: Mapping[float, float]
@@ -47,29 +52,42 @@ class AutoScale:
     top: float
     questions: int
     sets: tuple[str, ...] = ()
+    pieces: AutoScale | None = None
 
     def __post_init__(self) -> None:
         numbers = [*self.margins, *self.margins.values(), self.top, 0.0 if self.floor is None else self.floor]
         if not self.margins or not all(map(math.isfinite, numbers)) or min(self.margins.values()) < 0:
             raise InputError("an AutoScale needs a finite margin, 0 or more, for one risk or more")
 
-    def rule(self, risk: float = RISK) -> AutoKeep:
-        """The rule for a risk. Raises `InputError` for one that it was not calibrated for."""
+    def rule(self, risk: float | None = None) -> AutoKeep:
+        """The rule for a risk, `RISK` for passages and `PIECES_RISK` for pieces of files unless given. Raises
+        `InputError` for one that it was not calibrated for."""
+        apart = None if self.pieces is None else self.pieces.rule(PIECES_RISK if risk is None else risk)
+        risk = RISK if risk is None else risk
         known = {round(r, 6): margin for r, margin in self.margins.items()}
         if round(risk, 6) not in known:
             said = ", ".join(f"{r:g}" for r in sorted(known))
             raise InputError(f"risk={risk}: this scorer's keep='auto' is calibrated for {said}")
         return AutoKeep(
-            known[round(risk, 6)], max(known.values()), self.floor, self.top, risk, self.questions, self.sets
+            known[round(risk, 6)],
+            max(known.values()),
+            self.floor,
+            self.top,
+            risk,
+            self.questions,
+            self.sets,
+            None if apart is None else replace(apart, kind=PIECES),
         )
 
     def to_dict(self) -> dict[str, Any]:
+        apart = {} if self.pieces is None else {"pieces": self.pieces.to_dict()}
         return {
             "margins": {f"{risk:g}": margin for risk, margin in sorted(self.margins.items())},
             "floor": self.floor,
             "top": self.top,
             "questions": self.questions,
             "sets": list(self.sets),
+            **apart,
         }
 
     @classmethod
@@ -82,6 +100,7 @@ class AutoScale:
                 float(data["top"]),
                 int(data["questions"]),
                 tuple(map(str, data.get("sets", ()))),
+                cls.from_dict(data["pieces"]) if data.get("pieces") is not None else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"not an AutoScale: {error!r}; expected margins, floor, top and questions") from error
@@ -102,6 +121,13 @@ class AutoKeep:
     risk: float
     questions: int
     sets: tuple[str, ...] = ()
+    pieces: AutoKeep | None = None
+    kind: str = PASSAGES
+
+    def of(self, passages: int, chunks: int) -> AutoKeep:
+        """The rule for what was given: that for pieces of files where ``passages`` were cut into twice as many
+        chunks or more."""
+        return self.pieces if self.pieces is not None and chunks >= 2 * passages else self
 
     @property
     def guarantee(self) -> str:
@@ -109,25 +135,31 @@ class AutoKeep:
         of = f" ({', '.join(self.sets)})" if self.sets else ""
         return (
             f"on average at most {100 * self.risk:g} % of a question's relevant chunks are dropped, for questions "
-            f"drawn like the {self.questions} calibration questions{of}, each set as often; not known for others"
+            f"drawn like the {self.questions} calibration questions on {self.kind}{of}, each set as often; not "
+            "known for others"
         )
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
         """True for each chunk to keep. Chunks of minus infinity (without text) never are."""
         known = np.isfinite(scores)
         n = int(known.sum())
-        kept = np.zeros(len(scores), dtype=np.bool_)
         if not n:
-            return kept
-        best = float(scores[known].max())
-        margin = stretch(n) * (self.wide if best > self.top else self.margin)
-        kept = np.asarray(scores.astype(np.float64) >= best - margin - 1e-9, dtype=np.bool_) & known
+            return np.zeros(len(scores), dtype=np.bool_)
+        kept = np.asarray(scores.astype(np.float64) >= self.edge(scores), dtype=np.bool_) & known
         least = max(LEAST, n - 1) if n <= FEW else LEAST
         for i in ranking(scores)[:n]:
             if kept.sum() >= min(least, n):
                 break
             kept[i] = True
         return kept
+
+    def edge(self, scores: Floats) -> float:
+        """The score down to which chunks lie within the margin; plus infinity where none has text."""
+        found = scores[np.isfinite(scores)]
+        if not len(found):
+            return math.inf
+        best = float(found.max())
+        return best - stretch(len(found)) * (self.wide if best > self.top else self.margin) - 1e-9
 
     def reason(self) -> str:
         return f"outside the margin below the best score, calibrated for a risk of {100 * self.risk:g} %"

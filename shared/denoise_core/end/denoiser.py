@@ -5,22 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.auto import RISK, AutoKeep, AutoScale
+from denoise_core.end.auto import AutoKeep, AutoScale
+from denoise_core.end.budget import Purse, spend, too_long
 from denoise_core.end.calibration import Calibrated, Calibration
 from denoise_core.end.selection import Keep as KeepRule
-from denoise_core.end.selection import rule_for, select
+from denoise_core.end.selection import Mask, Tokens, ranking, rule_for, select
 from denoise_core.end.widen import widened
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer
 from denoise_core.result import DenoiseResult, Event, Trace
 from denoise_core.running.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
-from denoise_core.text.pieces import brought, heading, pieces
+from denoise_core.text.cutting import brought, cut, pieces
+from denoise_core.text.piece import Piece
 from denoise_core.types import Drop, Keep, Passage, Span, check_passages, well_formed
 
 DEFAULT_KEEP = 0.3  # the paper's share
@@ -58,13 +61,17 @@ class ENDDenoiser:
 
     ``keep="auto"`` keeps what lies within a margin of the best score (`denoise_core.end.auto`): at least two
     chunks, more where scores do not tell them apart, which ``result.note`` then says. It needs a scorer that comes
-    with an `AutoScale`, as the embedded default does; ``risk`` is 0.10 unless given. When the best score is below
-    the scale's floor, nothing seems to fit and ``result.relevant`` is False; ``on_irrelevant="drop"`` then keeps
-    nothing.
+    with an `AutoScale`, as the embedded default does; ``risk`` is 0.10 for lists of passages and 0.035 for pieces
+    of files, unless given, and the trace names the kind. When the best score is below the scale's floor, nothing
+    seems to fit and ``result.relevant`` is False; ``on_irrelevant="drop"`` then keeps nothing.
 
-    ``chunker`` cuts passages; ``"auto"`` cuts those longer than some 1,200 characters into pieces, and a kept
-    piece brings its heading, and the sentence before it when it begins with a pronoun
-    (`denoise_core.text.pieces`).
+    ``chunker`` cuts passages; ``"auto"`` by the structure that the text has (`denoise_core.text.cutting`), and a
+    kept piece brings what it cannot be read without: its headings, its table's header row, the sentence before it
+    when it begins with a pronoun. Headings and markup are not scored.
+
+    ``Tokens(n)`` goes down by score; the piece that does not fit is cut at its sentences or rows, and what lies
+    below the margin of ``keep="auto"`` never fills the rest (`denoise_core.end.budget`). What could not be cut is
+    named in ``result.note``.
 
     ``keep="calibrated"`` keeps what the scorer's own calibration asks for, so that a relevant chunk is
     dropped in at most ``risk`` of the questions, on average over calibration sets. This holds for questions
@@ -104,7 +111,7 @@ class ENDDenoiser:
         if keep == "calibrated" and threshold is None:
             keep = _calibration_of(scorer).rule(CALIBRATED_RISK if risk is None else risk)
         elif keep == "auto" and threshold is None:
-            keep = _scale_of(scorer).rule(RISK if risk is None else risk)
+            keep = _scale_of(scorer).rule(risk)
         self.rule = rule_for(DEFAULT_KEEP if keep is None and threshold is None else keep, threshold)
         if max_keep is not None and isinstance(self.rule, Calibrated):
             raise InputError(
@@ -119,80 +126,188 @@ class ENDDenoiser:
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         asked = self._asked(passages)
         started = time.perf_counter()
-        if not asked.texts:
-            found = Scored(np.zeros(0, dtype=np.float32), ())
-        elif isinstance(self.scorer, ReportsParts):
-            found = self.scorer.scored(well_formed(query), asked.texts)
-        else:
-            found = Scored(np.asarray(self.scorer.score(well_formed(query), asked.texts), dtype=np.float32), ())
-        return self._result(query, asked, found, time.perf_counter() - started)
+        found = self._scored(query, asked.texts)
+        scores = self._placed(asked, found)
+        parts = self._parts(asked, scores)
+        more = self._scored(query, parts.texts).scores
+        return self._result(query, asked, found, scores, parts, more, time.perf_counter() - started)
+
+    def _scored(self, query: str, texts: Sequence[str]) -> Scored:
+        if not texts:
+            return Scored(np.zeros(0, dtype=np.float32), ())
+        if isinstance(self.scorer, ReportsParts):
+            return self.scorer.scored(well_formed(query), texts)
+        return Scored(np.asarray(self.scorer.score(well_formed(query), texts), dtype=np.float32), ())
 
     def denoise_many(self, asked: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
         """Several questions, each over its own passages; what the scorer can read together it reads together."""
         if not isinstance(self.scorer, ScoresMany):
             return [self.denoise(query, passages) for query, passages in asked]
-        cut = [self._asked(passages) for _, passages in asked]
+        cuts = [self._asked(passages) for _, passages in asked]
         started = time.perf_counter()
-        found = self.scorer.scored_many([(q, own.texts) for (q, _), own in zip(asked, cut, strict=True)])
+        scored = self.scorer.scored_many([(q, own.texts) for (q, _), own in zip(asked, cuts, strict=True)])
+        found = []
+        for (query, _), own, first in zip(asked, cuts, scored, strict=True):
+            scores = self._placed(own, first)
+            parts = self._parts(own, scores)
+            found.append((query, own, first, scores, parts, self._scored(query, parts.texts).scores))
         seconds = (time.perf_counter() - started) / max(1, len(asked))
-        rows = zip(asked, cut, found, strict=True)
-        return [self._result(query, own, scored, seconds) for (query, _), own, scored in rows]
+        return [self._result(*each, seconds) for each in found]
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        if not isinstance(self.scorer, ScoresAsync):
+        scorer = self.scorer
+        if not isinstance(scorer, ScoresAsync):
             return await offload(self.denoise, query, passages)
         asked = await offload(self._asked, passages)
         started = time.perf_counter()
-        found = Scored(np.asarray(await self.scorer.ascore(well_formed(query), asked.texts), dtype=np.float32), ())
-        return self._result(query, asked, found, time.perf_counter() - started)
+
+        async def scored(texts: Sequence[str]) -> Scored:
+            given = await scorer.ascore(well_formed(query), texts) if texts else ()
+            return Scored(np.asarray(given, dtype=np.float32), ())
+
+        found = await scored(asked.texts)
+        scores = self._placed(asked, found)
+        parts = self._parts(asked, scores)
+        more = (await scored(parts.texts)).scores
+        return self._result(query, asked, found, scores, parts, more, time.perf_counter() - started)
 
     def _asked(self, passages: Sequence[Passage]) -> _Asked:
         checked = check_passages(passages)
-        spans = [span for p in checked for span in _tiling(p, self.chunker(p))]
+        cuts = [(p, _tiling(p, self.chunker(p))) for p in checked]
+        spans = [span for _, own in cuts for span in own]
         source = {p.id: p for p in checked}
         texts = [well_formed(source[s.passage_id].text[s.start : s.end]) for s in spans]
-        worth = [i for i, t in enumerate(texts) if t.strip()]
-        read = [_read(texts[i], self._above(source[spans[i].passage_id], spans[i])) for i in worth]
-        return _Asked(checked, spans, texts, worth, read)
+        read = [t for p, own in cuts for t in self._readings(p, own)]
+        worth = [i for i, t in enumerate(read) if t]
+        return _Asked(checked, spans, texts, worth, [read[i] for i in worth])
 
-    def _result(self, query: str, asked: _Asked, found: Scored, seconds: float) -> DenoiseResult:
-        checked, spans, texts = asked.passages, asked.spans, asked.whole
-        if not spans:
+    def _readings(self, passage: Passage, spans: Sequence[Span]) -> list[str]:
+        """Each chunk as the scorer reads it, with what stands above it; "" for one without text, or structure
+        alone."""
+        out = []
+        own = cut(passage.text) if self.brings and passage.text else None
+        for n, span in enumerate(spans):
+            above, said = passage.header, passage.text[span.start : span.end]
+            if own is not None:
+                piece = own.pieces[n]
+                over, said = own.read(piece)
+                above = "\n".join(s for s in (passage.header, over) if s)
+                said = "" if piece.frame else said
+            out.append(well_formed(f"{above}\n{said}" if above else said) if said.strip() else "")
+        return out
+
+    def _parts(self, asked: _Asked, scores: NDArray[np.float32]) -> _Parts:
+        """The parts of the pieces that a budget of tokens may have to cut; none for other rules."""
+        if not isinstance(self.rule, Tokens):
+            return _Parts((), ())
+        purse = Purse(self.rule, {p.id: p for p in asked.passages}, brought if self.brings else None)
+        named: list[tuple[int, Span]] = []
+        texts: list[str] = []
+        for i in too_long(purse, asked.spans, scores, self._edge(asked, scores)):
+            span = asked.spans[i]
+            passage = purse.passages[span.passage_id]
+            own = cut(passage.text)
+            piece = own.pieces[own.at(span.start)] if self.brings else Piece(span.start, span.end)
+            above = own.read(piece)[0] if self.brings else ""
+            for start, end in own.smaller(piece):
+                if passage.text[start:end].strip():
+                    named.append((i, Span(span.passage_id, start, end)))
+                    over = "\n".join(s for s in (passage.header, above, own.plain(start, end)) if s)
+                    texts.append(well_formed(over))
+        return _Parts(tuple(named), tuple(texts))
+
+    def _edge(self, asked: _Asked, scores: NDArray[np.float32]) -> float:
+        """The score down to which pieces may fill what a piece that did not fit left; none without a scale."""
+        scale = self.scorer.scale if isinstance(self.scorer, CarriesScale) else None
+        return np.inf if scale is None else scale.rule().of(len(asked.passages), len(asked.worth)).edge(scores)
+
+    def _spent(
+        self, asked: _Asked, scores: NDArray[np.float32], parts: _Parts, more: NDArray[np.float32]
+    ) -> _Chosen:
+        """What a budget of tokens keeps: pieces that are cut stand as their parts from here on."""
+        assert isinstance(self.rule, Tokens)
+        purse = Purse(self.rule, {p.id: p for p in asked.passages}, brought if self.brings else None)
+        smaller: dict[int, list[tuple[Span, float]]] = {}
+        for (i, span), score in zip(parts.named, more, strict=True):
+            smaller.setdefault(i, []).append((span, float(score)))
+        edge = self._edge(asked, scores)
+        spent = spend(purse, asked.spans, scores, edge, smaller, self.max_keep)
+        whole, unfit = set(spent.kept), list(spent.unfit)
+        for i in ranking(scores).tolist():
+            if len(whole) + len(spent.parts) >= self.min_keep:
+                break
+            whole.add(i)
+        spans: list[Span] = []
+        kept: list[bool] = []
+        of: list[float] = []
+        for i, span in enumerate(asked.spans):
+            for part in _split(span, spent.parts.get(i, ())):
+                spans.append(part)
+                kept.append(i in whole or part in spent.parts.get(i, ()))
+                of.append(float(scores[i]))
+        note = None
+        if unfit:
+            named = ", ".join(
+                f"{asked.spans[i].passage_id} [{asked.spans[i].start}:{asked.spans[i].end}]" for i in unfit[:3]
+            )
+            what = "kept over the budget" if any(i in whole for i in unfit) else "left out"
+            note = f"{len(unfit)} too long for {self.rule.limit} tokens and not to be cut, {what}: {named}"
+        return _Chosen(spans, np.array(of, dtype=np.float32), np.array(kept, dtype=np.bool_), note)
+
+    def _result(
+        self,
+        query: str,
+        asked: _Asked,
+        found: Scored,
+        scores: NDArray[np.float32],
+        parts: _Parts,
+        more: NDArray[np.float32],
+        seconds: float,
+    ) -> DenoiseResult:
+        checked, rule = asked.passages, self.rule
+        if not asked.spans:
             return DenoiseResult(query, ())
-        scores, split = self._placed(asked, found)
-        kept, reasons = select(self.rule, scores, texts, min_keep=self.min_keep, max_keep=self.max_keep)
-        relevant, note = None, None
-        if isinstance(self.rule, AutoKeep):
-            relevant, note = self.rule.relevant(scores), self.rule.note(scores, kept)
+        relevant, note, reasons = None, None, [rule.reason()] * len(asked.spans)
+        if isinstance(rule, AutoKeep):
+            rule = rule.of(len(checked), len(asked.worth))
+        if isinstance(rule, Tokens):
+            chosen = self._spent(asked, scores, parts, more)
+            reasons = [rule.reason()] * len(chosen.spans)
+        else:
+            kept, reasons = select(rule, scores, asked.whole, min_keep=self.min_keep, max_keep=self.max_keep)
+            chosen = _Chosen(asked.spans, scores, kept, None)
+        if isinstance(rule, AutoKeep):
+            relevant, note = rule.relevant(scores), rule.note(scores, chosen.kept)
         if relevant is False:
             note = "nothing seems to bear on the question: the best score is below the floor"
             if self.on_irrelevant == "drop":
-                kept, reasons = np.zeros_like(kept), ["nothing seems to bear on the question"] * len(spans)
-        known = [None if s == -np.inf else float(s) for s in scores]
-        promised = self.rule.guarantee if isinstance(self.rule, Calibrated | AutoKeep) else None
-        scoring = Scoring(query, tuple(spans), promised, tuple(spans[i] for i in split), note)
+                none = np.zeros_like(chosen.kept)
+                chosen, reasons = replace(chosen, kept=none), ["nothing seems to bear on the question"] * len(none)
+        note = "; ".join(n for n in (note, chosen.note) if n) or None
+        spans, kept = chosen.spans, chosen.kept
+        known = [None if s == -np.inf else float(s) for s in chosen.scores]
+        promised = rule.guarantee if isinstance(rule, Calibrated | AutoKeep) else None
+        split = tuple(asked.spans[asked.worth[i]] for i in found.split)
+        scoring = Scoring(query, tuple(spans), promised, split, note)
         event = Event("score", scoring, tuple(known), seconds)
         stays, goes = widened(checked, spans, kept, brought if self.brings else None)
         return DenoiseResult(
             query,
             tuple(_kept(checked, spans, kept, known, stays)),
             tuple(
-                Drop(span, reasons[i] if texts[i].strip() else "no text", known[i])
-                for i, parts in goes
-                for span in parts
+                Drop(span, reasons[i] if known[i] is not None else _unread(checked, span), known[i])
+                for i, own in goes
+                for span in own
             ),
             Trace((event,)),
             kept=tuple(
-                Keep(span, float(scores[i])) for i, span in enumerate(spans) if kept[i] and known[i] is not None
+                Keep(span, float(chosen.scores[i]))
+                for i, span in enumerate(spans)
+                if kept[i] and known[i] is not None
             ),
             relevant=relevant,
             note=note,
         )
-
-    def _above(self, passage: Passage, span: Span) -> str:
-        """What is read in front of a chunk: the passage's header, and the heading it stands under."""
-        own = passage.text[slice(*found)].strip() if self.brings and (found := heading(passage, span)) else ""
-        return "\n".join(part for part in (passage.header, own) if part)
 
     def warm(self, passages: Sequence[Passage], progress: Callable[[int, int], None] | None = None) -> int:
         """Read passages before any question, such as at indexing time; returns how many chunks had to be read.
@@ -204,10 +319,7 @@ class ENDDenoiser:
             raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
         texts = []
         for passage in passages:
-            for span in _tiling(passage, self.chunker(passage)):
-                text = well_formed(passage.text[span.start : span.end])
-                if text.strip():
-                    texts.append(_read(text, self._above(passage, span)))
+            texts += [t for t in self._readings(passage, _tiling(passage, self.chunker(passage))) if t]
         if progress is None:
             return self.scorer.warm(texts)
         read = 0
@@ -216,8 +328,8 @@ class ENDDenoiser:
             progress(min(start + HEARD_EVERY, len(texts)), len(texts))
         return read
 
-    def _placed(self, asked: _Asked, found: Scored) -> tuple[NDArray[np.float32], list[int]]:
-        """A score for each chunk, minus infinity for one without text; and which were read in parts."""
+    def _placed(self, asked: _Asked, found: Scored) -> NDArray[np.float32]:
+        """A score for each chunk, minus infinity for one without text or of structure alone."""
         scores = np.full(len(asked.whole), -np.inf, dtype=np.float32)
         if asked.worth:
             if found.scores.shape != (len(asked.worth),):
@@ -226,7 +338,12 @@ class ENDDenoiser:
                     f"texts, got an array of shape {found.scores.shape}"
                 )
             scores[asked.worth] = found.scores
-        return scores, [asked.worth[i] for i in found.split]
+        if np.isnan(scores).any():
+            raise BadScores(
+                f"the scorer gave NaN for chunks {np.flatnonzero(np.isnan(scores)).tolist()[:5]}: nothing can be "
+                "ranked by that; check its model's dtype"
+            )
+        return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +356,38 @@ class _Asked:
     whole: list[str]
     worth: list[int]
     texts: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Parts of chunks that may have to be cut, ``named`` by the chunk's number, and how the scorer reads them."""
+
+    named: tuple[tuple[int, Span], ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Chunks, or parts of them where a budget cut one; their scores, and which are kept."""
+
+    spans: list[Span]
+    scores: NDArray[np.float32]
+    kept: Mask
+    note: str | None
+
+
+def _unread(passages: Sequence[Passage], span: Span) -> str:
+    """Why a chunk has no score."""
+    text = next(p.text for p in passages if p.id == span.passage_id)
+    return "structure alone" if text[span.start : span.end].strip() else "no text"
+
+
+def _split(span: Span, parts: Sequence[Span]) -> list[Span]:
+    """The span as its parts and what lies between them; itself without parts."""
+    edges = sorted({span.start, span.end, *(p.start for p in parts), *(p.end for p in parts)})
+    if len(edges) < 2:
+        return [span]
+    return [Span(span.passage_id, a, b) for a, b in pairwise(edges)]
 
 
 @runtime_checkable
@@ -254,11 +403,6 @@ class Warms(Protocol):
     """A scorer that keeps what it reads of texts, as the default and a probe's do."""
 
     def warm(self, texts: Sequence[str]) -> int: ...
-
-
-def _read(text: str, above: str) -> str:
-    """A chunk as the scorer reads it."""
-    return f"{well_formed(above)}\n{text}" if above else text
 
 
 @runtime_checkable

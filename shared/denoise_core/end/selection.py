@@ -89,9 +89,11 @@ def estimate_tokens(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """As many of the best chunks as fit into ``limit`` tokens; one that does not fit is passed over.
+    """The best chunks, down by score, as far as they fit into ``limit`` tokens.
 
-    ``count`` gives the tokens of a text; without it four characters count as one token.
+    The one that does not fit any more is cut at its sentences or rows by `ENDDenoiser`
+    (`denoise_core.end.budget`); worse ones never take its place. ``count`` gives the tokens of a text; without it
+    four characters count as one token.
     """
 
     limit: int
@@ -102,13 +104,14 @@ class Tokens:
             raise InputError(f"Tokens({self.limit}): expected a budget of 1 token or more")
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
-        """Best first, each text that still fits into the limit; a mask of shape ``(len(scores),)``."""
+        """Best first, up to the first text that does not fit any more; a mask of shape ``(len(scores),)``."""
         kept = np.zeros(len(scores), dtype=np.bool_)
         left = self.limit
         for i in ranking(scores):
-            needed = self.count(texts[int(i)])
-            if needed <= left:
-                kept[i], left = True, left - needed
+            left -= self.count(texts[int(i)])
+            if left < 0:
+                break
+            kept[i] = True
         return kept
 
     def reason(self) -> str:

@@ -63,9 +63,10 @@ def test_of_equal_scores_the_earlier_chunk_is_kept():
     assert ranking(np.float32([1, 2, 1, 2])).tolist() == [1, 3, 0, 2]
 
 
-def test_a_budget_passes_over_what_does_not_fit():
+def test_a_budget_never_takes_worse_ones_for_what_does_not_fit():
     texts = ["a" * 40, "b" * 400, "c" * 40]
-    assert kept_of(Tokens(20), [1, 3, 2], texts) == [0, 2]
+    assert kept_of(Tokens(115), [1, 2, 3], texts) == [1, 2]
+    assert kept_of(Tokens(20), [1, 3, 2], texts) == [1], "the best, for min_keep; not two worse ones"
     assert kept_of(Tokens(2, count=lambda text: 1), [1, 3, 2], texts) == [1, 2]
     assert kept_of(Tokens(1), [1, 3, 2], texts) == [1], "min_keep goes before the budget"
 

@@ -23,7 +23,7 @@ from denoise_core.protocols import LLM
 from denoise_core.running.flow import run
 from denoise_core.running.offload import offload
 from denoise_core.scorers.discrim import YES, LLMDiscrim
-from denoise_core.text.pieces import heading, pieces
+from denoise_core.text.cutting import cut as cut_text
 from denoise_core.types import Passage, check_passages
 
 FOUND = 20  # passages for a question
@@ -51,20 +51,14 @@ def cut(documents: Sequence[Passage]) -> tuple[Passage, ...]:
 
 
 def _cut(document: Passage) -> list[Passage]:
+    own = cut_text(document.text)
     out = []
-    for n, span in enumerate(pieces(document), 1):
-        text = document.text[span.start : span.end].strip()
-        above = heading(document, span)
-        if text:
-            out.append(
-                replace(
-                    document,
-                    text=text,
-                    id=f"{document.id}#{n}",
-                    metadata={**document.metadata, "source": document.id},
-                    header=document.text[slice(*above)].strip() if above else "",
-                )
-            )
+    for n, piece in enumerate(own.pieces, 1):
+        above, said = own.read(piece)
+        if not piece.frame and said.strip():
+            metadata = {**document.metadata, "source": document.id}
+            name = f"{document.id}#{n}"
+            out.append(replace(document, text=said.strip(), id=name, metadata=metadata, header=above))
     return out
 
 

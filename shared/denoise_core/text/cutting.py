@@ -1,0 +1,172 @@
+"""One way to cut a text, by the structure that it has, for library, command, adapters, tool results and service.
+
+A text becomes `Piece`\\ s that tile it: Markdown and plain text by headings, paragraphs, list items, table rows
+and code blocks, mail by message and quoted reply, HTML by its blocks, CSV by rows, JSON by the records of its
+lists, logs by entries and transcripts by turns, code by the units of its indentation. Nothing is told about the
+kind: what the text looks like decides, so every door cuts alike. A text that turns out not to be what it looked
+like is cut as text.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from denoise_core.errors import InputError
+from denoise_core.text import lines, markup, records
+from denoise_core.text.chunk import sentences
+from denoise_core.text.piece import Piece, Range
+from denoise_core.types import Passage, Span
+
+_TEXT = (lines.TEXT, lines.CODE, lines.ENTRIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A text and the pieces that tile it. ``kind`` is ``"text"``, ``"code"``, ``"entries"`` (a log or transcript),
+    ``"html"``, ``"csv"``, ``"json"`` or ``"jsonl"``.
+
+    ``given`` is what `cut` was given, when that was no text; `back` gives the same type.
+    """
+
+    text: str
+    kind: str
+    pieces: tuple[Piece, ...]
+    given: Any = None
+
+    def at(self, start: int) -> int:
+        """The number of the piece that holds the character ``start``."""
+        return max(0, bisect_right(self.pieces, start, key=lambda p: p.start) - 1)
+
+    def read(self, piece: Piece) -> tuple[str, str]:
+        """What is read above a piece (headings, header row, the question that was answered), and its own text."""
+        own = piece.said or self.text[piece.start : piece.end]
+        above = [self._said(a, b) for a, b in piece.above]
+        return "\n".join(s for s in (piece.header, *above) if s), own
+
+    def smaller(self, piece: Piece) -> tuple[Range, ...]:
+        """The sentences or lines a piece may be cut at, to fit a budget; one range where it cannot be cut."""
+        own = self.text[piece.start : piece.end]
+        if piece.whole or (self.kind == "html" and "<" in own.strip()[1:-1]):
+            return ((piece.start, piece.end),)
+        found = sentences(Passage(own, ""))
+        return tuple((piece.start + s.start, piece.start + s.end) for s in found) or ((piece.start, piece.end),)
+
+    def plain(self, start: int, end: int) -> str:
+        """The characters ``[start, end)`` for a person to read: HTML without its tags."""
+        own = self.text[start:end]
+        return markup.stripped(own) if self.kind == "html" else own
+
+    def back(self, kept: Iterable[Range | Span]) -> Any:
+        """What was given, with the kept ranges of `text` alone, in the same shape.
+
+        JSON stays JSON: records of which nothing is kept leave their list, long texts keep the sentences that
+        stay, and all else (counts, cursors, ids) stands as it was. CSV keeps its header row. Of any other text the
+        kept ranges are left, joined, each with what it cannot be read without.
+        """
+        ranges = sorted((s.start, s.end) if isinstance(s, Span) else (int(s[0]), int(s[1])) for s in kept)
+        if self.kind == "json":
+            value = records.rebuilt(self.text, self.pieces, ranges)
+            if self.given is not None and not isinstance(self.given, str | bytes):
+                return value
+            return self._as_given(json.dumps(value, ensure_ascii=False, indent=records.indent_of(self.text)))
+        with_above = [r for p in self.pieces if _touches(ranges, p) for r in p.above] + ranges
+        return self._as_given("".join(self.text[a:b] for a, b in _merged(with_above)))
+
+    def _as_given(self, text: str) -> str | bytes:
+        return text.encode() if isinstance(self.given, bytes) else text
+
+    def _said(self, start: int, end: int) -> str:
+        return self.plain(start, end).strip()
+
+
+def cut(given: Any, *, kind: str | None = None) -> Cut:
+    """Cut a text, the bytes of one (UTF-8), or a list or dict such as a tool's result, into pieces that tile it.
+
+    For a tool's result, or any text, in every door alike::
+
+        shape = cut(result)  # str, bytes, list or dict
+        found = denoiser.denoise(query, [Passage(shape.text, "result", provenance="tool")])
+        result = shape.back(span for p in found.passages for span in p.covered)  # of the type it was
+
+    The denoiser must cut as this does: ``ENDDenoiser(..., chunker="auto")``, as `default_denoiser` is. ``kind`` is
+    found from the text unless given. Raises `InputError` for any other value, and for what JSON does not hold.
+    """
+    if isinstance(given, str):
+        return _cut(given, kind)
+    if isinstance(given, bytes):
+        found = _cut(given.decode("utf-8", "replace"), kind)
+    else:
+        try:
+            if not isinstance(given, dict | list | tuple):
+                raise TypeError("not a list or an object")
+            found = _cut(json.dumps(given, ensure_ascii=False), "json" if kind is None else kind)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                "cut: expected a text, bytes, or a list or dict that JSON holds, got "
+                f"{type(given).__name__}: {error}"
+            ) from error
+    return Cut(found.text, found.kind, found.pieces, given)
+
+
+def pieces(passage: Passage) -> tuple[Span, ...]:
+    """The pieces of a passage as spans that tile it; an empty passage is one empty piece."""
+    if not passage.text:
+        return (Span(passage.id, 0, 0),)
+    return tuple(Span(passage.id, p.start, p.end) for p in cut(passage.text).pieces)
+
+
+def brought(passage: Passage, span: Span) -> tuple[Span, ...]:
+    """The ranges of the passage that a kept piece brings along: what stands above it, the sentence a pronoun
+    points to. For any other span, those of the pieces it lies in."""
+    own = cut(passage.text)
+    out: list[Span] = []
+    for piece in own.pieces[own.at(span.start) : own.at(max(span.start, span.end - 1)) + 1]:
+        out += [Span(passage.id, *r) for r in (*piece.above, *lines.pointed(own.text, piece, own.kind in _TEXT))]
+    return tuple(out)
+
+
+@lru_cache(maxsize=256)
+def _cut(text: str, kind: str | None) -> Cut:
+    if kind is None:
+        kind = records.kind_of(text) or markup.kind_of(text) or lines.kind_of(text)
+    made: Sequence[Piece] | None = None
+    if kind in ("json", "jsonl"):
+        made = records.json_pieces(text, _inside) if kind == "json" else records.json_lines(text)
+    elif kind == "csv":
+        made = records.csv_rows(text)
+    elif kind == "html":
+        made = markup.pieces(text)
+    elif kind not in _TEXT:
+        raise InputError(f"cut: kind={kind!r}; expected 'text', 'code', 'entries', 'html', 'csv', 'json', 'jsonl'")
+    if made is None:
+        kind = kind if kind in _TEXT else lines.TEXT
+        made = lines.pieces(text, kind)
+    if all(p.frame or not text[p.start : p.end].strip() for p in made):
+        made = (Piece(0, len(text)),)  # structure with nothing in it: all there is
+    return Cut(text, kind, tuple(made))
+
+
+def _inside(text: str) -> list[tuple[Piece, str, str]] | None:
+    """The pieces of a text that stands in JSON, with what is read of each; None where it is one."""
+    own = _cut(text, None)
+    return None if len(own.pieces) < 2 else [(p, *own.read(p)) for p in own.pieces]
+
+
+def _touches(ranges: Sequence[Range], piece: Piece) -> bool:
+    at = bisect_left(ranges, piece.end, key=lambda r: r[0]) - 1
+    return at >= 0 and ranges[at][1] > piece.start
+
+
+def _merged(ranges: Iterable[Range]) -> list[Range]:
+    out: list[Range] = []
+    for start, end in sorted(ranges):
+        if out and start <= out[-1][1]:
+            out[-1] = out[-1][0], max(end, out[-1][1])
+        else:
+            out.append((start, end))
+    return out

@@ -1,0 +1,355 @@
+"""Text by its lines: headings, paragraphs, list items, table rows, code; quoted replies; entries and turns."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from denoise_core.text.chunk import chunks, sentences
+from denoise_core.text.piece import LONG, Piece, Range
+from denoise_core.types import Passage
+
+TEXT, CODE, ENTRIES = "text", "code", "entries"
+HEADING = 100  # characters of a heading without a mark, at most
+TURN = 240  # characters of a turn that is read with its answer, at most
+CODE_LONG = 1600  # characters of a code block that stays whole
+_ALIKE = 0.6  # share of a text's lines that begin alike where it is a log or a transcript
+_LEAST = 5  # lines that say so
+
+_LINE = re.compile(
+    r"(?P<heading>[ ]{0,3}\#{1,6}[ \t]+\S|={2,}[^=\n]+={2,}\s*$)|(?P<fence>\s*(?:```|~~~))"
+    r"|(?P<under>[ ]{0,3}(?:={3,}|-{3,})\s*$)|(?P<row>\s*\|.*\|\s*$|[^\s\t][^\t\n]*\t[^\n]*\S)"
+    r"|(?P<item>\s*(?:[-*+\u2022\u2013]|\(?\w{1,3}[.)])[ \t]+\S)|(?P<field>[\w-]{1,24}:[ \t]+\S)"
+)
+_SEPARATOR = re.compile(r"\s*\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*$")
+_QUOTE = re.compile(r"(?:[ ]?>)+")
+_TURN = re.compile(r"(?:[\[(]?[\d:.,]+[\])]?[ ]+)?([^\W\d_][\w .'-]{0,40}):[ \t]")
+_PRONOUN = re.compile(
+    r"\W*(he|she|it|its|they|them|their|his|her|this|these|those|that|such|the (?:former|latter))\b", re.IGNORECASE
+)
+
+
+def kind_of(text: str) -> str:
+    """``"entries"`` where most lines begin alike with a time or a speaker, ``"code"`` where many are indented."""
+    if text.count("\n") < _LEAST - 1:
+        return TEXT
+    head = [line for line in text[:20_000].split("\n") if line.strip()]
+    if len(head) < _LEAST:
+        return TEXT
+    if _starts(head):
+        return ENTRIES
+    indented = [line for line in head if line[0] in " \t"]
+    bare = [line for line in head if line.rstrip().endswith((":", "{", "}", ";", ")", ","))]
+    return CODE if len(indented) > 0.4 * len(head) and len(bare) > 0.25 * len(head) else TEXT
+
+
+def pieces(text: str, kind: str) -> list[Piece]:
+    """The pieces of a text of this kind."""
+    if not text.strip():
+        return [Piece(0, len(text))]
+    if "\n" not in text and len(text) <= LONG:
+        return [Piece(0, len(text))]
+    return {ENTRIES: _entries, CODE: _code}.get(kind, _text)(text)
+
+
+def pointed(text: str, piece: Piece, prose: bool) -> tuple[Range, ...]:
+    """The sentence before a piece of prose that begins with a pronoun, which says whom "he" and "this" mean."""
+    if not prose or piece.start == 0 or not _PRONOUN.match(text, piece.start, piece.start + 40):
+        return ()
+    start = max(text.rfind("\n\n", 0, len(text[: piece.start].rstrip())), piece.start - LONG, 0)
+    found = sentences(Passage(text[start : piece.start], ""))
+    return ((start + found[-1].start, piece.start),) if found else ()
+
+
+# --- Entries and turns
+
+
+def _starts(said: Sequence[str]) -> Counter[str]:
+    """How lines begin that begin an entry: the shape of a time, or a speaker who comes back; empty when too few
+    do."""
+    shapes = Counter(shape for line in said if (shape := _shape(line)))
+    shapes = Counter({s: n for s, n in shapes.items() if n > 1})
+    if sum(shapes.values()) >= max(_LEAST - 1, _ALIKE * len(said)):
+        return shapes
+    speakers = Counter(m[1] for line in said if (m := _TURN.match(line)))
+    back = Counter({s: n for s, n in speakers.items() if n > 1})
+    enough = sum(back.values()) >= max(_LEAST - 1, _ALIKE * len(said)) and len(back) > 1
+    return back if enough else Counter()
+
+
+def _shape(line: str) -> str:
+    """The first characters of a line with each digit as 0; "" where they hold no time."""
+    head = line[:10]
+    digits = sum(c.isdigit() for c in head)
+    if digits < 4 or not any(c in ":-/." for c in head[1:]):
+        return ""
+    return "".join("0" if c.isdigit() else "a" if c.isalpha() else c for c in head[:8])
+
+
+def _entries(text: str) -> list[Piece]:
+    begins = _starts([line for line in text[:20_000].split("\n") if line.strip()])
+    spans: list[list[int]] = []
+    speakers: list[str] = []
+    for start, end in _lines(text):
+        line = text[start:end]
+        turn = _TURN.match(line)
+        if (turn and turn[1] in begins) or _shape(line) in begins:
+            spans.append([start, end])
+            speakers.append(turn[1] if turn else "")
+        elif spans:
+            spans[-1][1] = end
+        else:
+            spans.append([start, end])
+            speakers.append("")
+    out: list[Piece] = []
+    turns = sum(map(bool, speakers)) > 0.5 * len(spans)
+    for n, (start, end) in enumerate(spans):
+        above: tuple[Range, ...] = ()
+        if turns and n and speakers[n] and speakers[n - 1] not in ("", speakers[n]):
+            before = spans[n - 1]
+            above = ((before[0], before[1]),) if before[1] - before[0] <= TURN else ()
+        out += _long(text, start, end, above)
+    return out
+
+
+# --- Code
+
+
+def _code(text: str) -> list[Piece]:
+    """Units that begin at the margin after a blank line; a long one is cut at its blank lines, under its first."""
+    spans: list[list[int]] = []
+    blank = True
+    for start, end in _lines(text):
+        line = text[start:end]
+        if line.strip() and line[0] not in " \t})]" and (blank or not spans):
+            spans.append([start, end])
+        elif spans:
+            spans[-1][1] = end
+        else:
+            spans.append([start, end])
+        blank = not line.strip()
+    out: list[Piece] = []
+    for start, end in spans:
+        if end - start <= CODE_LONG:
+            out.append(Piece(start, end))
+            continue
+        first = start + len(text[start:end].split("\n", 1)[0]) + 1
+        parts = _packed(text, start, end)
+        out += [Piece(a, b, ((start, first),) if a >= first else ()) for a, b in parts]
+    return out
+
+
+def _packed(text: str, start: int, end: int) -> list[Range]:
+    """A long unit in parts of at most `LONG` characters, cut at blank lines where there are any, else at lines."""
+    out: list[Range] = []
+    for a, b in _lines(text, start, end):
+        last = out[-1] if out else None
+        so_far = last[1] - last[0] if last else 0
+        full = so_far + b - a > LONG or (so_far > LONG // 2 and text.endswith("\n\n", 0, a))
+        if last is None or full:
+            out.append((a, b))
+        else:
+            out[-1] = last[0], b
+    return out
+
+
+# --- Markdown, plain text, mail
+
+
+@dataclass(slots=True)
+class _Block:
+    start: int
+    end: int
+    kind: str
+    indent: int = 0
+    depth: int = 0  # of quoting
+    level: int = 0  # of a heading
+    blank: bool = False  # blank lines end it
+    fields: bool = False  # all its lines are "Name: value"
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Turns lines into blocks: each is looked at once, with the line after it."""
+
+    text: str
+    blocks: list[_Block] = field(default_factory=list)
+    fence: str = ""
+
+    def read(self) -> list[_Block]:
+        spans = list(_lines(self.text))
+        after = [*spans[1:], (len(self.text), len(self.text))]
+        for (start, end), following in zip(spans, after, strict=True):
+            self.line(start, end, following)
+        return self.blocks
+
+    def line(self, start: int, end: int, following: Range) -> None:
+        line = self.text[start:end]
+        last = self.blocks[-1] if self.blocks else None
+        if self.fence:
+            assert last is not None
+            last.end = end
+            if line.strip().startswith(self.fence):
+                self.fence = ""
+            return
+        quoted = _QUOTE.match(line)
+        depth = quoted[0].count(">") if quoted else 0
+        said = line[quoted.end() :] if quoted else line
+        if not said.strip():
+            if last is None:
+                self.blocks.append(_Block(start, end, "para", blank=True))
+            else:
+                last.end, last.blank = end, True
+            return
+        if last is not None and not last.blank and last.depth == depth and self._goes_on(last, said):
+            last.end = end
+            return
+        self.begin(start, end, said, depth, following)
+
+    def _goes_on(self, last: _Block, said: str) -> bool:
+        """Whether a line belongs to the block before it, with no blank line between."""
+        found = _LINE.match(said)
+        what = found.lastgroup if found else None
+        if what == "under" and last.kind == "para" and self.text.count("\n", last.start, last.end) == 1:
+            last.kind, last.level = "heading", 1 if "=" in said else 2
+            return True
+        if what in ("heading", "fence", "row"):
+            return False
+        if last.kind in ("heading", "row"):
+            return False
+        if what == "item":
+            return last.kind == "code"
+        if last.kind == "para" and last.fields and what != "field":
+            last.fields = False
+        return True
+
+    def begin(self, start: int, end: int, said: str, depth: int, following: Range) -> None:
+        found = _LINE.match(said)
+        what = found.lastgroup if found else None
+        indent = len(said) - len(said.lstrip(" \t"))
+        last = self.blocks[-1] if self.blocks else None
+        if what == "fence":
+            self.fence = said.strip()[:3]
+            if last is not None and self._leads(last) and last.kind in ("para", "item"):
+                last.end, last.blank = end, False  # "On macOS:" and its commands are one
+                return
+            self.blocks.append(_Block(start, end, "code", indent, depth))
+        elif what == "heading":
+            level = len(said.lstrip()) - len(said.lstrip().lstrip("#=")) or 1
+            self.blocks.append(_Block(start, end, "heading", 0, depth, level))
+        elif what == "row":
+            self.blocks.append(_Block(start, end, "row", 0, depth))
+        elif self._alone(said, following, last):
+            self.blocks.append(_Block(start, end, "heading", 0, depth, 7))
+        elif what == "item":
+            self.blocks.append(_Block(start, end, "item", indent, depth))
+        elif last is not None and last.kind == "item" and last.depth == depth and indent > last.indent:
+            last.end, last.blank = end, False  # a paragraph of a list item
+        else:
+            self.blocks.append(_Block(start, end, "para", indent, depth, fields=what == "field"))
+
+    def _leads(self, block: _Block) -> bool:
+        return self.text[block.start : block.end].rstrip().endswith(":") and block.end - block.start <= LONG
+
+    def _alone(self, said: str, following: Range, last: _Block | None) -> bool:
+        """A heading without a mark: a short line by itself, with something under it that is no list item."""
+        line = said.strip()
+        if len(line) > HEADING or line[-1] in ".,;:!?\u3002\uff01\uff1f" or said[0] in " \t":
+            return False
+        if self.text[slice(*following)].strip() or (last is not None and not last.blank) or len(line.split()) > 12:
+            return False
+        rest = self.text[following[1] : following[1] + 400].lstrip("\n")
+        listed = _LINE.match(line) and (found := _LINE.match(rest)) and found.lastgroup == "item"
+        return bool(rest.strip()) and rest[0] != ">" and not listed and (line[0].isupper() or line[0].isdigit())
+
+
+def _text(text: str) -> list[Piece]:
+    blocks = _Reader(text).read()
+    out: list[Piece] = []
+    headings: list[_Block] = []
+    items: list[_Block] = []
+    lead: _Block | None = None
+    quotes: dict[int, _Block] = {}
+    table: list[_Block] = []
+    for n, block in enumerate(blocks):
+        before = blocks[n - 1] if n else None
+        after = blocks[n + 1] if n + 1 < len(blocks) else None
+        if block.kind == "heading":
+            while headings and headings[-1].level >= block.level:
+                headings.pop()
+            items, lead, table = [], None, []
+            under = after is not None and (after.kind != "heading" or after.level > block.level)
+            over = tuple((h.start, h.end) for h in headings)
+            headings.append(block)
+            out.append(Piece(block.start, block.end, over, frame=under))
+            continue
+        if before is None or before.kind != "row" or before.blank or block.kind != "row":
+            table = []
+        for deeper in [d for d in quotes if d > block.depth]:
+            del quotes[deeper]
+        opened = before is not None and block.depth > before.depth
+        if opened and before is not None and _ends_as_lead(text, before):
+            quotes[block.depth] = before
+        above = [(h.start, h.end) for h in headings]
+        if blocks[0].fields and not quotes and n and text.count("\n", blocks[0].start, blocks[0].end) > 2:
+            above.insert(0, (blocks[0].start, blocks[0].end))
+        above += [(q.start, q.end) for d, q in sorted(quotes.items()) if d == block.depth or not block.depth]
+        if opened and _ends_as_lead(text, block):
+            quotes[block.depth] = block
+        if block.kind == "item":
+            while items and items[-1].indent >= block.indent:
+                items.pop()
+            above += [(i.start, i.end) for i in items if i.end - i.start <= LONG]
+            items.append(block)
+        else:
+            items = []
+        if block.kind in ("item", "row", "code") and lead is not None:
+            above.append((lead.start, lead.end))
+        elif block.kind == "para":
+            lead = block if _ends_as_lead(text, block) else None
+        if block.kind == "row":
+            heads = _heads(text, table, block, after)
+            if heads is None:
+                table.append(block)
+                out.append(Piece(block.start, block.end, tuple(above), frame=True))
+                continue
+            above += [(t.start, t.end) for t in table]
+        limit = CODE_LONG if block.kind == "code" else LONG
+        out += _long(text, block.start, block.end, tuple(dict.fromkeys(above)), limit)
+    return out
+
+
+def _heads(text: str, table: list[_Block], block: _Block, after: _Block | None) -> list[_Block] | None:
+    """None where a row is the head of its table, or the line under the head; else the head."""
+    if _SEPARATOR.match(text[block.start : block.end]):
+        return None
+    if table or block.blank or after is None or after.kind != "row":
+        return table
+    headed = "\t" in text[block.start : block.end] or _SEPARATOR.match(text[after.start : after.end])
+    return None if headed else table
+
+
+def _ends_as_lead(text: str, block: _Block) -> bool:
+    return block.end - block.start <= LONG and text[block.start : block.end].rstrip(" \t\r\n>").endswith(":")
+
+
+def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int = LONG) -> list[Piece]:
+    """The range as one piece, or a longer one in parts of whole sentences."""
+    if end - start <= limit:
+        return [Piece(start, end, above)]
+    if limit == CODE_LONG:
+        return [Piece(a, b, above) for a, b in _packed(text, start, end)]
+    spans = chunks(LONG // 2)(Passage(text[start:end], ""))
+    return [Piece(start + s.start, start + s.end, above) for s in spans]
+
+
+def _lines(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
+    """Lines with their ends, as ranges of the text."""
+    end = len(text) if end is None else end
+    while start < end:
+        at = text.find("\n", start, end)
+        stop = end if at < 0 else at + 1
+        yield start, stop
+        start = stop

@@ -1,0 +1,55 @@
+"""A piece of a text: what is read, scored and kept as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+Range: TypeAlias = tuple[int, int]
+"""Half-open, in characters of the raw text."""
+
+LONG = 800  # characters of a paragraph that stays one piece; a longer one is cut at its sentences
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The characters ``[start, end)`` of a text.
+
+    ``above`` are ranges of the text that it cannot be read without, and which a kept piece brings along: headings,
+    the header row of its table, the lead of its list, the question before an answer. ``header`` is such a thing
+    that is no range (a record's path). ``said`` is read in the place of the raw characters, ``""`` for these
+    themselves.
+
+    A ``frame`` is structure: a heading with something under it, a header row, markup. It is not scored, and stays
+    only where a kept piece brings it. A ``whole`` piece is not cut further: half a record is none.
+
+    Of JSON: ``path`` leads to the value, ``inside`` are the characters of a text that is cut in its turn.
+    """
+
+    start: int
+    end: int
+    above: tuple[Range, ...] = ()
+    header: str = ""
+    said: str = ""
+    frame: bool = False
+    whole: bool = False
+    path: tuple[str | int, ...] = ()
+    inside: Range | None = None
+
+
+def tiled(text: str, made: Sequence[Piece]) -> list[Piece]:
+    """The pieces in order with what lies between them: white space and commas go with the piece before, other
+    structure is frame."""
+    out: list[Piece] = []
+    at = 0
+    for piece in [*made, Piece(len(text), len(text))]:
+        if piece.start > at:
+            if out and not text[at : piece.start].strip(" \t\r\n,"):
+                out[-1] = replace(out[-1], end=piece.start)
+            else:
+                out.append(Piece(at, piece.start, frame=True))
+        if piece.end > piece.start:
+            out.append(piece)
+        at = piece.end
+    return out

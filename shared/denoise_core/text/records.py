@@ -1,0 +1,318 @@
+"""Records with exact ranges in the raw text: the rows of CSV, the elements of JSON's lists, lines of JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from denoise_core.text.piece import LONG, Piece, Range, tiled
+
+Path: TypeAlias = tuple[str | int, ...]
+Inner: TypeAlias = Callable[[str], Sequence[tuple[Piece, str, str]] | None]
+"""Cuts a text that stands in JSON: each piece, what is read above it, and its own words; None for one piece."""
+
+_DEEP = 12  # levels of nesting that are looked into
+_SNIFFED = 50  # lines of a text that tell whether it is a table
+_CSV_LIMIT = 2  # separators in each line, at least; with fewer, `_LEAST` lines
+_LEAST = 4
+_DECODER = json.JSONDecoder(strict=False)
+_SPACE = re.compile(r"[ \t\n\r]*")
+_ESCAPE = re.compile(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\.")
+
+
+def kind_of(text: str) -> str:
+    """``"json"``, ``"jsonl"``, ``"csv"``, or ``""`` for a text that is none of them."""
+    start = _SPACE.match(text)
+    first = text[start.end() : start.end() + 1] if start else ""
+    if first in ("{", "["):
+        if _loaded(text) is not None:
+            return "json"
+        if first == "{" and all(line.lstrip()[:1] == "{" for line in text.split("\n") if line.strip()):
+            return "jsonl"
+    return "csv" if _separator(text) else ""
+
+
+# --- CSV
+
+
+def _separator(text: str) -> str:
+    """What parts the cells of a table without bars: the sign of which each line has as many; "" for no table."""
+    lines = text[:20_000].split("\n")[: _SNIFFED + 1]
+    if len(lines) < 3 or ('"' in lines[0][1:] and lines[0].count('"') % 2):
+        return ""
+    for mark in ",;\t":
+        wanted = lines[0].count(mark)
+        if not wanted:
+            continue
+        try:
+            rows = list(csv.reader((line for line in lines[:-1] if line.strip()), delimiter=mark))
+        except csv.Error:
+            continue
+        if len(rows) < (2 if wanted >= _CSV_LIMIT else _LEAST) or len({len(r) for r in rows}) != 1:
+            continue
+        if all(len(cell) <= 60 and cell[-1:] not in (".", "!", "?") for cell in rows[0]):
+            return mark
+    return ""
+
+
+def csv_rows(text: str) -> list[Piece] | None:
+    """A piece for each row, under the header row; None where csv cannot read it."""
+    mark = _separator(text) or ","
+    lines = text.splitlines(keepends=True) if "\x0b" not in text and "\x0c" not in text else text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    if starts[-1] != len(text):
+        return None
+    out: list[Piece] = []
+    head: list[str] = []
+    reader = csv.reader(lines, delimiter=mark)
+    at = 0
+    try:
+        for row in reader:
+            start, end = starts[at], starts[reader.line_num]
+            at = reader.line_num
+            if not out and not any(c.isdigit() for cell in row for c in cell[:1]) and len(set(row)) == len(row):
+                head = row
+                out.append(Piece(start, end, frame=True))
+            elif not any(row) and out:
+                out[-1] = Piece(
+                    out[-1].start, end, out[-1].above, said=out[-1].said, frame=out[-1].frame, whole=True
+                )
+            else:
+                above = ((out[0].start, out[0].end),) if head else ()
+                said = "; ".join(f"{h}: {c}" for h, c in zip(head, row, strict=False) if c) if head else ""
+                out.append(Piece(start, end, above, said=said, whole=True))
+    except csv.Error:
+        return None
+    if len(out) == 1:
+        return [Piece(0, len(text))]
+    return tiled(text, out)
+
+
+# --- JSON
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def json_lines(text: str) -> list[Piece] | None:
+    """A piece for each line."""
+    out: list[Piece] = []
+    at = 0
+    for line in text.split("\n"):
+        end = min(len(text), at + len(line) + 1)
+        if line.strip():
+            value = _loaded(line)
+            out.append(Piece(at, end, said="" if value is None else said_of(value), whole=True))
+        at = end
+    return tiled(text, out)
+
+
+def json_pieces(text: str, inner: Inner) -> list[Piece] | None:
+    """Each element of a list of records is a piece, the fields around them another; long texts in it are cut by
+    ``inner``."""
+    value = _loaded(text)
+    if not isinstance(value, dict | list):
+        return None
+    start = _SPACE.match(text)
+    at = start.end() if start else 0
+    walk = _Walk(text, inner)
+    try:
+        walk.container(at, len(text.rstrip()), value, (), ())
+    except (RecursionError, IndexError, ValueError):
+        return None
+    return tiled(text, walk.made)
+
+
+@dataclass(slots=True)
+class _Walk:
+    text: str
+    inner: Inner
+    made: list[Piece] = field(default_factory=list)
+
+    def container(self, start: int, end: int, value: Any, path: Path, above: tuple[Range, ...]) -> None:
+        """The members of the object or list at ``[start, end)``: what is small goes together."""
+        as_list = isinstance(value, list)
+        apart = as_list and len(value) > 1 and all(isinstance(v, dict | list | str) for v in value)
+        run: list[tuple[str | int, int, int, Any]] = []
+        first = above
+        record = bool(path) and isinstance(path[-1], int)
+        for name, begun, at, stop, member in self.members(start, as_list):
+            size = stop - at
+            here = (*path, name if apart else str(name))  # a number leads to a record that may go
+            deep = len(path) >= _DEEP
+            if apart or (not deep and isinstance(member, dict | list) and (size > LONG // 2 or _records(member))):
+                first = self.flush(run, path, above, first, record)
+                if isinstance(member, dict | list) and not deep and (size > 2 * LONG or not apart):
+                    self.container(at, stop, member, here, first)
+                elif isinstance(member, str) and size > LONG // 2:
+                    self.string(begun, at, stop, member, here, first)
+                else:
+                    self.made.append(
+                        Piece(begun, stop, first, _named(here), said_of(member), whole=True, path=here)
+                    )
+            elif isinstance(member, str) and size > LONG // 2:
+                first = self.flush(run, path, above, first, record)
+                self.string(begun, at, stop, member, here, first)
+            else:
+                run.append((name, begun, stop, member))
+        self.flush(run, path, above, first, record)
+
+    def flush(
+        self,
+        run: list[tuple[str | int, int, int, Any]],
+        path: Path,
+        above: tuple[Range, ...],
+        first: tuple[Range, ...],
+        record: bool,
+    ) -> tuple[Range, ...]:
+        """Small members that stand together are one piece; in a record, the first of them stands above the
+        rest."""
+        if not run:
+            return first
+        start, end = run[0][1], run[-1][2]
+        values = [m for *_, m in run] if isinstance(run[0][0], int) else {str(n): m for n, *_, m in run}
+        self.made.append(Piece(start, end, first, _named(path), said_of(values), whole=True, path=path))
+        run.clear()
+        return (*above, (start, end)) if record and first == above and end - start <= LONG else first
+
+    def string(self, begun: int, at: int, stop: int, said: str, path: Path, above: tuple[Range, ...]) -> None:
+        """A long text, cut in its turn."""
+        parts = self.inner(said)
+        if parts is None:
+            self.made.append(
+                Piece(begun, stop, above, _named(path), said, whole=True, path=path, inside=(0, len(said)))
+            )
+            return
+        raw = _places(self.text, at + 1, stop - 1)
+        for n, (part, over, own) in enumerate(parts):
+            start = begun if n == 0 else raw(part.start)
+            end = stop if n == len(parts) - 1 else raw(part.end)
+            tops = (*above, *((raw(a), raw(b)) for a, b in part.above))
+            header = "\n".join(s for s in (_named(path), over) if s)
+            inside = (part.start, part.end)
+            self.made.append(Piece(start, end, tops, header, own, part.frame, True, path, inside))
+
+    def members(self, at: int, as_list: bool) -> Iterator[tuple[str | int, int, int, int, Any]]:
+        """Name or number, where it begins with its name, range of the value, and the value."""
+        text = self.text
+        at = _skip(text, at + 1)
+        n = 0
+        while text[at] not in "]}":
+            begun = at
+            name: str | int = n
+            if not as_list:
+                name, at = _DECODER.raw_decode(text, at)
+                at = _skip(text, _skip(text, at) + 1)
+            value, stop = _DECODER.raw_decode(text, at)
+            yield name, begun, at, stop, value
+            at = _skip(text, stop)
+            if text[at] == ",":
+                at = _skip(text, at + 1)
+            n += 1
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _records(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 1 and all(isinstance(v, dict) for v in value)
+
+
+def _named(path: Path) -> str:
+    return ".".join(p for p in path if isinstance(p, str) and not p.isdigit())
+
+
+def said_of(value: Any, name: str = "") -> str:
+    """The names and values of a JSON value, a line each; nothing empty."""
+    if isinstance(value, dict):
+        return "\n".join(s for k, v in value.items() if (s := said_of(v, f"{name}.{k}" if name else str(k))))
+    if isinstance(value, list):
+        if all(not isinstance(v, dict | list) for v in value):
+            shown = ", ".join(str(v) for v in value if v not in (None, ""))
+            return (f"{name}: {shown}" if name else shown) if shown else ""
+        return "\n".join(s for v in value if (s := said_of(v, name)))
+    if value is None or value == "":
+        return ""
+    return f"{name}: {value}" if name else str(value)
+
+
+def _places(text: str, start: int, end: int) -> Callable[[int], int]:
+    """From a character of a JSON string's value to its place in the raw text ``[start, end)``."""
+    if "\\" not in text[start:end]:
+        return lambda at: start + at
+    at_value, shift = [0], [0]
+    lost = 0
+    for found in _ESCAPE.finditer(text, start, end):
+        lost += len(found[0]) - 1
+        at_value.append(found.end() - start - lost)
+        shift.append(lost)
+
+    def raw(at: int) -> int:
+        n = bisect_left(at_value, at + 1) - 1
+        return start + at + shift[n]
+
+    return raw
+
+
+def rebuilt(text: str, made: Sequence[Piece], kept: Sequence[Range]) -> Any:
+    """The JSON value without the elements and parts of texts that are not kept. ``kept`` is in order."""
+    ranges = list(kept)
+    ranges = sorted(ranges + [r for p in made if _touched(text, p, kept) for r in p.above])
+    stays: set[Path] = set()
+    parts: dict[Path, list[Range]] = {}
+    lists: set[Path] = set()
+    for piece in made:
+        lists |= {piece.path[:n] for n, step in enumerate(piece.path) if isinstance(step, int)}
+        here = _touched(text, piece, ranges)
+        if piece.inside is not None:
+            parts.setdefault(piece.path, [])
+            if here:
+                parts[piece.path].append(piece.inside)
+        if here:
+            stays |= {piece.path[: n + 1] for n in range(len(piece.path))}
+    return _rebuilt(_loaded(text), (), stays, parts, lists)
+
+
+def _rebuilt(value: Any, path: Path, stays: set[Path], parts: Mapping[Path, list[Range]], lists: set[Path]) -> Any:
+    if isinstance(value, dict):
+        return {k: _rebuilt(v, (*path, k), stays, parts, lists) for k, v in value.items()}
+    if isinstance(value, list):
+        if path not in lists:
+            return [_rebuilt(v, (*path, str(n)), stays, parts, lists) for n, v in enumerate(value)]
+        left = [(n, v) for n, v in enumerate(value) if (*path, n) in stays]
+        return [_rebuilt(v, (*path, n), stays, parts, lists) for n, v in left]
+    if isinstance(value, str) and path in parts:
+        return "".join(value[a:b] for a, b in parts[path])
+    return value
+
+
+def _touched(text: str, piece: Piece, ranges: Sequence[Range]) -> bool:
+    """Whether a range holds a character of the piece that is no white space."""
+    at = bisect_left(ranges, (piece.end,)) - 1
+    while at >= 0:
+        start, end = max(ranges[at][0], piece.start), min(ranges[at][1], piece.end)
+        if start < end and text[start:end].strip(" \t\r\n,"):
+            return True
+        if ranges[at][1] <= piece.start or at == 0:
+            return False
+        at -= 1
+    return False
+
+
+def indent_of(text: str) -> int | None:
+    """By how many spaces JSON is indented; None for one line."""
+    found = re.match(r"[ \t]*[\[{][ \t]*\r?\n( *)", text)
+    return len(found[1]) or None if found else None

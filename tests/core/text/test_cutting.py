@@ -1,0 +1,291 @@
+"""Pieces tile any text, have what they cannot be read without above them, and go back into the text's shape."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from denoise_core import InputError, Passage
+from denoise_core.end import ENDDenoiser
+from denoise_core.testing import FunctionScorer, check_denoiser, check_tiling
+from denoise_core.text.cutting import brought, cut, pieces
+from denoise_core.types import Span
+
+MARKDOWN = """# Hotel Sun
+
+Open from May.
+
+## Rooms
+
+Every room has a bed. It costs 80 euros.
+
+- with breakfast
+- with a view
+  and a chair
+
+To book, run:
+
+```sh
+book --room
+
+book --pay
+```
+
+### Prices
+
+| room | euros |
+|---|---|
+| single | 80 |
+| double | 120 |
+
+## Pool
+
+The pool opens at nine.
+"""
+
+PAGE = """<!doctype html><html><head><title>T</title><style>p{}</style></head><body><nav><a href="/">Home</a></nav>
+<h1>Returns</h1><p>The customer pays for the <b>return</b> label.</p>
+<h2>Prices</h2><table><tr><th>Country</th><th>Cost</th></tr><tr><td>Ireland</td><td>3 euro</td></tr></table>
+<ul><li>One</li><li>Two <em>and</em> a half</li></ul><script>let p = "<p>no</p>";</script></body></html>
+"""
+
+MAIL = """From: Ada
+To: Bo
+Date: Thu, 17 Apr
+Subject: Hall
+
+The hall is booked.
+
+Ada
+
+> On Wed, Bo wrote:
+>
+> How many chairs?
+>
+>> On Mon, Ada wrote:
+>>
+>> Which hall?
+"""
+
+LOG = "".join(f"2031-08-19T22:0{n}:32Z INFO  [labels] printed {n} labels\n" for n in range(9)).replace(
+    "printed 4 labels\n", "printed 4 labels\n  Traceback\n    at line 3\n"
+)
+
+TALK = """Transcript of tape 3.
+
+[00:00:04] Interviewer: What did you wear?
+[00:00:20] Marit Aune: My good coat.
+[00:00:40] Interviewer: And the boss?
+[00:00:54] Marit Aune: He was away.
+[00:01:14] Interviewer: How did it end?
+[00:01:25] Marit Aune: With fans.
+"""
+
+CODE = "import os\n\n\n" + "\n\n".join(
+    f"def f{n}(a):\n    if a:\n        return os.path(a)\n\n    for b in a:\n        print(b)\n    return {n}"
+    for n in range(4)
+)
+
+TABLE = 'code,item,"price, net"\nA1,Hex bolt,3.10\nA2,"Nut, lock\nlong",1.05\nA3,Washer,0.85\n'
+
+RECORDS = {
+    "count": 2,
+    "next": "abc",
+    "results": [
+        {"id": 1, "title": "Boats", "note": "Extended until 19 June"},
+        {"id": 2, "title": "Cars \u00e9\n", "note": 'half "of" it'},
+    ],
+    "log": "First line of it, which is long enough. " * 12
+    + "\n\n"
+    + "Second \U0001f600 paragraph, also quite long. " * 12,
+}
+
+SAMPLES = {
+    "markdown": MARKDOWN,
+    "page": PAGE,
+    "mail": MAIL,
+    "log": LOG,
+    "talk": TALK,
+    "code": CODE,
+    "table": TABLE,
+    "json": json.dumps(RECORDS, indent=2),
+    "escaped": json.dumps(RECORDS),
+    "lines": "\n".join(json.dumps({"id": n, "said": "x" * n}) for n in range(5)),
+}
+KINDS = {
+    "markdown": "text",
+    "page": "html",
+    "mail": "text",
+    "log": "entries",
+    "talk": "entries",
+    "code": "code",
+    "table": "csv",
+    "json": "json",
+    "escaped": "json",
+    "lines": "jsonl",
+}
+
+SCRAPS = st.lists(
+    st.sampled_from(
+        [
+            *(line for text in (MARKDOWN, PAGE, MAIL, LOG, TALK, TABLE) for line in text.split("\n")),
+            *("{", "}", "[1,", '"a": 2', "<p", "<!--", "\t", "\r", "```", "word " * 200, "a" * 3000, "\u2028"),
+        ]
+    ),
+    max_size=50,
+).map("\n".join)
+
+
+def read(text, holding):
+    """What is read above the scored piece that holds some words, and its own text."""
+    own = cut(text)
+    return next(own.read(p) for p in own.pieces if not p.frame and holding in own.read(p)[1])
+
+
+def raws(text):
+    return [text[p.start : p.end].strip() for p in cut(text).pieces if not p.frame]
+
+
+@given(st.one_of(st.text(), SCRAPS, st.recursive(st.text() | st.integers(), st.lists).map(json.dumps)))
+@example("# Alone\n" * 200)
+@example("a" * 5000)
+@example("\r\n".join(["a,b"] * 9))
+@example('{"a": "\\ud83d\\ude00 \\u00e9"}')
+@example("[" * 3000)
+def test_pieces_tile_any_text_and_what_stands_above_lies_in_it(text):
+    passage = Passage(text, "p")
+    check_tiling(passage, pieces(passage))
+    own = cut(text)
+    for piece in own.pieces:
+        assert all(0 <= a < b <= len(text) for a, b in piece.above)
+        assert all(0 <= s.start < s.end <= len(text) for s in brought(passage, Span("p", piece.start, piece.end)))
+        parts = own.smaller(piece)
+        assert [parts[0][0], parts[-1][1]] == [piece.start, piece.end]
+        assert all(a[1] == b[0] for a, b in pairwise(parts))
+    assert not text.strip() or any(not p.frame for p in own.pieces)
+
+
+@given(st.sampled_from(sorted(SAMPLES)), st.data())
+def test_every_format_is_known_and_tiles_also_where_it_is_cut_off(name, data):
+    text = SAMPLES[name]
+    assert cut(text).kind == KINDS[name]
+    part = text[data.draw(st.integers(0, len(text))) : data.draw(st.integers(0, len(text)))]
+    check_tiling(Passage(part, "p"), pieces(Passage(part, "p")))
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_what_is_kept_whole_goes_back_as_it_was(name):
+    text = SAMPLES[name]
+    back = cut(text).back([(0, len(text))])
+    assert json.loads(back) == json.loads(text) if KINDS[name] == "json" else back == text
+
+
+def test_markdown_is_cut_at_headings_paragraphs_items_rows_and_its_code_stays_whole():
+    assert raws(MARKDOWN) == [
+        "Open from May.",
+        "Every room has a bed. It costs 80 euros.",
+        "- with breakfast",
+        "- with a view\n  and a chair",
+        "To book, run:\n\n```sh\nbook --room\n\nbook --pay\n```",
+        "| single | 80 |",
+        "| double | 120 |",
+        "The pool opens at nine.",
+    ]
+    assert read(MARKDOWN, "120")[0].split("\n") == [
+        "# Hotel Sun",
+        "## Rooms",
+        "### Prices",
+        "| room | euros |",
+        "|---|---|",
+    ]
+    assert read(MARKDOWN, "nine")[0] == "# Hotel Sun\n## Pool"
+
+
+def test_four_paragraphs_of_a_short_text_are_four_pieces():
+    assert raws("One.\n\nTwo.\n\nThree.\n\nFour.") == ["One.", "Two.", "Three.", "Four."]
+
+
+def test_html_is_cut_in_the_raw_text_and_read_without_tags():
+    assert read(PAGE, "return label") == ("Returns", "The customer pays for the return label.")
+    assert read(PAGE, "Ireland") == ("Returns\nPrices\nCountry | Cost", "Ireland | 3 euro")
+    assert "<li>Two <em>and</em> a half</li>" in raws(PAGE)
+    assert not any("Home" in r or "let p" in r or "p{}" in r for r in raws(PAGE))
+
+
+def test_a_reply_stands_under_who_wrote_it_and_quotes_apart():
+    assert "Subject: Hall" in read(MAIL, "is booked")[0]
+    assert read(MAIL, "chairs")[0] == "> On Wed, Bo wrote:\n>"
+    assert read(MAIL, "Which hall")[0] == ">> On Mon, Ada wrote:\n>>"
+
+
+def test_an_entry_has_the_lines_that_follow_it_and_an_answer_the_question_before():
+    assert len(raws(LOG)) == 9
+    assert any(r.endswith("at line 3") for r in raws(LOG))
+    assert read(TALK, "good coat")[0] == "[00:00:04] Interviewer: What did you wear?"
+
+
+def test_rows_of_csv_are_read_with_their_names_and_may_run_over_lines():
+    assert read(TABLE, "lock")[1] == "code: A2; item: Nut, lock\nlong; price, net: 1.05"
+    assert raws(TABLE)[1] == 'A2,"Nut, lock\nlong",1.05'
+    assert cut(TABLE).back([(TABLE.index("A3"), TABLE.index("A3") + 5)]).startswith('code,item,"price, net"\nA3')
+
+
+def test_json_keeps_its_shape_with_the_records_and_the_sentences_that_are_left():
+    for given_ in (RECORDS, json.dumps(RECORDS), json.dumps(RECORDS, ensure_ascii=False, indent=1).encode()):
+        own = cut(given_)
+        first = next(p for p in own.pieces if "19 June" in own.read(p)[1])
+        second = next(p for p in own.pieces if "Second" in own.read(p)[1])
+        assert "Boats" in own.read(first)[1]
+        back = own.back([(first.start, first.end), Span("p", second.start, second.end)])
+        assert type(back) is type(given_)
+        value = back if isinstance(back, dict) else json.loads(back)
+        assert value["count"] == 2
+        assert value["next"] == "abc"
+        assert [r["id"] for r in value["results"]] == [1]
+        assert "Second \U0001f600" in value["log"]
+        assert "First" not in value["log"]
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda v: st.lists(v) | st.dictionaries(st.text(), v),
+    ).filter(lambda v: isinstance(v, list | dict))
+)
+def test_any_json_value_comes_back_whole_and_never_grows(value):
+    own = cut(value)
+    assert own.back([(0, len(own.text))]) == value
+    assert len(json.dumps(own.back([]))) <= len(json.dumps(value))
+
+
+def test_what_is_no_text_and_no_json_is_told():
+    with pytest.raises(InputError, match="expected a text, bytes, or a list or dict that JSON holds, got object"):
+        cut(object())
+    with pytest.raises(InputError, match="kind='pdf'"):
+        cut("x", kind="pdf")
+
+
+def test_a_kept_piece_brings_its_heading_and_whom_its_pronoun_means():
+    denoiser = ENDDenoiser(FunctionScorer(lambda q, t: float("nine" in t)), keep=1, chunker="auto")
+    text = MARKDOWN.replace("The pool opens", "The pool is warm.\n\nIt opens")
+    kept = denoiser.denoise("when?", [Passage(text, "p")]).passages[0]
+    assert kept.text == "# Hotel Sun\n\n## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n"
+
+
+def test_the_heading_is_read_with_the_piece_and_with_the_header():
+    seen = []
+    scorer = FunctionScorer(lambda q, t: seen.append(t) or 0.0)
+    ENDDenoiser(scorer, keep=1, chunker="auto").denoise("q", [Passage(MARKDOWN, "p", header="Guide")])
+    assert all(t.startswith("Guide\n# Hotel Sun\n") for t in seen)
+
+
+@given(SCRAPS, SCRAPS)
+def test_laws_hold_with_pieces_and_headers(first, second):
+    passages = [Passage(first, "a", header="Title"), Passage(second, "b")]
+    check_denoiser(
+        lambda: ENDDenoiser(FunctionScorer(lambda q, t: float(len(t) % 7)), keep=0.4, chunker="auto"),
+        "q",
+        passages,
+    )
