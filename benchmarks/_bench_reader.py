@@ -16,13 +16,13 @@ def bench_reader() -> tuple[SpanReader, Kept]:
     """The reader, and what it keeps of rows it has read: to be told to forget when a question is done."""
     import torch
 
+    from denoise_core.embedded.minilm import minilm
     from denoise_core.embedded.reader.calibration import Calibration
     from denoise_core.embedded.reader.fit.network import Network, minilm_weights
     from denoise_core.embedded.reader.fit.train import Bound
     from denoise_core.embedded.reader.make import CALIBRATION, HERE, WEIGHTS
     from denoise_core.embedded.reader.packed import load_packed
     from denoise_core.embedded.reader.windows import tokens
-    from denoise_core.embedded.weights import minilm
 
     torch.set_num_threads(1)
     network = Network(minilm_weights(minilm()), torch.bfloat16)

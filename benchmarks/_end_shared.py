@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from denoise_core.embedded import sample, stack
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.fitted import hidden_minilm
-from denoise_core.embedded.weights import HUB_NAME, minilm
+from denoise_core.embedded.minilm import HUB_NAME, minilm
 from denoise_core.end.fit.readings import Capture, capture
 from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.datasets import from_records

@@ -26,7 +26,7 @@ from packaging.requirements import Requirement
 from denoise_core.embedded import encoder, sample, scale, stack
 from denoise_core.embedded.encoder import SentenceEncoder, loaded
 from denoise_core.embedded.fitted import fit_denoiser, torch_minilm
-from denoise_core.embedded.weights import PACKAGE, minilm
+from denoise_core.embedded.minilm import PACKAGE, minilm
 from denoise_core.end.auto import RISK
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question

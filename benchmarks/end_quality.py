@@ -25,7 +25,7 @@ from _end_shared import (
 from harness import Benchmark, Options, arguments
 from numpy.typing import NDArray
 
-from denoise_core.end.fit.controls import NO_QUESTION, with_fresh_blocks
+from denoise_core.end.fit.probe import NO_QUESTION, with_fresh_blocks
 from denoise_core.end.fit.readings import Capture
 from denoise_core.end.fit.regression import fit_line
 from denoise_core.end.reader import HiddenReader

@@ -315,7 +315,7 @@ def _end(scorer: Any, keep: float | int | None, threshold: float | None, chunker
 
 def _embedded() -> Denoiser:
     """The default, refused here and now where its weights are missing: later it would only be a fallback."""
-    from denoise_core.embedded.weights import PACKAGE, VERSION
+    from denoise_core.embedded.minilm import PACKAGE, VERSION
 
     try:
         distribution(PACKAGE)

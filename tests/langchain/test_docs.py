@@ -81,7 +81,7 @@ def test_the_tests_and_names_it_speaks_of_are_there():
 
 
 def test_what_it_says_to_install_is_there():
-    from denoise_core.embedded.weights import PACKAGE, VERSION
+    from denoise_core.embedded.minilm import PACKAGE, VERSION
 
     page = PAGE.read_text("utf-8")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from denoise_core.cli.plain import plain
 from denoise_core.cli.run import keep_of
-from denoise_core.embedded.fitted import Fitted, check_out, fit_denoiser
-from denoise_core.embedded.verdict import SHARES
+from denoise_core.embedded.fitted import SHARES, Fitted, check_out, fit_denoiser
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question

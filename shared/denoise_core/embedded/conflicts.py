@@ -19,7 +19,7 @@ from denoise_core.result import Conflict, DenoiseResult
 from denoise_core.running.offload import offload
 from denoise_core.text.stems import stem
 from denoise_core.text.words import content_words
-from denoise_core.types import Drop, Keep, Passage, Span, check_passages
+from denoise_core.types import Keep, Passage, Span, check_passages
 
 LEAST = 0.5  # probability of holding an answer from which a passage counts as giving one
 
@@ -99,19 +99,13 @@ def _readmitted(result: DenoiseResult, passages: Sequence[Passage], answers: Seq
     }
     if not back:
         return result
-    told: dict[str, Drop] = {}
+    best: dict[str, float] = {}
     for drop in result.dropped:
-        known = told.get(drop.span.passage_id)
-        if known is None or (drop.score is not None and (known.score is None or drop.score > known.score)):
-            told[drop.span.passage_id] = drop
+        if drop.score is not None:
+            best[drop.span.passage_id] = max(drop.score, best.get(drop.span.passage_id, drop.score))
     there = {p.id: p for p in result.passages}
-    stays: list[Passage] = []
-    for p in passages:
-        if p.id in back:
-            best = told.get(p.id)
-            stays.append(p if best is None or best.score is None else replace(p, score=best.score))
-        elif p.id in there:
-            stays.append(there[p.id])
+    there |= {p.id: replace(p, score=best.get(p.id, p.score)) for p in passages if p.id in back}
+    stays = [there[p.id] for p in passages if p.id in there]
     more = [Keep(d.span, d.score) for d in result.dropped if d.span.passage_id in back and d.score is not None]
     return replace(
         result,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.weights import HUB_NAME, minilm
+from denoise_core.embedded.minilm import HUB_NAME, minilm
 from denoise_core.end.auto import AutoScale
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import Keep

@@ -7,10 +7,11 @@ folder holds JSON, a probe's safetensors and a card; nothing in it is executed o
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,11 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.embedded.default import DefaultScorer, encoder
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.verdict import NO_QUESTION, SHARES, Verdict, judged
-from denoise_core.embedded.weights import HUB_NAME, minilm
+from denoise_core.embedded.minilm import HUB_NAME, minilm
 from denoise_core.end.auto import RISK, RISKS, AutoScale, auto_scale
 from denoise_core.end.calibration import questions_needed
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
-from denoise_core.end.fit.controls import NO_QUESTION as SAME_QUESTION
-from denoise_core.end.fit.plot import plot_curves
+from denoise_core.end.fit.probe import NO_QUESTION as SAME_QUESTION
 from denoise_core.end.fit.probe import ProbeFit, fit_probe
 from denoise_core.end.fit.readings import Each, Progress
 from denoise_core.end.fit.regression import folds_of
@@ -34,6 +33,7 @@ from denoise_core.end.probe_folder import check_free, replacing
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError, MissingExtra
+from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.running.heard import fell_back
@@ -328,3 +328,132 @@ def _off_topic(stack: Stack, questions: Sequence[Question], with_probe: bool) ->
             found = np.column_stack([np.full(len(found), stack.mean[0]), found])
         out.append(stack.combine(found))
     return out
+
+
+Word = Literal["better", "no difference found", "worse"]
+NO_QUESTION = "no question"  # the fit again, each passage read under one and the same question
+SHARES = tuple(n / 10 for n in range(1, 11))  # of the passages, at which curves are drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``word`` says how the fit compares with cosine at ``share`` kept, ``gain`` by how much, with 95 % interval.
+
+    ``kept`` is the mean share of gold kept by name: "fitted", "default", "cosine", "BM25", and controls;
+    ``curves`` the same at each of `SHARES`; ``over`` what the fit keeps more than each, paired, with its 95 %
+    interval.
+    """
+
+    word: Word
+    gain: float
+    interval: tuple[float, float]
+    share: float
+    questions: int
+    kept: Mapping[str, float]
+    curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    over: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What speaks against using the fit: a control without the question, or the default, that is as good."""
+        out = []
+        for name, why in _AS_GOOD.items():
+            gain, low, high = self.over.get(name, (1.0, 1.0, 1.0))
+            if low <= 0:
+                out.append(f"{why} ({gain:+.3f}, 95 % {low:+.3f} to {high:+.3f})")
+        return tuple(out)
+
+    def __str__(self) -> str:
+        said = {
+            "better": "Better than cosine",
+            "worse": "Worse than cosine",
+            "no difference found": "No difference from cosine found",
+        }[self.word]
+        low, high = self.interval
+        return (
+            f"{said}: with {self.share:.0%} of the passages kept, relevant ones kept {self.kept['fitted']:.3f} "
+            f"against {self.kept['cosine']:.3f}, a gain of {self.gain:+.3f} (95 % {low:+.3f} to {high:+.3f}) on "
+            f"{self.questions} questions, each scored by a fit that had not seen it."
+        )
+
+    def table(self) -> str:
+        rows = "\n".join(f"| {name} | {kept:.3f} |" for name, kept in self.kept.items())
+        return f"| scorer, {self.share:.0%} kept | relevant passages kept |\n|---|---|\n{rows}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "word": self.word,
+            "gain": self.gain,
+            "interval": list(self.interval),
+            "share": self.share,
+            "questions": self.questions,
+            "kept": dict(self.kept),
+            "over": {name: list(values) for name, values in self.over.items()},
+            "warnings": list(self.warnings),
+            "curves": {"shares": list(SHARES), **{name: list(values) for name, values in self.curves.items()}},
+        }
+
+
+def judged(
+    fitted: NDArray[np.float32],
+    others: Mapping[str, NDArray[np.float32]],
+    labels: NDArray[np.bool_],
+    groups: NDArray[np.intp],
+    share: float,
+    *,
+    folds: int,
+) -> Verdict:
+    """The verdict of scores ``(n,)`` that fits of ``folds`` gave to questions they had not seen.
+
+    ``others`` has "cosine". The interval is the bootstrap's, widened for the questions that the folds' fits share.
+    """
+    scores = {"fitted": fitted, **others}
+    kept = {name: recall_at(s, labels, groups, share) for name, s in scores.items()}
+    gain = kept["fitted"] - kept["cosine"]
+    low, high = _interval(gain, folds)
+    over = {
+        name: (float((kept["fitted"] - values).mean()), *_interval(kept["fitted"] - values, folds))
+        for name, values in kept.items()
+        if name != "fitted"
+    }
+    word: Word = "better" if low > 0 else "worse" if high < 0 else "no difference found"
+    means = {name: float(values.mean()) for name, values in kept.items()}
+    curves = {
+        name: tuple(float(recall_at(s, labels, groups, at).mean()) for at in SHARES) for name, s in scores.items()
+    }
+    return Verdict(word, float(gain.mean()), (low, high), share, len(gain), means, curves, over)
+
+
+def _interval(gain: NDArray[np.floating[Any]], folds: int) -> tuple[float, float]:
+    mean = float(gain.mean())
+    wider = sqrt(1 + folds / (folds - 1))
+    low, high = (max(-1.0, min(1.0, mean + wider * (end - mean))) for end in bootstrap(gain))
+    return low, high
+
+
+_AS_GOOD = {
+    NO_QUESTION: (
+        "a fit that never saw the questions is not told from this one: relevant passages can be told by their "
+        "style alone, so the labels may say little about your questions"
+    ),
+    "default": "the default, which needs no fit, is not told from this one",
+}
+
+
+def plot_curves(
+    curves: Mapping[str, Sequence[float]], shares: Sequence[float], chosen: float, path: str | Path
+) -> Path:
+    """Draw the share of relevant passages kept against that of all passages kept, one line for each scorer, into
+    ``path`` (.png, .svg, .pdf); returns it. ``chosen`` is marked. Needs the extra ``evaluate``."""
+    figure = require("matplotlib.figure", extra="evaluate").Figure(figsize=(6.0, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    for name, values in curves.items():
+        axes.plot(shares, values, marker="o", markersize=3, label=name, linewidth=2.0 if name == "fitted" else 1.0)
+    axes.plot([0, 1], [0, 1], color="gray", linewidth=0.8, linestyle="--", label="by chance")
+    axes.axvline(chosen, color="gray", linestyle=":", label=f"judged at {chosen:.0%}")
+    axes.set(xlabel="passages kept", ylabel="relevant passages kept", xlim=(0, 1.02), ylim=(0, 1.02))
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=8, loc="lower right")
+    axes.set_title("Questions that the fit had not seen", fontsize=10)
+    figure.savefig(path, dpi=150)
+    return Path(path)

@@ -197,19 +197,18 @@ def _groups(passages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def rendered(template: str, package: str = __package__, **values: Any) -> str:
-    """A template with ``values``; every text in them is escaped. ``package`` is another one with templates, which
+def rendered(template: str, /, *package: str, **values: Any) -> str:
+    """A template with ``values``; every text in them is escaped. ``package`` is another with templates, which
     may use ours."""
-    html: str = _templates(package).get_template(template).render(**values)
+    html: str = _templates((*package, __package__)).get_template(template).render(**values)
     return html
 
 
 @cache
-def _templates(package: str) -> Any:
+def _templates(packages: tuple[str, ...]) -> Any:
     jinja2 = require("jinja2", extra="cli")
-    folders = dict.fromkeys((package, __package__))
     return jinja2.Environment(
-        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(p, "templates") for p in folders]),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(p, "templates") for p in packages]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )

@@ -7,7 +7,7 @@ steps are carried back to it, so they still name its characters and still tile i
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import accumulate
 
@@ -55,14 +55,6 @@ def _as_input(done: DenoiseResult) -> tuple[Passage, ...]:
 def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
     """``step``, taken on what ``before`` kept, told in terms of what ``before`` was taken on."""
     given = {p.id: Source(p) for p in before.passages}
-    passages = tuple(
-        replace(
-            p,
-            spans=tuple(s for span in p.covered for s in given[span.passage_id].back(span)),
-            rewritten=p.rewritten or any(given[s.passage_id].passage.rewritten for s in p.covered),
-        )
-        for p in step.passages
-    )
     still = {s.passage_id for p in step.passages for s in p.covered}
     dropped = [
         replace(drop, span=s)
@@ -79,27 +71,52 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
         if not source.passage.rewritten
         for s in source.back(keep.span)
     ]
-    failures = dict(before.failures)
-    for failed, why in step.failures.items():
-        # Named by what stands behind the passage that failed: this step's input may have come of several.
-        for name in (
-            dict.fromkeys(s.passage_id for s in given[failed].passage.covered) if failed in given else (failed,)
-        ):
-            failures[name] = f"{failures[name]}; {why}" if name in failures else why
     told = [replace(c, span=s) for c in step.conflicts for s in given[c.span.passage_id].back(c.span)[:1]]
     return DenoiseResult(
         step.query,
-        tuple(replace(p, spans=()) if _untouched(p, given) else p for p in passages),
+        tuple(_told(p, given) for p in step.passages),
         (*before.dropped, *_once(dropped)),
         Trace(before.trace.events + step.trace.events),
-        "; ".join(f for f in (before.fallback, step.fallback) if f) or None,
+        _joined(before.fallback, step.fallback),
         tuple(kept) or before.kept,
         before.relevant if step.relevant is None else step.relevant,
-        "; ".join(n for n in (before.note, step.note) if n) or None,
-        failures,
+        _joined(before.note, step.note),
+        _failures(before, step, given),
         (*before.conflicts, *told),
-        "; ".join(n for n in (before.question_note, step.question_note) if n) or None,
+        _joined(before.question_note, step.question_note),
     )
+
+
+def _told(passage: Passage, given: Mapping[str, Source]) -> Passage:
+    """A kept passage with the spans that it stands for in the first input."""
+    source = given[passage.id].passage if passage.id in given else None
+    if (
+        source
+        and not source.spans
+        and not source.rewritten
+        and not passage.rewritten
+        and passage.text == source.text
+    ):
+        return replace(passage, spans=())  # every step left it as the user gave it
+    return replace(
+        passage,
+        spans=tuple(s for span in passage.covered for s in given[span.passage_id].back(span)),
+        rewritten=passage.rewritten or any(given[s.passage_id].passage.rewritten for s in passage.covered),
+    )
+
+
+def _failures(before: DenoiseResult, step: DenoiseResult, given: Mapping[str, Source]) -> dict[str, str]:
+    """Named by what stands behind the passage that failed: the step's input may have come of several."""
+    failures = dict(before.failures)
+    for failed, why in step.failures.items():
+        behind = [s.passage_id for s in given[failed].covered] if failed in given else [failed]
+        for name in dict.fromkeys(behind):
+            failures[name] = f"{failures[name]}; {why}" if name in failures else why
+    return failures
+
+
+def _joined(*said: str | None) -> str | None:
+    return "; ".join(filter(None, said)) or None
 
 
 class Source:
@@ -124,14 +141,6 @@ class Source:
             if start < end or (len(own) == 0 and span.start == span.end == at):
                 out.append(Span(own.passage_id, own.start + start - at, own.start + end - at))
         return tuple(out)
-
-
-def _untouched(passage: Passage, given: dict[str, Source]) -> bool:
-    """Whether every step left the passage as the user gave it."""
-    if passage.id not in given:
-        return False
-    source = given[passage.id].passage
-    return not source.spans and not passage.rewritten and passage.text == source.text
 
 
 def _once(drops: list[Drop]) -> list[Drop]:

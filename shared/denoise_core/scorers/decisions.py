@@ -20,7 +20,7 @@ from denoise_core.errors import InputError
 from denoise_core.running.budget import Meter
 from denoise_core.running.engines import Engine, RemoteLimits
 from denoise_core.running.travel import Travels
-from denoise_core.scorers.discrim_prompts import CRITERIA, INSTRUCTIONS
+from denoise_core.scorers.discrim import CRITERIA, INSTRUCTIONS
 
 Floats = NDArray[np.float32]
 Decide: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]

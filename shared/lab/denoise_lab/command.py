@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from denoise_core.cli import main as carried_out
-from denoise_core.cli.choices import Right
+from denoise_core.cli.app import Right
 from denoise_core.cli.evaluate import ANSWERS, Model, columns_of, ledger_of, local_of, plan, price_of
 from denoise_core.cli.plain import plain
 from denoise_core.errors import InputError

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from denoise_core import embedded as shipped
 from denoise_core._files import write_whole
 from denoise_core.embedded.encoder import SentenceEncoder, loaded
-from denoise_core.embedded.minilm import MiniLM
-from denoise_core.embedded.weights import HUB_NAME, minilm
+from denoise_core.embedded.minilm import HUB_NAME, MiniLM, minilm
 from denoise_core.end.auto import AutoScale, auto_scale
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question

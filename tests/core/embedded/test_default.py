@@ -22,8 +22,8 @@ from denoise_core.embedded import (
 )
 from denoise_core.embedded.encoder import SentenceEncoder, idf, loaded
 from denoise_core.embedded.fitted import torch_minilm
+from denoise_core.embedded.minilm import check, minilm
 from denoise_core.embedded.readings import Reading
-from denoise_core.embedded.weights import check, minilm
 from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.metrics import recall_at
 from denoise_core.scorers.bm25 import BM25Scorer

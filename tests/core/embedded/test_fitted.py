@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage, fit_denoiser, load_denoiser
 from denoise_core.embedded import sample
-from denoise_core.embedded.verdict import judged
+from denoise_core.embedded.fitted import judged
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question
 

@@ -122,10 +122,10 @@ def test_the_mean_of_two_runs(tmp_path):
 
 def test_training_can_be_repeated(tmp_path):
     torch = pytest.importorskip("torch")
+    from denoise_core.embedded.minilm import minilm
     from denoise_core.embedded.reader.fit.data import load
     from denoise_core.embedded.reader.fit.network import Network, minilm_weights
     from denoise_core.embedded.reader.fit.train import fit, loss_of
-    from denoise_core.embedded.weights import minilm
 
     for name in split.SHARE:
         rows = []

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from denoise_core.embedded import sample
+from denoise_core.embedded.minilm import minilm
 from denoise_core.embedded.reader import forward
 from denoise_core.embedded.reader.features import batch, row
 from denoise_core.embedded.reader.packed import load_packed, pack, unpack
 from denoise_core.embedded.reader.shipped import span_reader
 from denoise_core.embedded.reader.windows import tokens, windows
-from denoise_core.embedded.weights import minilm
 
 WITHOUT = """
 import sys

@@ -9,9 +9,9 @@ import pytest
 from denoise_core import InputError, Passage
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
-from denoise_core.end.fit.controls import with_fresh_blocks
+from denoise_core.end.fit.probe import with_fresh_blocks
 from denoise_core.end.fit.readings import BLOCK, capture
-from denoise_core.end.fit.sweep import choose_layer, sweep
+from denoise_core.end.fit.regression import choose_layer, sweep
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.scorer import ProbeScorer
@@ -199,7 +199,7 @@ def test_a_sweep_names_what_it_measured(reader):
 
 
 def test_the_study_is_drawn(reader, tmp_path):
-    from denoise_core.end.fit.plot import plot_layers
+    from denoise_lab.plots import plot_layers
 
     trained = fit_probe(reader(), shouting(10), layers=[1, 3])
     blob = plot_layers(trained, tmp_path / "layers.png").read_bytes()
@@ -217,7 +217,7 @@ def test_the_study_is_drawn(reader, tmp_path):
     ],
 )
 def test_the_picture_shows_of_a_path_its_end_alone(reader, tmp_path, name, shown):
-    from denoise_core.end.fit.plot import plot_layers
+    from denoise_lab.plots import plot_layers
 
     trained = fit_probe(reader(), shouting(10), layers=[1], controls=False)
     reading = trained.probe.reading

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from denoise_core._files import write_whole
+from denoise_core.embedded.minilm import HUB_NAME, minilm
 from denoise_core.embedded.reader.packed import load_packed, pack
-from denoise_core.embedded.weights import HUB_NAME, minilm
 from denoise_core.errors import InputError
 from denoise_core.question import Question
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from importlib.resources import as_file, files
 from typing import Any
 
+from denoise_core.embedded.minilm import minilm
 from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.forward import load
 from denoise_core.embedded.reader.span_reader import Found, SpanReader
 from denoise_core.embedded.reader.windows import tokens
-from denoise_core.embedded.weights import minilm
 from denoise_core.running.caches.once import Once
 from denoise_core.types import Passage
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from denoise_core._optional import require
-from denoise_core.embedded.weights import minilm
+from denoise_core.embedded.minilm import minilm
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage, well_formed
 

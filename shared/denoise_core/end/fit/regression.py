@@ -1,7 +1,11 @@
-"""Fit a probe: standardise, sweep the penalty over folds of questions, fold the scaling into the weights.
+"""A line at every layer, how it ranked questions it was not fitted on, and which layer to take.
 
-The penalty decides more than anything else, and its best value lies far below the usual default of 1, so
-it is always swept. Folds are made of whole questions: chunks of one question never stand on both sides.
+Early Noise Dropping, section 2.2: recall of the relevant chunk rises over the early layers and then stays or
+falls. A shallower layer costs less, so the shallowest that loses little against the best is taken.
+
+A line is logistic regression on standardised states, with the scaling folded into its weights. The penalty decides
+more than anything else, and its best value lies far below the usual default of 1, so it is always swept. Folds are
+made of whole questions: chunks of one question never stand on both sides.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
+from denoise_core.end.fit.readings import Capture
 from denoise_core.end.probe import Probe, Reading
 from denoise_core.errors import InputError
+from denoise_core.evaluate.metrics import SHARES, recall_table
 
 Floats: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -203,3 +209,73 @@ def _constant(x: Floats) -> Mask:
     mean = x.mean(0, dtype=np.float64)
     deviation = x.std(0, dtype=np.float64)
     return np.asarray(deviation <= 1e-6 * np.maximum(1.0, np.abs(mean)), dtype=np.bool_)
+
+
+MARGIN = 0.02  # of gold kept, that a cheaper layer may lose
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerFit:
+    """One layer's line, and how it ranked held-out questions.
+
+    ``recall`` maps "top 1", "20 %", "30 %", "50 %", "60 %" to one value for each question with a relevant
+    chunk: whether the best chunk is relevant, and the share of relevant chunks among the best 20 % ... 60 %.
+    """
+
+    layer: int
+    line: Fit
+    recall: Mapping[str, NDArray[np.float64]]
+
+    @property
+    def each(self) -> NDArray[np.float64]:
+        """What layers are compared by: the mean over the five cuts, for each question."""
+        return np.asarray(np.mean(list(self.recall.values()), axis=0), dtype=np.float64)
+
+    @property
+    def mean(self) -> float:
+        return float(self.each.mean())
+
+    @property
+    def error(self) -> float:
+        """Standard error of `mean`, over questions."""
+        n = len(self.each)
+        return float(self.each.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """The layer's row in a card: means over held-out questions."""
+        return {
+            "layer": self.layer,
+            **{cut: float(values.mean()) for cut, values in self.recall.items()},
+            "mean": self.mean,
+            "s.e.": self.error,
+            "C": self.line.C,
+        }
+
+
+def sweep(captured: Capture, *, penalties: Sequence[float] = PENALTIES, folds: int = 5) -> tuple[LayerFit, ...]:
+    """A line for each captured layer, from shallow to deep; folds are the same questions at every layer."""
+    out = []
+    for layer in captured.layers:
+        line = fit_line(
+            captured.by_layer[layer], captured.labels, captured.groups.tolist(), penalties=penalties, folds=folds
+        )
+        out.append(LayerFit(layer, line, recall_table(line.held_out, captured.labels, captured.groups)))
+    return tuple(out)
+
+
+def choose_layer(fits: Sequence[LayerFit], share: float = 0.3, margin: float = MARGIN) -> LayerFit:
+    """The shallowest layer that loses little against the best at ``share`` kept; a layer more costs as much again.
+
+    The loss is paired by question: its mean plus its standard error lies within ``margin``. `recall_table`'s cut
+    nearest to ``share`` is compared. Raises `InputError` when there is no layer.
+    """
+    if not fits:
+        raise InputError("no layer was fitted: give at least one")
+    cut = f"{100 * min(SHARES, key=lambda s: abs(s - share)):g} %"
+    best = max(fits, key=lambda f: (float(f.recall[cut].mean()), -f.layer)).recall[cut]
+
+    def loss(fit: LayerFit) -> float:
+        lost = best - fit.recall[cut]
+        return float(lost.mean() + (lost.std(ddof=1) / np.sqrt(len(lost)) if len(lost) > 1 else 0.0))
+
+    return min((f for f in fits if loss(f) <= margin), key=lambda f: f.layer)

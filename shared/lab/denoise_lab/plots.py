@@ -1,9 +1,8 @@
-"""Pictures of a fit: recall by layer with intervals and controls, and what each scorer keeps at each share."""
+"""A picture of a fit: recall by layer, with intervals and controls."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from denoise_core._optional import require
@@ -38,25 +37,6 @@ def plot_layers(training: ProbeFit, path: str | Path) -> Path:
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, ncols=2, loc="lower right")
     axes.set_title(f"Held-out questions, {_short(training.probe.model.name)}", fontsize=10)
-    figure.savefig(path, dpi=150)
-    return Path(path)
-
-
-def plot_curves(
-    curves: Mapping[str, Sequence[float]], shares: Sequence[float], chosen: float, path: str | Path
-) -> Path:
-    """Draw the share of relevant passages kept against that of all passages kept, one line for each scorer, into
-    ``path`` (.png, .svg, .pdf); returns it. ``chosen`` is marked. Needs the extra ``evaluate``."""
-    figure = require("matplotlib.figure", extra="evaluate").Figure(figsize=(6.0, 4.0), layout="constrained")
-    axes = figure.add_subplot()
-    for name, values in curves.items():
-        axes.plot(shares, values, marker="o", markersize=3, label=name, linewidth=2.0 if name == "fitted" else 1.0)
-    axes.plot([0, 1], [0, 1], color="gray", linewidth=0.8, linestyle="--", label="by chance")
-    axes.axvline(chosen, color="gray", linestyle=":", label=f"judged at {chosen:.0%}")
-    axes.set(xlabel="passages kept", ylabel="relevant passages kept", xlim=(0, 1.02), ylim=(0, 1.02))
-    axes.grid(alpha=0.25)
-    axes.legend(fontsize=8, loc="lower right")
-    axes.set_title("Questions that the fit had not seen", fontsize=10)
     figure.savefig(path, dpi=150)
     return Path(path)
 
