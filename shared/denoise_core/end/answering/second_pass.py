@@ -236,7 +236,7 @@ class Pieces:
         return self
 
     async def __anext__(self) -> str:
-        piece = await offload(next, self, None)
+        piece: str | None = await offload(next, self, None)
         if piece is None:
             raise StopAsyncIteration
         return piece
