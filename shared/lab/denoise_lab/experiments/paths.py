@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaModel
+from transformers.cache_utils import DynamicLayer
 
 from denoise_core.local.batching import batches
 from denoise_core.local.first_layers import EarlyLayers, early_layers
 from denoise_core.local.forward import inputs_of
 from denoise_core.local.keeping.kv import KeptPrefix
 from denoise_core.local.keeping.one_pass import Chunk, OnePass
-from denoise_core.local.keeping.page import Page
+from denoise_core.local.keeping.page import Page, cache_of, held
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.keeping.reuse import PrefixReuse
 from denoise_core.local.layout import Prompt
@@ -40,9 +41,9 @@ class Shape:
     kv_heads: int
     vocabulary: int = 8000
 
-    def build(self, *, blocks: int | None = None, device: str = "cpu", attention: str = "sdpa") -> LlamaModel:
-        config: Any = LlamaConfig
-        config = config(
+    def config(self, *, blocks: int | None = None, attention: str = "sdpa") -> Any:
+        made: Any = LlamaConfig
+        return made(
             vocab_size=self.vocabulary,
             hidden_size=self.width,
             intermediate_size=self.inner,
@@ -52,6 +53,9 @@ class Shape:
             max_position_embeddings=65536,
             attn_implementation=attention,
         )
+
+    def build(self, *, blocks: int | None = None, device: str = "cpu", attention: str = "sdpa") -> LlamaModel:
+        config = self.config(blocks=blocks, attention=attention)
         torch.manual_seed(0)
         usual = torch.get_default_dtype()
         torch.set_default_dtype(torch.bfloat16)
@@ -165,6 +169,23 @@ class Paths:
             at = torch.tensor([[len(page.ids) - 1]], device=device)
             self.model(input_ids=last, position_ids=at, past_key_values=page.past(), use_cache=True)
         return page
+
+    @torch.inference_mode()
+    def prefill(self, ids: list[int]) -> Page:
+        """The whole of ``ids`` read by all blocks, with keys and values to generate from."""
+        layers = [DynamicLayer() for _ in range(self.early.count)]
+        row = torch.tensor([ids], device=self.early.device)
+        self.model(input_ids=row, past_key_values=cache_of(layers), use_cache=True)
+        return Page([*ids, ids[-1]], [(held(layer.keys), held(layer.values)) for layer in layers], len(ids))
+
+    @torch.inference_mode()
+    def generate(self, page: Page, tokens: int) -> None:
+        """``tokens`` more, one at a time, behind what was read. Which tokens makes no difference to the cost."""
+        past = page.past()
+        for n in range(tokens):
+            row = torch.tensor([page.ids[-1:]], device=self.early.device)
+            at = torch.tensor([[len(page.ids) - 1 + n]], device=self.early.device)
+            self.model(input_ids=row, position_ids=at, past_key_values=past, use_cache=True)
 
     def discriminate(self, context: Context, keep: float = 0.3) -> None:
         """LLM-Discrim: every chunk through the whole model, then one whole pass over those it accepts."""
