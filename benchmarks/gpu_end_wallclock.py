@@ -2,10 +2,10 @@
 
 Run it where there is a CUDA device with about 24 GiB (`python benchmarks/gpu_end_wallclock.py`); then
 ``python docs/tools/fill.py tables`` writes the table of docs/end.md from its results. Without a device only
-``--quick`` runs, which shows on the CPU that the script works and measures nothing. Random bf16 weights of the shapes
-of Llama-3-8B and Qwen2.5-1.5B; SDPA attention, which is flash attention where torch has it. Where vLLM is installed
-its prefill of the same shape and length is measured too, in a process of its own. The paper's own seconds (END,
-section 5, Llama-3-8B) are there for reference; they come from another machine.
+``--quick`` runs, which shows on the CPU that the script works and measures nothing. Random bf16 weights of the
+shapes of Llama-3-8B and Qwen2.5-1.5B; SDPA attention, which is flash attention where torch has it. Where vLLM is
+installed its prefill of the same shape and length is measured too, in a process of its own. The paper's seconds
+(END, section 5, Llama-3-8B) are there for reference; they come from another machine.
 """
 
 from __future__ import annotations
