@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Sequence
 
-from _adapter_costs import import_rows, paired_ms
+from _peers import import_rows, paired_ms
 from harness import Benchmark
 from langchain_core.documents import BaseDocumentCompressor, Document
 from s2a_cost import Work

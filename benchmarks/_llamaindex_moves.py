@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from _peers import Part, quality
 from _s2a_server import Server, tokenizer
-from _s2a_shared import wilson
 from harness import Benchmark, read
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.postprocessor import (
@@ -26,7 +26,7 @@ from llama_index.core.postprocessor import (
     SimilarityPostprocessor,
 )
 from llama_index.core.schema import NodeWithScore, TextNode
-from s2a_cost import QUOTES, Work
+from s2a_cost import Work
 
 from denoise_core import Passage
 from denoise_core.embedded import default_denoiser, embedding_scorer
@@ -97,30 +97,19 @@ def nodes_of(passages: Sequence[Passage], scores: Sequence[float]) -> list[NodeW
 
 
 def moves(bench: Benchmark, all_work: list[Work]) -> None:
-    """Gold sentences and tokens kept, and the calls it took."""
+    """Gold sentences and tokens kept, and the calls it took; nodes as the simple vector store finds them."""
     server = Server(tokenizer())
-    n = len(all_work)
-    cosines = [embedding_scorer().score(w[0], [p.text for p in w[1]]).tolist() for w in all_work]
-    for name, both in pairs(server).items():
-        bound: tuple[float, float] | None = None
-        for label, part in zip((name, f"in place of {name}"), both):
-            server.clear()
-            gold = found = tokens = given = 0
-            for (question, passages, sparse, _), scores in zip(all_work, cosines):
-                server.wanted = sparse
-                out = part.postprocess_nodes(nodes_of(passages, scores), query_str=question)
-                text = " ".join(o.node.get_content() for o in out)
-                gold += len(sparse)
-                found += sum(s.strip(QUOTES) in text for s in sparse)
-                tokens += sum(len(server.encode(o.node.get_content())) for o in out)
-                given += sum(len(server.encode(p.text)) for p in passages)
-            what, share, kept = f"{label}, {n} questions", found / gold, tokens / given
-            at_least, at_most = bound or (None, None)
-            interval = wilson(found, gold)
-            bench.row(f"{what}: gold sentences kept", share, "share", interval=interval, at_least=at_least)
-            bench.row(f"{what}: tokens kept", kept, "share", at_most=at_most)
-            bench.row(f"{what}: calls a question", server.calls / n, "calls")
-            bound = share, kept
+    cosines = {w[0]: embedding_scorer().score(w[0], [p.text for p in w[1]]).tolist() for w in all_work}
+
+    def part(postprocessor: Any) -> Part:
+        def asked(question: str, passages: Sequence[Passage]) -> list[tuple[str, str]]:
+            nodes = nodes_of(passages, cosines[question])
+            out = postprocessor.postprocess_nodes(nodes, query_str=question)
+            return [(o.node.node_id, o.node.get_content()) for o in out]
+
+        return asked
+
+    quality(bench, server, {name: (part(a), part(b)) for name, (a, b) in pairs(server).items()}, all_work)
 
 
 def headers(bench: Benchmark, data: Path | None, seed: int) -> None:

@@ -17,12 +17,11 @@ import threading
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from _langchain_costs import as_documents, ask, concurrency, imports, overhead, records
+from _peers import Part, quality, run_of
 from _s2a_server import Server, tokenizer
-from _s2a_shared import wilson
 from harness import Benchmark, arguments
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -30,8 +29,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
-from s2a_cost import QUOTES, Work, work
+from s2a_cost import Work, work
 
+from denoise_core import Passage
 from denoise_core.embedded import embedding_scorer
 from denoise_core.s2a import Options, S2ADenoiser
 from langchain_denoise import ChatModelLLM, DenoiseCompressor, EmbeddedEmbeddings
@@ -119,73 +119,26 @@ def moves(model: BaseChatModel) -> dict[str, tuple[BaseDocumentCompressor, BaseD
         }
 
 
-@dataclass
-class Run:
-    """What one compressor did over all questions."""
+def as_parts(model: BaseChatModel, sync: bool) -> dict[str, tuple[Part, Part]]:
+    """`moves` as what `_peers` asks."""
 
-    seconds: float = 0.0
-    gold: int = 0
-    found: int = 0
-    tokens: int = 0
-    given: int = 0
-    ids: int = 0
-    out: int = 0
+    def part(compressor: BaseDocumentCompressor) -> Part:
+        def asked(question: str, passages: Sequence[Passage]) -> list[tuple[str, str]]:
+            return [(str(d.id), d.page_content) for d in ask(compressor, as_documents(passages), question, sync)]
 
+        return asked
 
-def run_of(compressor: BaseDocumentCompressor, timed: Timed, all_work: list[Work], sync: bool) -> Run:
-    """Time; gold sentences, tokens and ids kept."""
-    made, server = Run(), timed.server
-    server.clear()
-    for question, passages, sparse, _ in all_work:
-        server.wanted = sparse
-        documents = as_documents(passages)
-        started = time.perf_counter()
-        out = ask(compressor, documents, question, sync)
-        made.seconds += time.perf_counter() - started
-        text = " ".join(d.page_content for d in out)
-        known = {d.id for d in documents}
-        made.gold += len(sparse)
-        made.found += sum(s.strip(QUOTES) in text for s in sparse)
-        made.tokens += sum(len(server.encode(d.page_content)) for d in out)
-        made.given += sum(len(server.encode(d.page_content)) for d in documents)
-        made.ids += sum(d.id in known for d in out)
-        made.out += len(out)
-    return made
-
-
-def quality(bench: Benchmark, all_work: list[Work]) -> None:
-    """Each peer and the one line in its place: gold, tokens and ids kept, calls and tokens of the model."""
-    timed, n = Timed(speed=math.inf), len(all_work)
-    server = timed.server
-    for name, (theirs, ours) in moves(Scripted(server=timed)).items():
-        bound: Run | None = None
-        for label, compressor in ((name, theirs), (f"in place of {name}", ours)):
-            made = run_of(compressor, timed, all_work, True)
-            share, kept = made.found / made.gold, made.tokens / made.given
-            at_least = None if bound is None else bound.found / bound.gold
-            at_most = None if bound is None else bound.tokens / bound.given
-            what = f"{label}, {n} questions"
-            interval = wilson(made.found, made.gold)
-            bench.row(f"{what}: gold sentences kept", share, "share", interval=interval, at_least=at_least)
-            bench.row(f"{what}: tokens kept", kept, "share", at_most=at_most)
-            goal = None if bound is None else 1.0
-            ids = made.ids / max(1, made.out)
-            bench.row(f"{what}: documents that keep their id", ids, "share", at_least=goal)
-            bench.row(f"{what}: calls a question", server.calls / n, "calls")
-            bench.row(f"{what}: tokens read a question", server.read / n, "tokens")
-            bench.row(f"{what}: tokens written a question", server.written / n, "tokens")
-            bound = made
+    return {name: (part(theirs), part(ours)) for name, (theirs, ours) in moves(model).items()}
 
 
 def times(bench: Benchmark, all_work: list[Work]) -> None:
     """How long each takes for a question, with the model behind its clock."""
     timed = Timed(speed=50.0 if bench.options.quick else 1.0)
-    for name, (theirs, ours) in moves(Scripted(server=timed)).items():
-        ask(ours, as_documents(all_work[0][1]), "warm up", True)
-        for sync in (True, False):
-            for label, compressor in ((name, theirs), (f"in place of {name}", ours)):
-                made, how = run_of(compressor, timed, all_work, sync), "sync" if sync else "async"
-                seconds = made.seconds / len(all_work)
+    for how in ("sync", "async"):
+        for name, (theirs, ours) in as_parts(Scripted(server=timed), how == "sync").items():
+            ours(*all_work[0][:2])  # warm up
+            for label, part in ((name, theirs), (f"in place of {name}", ours)):
+                seconds = run_of(part, timed.server, all_work).seconds / len(all_work)
                 bench.row(f"{label}, {len(all_work)} questions, {how}: time a question", seconds, "s")
 
 
@@ -245,7 +198,8 @@ def main(argv: list[str] | None = None) -> Benchmark:
     imports(bench)
     survival(bench)
     records(bench, all_work)
-    quality(bench, all_work)
+    timed = Timed(speed=math.inf)
+    quality(bench, timed.server, as_parts(Scripted(server=timed), True), all_work)
     times(bench, all_work[:3])
     return bench.finish()
 

@@ -21,8 +21,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from _adapter_costs import import_rows, paired_ms
 from _llamaindex_moves import headers, moves
+from _peers import import_rows, paired_ms
 from harness import Benchmark, arguments
 from llama_index.core import MockEmbedding, Settings
 from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
