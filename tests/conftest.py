@@ -9,12 +9,13 @@ What tests of both adapters share as a fixture is here too: a server that speaks
 import os
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-settings.register_profile("here", deadline=None)
+# How long an example takes is the machine's: neither a deadline nor the check of slow data may fail a test.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
 
 

@@ -1,35 +1,58 @@
-"""How time grows with size: a law about the program, told from the machine's noise by its processor time alone."""
+"""How work grows with size, counted and not timed: lines of Python run, and calls made into compiled code.
+
+A count is the same on a busy machine, on one core and on a processor of another kind. What one call into compiled
+code costs is not in it: `pumped_patterns` holds that for regular expressions, `benchmarks/stress.py` measures the
+time of whole calls.
+"""
 
 from __future__ import annotations
 
-import gc
-import time
-from collections.abc import Callable, Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 
-def slope(call: Callable[[int], Callable[[], object]], sizes: Sequence[int], tries: int = 3) -> float:
-    """Of time over size, on a log-log scale: 1 is linear, 2 quadratic.
+class Counter:
+    """Operations of this thread so far."""
 
-    `call` gives for a size what is timed. Of each size the quickest of `tries` counts, in seconds of this
-    thread's own processor time, with the collector of garbage at rest: a machine that is busy with other
-    things, or that collects what another test left, does not make it steeper.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
+    def __init__(self) -> None:
+        self.count = 0
+
+    def trace(self, frame: Any, event: str, arg: object) -> Any:
+        self.count += 1
+        return self.trace
+
+    def profile(self, frame: Any, event: str, arg: object) -> None:
+        if event == "c_call":
+            self.count += 1
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[Counter]:
+    """Counts what this thread does inside the block."""
+    counter, before = Counter(), (sys.gettrace(), sys.getprofile())
+    sys.setprofile(counter.profile)
+    sys.settrace(counter.trace)
     try:
-        taken = [quickest(call(size), tries) for size in sizes]
+        yield counter
     finally:
-        if collecting:
-            gc.enable()
-    return float(np.polyfit(np.log(sizes), np.log(taken), 1)[0])
+        sys.settrace(before[0])
+        sys.setprofile(before[1])
 
 
-def quickest(timed: Callable[[], object], tries: int) -> float:
-    taken = []
-    for _ in range(tries):
-        began = time.thread_time()
-        timed()
-        taken.append(time.thread_time() - began)
-    return max(min(taken), 1e-5)
+def operations(call: Callable[[], object]) -> int:
+    with counting() as counter:
+        call()
+    return counter.count
+
+
+def slope(call: Callable[[int], Callable[[], object]], sizes: Sequence[int]) -> float:
+    """Of operations over size, on a log-log scale: 1 is linear, 2 quadratic.
+
+    `call` gives what is counted for a size. The smallest size is run once beforehand: what is made at the first call and kept is no growth.
+    """
+    call(sizes[0])()
+    return float(np.polyfit(np.log(sizes), np.log([operations(call(size)) for size in sizes]), 1)[0])

@@ -149,6 +149,7 @@ def replacing(folder: Path, *, ours: frozenset[str]) -> Iterator[Path]:
     try:
         stage.mkdir()  # readable to whom the user's umask says
         yield stage
+        check_free(folder, ours)  # filling may have taken hours
         _swap(stage, folder)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
@@ -156,13 +157,15 @@ def replacing(folder: Path, *, ours: frozenset[str]) -> Iterator[Path]:
 
 def check_free(folder: Path, ours: frozenset[str] = OURS) -> None:
     """Raises `InputError` when `replacing` would refuse: worth asking before hours of work."""
-    if folder.exists():
-        inside: list[str] = []
-        with contextlib.suppress(FileNotFoundError):  # another saver moved it away just now
-            inside = [p.name for p in folder.iterdir()] if folder.is_dir() else [folder.name]
-        others = sorted(name for name in inside if name not in ours)
-        if others:
-            raise InputError(f"{folder} exists and holds {others[:3]}: choose another folder")
+    try:
+        inside = os.listdir(folder)  # one look: another saver may move the folder away at any time
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        inside = [folder.name]
+    others = sorted(name for name in inside if name not in ours)
+    if others:
+        raise InputError(f"{folder} exists and holds {others[:3]}: choose another folder")
 
 
 def _swap(stage: Path, folder: Path) -> None:

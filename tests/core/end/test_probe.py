@@ -101,6 +101,18 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_what_somebody_put_there_meanwhile_is_not_touched(tmp_path):
+    a_probe().save(tmp_path / "p")
+
+    def filling():
+        with probe_folder.replacing(tmp_path / "p", ours=frozenset(probe_folder.OURS)):
+            (tmp_path / "p" / "notes.txt").write_text("an hour of work")
+
+    with pytest.raises(InputError, match=r"notes\.txt"):
+        filling()
+    assert (tmp_path / "p" / "notes.txt").exists()
+
+
 def test_an_interrupted_save_leaves_the_old_probe(tmp_path):
     a_probe().save(tmp_path / "p")
 

@@ -121,7 +121,7 @@ def test_a_waiter_whose_leader_is_late_leads_itself():
 
 
 def test_a_leader_that_was_left_behind_poisons_nothing():
-    llm, cache = Waiting(), Cache("m")
+    llm, cache = Waiting(), Cache("m", lease=1e6)
     cached = cache.bind(llm, always)
 
     def flow():
@@ -129,9 +129,7 @@ def test_a_leader_that_was_left_behind_poisons_nothing():
 
     with pytest.raises(TimeoutError):
         run(flow(), llm=cached, call_seconds=0.1)
-    began = time.monotonic()
-    assert cached.complete(ASKED).text == "paid"
-    assert time.monotonic() - began < 10  # not the lease of a minute
+    assert cached.complete(ASKED).text == "paid", "and waits for no lease, which would not end here"
     llm.opened.set()
 
 

@@ -174,7 +174,7 @@ from denoise_core import Message
 class Hangs:
     def complete(self, messages):
         print("calling", flush=True)
-        threading.Event().wait(30)
+        threading.Event().wait()
     async def acomplete(self, messages):
         await offload(self.complete, messages)
 
@@ -191,22 +191,15 @@ CALLS = {
 }
 
 
-def seconds_until_it_ends(call):
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_ctrl_c_ends_the_process_though_its_call_never_ends(name):
+    call = CALLS[name]
     program = textwrap.dedent(PROGRAM).format(call=call)
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout.readline().startswith(b"calling")  # two threads may write at once
-        time.sleep(1)  # all calls are under way, and the main thread waits for them
-        began = time.monotonic()
+        time.sleep(0.3)  # all calls are under way, and the main thread waits for them
         os.kill(process.pid, signal.SIGINT)
-        process.wait(20)
-        assert process.returncode != 0
-        return time.monotonic() - began
-
-
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-def test_ctrl_c_ends_the_process_within_two_seconds(name):
-    """It was 31 s, the length of the call. The best of three, as the machine may be busy."""
-    assert any(seconds_until_it_ends(CALLS[name]) < 2 for _ in range(3))
+        assert process.wait(120) != 0

@@ -1,9 +1,12 @@
 """Faults that were found by looking closely: each test fails without its mend."""
 
+import contextlib
 import json
 import os
+import shutil
 import stat
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,6 +136,36 @@ def test_two_savers_at_once_leave_one_whole_probe(tmp_path):
     parts = probe_folder.load(tmp_path / "probe")
     assert parts.weight.tolist() == [parts.bias] * 3
     assert [p.name for p in tmp_path.iterdir()] == ["probe"]
+
+
+def test_a_folder_that_another_saver_moves_away_at_any_time_is_no_obstacle(tmp_path, monkeypatch):
+    """Whatever a saver has just asked of the folder, it may be gone by then; the other one's comes back later."""
+    folder = tmp_path / "probe"
+    looks = [(Path, "exists"), (Path, "is_dir"), (Path, "iterdir"), (os, "listdir"), (os, "scandir"), (os, "stat")]
+    for home, name in looks:
+        probe_folder.save(PARTS, folder)
+        real = getattr(home, name)
+
+        def looked(path, *given, real=real, **named):
+            found = real(path, *given, **named)
+            with contextlib.suppress(OSError):
+                if path in (folder, str(folder)):
+                    os.rename(folder, tmp_path / "away")
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(home, name, looked)
+            probe_folder.save(PARTS, folder)
+        assert probe_folder.load(folder).bias == 0.5
+        shutil.rmtree(tmp_path / "away", ignore_errors=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["probe"]
+
+
+def test_a_file_in_the_folders_place_is_not_touched(tmp_path):
+    (tmp_path / "probe").write_text("years of work")
+    with pytest.raises(InputError, match="holds"):
+        probe_folder.save(PARTS, tmp_path / "probe")
+    assert (tmp_path / "probe").read_text() == "years of work"
 
 
 def test_one_documents_failure_marks_that_document_alone():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import threading
 import time
 
 import pytest
 from blockbuster import blockbuster_ctx
-from growth import slope
+from growth import counting, slope
 from stress_faults import KINDS, PARTS
 from stress_runs import Run, Tally, run_async, run_sync
 
@@ -45,47 +44,54 @@ def test_random_runs_lose_nothing_and_hide_nothing():
 
 
 def test_no_thread_stays():
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120  # they end by themselves after a while; this is for one that hangs
     while time.monotonic() < deadline and [t for t in threading.enumerate() if t.name == "denoise"]:
         time.sleep(0.2)
     assert not [t for t in threading.enumerate() if t.name == "denoise"]
 
 
-EVIDENCE = [Passage("The tower is 330 m tall and stands in Paris since 1889. " * 180, str(n)) for n in range(20)]
+def evidence(count, height):
+    text = f"The tower is {height} m tall and stands in Paris since 1889. " * 180
+    return [Passage(text, str(n)) for n in range(count)]
 
 
-@pytest.mark.parametrize("part", ["END", "S2A", "Augmenter"])
+PARTS_WITH_MUCH_TO_DO = {
+    "END": lambda given: ENDDenoiser(BM25Scorer(), keep=0.5).adenoise("How tall?", given),
+    "S2A": lambda given: S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select").adenoise("How tall?", given),
+    "Augmenter": lambda given: Augmenter(
+        FunctionLLM(lambda m: "The tower is 330 m tall [1]."), ListRetriever(given)
+    ).aanswer("How tall is the tower?"),
+}
+
+
+MOST_IN_A_TURN = {"END": 50_000, "S2A": 50_000, "Augmenter": 400_000}
+
+
+@pytest.mark.parametrize("part", PARTS_WITH_MUCH_TO_DO)
 async def test_the_event_loop_goes_on_with_200_kilobytes_of_evidence(part):
-    """The watchdog of 50 ms is the benchmark's; here one quiet try of ten will do, as the machine may be busy."""
-    end = ENDDenoiser(BM25Scorer(), keep=0.5)
-    s2a = S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select")
-    loop = Augmenter(FunctionLLM(lambda m: "The tower is 330 m tall [1]."), ListRetriever(EVIDENCE))
-    call = {
-        "END": lambda: end.adenoise("How tall?", EVIDENCE),
-        "S2A": lambda: s2a.adenoise("How tall?", EVIDENCE),
-        "Augmenter": lambda: loop.aanswer("How tall is the tower?"),
-    }[part]
-    stalls = []
-    while not stalls or (min(stalls) >= 0.25 and len(stalls) < 10):
-        gaps, over = [0.0], asyncio.Event()
+    """No turn of the loop does much on its thread, where END does 350,000 operations in all, and S2A 700,000.
 
-        async def tick(gaps=gaps, over=over):
-            last = time.perf_counter()
-            while not over.is_set():
-                await asyncio.sleep(0)
-                now = time.perf_counter()
-                gaps.append(now - last)
-                last = now
+    How long a turn takes, against a watchdog of 50 ms, is measured by `benchmarks/stress.py`.
+    """
+    turns, over = [0], asyncio.Event()
 
-        gc.collect()
-        ticking = asyncio.create_task(tick())
+    async def tick(counter):
+        last = counter.count
+        while not over.is_set():
+            await asyncio.sleep(0)
+            turns.append(counter.count - last)
+            last = counter.count
+
+    await PARTS_WITH_MUCH_TO_DO[part](evidence(1, 300))  # what is made at the first call and kept is made
+    with counting() as counter:
+        ticking = asyncio.create_task(tick(counter))
         await asyncio.sleep(0)
         with blockbuster_ctx("denoise_core"):
-            await call()
+            await PARTS_WITH_MUCH_TO_DO[part](evidence(20, 330))
         over.set()
         await ticking
-        stalls.append(max(gaps))
-    assert min(stalls) < 0.25, stalls
+    assert len(turns) > 5
+    assert max(turns) < MOST_IN_A_TURN[part], sorted(turns)[-5:]
 
 
 def whole_calls():
@@ -110,5 +116,5 @@ CALLS = whole_calls()
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_whole_call_takes_time_in_proportion_to_its_text(name):
-    assert slope(CALLS[name], (20_000, 40_000, 80_000, 160_000)) < 1.5
+def test_a_whole_call_takes_work_in_proportion_to_its_text(name):
+    assert slope(CALLS[name], (10_000, 20_000, 40_000)) < 1.3

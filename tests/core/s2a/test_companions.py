@@ -103,7 +103,7 @@ LONG = {
 
 @pytest.mark.parametrize("kind", LONG)
 @pytest.mark.parametrize("variant", ["select", "default"])
-def test_long_texts_of_every_kind_keep_exact_spans_in_linear_time(kind, variant):
+def test_long_texts_of_every_kind_keep_exact_spans_with_linear_work(kind, variant):
     def of_length(size):
         text = (LONG[kind] * (size // len(LONG[kind]) + 1))[:size]
         passage = Passage(text, "p")
@@ -123,11 +123,11 @@ def test_long_texts_of_every_kind_keep_exact_spans_in_linear_time(kind, variant)
 
         return call
 
-    assert slope(of_length, (25_000, 50_000, 100_000), tries=2) < 1.5
+    assert slope(of_length, (5_000, 10_000, 20_000)) < 1.4
 
 
 @pytest.mark.parametrize("variant", ["select", "default"])
-def test_a_hundred_documents_keep_exact_spans_in_linear_time(variant):
+def test_a_hundred_documents_keep_exact_spans_with_linear_work(variant):
     """Of every kind in turn; short ones share calls under ``select``, each has its own under ``default``."""
 
     def of_number(count):
@@ -144,7 +144,7 @@ def test_a_hundred_documents_keep_exact_spans_in_linear_time(variant):
         )
 
     checked = []
-    assert slope(of_number, (50, 100, 200), tries=2) < 1.5
+    assert slope(of_number, (25, 50, 100)) < 1.4
     for passages, result in checked:
         assert not result.failures
         assert len({p.id for p in result.passages}) > len(passages) / 2
