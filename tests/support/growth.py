@@ -52,7 +52,8 @@ def operations(call: Callable[[], object]) -> int:
 def slope(call: Callable[[int], Callable[[], object]], sizes: Sequence[int]) -> float:
     """Of operations over size, on a log-log scale: 1 is linear, 2 quadratic.
 
-    `call` gives what is counted for a size. The smallest size is run once beforehand: what is made at the first call and kept is no growth.
+    `call` gives what is counted for a size. The smallest size is run once beforehand: what is
+    made at the first call and kept is no growth.
     """
     call(sizes[0])()
     return float(np.polyfit(np.log(sizes), np.log([operations(call(size)) for size in sizes]), 1)[0])
