@@ -16,9 +16,9 @@ from denoise_core import DenoiseResult, Guard, InputError
 from denoise_core._frameworks import signed
 from denoise_core.running.bound import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
-from langchain_denoise.best import best, fills, ordered
 from langchain_denoise.convert.documents import Readable, read_documents
 from langchain_denoise.observe import atell, is_watched, tell
+from langchain_denoise.ranking import fills, ordered, top
 from langchain_denoise.settings import DenoiseSettings, asked_for
 
 
@@ -168,7 +168,7 @@ class _Work:
 
     def finished(self, result: DenoiseResult) -> DenoiseResult:
         if self.n is not None:
-            result = best(result, self.passages, self.n, fill=self.fill)
+            result = top(result, self.passages, self.n, fill=self.fill)
         return ordered(result, self.order)
 
     def output(self, result: DenoiseResult) -> list[Document]:

@@ -17,8 +17,8 @@ from denoise_core import Denoiser, InputError
 from denoise_core._secrets import PickledModel
 from denoise_core.running.guard import Policy
 from denoise_core.running.record import KEY, RecordDetail
-from langchain_denoise.best import Order
 from langchain_denoise.convert.documents import HEADER_KEYS
+from langchain_denoise.ranking import Order
 
 Chunks = Literal["whole", "sentences"] | int
 _PER_REQUEST = ("keep", "k", "variant", "top_n", "threshold", "order")

@@ -16,7 +16,7 @@ from denoise_core import LLM, Budget, InputError, Message, Passage, Reply, Unpar
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
 from denoise_core.errors import is_mistake, said
 from denoise_core.running.effects import Flow, complete
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 from llamaindex_denoise.models.blocking import driven, with_blocking_models
 from llamaindex_denoise.models.threads import owner
 from llamaindex_denoise.nodes.convert import to_passages

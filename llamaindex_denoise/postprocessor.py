@@ -25,7 +25,6 @@ from denoise_core._frameworks import signed
 from denoise_core.running.bound import at_most
 from denoise_core.running.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
-from llamaindex_denoise.best import Order, best
 from llamaindex_denoise.engines.prompts import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import denoise_event, is_heard
 from llamaindex_denoise.models.llm import LlamaLLM
@@ -34,6 +33,7 @@ from llamaindex_denoise.models.settings import embed_model_or_settings, llm_or_s
 from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
 from llamaindex_denoise.nodes.headers import reading
 from llamaindex_denoise.nodes.records import Detail
+from llamaindex_denoise.ranking import Order, top
 
 dispatcher = get_dispatcher(__name__)
 
@@ -260,7 +260,7 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
 
     def _finish(self, run: _Run, result: DenoiseResult) -> None:
         read = run.read
-        result = best(result, read.passages, self.top_n, self.order)
+        result = top(result, read.passages, self.top_n, self.order)
         found = read.back(result, by=self._method, scores=self.scores, detail=self.record)
         run.out = read.woven(found) if self.order == "given" else [*found, *read.beside]  # no places by score
         if run.heard:

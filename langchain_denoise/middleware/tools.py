@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from denoise_core import InputError
 from denoise_core.errors import is_mistake
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.offload import offload
 from langchain_denoise.models.scoring import as_scorer
 

@@ -3,7 +3,7 @@
 LlamaIndex's components, pickled, delete from the living object what does not pickle. Here a copy is pickled; a
 lock becomes a new lock; and what cannot go along is named instead of left out. Keys and passwords stay here: the
 copy takes its own from the environment, as the model does when it is made without one. Parts of the core go as
-recipes (`denoise_core.running.travel`), with what of LlamaIndex is among their settings prepared the same way.
+recipes (`denoise_core.running.recipes`), with what of LlamaIndex is among their settings prepared the same way.
 """
 
 from __future__ import annotations

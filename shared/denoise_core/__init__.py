@@ -20,12 +20,12 @@ from denoise_core.errors import (
     UnparsableReply,
 )
 from denoise_core.protocols import LLM, Denoiser, Retriever, Scorer
-from denoise_core.result import DenoiseResult, Event, Trace, trace_of
+from denoise_core.result import DenoiseResult, Trace, trace_of
 from denoise_core.running.budget import Budget, Price
 from denoise_core.running.flow import arun, run
 from denoise_core.running.guard import Guard
 from denoise_core.running.pipeline import Pipeline
-from denoise_core.types import Drop, Keep, Message, Passage, Reply, Span, Usage, unique_ids
+from denoise_core.types import Drop, Event, Keep, Message, Passage, Reply, Span, Usage, unique_ids
 
 if TYPE_CHECKING:
     from denoise_core.augmenter import Augmenter

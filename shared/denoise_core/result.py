@@ -8,26 +8,9 @@ from typing import Any
 
 from denoise_core._optional import html_of
 from denoise_core.errors import InputError, is_mistake, said
-from denoise_core.types import Drop, Keep, Passage, Span, Usage
+from denoise_core.types import Drop, Event, Keep, Passage, Span, Usage
 
 _ON_ERROR = "__denoise_trace__"  # the attribute of an exception that a trace travels on
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One effect: what was asked, what came back, wall-clock ``seconds``, tokens if any were used.
-
-    ``reply`` is None when the effect failed; then ``error`` says ``Type: message``. ``made`` is False for one that
-    the budget refused: nothing was asked, so it counts as no call.
-    """
-
-    tag: str
-    effect: Any
-    reply: Any
-    seconds: float
-    usage: Usage | None = None
-    error: str | None = None
-    made: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from denoise_core.errors import InputError
-
-if TYPE_CHECKING:
-    from denoise_core.result import Event
 
 Role = Literal["system", "user", "assistant"]
 Provenance = Literal["retrieved", "tool", "user", "model"]
@@ -141,6 +138,23 @@ class Usage:
     def total(self) -> int:
         """Tokens read and written together."""
         return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One effect: what was asked, what came back, wall-clock ``seconds``, tokens if any were used.
+
+    ``reply`` is None when the effect failed; then ``error`` says ``Type: message``. ``made`` is False for one that
+    the budget refused: nothing was asked, so it counts as no call.
+    """
+
+    tag: str
+    effect: Any
+    reply: Any
+    seconds: float
+    usage: Usage | None = None
+    error: str | None = None
+    made: bool = True
 
 
 @dataclass(frozen=True, slots=True)

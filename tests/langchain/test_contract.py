@@ -13,7 +13,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_text_splitters import CharacterTextSplitter
 
-from denoise_core.running import heard
+from denoise_core.running import fallbacks
 from langchain_denoise import DenoiseCompressor
 from langchain_denoise.testing import RunRecorder, check_compressor
 
@@ -283,7 +283,7 @@ def test_bad_input_names_what_came(given, message, kit):
 
 
 def test_one_document_that_cannot_be_read_costs_no_other(documents, kit, caplog):
-    heard.forget()
+    fallbacks.forget()
     broken = Document.model_construct(page_content=None, id="x", metadata={})
     given = {"documents": [documents[0], broken, documents[1]], "query": kit.question}
     kept = DenoiseCompressor(denoiser=kit.s2a()).invoke(given)

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 
 from denoise_core import InputError
 from denoise_core._frameworks import shallow, signed
-from denoise_core.running import heard
+from denoise_core.running import fallbacks
 from denoise_core.running.record import RECORD_BYTES
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM
@@ -18,7 +18,7 @@ from langchain_denoise import DenoiseCompressor, S2ARunnable
 
 @pytest.fixture(autouse=True)
 def _first_of_its_kind():
-    heard.forget()
+    fallbacks.forget()
 
 
 class Unspeakable:

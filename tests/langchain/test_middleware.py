@@ -25,7 +25,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from denoise_core.end import ENDDenoiser
-from denoise_core.running import heard
+from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionScorer
 from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, S2AMiddleware
 from langchain_denoise.middleware.tool_text import NOTHING, rewrite
@@ -200,7 +200,7 @@ def test_a_scorer_of_tools_that_fails_is_heard_and_a_mistake_raises(error, caplo
     tools = [StructuredTool.from_function(lambda: "x", name=n, description=n) for n in ("one", "two")]
     request = SimpleNamespace(tools=tools, messages=[HumanMessage("which one?")])
     middleware = DenoiseTools(FunctionScorer(fail), k=1)
-    heard.forget()
+    fallbacks.forget()
     if isinstance(error, AttributeError):
         with pytest.raises(AttributeError):
             middleware.wrap_model_call(request, lambda r: r.tools)

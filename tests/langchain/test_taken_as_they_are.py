@@ -21,8 +21,8 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer
 from langchain_denoise import DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings
-from langchain_denoise.best import best, ordered
 from langchain_denoise.convert.messages import to_messages
+from langchain_denoise.ranking import ordered, top
 
 QUESTION = "candlepin bowling"
 TEXTS = ["The moon is round.", "Candlepin bowling is old. It rains.", "A bowling ball.", "candlepin bowling"]
@@ -265,7 +265,7 @@ def test_k_is_k_and_the_laws_hold(made, k, keep):
     given = [Passage(text, str(i)) for i, (text, _) in enumerate(made)]
     scores = dict(made)
     result = ENDDenoiser(FunctionScorer(lambda q, t: scores[t]), keep=keep).denoise("q", given)
-    cut = best(result, given, k, fill=True)
+    cut = top(result, given, k, fill=True)
     assert len(cut.passages) == min(k, len(given))
     assert [p.id for p in cut.passages] == sorted((p.id for p in cut.passages), key=int)
     covered = [s for p in cut.passages for s in p.covered] + [d.span for d in cut.dropped]

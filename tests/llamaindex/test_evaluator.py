@@ -23,7 +23,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core import Budget, InputError, MissingExtra, Passage, run
 from denoise_core.augmenter import Augmenter, Groundedness, WorkingMemory
-from denoise_core.running import heard
+from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionLLM, ListRetriever
 from llamaindex_denoise import AugmentedQueryEngine, EvaluatorUtility, UtilityEvaluator
 
@@ -77,7 +77,7 @@ def test_a_mistake_of_a_judge_raises_and_a_failure_is_heard(caplog):
             raise self.error
             yield
 
-    heard.forget()
+    fallbacks.forget()
     both(UtilityEvaluator(Breaks(ConnectionError("down"))), RIGHT)
     assert "nothing is known of the answer" in caplog.text
     for error in (AttributeError("x"), MissingExtra("pip install it")):

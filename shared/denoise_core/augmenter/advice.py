@@ -15,7 +15,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
 from denoise_core.running.offload import offload
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.text.delimit import envelope
 from denoise_core.types import Message, Reply, Usage
 

@@ -24,7 +24,7 @@ from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mistake
 from denoise_core.protocols import LLM, Varied
 from denoise_core.running.effects import Flow, complete
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.types import Passage, Reply
 
 REASONS = {

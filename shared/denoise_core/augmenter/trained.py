@@ -24,7 +24,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.vectors import Embed, KeptVectors
 from denoise_core.errors import InputError
 from denoise_core.local.positions import positions_of
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.text.words import content_words, words
 
 VERSION = 1  # of what is saved

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import InputError
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 
 Embed: TypeAlias = Callable[[list[str]], Any]
 """Texts to an array of shape ``(texts, width)``."""

@@ -20,7 +20,7 @@ from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import Keep
 from denoise_core.protocols import Scored
 from denoise_core.running.caches.once import Once
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.scorers.embedding import EmbeddingScorer
 from denoise_core.scorers.stack import Stack, StackedScorer
 from denoise_core.text.chunk import Chunker

@@ -22,7 +22,7 @@ from denoise_core.embedded.readings import MEMORY, Reading, Readings, eight_bit,
 from denoise_core.errors import InputError
 from denoise_core.local.batching import windows
 from denoise_core.running.caches.once import Once
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.types import well_formed
 
 Floats = NDArray[np.float32]

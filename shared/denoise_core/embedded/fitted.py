@@ -36,7 +36,7 @@ from denoise_core.errors import InputError, MissingExtra
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.stack import Signals, Stack, StackedScorer, collect, fit_stack
 

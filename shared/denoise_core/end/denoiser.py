@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from denoise_core.end.auto import AutoKeep, AutoScale
 from denoise_core.end.budget import Purse, spend, too_long
 from denoise_core.end.calibration import Calibrated, Calibration
+from denoise_core.end.companions import with_companions
 from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import Mask, Tokens, ranking, rule_for, select
-from denoise_core.end.widen import widened
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer
-from denoise_core.result import DenoiseResult, Event, Trace
+from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
 from denoise_core.text.cutting import brought, cut, pieces
 from denoise_core.text.piece import Piece
-from denoise_core.types import Drop, Keep, Passage, Span, check_passages, well_formed
+from denoise_core.types import Drop, Event, Keep, Passage, Span, check_passages, well_formed
 
 DEFAULT_KEEP = 0.3  # the paper's share
 CALIBRATED_RISK = 0.05
@@ -290,7 +290,7 @@ class ENDDenoiser:
         split = tuple(asked.spans[asked.worth[i]] for i in found.split)
         scoring = Scoring(query, tuple(spans), promised, split, note)
         event = Event("score", scoring, tuple(known), seconds)
-        stays, goes = widened(checked, spans, kept, brought if self.brings else None)
+        stays, goes = with_companions(checked, spans, kept, brought if self.brings else None)
         return DenoiseResult(
             query,
             tuple(_kept(checked, spans, kept, known, stays)),

@@ -22,7 +22,7 @@ from denoise_core.local.keeping.prefix import PrefixCache, PrefixStats
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
 from denoise_core.local.normalise import Norm, kind_of
 from denoise_core.local.positions import regime_of
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 
 if TYPE_CHECKING:
     from denoise_core.local.keeping.kv import KeptPrefix

@@ -30,7 +30,7 @@ from denoise_core.local.layout import BoundLayout, Slot
 from denoise_core.running.budget import Meter
 from denoise_core.running.engines import Engine, RemoteLimits, Retried
 from denoise_core.running.offload import offload
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 
 Floats = NDArray[np.float32]
 Prompts = tuple[list[list[int]], NDArray[np.intp]]

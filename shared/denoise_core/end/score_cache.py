@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from denoise_core.end.probe import Probe
 from denoise_core.errors import InputError
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 
 Entry: TypeAlias = tuple[float, int]  # logit, in how many windows the text was read
 

@@ -18,7 +18,7 @@ from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.score_cache import ScoreCache
 from denoise_core.local.layout import LAYOUTS
 from denoise_core.protocols import Scored
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 
 if TYPE_CHECKING:
     from denoise_core.local.loading import Load

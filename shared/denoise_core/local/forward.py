@@ -8,9 +8,8 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from denoise_core.errors import InputError
-from denoise_core.local.first_layers import EarlyLayers
+from denoise_core.local.first_layers import EarlyLayers, Pool
 from denoise_core.local.layout import Prompt
-from denoise_core.local.leaving import Pool
 
 T = TypeVar("T")
 Pooling = Literal["last", "cls_mean_question"]

@@ -9,8 +9,7 @@ from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.engine import cited_numbers, titled
 from denoise_core.augmenter.memory import Attempt
 from denoise_core.report.context import rendered
-from denoise_core.result import Event
-from denoise_core.types import Passage
+from denoise_core.types import Event, Passage
 
 _SHOWN = 20_000  # characters of one text; more helps nobody
 

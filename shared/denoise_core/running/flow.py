@@ -15,17 +15,26 @@ inside the flow: it ends the run, so that no fallback hides it, and the rest of 
 
 from __future__ import annotations
 
-from typing import TypeVar
+import asyncio
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, as_completed
+from functools import partial
+from typing import Any, TypeVar
 
+from denoise_core.errors import BudgetExceeded, is_mistake
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import Trace
-from denoise_core.running.budget import Budget
-from denoise_core.running.carry import acarry_batch, asingle, carry_batch, single
-from denoise_core.running.drive import CHARACTERS_PER_TOKEN, Drive, Servers
-from denoise_core.running.effects import Batch, Flow
+from denoise_core.running.budget import Budget, Meter
+from denoise_core.running.drive import CHARACTERS_PER_TOKEN, Attempt, Drive, Servers, attempts_of, mistake_in
+from denoise_core.running.effects import Batch, Complete, Compute, Failed, Flow, Retrieve, Single
+from denoise_core.running.offload import LeftBehind, Pool, left_behind, offload
 
 __all__ = ["CHARACTERS_PER_TOKEN", "arun", "run"]
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -52,9 +61,9 @@ def run(
         while not drive.done:
             effect = drive.effect
             if isinstance(effect, Batch):
-                drive.resume(carry_batch(drive, effect))
+                drive.resume(_perform_batch(drive, effect))
             else:
-                drive.resume(single(drive, effect))
+                drive.resume(_perform_single(drive, effect))
     return drive.value(), drive.trace()
 
 
@@ -74,7 +83,177 @@ async def arun(
         while not drive.done:
             effect = drive.effect
             if isinstance(effect, Batch):
-                drive.resume(await acarry_batch(drive, effect))
+                drive.resume(await _aperform_batch(drive, effect))
             else:
-                drive.resume(await asingle(drive, effect))
+                drive.resume(await _aperform_single(drive, effect))
     return drive.value(), drive.trace()
+
+
+def _perform_single(drive: Drive[Any], effect: Single | Compute) -> Any:
+    if isinstance(effect, Compute):
+        return _computed(effect)
+    attempt = Attempt(effect, drive.meter)
+    try:
+        return _perform(drive.servers, attempt)
+    finally:
+        drive.events += attempt.events()
+
+
+async def _aperform_single(drive: Drive[Any], effect: Single | Compute) -> Any:
+    if isinstance(effect, Compute):
+        return await offload(_computed, effect)
+    attempt = Attempt(effect, drive.meter)
+    try:
+        return await _aperform(drive.servers, attempt)
+    finally:
+        drive.events += attempt.events()
+
+
+def _computed(effect: Compute) -> Any:
+    try:
+        return effect.call()
+    except Exception as error:  # raised again, in the flow or as the run's end
+        return Failed(error)
+
+
+def _perform_batch(drive: Drive[Any], effect: Batch) -> list[Any]:
+    attempts = attempts_of(drive, effect)
+    workers = min(drive.max_concurrency, len(attempts))
+    try:
+        if workers <= 1:
+            found = []
+            for attempt in attempts:
+                found.append(_perform(drive.servers, attempt))
+                if mistake_in(found[-1]) is not None:
+                    break
+            return found
+        pool = Pool(workers)
+        try:
+            mistaken: list[Any] = []  # the others would go the same way: none that has not begun begins
+
+            def one(attempt: Attempt) -> Any:
+                if mistaken:
+                    return mistaken[0]
+                outcome = _perform(drive.servers, attempt)
+                if mistake_in(outcome) is not None:
+                    mistaken.append(outcome)
+                return outcome
+
+            futures = [pool.submit(partial(one, a)) for a in attempts]
+            for future in as_completed(futures):
+                if mistake_in(future.result()) is not None:
+                    return [future.result()]
+            return [f.result() for f in futures]
+        finally:  # after Ctrl-C nobody waits for calls under way, and no new one starts
+            pool.close()
+    finally:
+        drive.events += [e for a in attempts for e in a.events()]
+
+
+async def _aperform_batch(drive: Drive[Any], effect: Batch) -> list[Any]:
+    attempts = attempts_of(drive, effect)
+    bound = asyncio.Semaphore(drive.max_concurrency)
+
+    async def one(attempt: Attempt) -> Any:
+        async with bound:
+            outcome = await _aperform(drive.servers, attempt)
+        if isinstance(outcome, Failed) and is_mistake(outcome.error):
+            raise outcome.error  # ends the batch: the others would go the same way
+        return outcome
+
+    tasks = [asyncio.create_task(one(a)) for a in attempts]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:  # when one was cancelled, gather leaves the others running
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        drive.events += [e for a in attempts for e in a.events()]
+
+
+def _perform(servers: Servers, attempt: Attempt) -> Any:
+    attempt.started = time.perf_counter()
+    try:
+        attempt.begin()
+        if servers.call_seconds is None:
+            return attempt.succeed(_call(servers, attempt.effect))
+        return attempt.succeed(
+            _within(servers.call_seconds, attempt.meter, partial(_call, servers, attempt.effect))
+        )
+    except Exception as error:
+        attempt.fail(error)
+        return Failed(error)
+    except BaseException as error:
+        attempt.fail(error)
+        raise
+
+
+def _call(servers: Servers, effect: Single) -> Any:
+    if isinstance(effect, Complete):
+        return servers.llm_for(effect).complete(effect.messages)
+    if isinstance(effect, Retrieve):
+        return servers.retriever_for(effect).retrieve(effect.query)
+    return servers.denoiser_for(effect).denoise(effect.query, effect.passages)
+
+
+def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
+    """What ``call`` returns, if it does within its time and the budget's; on a thread of its own."""
+    limit = _limit(seconds, meter)
+    done: Future[S] = Future()
+    context = contextvars.copy_context()
+    left = LeftBehind()
+    context.run(left_behind.set, left)
+
+    def work() -> None:
+        try:
+            done.set_result(context.run(call))
+        except BaseException as error:
+            done.set_exception(error)
+
+    threading.Thread(target=work, name="denoise-call", daemon=True).start()
+    try:
+        return done.result(limit)
+    except TimeoutError as error:
+        if done.done():
+            raise  # the outside's own time-out, not ours
+        raise _time_up(seconds, meter) from error
+    finally:
+        if not done.done():
+            left.set()
+
+
+def _limit(seconds: float | None, meter: Meter | None) -> float | None:
+    left = meter.remaining_seconds() if meter else None
+    return min((s for s in (seconds, left) if s is not None), default=None)
+
+
+def _time_up(seconds: float | None, meter: Meter | None) -> Exception:
+    """The budget's end if that has come, else the call's own."""
+    left = meter.remaining_seconds() if meter else None
+    if meter is not None and left is not None and (seconds is None or left <= 0):
+        return BudgetExceeded("seconds", meter.budget.seconds or left, meter.seconds)
+    return TimeoutError(f"no reply within {seconds:g} s")
+
+
+async def _aperform(servers: Servers, attempt: Attempt) -> Any:
+    effect = attempt.effect
+    meter = attempt.meter
+    try:
+        attempt.begin()
+        try:
+            async with asyncio.timeout(_limit(servers.call_seconds, meter)) as deadline:
+                if isinstance(effect, Complete):
+                    return attempt.succeed(await servers.llm_for(effect).acomplete(effect.messages))
+                if isinstance(effect, Retrieve):
+                    return attempt.succeed(await servers.retriever_for(effect).aretrieve(effect.query))
+                return attempt.succeed(await servers.denoiser_for(effect).adenoise(effect.query, effect.passages))
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise  # the outside's own time-out, not ours
+            raise _time_up(servers.call_seconds, meter) from error
+    except Exception as error:
+        attempt.fail(error)
+        return Failed(error)
+    except BaseException as error:
+        attempt.fail(error)
+        raise

@@ -9,7 +9,7 @@ from typing import Literal
 from denoise_core.errors import EmptyResult, InputError, is_mistake
 from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import DenoiseResult, trace_of
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.laws import check_laws
 from denoise_core.types import Drop, Passage, Span, check_passages
 

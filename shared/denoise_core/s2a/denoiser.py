@@ -11,8 +11,8 @@ from denoise_core.errors import InputError, UnparsableReply, is_mistake
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Complete, Failed, Flow, batch, compute, denoise
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import CHARACTERS_PER_TOKEN, arun, run
-from denoise_core.running.heard import fell_back
 from denoise_core.running.structured import held_to_schema
 from denoise_core.s2a import asks, assemble
 from denoise_core.s2a.asks import Ask, Part

@@ -15,8 +15,8 @@ from denoise_core.protocols import LLM, expect_llm
 from denoise_core.result import Trace
 from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Complete, Failed, Flow, batch
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import arun, run
-from denoise_core.running.heard import fell_back
 from denoise_core.running.structured import held_to_schema
 from denoise_core.s2a import asks, assemble
 from denoise_core.s2a.alignment.question import why_not_same

@@ -19,7 +19,7 @@ from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.running.budget import Meter
 from denoise_core.running.engines import Engine, RemoteLimits
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.scorers.discrim import CRITERIA, INSTRUCTIONS
 
 Floats = NDArray[np.float32]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from denoise_core.errors import InputError
 from denoise_core.running.budget import Meter
 from denoise_core.running.engines import Engine, RemoteLimits
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 
 Floats = NDArray[np.float32]
 

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from denoise_core.result import DenoiseResult
-from denoise_core.running import heard
+from denoise_core.running import fallbacks
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SIZES = (1, 2, 4, 8, 16, 32, 64)
@@ -40,6 +40,6 @@ class Metrics:
 class _Fallbacks(Collector):
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily("denoise_fallbacks", "Fallbacks by part and error.", labels=["part", "error"])
-        for (part, error), count in heard.counts().items():
+        for (part, error), count in fallbacks.counts().items():
             family.add_metric([part, error], count)
         yield family

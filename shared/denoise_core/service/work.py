@@ -11,7 +11,7 @@ import numpy as np
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Scorer
 from denoise_core.result import DenoiseResult
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.service.settings import Service
 from denoise_core.support import Check, Reader, check
 from denoise_core.types import Passage, well_formed

@@ -17,7 +17,7 @@ from typing import Any
 
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.support.judging import Claim, Judged
 from denoise_core.types import Passage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from denoise_core._optional import require
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.support.functions import FunctionJudge
 from denoise_core.support.judging import Judge
 from denoise_core.support.models import Family, ModelJudge

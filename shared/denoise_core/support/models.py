@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.support.judging import Claim, Claims, Judged, Quote
 from denoise_core.text.chunk import sentences
 from denoise_core.text.facts import Difference

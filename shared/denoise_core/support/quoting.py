@@ -16,8 +16,8 @@ from typing import Any
 from denoise_core.errors import UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
+from denoise_core.running.recipes import Travels
 from denoise_core.running.structured import held_to_schema
-from denoise_core.running.travel import Travels
 from denoise_core.support.judging import Claim, Claims, FlowJudge, Judged, Judgement, Quote
 from denoise_core.text.delimit import NOTE, envelope
 from denoise_core.text.facts import Difference, differences

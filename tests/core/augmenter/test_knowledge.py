@@ -323,7 +323,7 @@ def test_ten_thousand_passages_are_searched_and_chained():
 
 
 def test_queries_that_a_model_did_not_write_are_heard_of(caplog):
-    from denoise_core.running.heard import forget
+    from denoise_core.running.fallbacks import forget
 
     def down(messages):
         raise ConnectionError("no route")

@@ -8,7 +8,7 @@ import pytest
 
 from denoise_core import InputError, Message, MissingExtra, Reply, trace_of
 from denoise_core.result import attach_trace
-from denoise_core.running import heard
+from denoise_core.running import fallbacks
 from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore
 from denoise_core.running.effects import Complete
 from denoise_core.running.flow import run
@@ -65,7 +65,7 @@ class Waiting:
 
 @pytest.mark.parametrize("failing", [("get",), ("put",), ("get", "put")])
 def test_a_store_that_fails_loses_no_reply_and_is_left_alone(failing, caplog):
-    heard.forget()
+    fallbacks.forget()
     llm, store = FunctionLLM(lambda m: "paid"), Broken(*failing)
     cached = Cache("m", store).bind(llm, always)
     with caplog.at_level("WARNING", "denoise"):

@@ -14,7 +14,7 @@ from service_server import serving
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.embedded import DefaultScorer, default_denoiser, span_reader
 from denoise_core.end import ENDDenoiser
-from denoise_core.running import heard
+from denoise_core.running import fallbacks
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer, RemoteReranker
 from denoise_core.service import Service, ServiceLimits
@@ -152,7 +152,7 @@ def test_the_openapi_page_health_and_figures(url):
     assert {"/v1/denoise", "/v1/rerank", "/v1/check", "/healthz", "/metrics"} <= set(paths)
     assert httpx.get(url + "/healthz").json()["status"] == "ok"
     assert httpx.get(url + "/v1/models").json()["data"][0]["id"] == "rag-denoise"
-    heard.fell_back("some part", ValueError("x"), "something else was done")
+    fallbacks.fell_back("some part", ValueError("x"), "something else was done")
     page = httpx.get(url + "/metrics").text
     assert re.search(r'denoise_requests_total\{path="/v1/denoise",status="200"\} [1-9]', page)
     assert re.search(r'denoise_characters_total\{which="given"\} [1-9]', page)

@@ -17,7 +17,7 @@ from denoise_core.embedded.sample import sample
 from denoise_core.end import HiddenReader
 from denoise_core.end.fit.readings import capture
 from denoise_core.question import Question
-from denoise_core.running.heard import forget
+from denoise_core.running.fallbacks import forget
 from denoise_core.service.bulk.spread import Spread
 
 COMMAND = Path(sys.executable).with_name("rag-denoise")

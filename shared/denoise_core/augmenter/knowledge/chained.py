@@ -13,7 +13,7 @@ from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
 from denoise_core.running.offload import offload
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.types import Drop, Keep, Passage, check_passages
 
 

@@ -14,7 +14,7 @@ from denoise_core._optional import require
 from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.types import Passage, check_passages
 
 Embed: TypeAlias = Callable[[list[str]], Any]

@@ -11,7 +11,7 @@ from denoise_core.augmenter.prompts import QUERIES
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.types import Message
 
 _MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s*")

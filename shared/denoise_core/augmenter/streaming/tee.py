@@ -13,9 +13,8 @@ from denoise_core.augmenter.drafting.taint import evidence_of
 from denoise_core.augmenter.streaming.events import Emit, Restarted, StreamingLLM, Text
 from denoise_core.augmenter.streaming.watch import Watcher
 from denoise_core.protocols import LLM
-from denoise_core.result import Event
 from denoise_core.running.flow import arun, run
-from denoise_core.types import Message, Reply, Usage
+from denoise_core.types import Event, Message, Reply, Usage
 
 Piece: TypeAlias = str | Usage | Found | Drafted
 

@@ -25,9 +25,9 @@ from denoise_core.augmenter.traces.plain import (
 )
 from denoise_core.augmenter.utility import Measured
 from denoise_core.errors import InputError
-from denoise_core.result import DenoiseResult, Event, Trace
+from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.effects import Complete, Denoise, Retrieve
-from denoise_core.types import Message, Reply, Usage
+from denoise_core.types import Event, Message, Reply, Usage
 
 VERSION = 2
 Redact: TypeAlias = Callable[[str], str]

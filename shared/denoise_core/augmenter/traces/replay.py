@@ -20,10 +20,9 @@ from denoise_core.augmenter.memory import Verdict, WorkingMemory
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM
-from denoise_core.result import Event
 from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.flow import run
-from denoise_core.types import Passage
+from denoise_core.types import Event, Passage
 
 _GENERATOR = frozenset(("draft", "queries", "self_ask"))
 _SPENT = re.compile(r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds|money) is spent \((\S+) used\)")

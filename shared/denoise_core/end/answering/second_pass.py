@@ -17,13 +17,13 @@ from denoise_core.end.answering.one_pass import OnePassAnswers, Read
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, Denoiser
-from denoise_core.result import DenoiseResult, Event, Trace
+from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.budget import Budget, Meter, current_meter
 from denoise_core.running.effects import Complete, Denoise, Flow, complete, denoise
 from denoise_core.running.flow import arun, run
 from denoise_core.running.guard import Guard
 from denoise_core.running.offload import offload
-from denoise_core.types import Message, Passage, Reply, Span, Usage, unique_ids
+from denoise_core.types import Event, Message, Passage, Reply, Span, Usage, unique_ids
 
 log = logging.getLogger("denoise")
 

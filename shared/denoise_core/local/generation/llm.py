@@ -17,7 +17,7 @@ from denoise_core.local.generation.stops import cut, held_back
 from denoise_core.local.layout import token_ids
 from denoise_core.local.positions import regime_of
 from denoise_core.running.offload import offload
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.types import Message, Reply, Usage
 
 

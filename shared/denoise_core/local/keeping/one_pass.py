@@ -23,7 +23,7 @@ from transformers.cache_utils import DynamicLayer
 from denoise_core.local.first_layers import EarlyLayers
 from denoise_core.local.keeping.kv import KeptPrefix, record
 from denoise_core.local.keeping.page import Page, Pairs, Sheet, Standing, cache_of, held
-from denoise_core.local.keeping.turning import Turning, turnings_of
+from denoise_core.local.keeping.rotary import Rotation, turnings_of
 from denoise_core.local.layout import Prompt
 
 _STATEFUL = ("linear_attention", "conv", "mamba", "recurrent")  # kinds of blocks, as configurations name them
@@ -33,7 +33,7 @@ _FAR = 0.02  # one less a cosine: no rounding is as large
 
 # How what a block keeps of a token depends on its place: its keys and its values, turned or (None) not at all.
 # Compressed attention (DeepSeek) keeps the part that is turned where others keep values.
-Moved = tuple[Turning | None, Turning | None]
+Moved = tuple[Rotation | None, Rotation | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class OnePass:
             return "a single chunk read on does not give this model's own states"
         return None
 
-    def _far(self, ids: list[int], turnings: Sequence[Turning]) -> str | None:
+    def _far(self, ids: list[int], turnings: Sequence[Rotation]) -> str | None:
         """None when what a block keeps seven places on is what it keeps here, turned by seven or the same."""
         early = self.early
         if not early.takes("position_ids"):
@@ -253,7 +253,7 @@ class OnePass:
         )
         found: list[Moved] = []
         for here, there in zip(near, far, strict=True):
-            moved: list[Turning | None] = []
+            moved: list[Rotation | None] = []
             noise = min(_apart(a, b) for a, b in zip(here, there, strict=True))  # of what does not turn
             for one, wanted in zip(here, there, strict=True):
                 fits = {way: _apart(one if way is None else way(one, 7), wanted) for way in (None, *turnings)}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from denoise_core.errors import InputError
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 
 
 class Sized(Protocol):

@@ -22,9 +22,9 @@ from denoise_core.errors import BrokenLaw, InputError, MissingExtra
 from denoise_core.protocols import LLM
 from denoise_core.result import without_trace
 from denoise_core.running.caches.stores import MemoryStore, SqliteStore, Store
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.offload import left_behind, offload
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.types import Message, Reply, Usage
 
 __all__ = ["Cache", "MemoryStore", "SqliteStore", "Store"]

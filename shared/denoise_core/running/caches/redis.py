@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 
 
 class RedisStore(Travels):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from denoise_core.errors import InputError
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 
 
 @runtime_checkable

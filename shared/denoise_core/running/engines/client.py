@@ -19,7 +19,7 @@ from denoise_core._optional import require
 from denoise_core.errors import InputError, masked
 from denoise_core.running.budget import Meter, current_meter
 from denoise_core.running.engines.replicas import Replicas
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.service.bulk.journal import Journal, key
 from denoise_core.service.bulk.rows import Bad, Row, files_of, read_rows
 from denoise_core.service.bulk.spread import DEATHS, started

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from denoise_core.errors import InputError
-from denoise_core.running.heard import fell_back
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.service.bulk.processes import Processes
 from denoise_core.service.bulk.worker import Task, Workers
 

@@ -11,7 +11,7 @@ from denoise_core import DenoiseResult, Drop, Passage
 Order: TypeAlias = Literal["given", "score"]
 
 
-def best(result: DenoiseResult, given: Sequence[Passage], top_n: int | None, order: Order) -> DenoiseResult:
+def top(result: DenoiseResult, given: Sequence[Passage], top_n: int | None, order: Order) -> DenoiseResult:
     """The result in the order asked for, and no longer than asked for; without scores of the method's own the
     retriever's order."""
     if top_n is None and order == "given":

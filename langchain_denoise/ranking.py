@@ -20,7 +20,7 @@ def fills(denoiser: Any) -> bool:
     return rule is not None and not hasattr(rule, "threshold")
 
 
-def best(result: DenoiseResult, given: Sequence[Passage], n: int, *, fill: bool) -> DenoiseResult:
+def top(result: DenoiseResult, given: Sequence[Passage], n: int, *, fill: bool) -> DenoiseResult:
     """``n`` passages of the result, those with the best scores, or the first when there are none.
 
     With ``fill`` a result of fewer is made full with the best-scored chunk of each dropped passage of ``given``.

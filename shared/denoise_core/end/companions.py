@@ -12,7 +12,7 @@ from denoise_core.types import Passage, Span
 Brings = Callable[[Passage, Span], Sequence[Span]]
 
 
-def widened(
+def with_companions(
     passages: Sequence[Passage], spans: Sequence[Span], kept: NDArray[np.bool_], brings: Brings | None
 ) -> tuple[list[Span], list[tuple[int, list[Span]]]]:
     """The ranges that stay, and for each dropped chunk its number and the ranges of it that go.

@@ -17,7 +17,7 @@ FIXED = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turning:
+class Rotation:
     """``frequencies`` are radians a place, float32 ``(r / 2,)``, for the first ``r`` numbers of a head.
 
     ``halves``: number i belongs with number i + r / 2 (Llama and its like); else neighbours do (GPT-J).
@@ -43,7 +43,7 @@ class Turning:
         return torch.cat([out.to(keys.dtype), rest], -1)
 
 
-def turnings_of(decoder: nn.Module, blocks: nn.ModuleList) -> tuple[list[Turning], str | None]:
+def turnings_of(decoder: nn.Module, blocks: nn.ModuleList) -> tuple[list[Rotation], str | None]:
     """All ways in which this model may turn its keys; none, and why, where they cannot be turned.
 
     Blocks of different kinds may have different frequencies (Gemma 3, Olmo 3). Which block turns by which of them,
@@ -62,7 +62,7 @@ def turnings_of(decoder: nn.Module, blocks: nn.ModuleList) -> tuple[list[Turning
     distinct = [f for n, f in enumerate(found) if not any(torch.equal(f, other) for other in found[:n])]
     if not distinct:
         return [], "this model has no rotary positions, so its keys cannot be moved"
-    return [Turning(f, halves) for f, halves in product(distinct, (True, False))], None
+    return [Rotation(f, halves) for f, halves in product(distinct, (True, False))], None
 
 
 def _tabled(blocks: nn.ModuleList) -> Iterator[torch.Tensor]:
