@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from harness import Benchmark, arguments
 
-from denoise_core.running.engines.replicas import rendezvous
+from denoise_core.running.engines.client import rendezvous
 
 
 @dataclass(frozen=True)

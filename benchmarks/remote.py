@@ -24,7 +24,7 @@ sys.path.insert(0, str(SUPPORT))
 from rerank_server import words  # noqa: E402
 
 from denoise_core.running.engines import RemoteLimits  # noqa: E402
-from denoise_core.running.engines.replicas import rendezvous  # noqa: E402
+from denoise_core.running.engines.client import rendezvous  # noqa: E402
 from denoise_core.scorers import RemoteReranker  # noqa: E402
 from denoise_core.scorers.reranker import key_of  # noqa: E402
 

@@ -18,7 +18,7 @@ from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.streaming import StreamEvent, adraft_first, aheld_back, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
-from denoise_core.running.bound import at_most
+from denoise_core.running.budget import at_most
 from langchain_denoise.convert.documents import evidence_documents
 from langchain_denoise.convert.messages import from_messages
 from langchain_denoise.observe import atell, short_record, tell

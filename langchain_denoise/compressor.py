@@ -14,7 +14,7 @@ from typing_extensions import TypedDict, override
 
 from denoise_core import DenoiseResult, Guard, InputError
 from denoise_core._frameworks import signed
-from denoise_core.running.bound import at_most
+from denoise_core.running.budget import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
 from langchain_denoise.convert.documents import Readable, read_documents
 from langchain_denoise.observe import atell, is_watched, tell

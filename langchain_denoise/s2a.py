@@ -16,7 +16,7 @@ from typing_extensions import TypedDict, override
 
 from denoise_core import Guard, InputError
 from denoise_core._secrets import PickledModel
-from denoise_core.running.bound import at_most
+from denoise_core.running.budget import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
 from denoise_core.s2a import S2A, S2AAnswer, S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant

@@ -22,7 +22,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError, MissingExtra
 from denoise_core._frameworks import signed
-from denoise_core.running.bound import at_most
+from denoise_core.running.budget import at_most
 from denoise_core.running.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
 from llamaindex_denoise.engines.prompts import NestedPrompts, prompts_of, with_prompts

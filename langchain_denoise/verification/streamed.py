@@ -21,7 +21,7 @@ from langchain_core.runnables.utils import coro_with_context
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent
 from denoise_core.augmenter.traces.record import answer_record
-from denoise_core.running.bound import at_most
+from denoise_core.running.budget import at_most
 from langchain_denoise.observe import atell, short_record, tell
 
 

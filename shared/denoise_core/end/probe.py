@@ -85,7 +85,7 @@ class Probe:
     (``class_weight="balanced"``), whatever share of the chunks is relevant.
 
     ``weight`` is float32 of shape ``(d,)``; ``threshold`` is a logit, chosen at fitting; ``card`` holds
-    plain JSON values about data, metrics and controls (`denoise_core.end.card` renders it);
+    plain JSON values about data, metrics and controls (`denoise_core.end.probe_folder` renders it);
     ``calibration`` lets a denoiser keep at a stated risk (``keep="calibrated"``).
 
     Raises `InputError` for a weight that is not a finite vector.

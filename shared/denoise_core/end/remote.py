@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.end.probe import Reading
-from denoise_core.end.prompting import best_of_parts, prompts_of
+from denoise_core.end.reader import best_of_parts, prompts_of
 from denoise_core.errors import InputError, ProbeMismatch
 from denoise_core.local.layout import BoundLayout, Slot
 from denoise_core.running.budget import Meter

@@ -1,4 +1,4 @@
-"""One allowance of calls, tokens, seconds and money over everything a run does.
+"""What a run may use: one allowance of calls, tokens and seconds over everything it does, and how much at once.
 
 `Budget` is the limits, a value. `Meter` is what has been spent, and is shared: a run puts its meter where
 the runs it starts can see it, so nested loops draw on the same allowance, also across threads and tasks.
@@ -10,6 +10,8 @@ import contextvars
 import math
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from denoise_core.errors import BudgetExceeded, InputError
@@ -146,3 +148,30 @@ def enter(budget: Budget | None) -> Meter | None:
     """The meter a new run draws on: its own over the surrounding run's, or the surrounding one."""
     outer = current_meter.get()
     return Meter(budget, outer) if budget is not None else outer
+
+
+_bound: contextvars.ContextVar[int | None] = contextvars.ContextVar("denoise_bound", default=None)
+
+
+@contextmanager
+def at_most(concurrency: int | None) -> Iterator[None]:
+    """Within this block a run carries out at most ``concurrency`` effects of a batch at once.
+
+    So an adapter can bound a denoiser it was handed. The smallest of nested bounds holds; None adds none.
+    Raises `InputError` below 1.
+    """
+    token = _bound.set(bounded(concurrency))
+    try:
+        yield
+    finally:
+        _bound.reset(token)
+
+
+def bounded(concurrency: int | None) -> int | None:
+    """``concurrency``, or the surrounding bound if that is smaller; None when there is neither."""
+    around = _bound.get()
+    if concurrency is None:
+        return around
+    if concurrency < 1:
+        raise InputError(f"max_concurrency={concurrency}: expected 1 or more")
+    return concurrency if around is None else min(concurrency, around)

@@ -11,8 +11,7 @@ from typing import Any, Generic, TypeVar
 from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake, said
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult, Trace, attach_trace, trace_of
-from denoise_core.running.bound import bounded
-from denoise_core.running.budget import Budget, Meter, current_meter, enter
+from denoise_core.running.budget import Budget, Meter, bounded, current_meter, enter
 from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.offload import left_behind
 from denoise_core.types import Event, Passage, Reply, Usage

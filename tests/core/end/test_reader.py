@@ -11,7 +11,7 @@ from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
-from denoise_core.end.score_cache import ScoreCache
+from denoise_core.end.scorer import ScoreCache
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.local.loading import Load, load_first_layers, load_model

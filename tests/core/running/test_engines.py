@@ -19,7 +19,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BudgetExceeded
 from denoise_core.running.budget import Budget, Meter, current_meter
 from denoise_core.running.engines import RemoteLimits
-from denoise_core.running.engines.replicas import rendezvous
+from denoise_core.running.engines.client import rendezvous
 from denoise_core.scorers import RemoteReranker
 
 pytestmark = pytest.mark.enable_socket

@@ -12,7 +12,7 @@ import pytest
 from denoise_core import InputError, Message
 from denoise_core.running.caches import cache as caching
 from denoise_core.running.caches.cache import Cache
-from denoise_core.running.caches.redis import RedisStore
+from denoise_core.running.caches.stores import RedisStore
 from denoise_core.testing import FunctionLLM
 
 redis = pytest.importorskip("redis", reason="redis-py is not installed (extra `redis`)")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
+import queue
 import re
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
-from denoise_core.local.generation.pieces import Pieces
-from denoise_core.local.generation.stops import cut, held_back
 from denoise_core.local.layout import token_ids
 from denoise_core.local.positions import regime_of
 from denoise_core.running.offload import offload
@@ -312,3 +311,86 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
 def _flags(stop: list[bool], ids: Any) -> Any:
     """The decision for every row, as transformers wants it."""
     return require("torch", extra="end").tensor(stop, dtype=require("torch", extra="end").bool, device=ids.device)
+
+
+_HALF = "\ufffd"  # what a decoder makes of the first bytes of a character
+
+
+class Pieces:
+    """What ``generate`` takes as its ``streamer``; iterated, from another thread, the pieces until `end`.
+
+    A piece is decoded together with the one before it, since the space before a word may depend on that.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._tokens: list[int] = []
+        self._before, self._told = 0, 0  # where the last piece begins and ends, in tokens
+        self._prompt = True
+
+    def put(self, value: Any) -> None:
+        """The prompt, and then the tokens one by one."""
+        if self._prompt:
+            self._prompt = False
+            return
+        self._tokens += value.reshape(-1).tolist()
+        self._tell(whole=True)
+
+    def end(self) -> None:
+        self._tell(whole=False)
+        self._queue.put(None)
+
+    def _tell(self, *, whole: bool) -> None:
+        old, now = self._decoded(self._told), self._decoded(len(self._tokens))
+        if len(now) > len(old) and not (whole and now.endswith(_HALF)):
+            self._queue.put(now[len(old) :])
+            self._before, self._told = self._told, len(self._tokens)
+
+    def _decoded(self, to: int) -> str:
+        return str(self._tokenizer.decode(self._tokens[self._before : to], skip_special_tokens=True))
+
+    def __iter__(self) -> Iterator[str]:
+        while (piece := self._queue.get()) is not None:
+            yield piece
+
+
+def cut(text: str, stops: Sequence[str]) -> str:
+    """The text before the first place where one of ``stops`` stands.
+
+    >>> cut("one. two. three", [". t"])
+    'one'
+    """
+    return text[: min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))]
+
+
+def held_back(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
+    """The pieces, none empty; joined they are ``cut("".join(pieces), stops)``.
+
+    What may be the beginning of a stop is kept until it is known to be none. All pieces are read.
+
+    >>> list(held_back(["on", "e.", " two. three"], [". th"]))
+    ['on', 'e', '. two']
+    """
+    kept, over = "", False
+    for piece in pieces:
+        if over or not piece:
+            continue
+        kept += piece
+        begun = _begun(kept, stops)
+        at = len(cut(kept, stops))
+        over = at < len(kept) and at <= begun
+        if out := kept[: min(at, begun)]:
+            yield out
+        kept = "" if over else kept[len(out) :]
+    if rest := cut(kept, stops):
+        yield rest
+
+
+def _begun(text: str, stops: Sequence[str]) -> int:
+    """Where in ``text`` the first beginning of a stop stands that reaches the end; its length if there is none."""
+    longest = max((len(stop) for stop in stops), default=1) - 1
+    for at in range(max(0, len(text) - longest), len(text)):
+        if any(stop.startswith(text[at:]) and len(stop) > len(text) - at for stop in stops):
+            return at
+    return len(text)
