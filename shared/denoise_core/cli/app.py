@@ -86,8 +86,8 @@ def run(
         typer.Option(
             "--passages",
             "-p",
-            help="A .jsonl file (a 'text' a line, optionally 'id' and 'title'), text, Markdown, HTML, PDF, docx, "
-            "a folder of them, or - for standard input; may be given several times.",
+            help="A file (text, Markdown, HTML, CSV, JSON, log, PDF, docx), a folder, or - for standard input; "
+            "again for more. Records with a 'text' are a passage each.",
         ),
     ],
     method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,
@@ -121,11 +121,14 @@ def run(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out lines and files that cannot be read, and say so.")
     ] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Say of each piece its score, and why it stayed or went.")
+    ] = False,
 ) -> None:
     """Denoise your own text: print what is kept for the question, and what is dropped.
 
-    In a pipe the kept text alone, unwrapped. Ends with status 3 when nothing was denoised, and 4 when nothing
-    seems to bear on the question.
+    The first line says what was done, on standard error in a pipe, which gets the kept text alone. Ends with
+    status 3 when nothing was denoised, and 4 when nothing seems to bear on the question.
 
     [bold]Examples[/bold]
 
@@ -145,6 +148,7 @@ def run(
         tokens=tokens,
         shape="json" if as_json else None if shape is None else shape.value,
         skip_bad=skip_bad,
+        why=why,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -43,3 +44,4 @@ def bulk_own(
     aside.print(Text(plain(f"{done.rows:,} rows in {out}, {done.known:,} of them from before")))
     if done.bad:
         aside.print(Text(plain(f"{done.bad:,} bad rows, with reasons, in {out}.bad.jsonl"), style="yellow"))
+        raise typer.Exit(1)

@@ -1,11 +1,12 @@
-"""HTML, PDF and docx as text with their headings, by well-kept libraries behind the extra ``documents``.
+"""PDF and docx as text with their headings, by well-kept libraries behind the extra ``documents``.
 
-markdownify for HTML, pypdf for PDF, mammoth for docx (as HTML first). Nothing in a file is executed or fetched;
-a scanned PDF has no text and is named as such.
+pypdf for PDF, mammoth for docx (as HTML first, which markdownify makes Markdown). Nothing in a file is executed or
+fetched; a scanned PDF has no text and is named as such.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from collections.abc import Callable
@@ -14,26 +15,19 @@ from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
 
 EXTRA = "documents"
-UNSEEN = ("script", "style", "template", "noscript", "svg", "head", "nav", "footer")  # no part of what is read
 PLAIN = ("a", "b", "code", "em", "i", "img", "strong")  # whose words are read, and whose marks are not
 
 _BLANK = re.compile(r"\n{3,}")
-_CODING = re.compile(rb"<meta[^>]{0,200}?charset", re.IGNORECASE)
+_CODING = re.compile(rb"<meta[^>]{0,200}?charset=[\"']?([\w-]+)", re.IGNORECASE)
 
 
-def html_text(blob: bytes) -> str:
-    """Headings, paragraphs, lists and tables as Markdown, without marks inside a sentence; scripts, styles and
-    navigation are left out.
-
-    The coding is that of its mark or of ``<meta charset>``, else UTF-8, else Windows' Latin letters.
-    """
-    coding = None if _CODING.search(blob[:4096]) else _likely(blob)
-    soup = require("bs4", extra=EXTRA).BeautifulSoup(blob, "html.parser", from_encoding=coding)
-    for tag in soup(list(UNSEEN)):
-        tag.decompose()
-    make = require("markdownify", extra=EXTRA).MarkdownConverter
-    converter = make(heading_style="ATX", strip=list(PLAIN), escape_asterisks=False, escape_underscores=False)
-    return _tidy(str(converter.convert_soup(soup)))
+def declared(blob: bytes) -> str | None:
+    """The coding that a page declares in ``<meta charset>``, where Python knows it."""
+    found = _CODING.search(blob[:4096])
+    try:
+        return codecs.lookup(found[1].decode()).name if found else None
+    except LookupError:
+        return None
 
 
 def pdf_text(blob: bytes) -> str:
@@ -51,12 +45,15 @@ def pdf_text(blob: bytes) -> str:
 def docx_text(blob: bytes) -> str:
     """Headings, paragraphs, lists and tables as Markdown."""
     mammoth = require("mammoth", extra=EXTRA)
-    return html_text(str(mammoth.convert_to_html(io.BytesIO(blob)).value).encode())
+    soup = require("bs4", extra=EXTRA).BeautifulSoup(
+        mammoth.convert_to_html(io.BytesIO(blob)).value, "html.parser"
+    )
+    make = require("markdownify", extra=EXTRA).MarkdownConverter
+    converter = make(heading_style="ATX", strip=list(PLAIN), escape_asterisks=False, escape_underscores=False)
+    return _tidy(str(converter.convert_soup(soup)))
 
 
 CONVERTERS: dict[str, Callable[[bytes], str]] = {
-    ".html": html_text,
-    ".htm": html_text,
     ".pdf": pdf_text,
     ".docx": docx_text,
 }
@@ -74,16 +71,6 @@ def converted(suffix: str, blob: bytes) -> str:
         raise InputError(
             f"it is no {suffix[1:]} file that can be read ({type(error).__name__}: {error})"
         ) from error
-
-
-def _likely(blob: bytes) -> str | None:
-    if blob[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "utf-16"
-    try:
-        blob.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8"
 
 
 def _tidy(text: str) -> str:

@@ -1,62 +1,57 @@
-"""Passages from files: JSON lines, a JSON array, text, Markdown, HTML, PDF, docx, a folder, or standard input."""
+"""Passages from files: text of any kind, CSV, JSON, HTML, PDF, docx, a folder, or standard input."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
-from denoise_core.cli.convert import CONVERTERS, converted
+from denoise_core.cli.convert import CONVERTERS, converted, declared
 from denoise_core.errors import InputError
-from denoise_core.text.chunk import chunks, whole
-from denoise_core.types import Passage, Span, unique_ids, well_formed
+from denoise_core.types import Passage, unique_ids, well_formed
 
-SUFFIXES = (".jsonl", ".json", ".txt", ".md", *CONVERTERS)  # what is looked for in a folder
 STANDARD_INPUT = "standard input"
+TABLES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read, and what a person should be told about it (bad lines left out, ids changed).
-
-    ``prose`` are the ids of passages that are a whole file; they are cut into chunks to be scored.
-    """
+    """What was read, and what a person should be told about it (what was left out and why, ids changed)."""
 
     passages: tuple[Passage, ...]
     warnings: tuple[str, ...] = ()
-    prose: frozenset[str] = frozenset()
-
-    def cut(self, passage: Passage) -> Sequence[Span]:
-        """The chunker for these passages: files by sentences, to about 1,000 characters; records whole."""
-        return chunks(1000)(passage) if passage.id in self.prose and passage.text else whole(passage)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     passage: Passage
     id: str | None
-    prose: bool = False
 
 
 def read_passages(*sources: str, skip_bad: bool = False) -> Reading:
     """Read each source: a file, a folder, or ``-`` for standard input.
 
-    Text is UTF-8, with or without a mark at its start, or UTF-16 with one; else it is taken for Windows' Latin
-    letters (cp1252), with a warning.
+    Text is UTF-8, with or without a mark at its start, or UTF-16; else it is taken for Windows' Latin letters
+    (cp1252). What is not UTF-8 is told.
 
-    A line of JSON is one passage (``text``, and optionally ``id``, ``title``, ``score``; other fields become
-    metadata), and so is an object in a JSON array. Any other file is one passage, so that spans point into
-    the file's text (after the mark, line ends as they are); of HTML, PDF and docx into the text that a converter
-    made of it (`convert`; extra ``documents``). Raises `InputError` for what cannot be read,
-    naming file and line; with ``skip_bad`` that is a warning and the rest is read.
+    JSON lines, a JSON array and CSV whose records have a ``text`` are passages, one a record (optionally with
+    ``id``, ``title``, ``score``; other fields become metadata). Any other file is one passage, to be cut by its
+    structure, so that spans point into the file's text (after the mark, line ends as they are); of PDF and docx
+    into the text that a converter made of it (`convert`; extra ``documents``). What in a folder is no text is left
+    out with a warning. Raises `InputError` for what cannot be read, naming file and line; with ``skip_bad`` that
+    is a warning too and the rest is read.
     """
     warnings: list[str] = []
     reader = _Reader(warnings if skip_bad else None, warnings)
-    found = [f for s in sources for name, short, blob in _files(s) for f in reader.parse(name, short, blob)]
+    found = [
+        f for s in sources for name, short, blob in _files(s, warnings) for f in reader.parse(name, short, blob)
+    ]
     names = unique_ids([f.id for f in found])
     repeated = sorted(i for i, n in Counter(f.id for f in found if f.id is not None).items() if n > 1)
     if repeated:
@@ -65,12 +60,12 @@ def read_passages(*sources: str, skip_bad: bool = False) -> Reading:
     if any(well_formed(p.text) != p.text for p in passages):
         warnings.append("half characters (lone surrogates) were replaced by U+FFFD")
         passages = tuple(replace(p, text=well_formed(p.text)) for p in passages)
-    prose = frozenset(i for f, i in zip(found, names, strict=True) if f.prose)
-    return Reading(passages, tuple(warnings), prose)
+    return Reading(passages, tuple(warnings))
 
 
-def _files(source: str) -> Iterator[tuple[str, str, bytes | OSError]]:
-    """(name for messages, id, content) of every file that ``source`` stands for."""
+def _files(source: str, left_out: list[str]) -> Iterator[tuple[str, str, bytes | OSError]]:
+    """(name for messages, id, content) of every file that ``source`` stands for; of a folder those that are
+    text."""
     if source == "-":
         stream = getattr(sys.stdin, "buffer", None)
         yield STANDARD_INPUT, STANDARD_INPUT, stream.read() if stream else sys.stdin.read().encode()
@@ -82,19 +77,40 @@ def _files(source: str) -> Iterator[tuple[str, str, bytes | OSError]]:
         is_folder = is_there = False
     if not is_there:
         raise InputError(f"cannot read {source[:200]!r}: no such file or folder (use - for standard input)")
-    files = [path]
-    if is_folder:
-        home = path.resolve()  # a link inside may name any file of this machine
-        inside = (f for f in path.rglob("*") if f.suffix.lower() in SUFFIXES and f.is_file())
-        files = sorted(f for f in inside if f.resolve().is_relative_to(home))
-        if not files:
-            raise InputError(f"no {', '.join(SUFFIXES)} files in the folder {source!r}")
-    for file in files:
-        short = file.relative_to(path).as_posix() if is_folder else file.name
-        try:
-            yield str(file), short, file.read_bytes()
-        except OSError as error:
-            yield str(file), short, error
+    if not is_folder:
+        yield str(path), path.name, _content(path)
+        return
+    home = path.resolve()  # a link inside may name any file of this machine
+    some = False
+    for file in sorted(f for f in path.rglob("*") if f.is_file()):
+        short = file.relative_to(path).as_posix()
+        if not file.resolve().is_relative_to(home) or any(part.startswith(".") for part in PurePath(short).parts):
+            continue
+        blob = _content(file)
+        if isinstance(blob, bytes) and file.suffix.lower() not in CONVERTERS and not _is_text(blob):
+            left_out.append(f"left out: {file}: no text that can be read")
+            continue
+        some = True
+        yield str(file), short, blob
+    if not some:
+        raise InputError(
+            f"no files that can be read in the folder {source!r}; it may hold text, HTML, PDF and docx"
+        )
+
+
+def _content(file: Path) -> bytes | OSError:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        return error
+
+
+def _is_text(blob: bytes) -> bool:
+    try:
+        _decoded(blob)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class _Reader:
@@ -112,33 +128,41 @@ class _Reader:
             if isinstance(blob, OSError):
                 raise blob
             suffix = PurePath(name).suffix.lower()
-            text, guessed = (converted(suffix, blob), False) if suffix in CONVERTERS else _decoded(blob)
+            text, coding = (converted(suffix, blob), "UTF-8") if suffix in CONVERTERS else _decoded(blob)
         except (OSError, UnicodeDecodeError, InputError) as error:
             self.bad(f"cannot read {name!r} as text: {error}")
             return
-        if guessed:
-            self.notes.append(f"{name} is not UTF-8; it was read as cp1252 (Windows' Latin letters)")
-        start = text.lstrip()[:1]
-        given = name == STANDARD_INPUT
-        if name.lower().endswith(".jsonl") or (given and start == "{"):
-            for number, line in enumerate(text.split("\n"), 1):
-                if line.strip():
-                    yield from self.record(f"{name}, line {number}", line)
-        elif name.lower().endswith(".json") or (given and start == "["):
-            yield from self.array(name, text)
-        elif text.strip():
-            yield _Found(Passage(text, short, metadata={"file": name}), short, prose=True)
-
-    def array(self, name: str, text: str) -> Iterator[_Found]:
-        try:
-            records = _json(text)
-            if not isinstance(records, list):
-                raise InputError(f"expected a JSON array of objects with 'text', got {type(records).__name__}")
-        except InputError as error:
-            self.bad(f"{name}: {error}")
+        if coding != "UTF-8":
+            self.notes.append(f"{name} is not UTF-8; it was read as {coding}")
+        if not text.strip():
+            self.notes.append(f"{name} is empty")
             return
-        for number, record in enumerate(records, 1):
-            yield from self.record(f"{name}, record {number}", record)
+        records = self.records(name, suffix, text)
+        if records is None:
+            yield _Found(Passage(text, short, metadata={"file": name}), short)
+            return
+        for where, record in records:
+            yield from self.record(where, record)
+
+    def records(self, name: str, suffix: str, text: str) -> list[tuple[str, Any]] | None:
+        """The records of a file with their places; None for a file that holds none, which is one passage."""
+        given = name == STANDARD_INPUT
+        if suffix == ".jsonl" or (given and text.lstrip().startswith("{")):
+            rows = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+            known = [r for _, line in rows if isinstance(r := _tried(line), dict)]
+            if known and not any("text" in r for r in known):
+                return None
+            return [(f"{name}, line {n}", line) for n, line in rows]
+        if suffix == ".json" or (given and text.lstrip().startswith("[")):
+            value = _tried(text)
+            if isinstance(value, list) and any(isinstance(r, Mapping) and "text" in r for r in value):
+                return [(f"{name}, record {n}", r) for n, r in enumerate(value, 1)]
+            return None
+        if suffix in TABLES:
+            table = csv.DictReader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
+            if "text" in (table.fieldnames or ()):
+                return [(f"{name}, row {n}", _cells(row)) for n, row in enumerate(table, 1)]
+        return None
 
     def record(self, where: str, record: Any) -> Iterator[_Found]:
         try:
@@ -155,16 +179,39 @@ class _Reader:
         self.forgive.append(f"left out: {message}")
 
 
-def _decoded(blob: bytes) -> tuple[str, bool]:
-    """The text, and whether its coding was guessed. Raises `UnicodeDecodeError` for what is no text."""
+def _decoded(blob: bytes) -> tuple[str, str]:
+    """The text, and its coding. Raises `UnicodeDecodeError` for what is no text."""
     if blob[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return blob.decode("utf-16"), False
+        return blob.decode("utf-16"), "UTF-16"
+    odd, even = blob[1:2000:2].count(0), blob[:2000:2].count(0)
+    if max(odd, even) > 0.4 * len(blob[:2000:2]) and not min(odd, even):  # UTF-16 without its mark
+        return blob.decode("utf-16-le" if odd else "utf-16-be"), "UTF-16"
     try:
-        return blob.decode("utf-8-sig"), False
+        if b"\0" not in blob:
+            return blob.decode("utf-8-sig"), "UTF-8"
     except UnicodeDecodeError:
-        if b"\0" in blob:  # no text has one
-            raise
-        return blob.decode("cp1252", "replace"), True
+        said = declared(blob)
+        if said is not None:
+            return blob.decode(said, "replace"), said
+        return blob.decode("cp1252", "replace"), "cp1252 (Windows' Latin letters)"
+    blob.decode("utf-8")
+    raise UnicodeDecodeError("utf-8", blob[:0], 0, 0, "a NUL, which no text has")
+
+
+def _cells(row: Mapping[str | None, Any]) -> dict[str, Any]:
+    """A row of CSV as a record: empty cells are left out, a score is a number."""
+    out: dict[str, Any] = {k: v for k, v in row.items() if k and v not in (None, "")}
+    try:
+        return {**out, "text": out.get("text", ""), **({"score": float(out["score"])} if "score" in out else {})}
+    except ValueError:
+        return out
+
+
+def _tried(text: str) -> Any:
+    try:
+        return _json(text)
+    except InputError:
+        return None
 
 
 def _json(text: str) -> Any:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from denoise_core.cli.plain import plain
@@ -22,7 +24,9 @@ from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import Shown, all_pieces, page
 from denoise_core.result import DenoiseResult
 from denoise_core.text.chunk import Chunker
-from denoise_core.types import Passage
+from denoise_core.text.cutting import cut
+from denoise_core.text.markup import stripped
+from denoise_core.types import Passage, Span
 
 
 def run_own(
@@ -36,10 +40,12 @@ def run_own(
     tokens: int | None = None,
     shape: str | None = None,
     skip_bad: bool,
+    why: bool = False,
 ) -> None:
     """Read, denoise, print. All but the result goes to standard error, so that a pipe gets the result alone.
 
-    ``shape`` is "view", "text", "json" or "html"; None is a view for a terminal and the kept text for a pipe.
+    ``shape`` is "view", "text", "json" or "html"; None is a view for a terminal and the kept text for a pipe. The
+    first line says what was done; ``why`` says of each piece its score and why it stayed or went.
     """
     if not query.strip():
         raise InputError("--query is empty; what are the passages to answer?")
@@ -51,7 +57,7 @@ def run_own(
         aside.print(Text(plain(warning), style="yellow"), soft_wrap=True)
     with aside.status("loading ..."):
         chosen = (
-            denoiser_for(method, keep, model, reading.cut, tokens)
+            denoiser_for(method, keep, model, "auto", tokens)
             if denoiser is None
             else fitted(denoiser, keep, model)
         )
@@ -60,9 +66,14 @@ def run_own(
         result = chosen.denoise(query, reading.passages)
     console = Console(highlight=False)
     shape = shape or ("view" if console.is_terminal else "text")
+    if reading.passages:
+        done = Text(plain(summary(reading.passages, result)), style="bold")
+        (console if shape == "view" else aside).print(done, soft_wrap=True)
     if shape == "view":
-        show(console, reading.passages, result)
+        show(console, reading.passages, result, why=why)
     else:
+        if why:
+            show(aside, reading.passages, result, why=True)
         typer.echo(_SHAPES[shape](reading.passages, result).encode("utf-8", "replace").decode())
     if nothing_denoised(reading.passages, result):
         aside.print(Text("nothing was denoised", style="yellow"))
@@ -75,13 +86,16 @@ def run_own(
 def _warm(aside: Console, chosen: Denoiser, passages: Sequence[Passage]) -> None:
     """What takes long is reading the passages: where the scorer keeps what it reads, with a bar."""
     if isinstance(chosen, ENDDenoiser) and isinstance(chosen.scorer, Warms):
-        with Progress(console=aside, transient=True) as bar:
+        columns = (TextColumn("reading pieces"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=aside, transient=True) as bar:
             task = bar.add_task("reading", total=None)
             chosen.warm(passages, lambda done, of: bar.update(task, completed=done, total=of))
 
 
 def _as_text(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    return "\n\n".join(plain(p.headed.strip()) for p in result.passages)
+    pages = {p.id for p in passages if cut(p.text).kind == "html"}
+    kept = (replace(p, text=stripped(p.text)) if p.id in pages else p for p in result.passages)
+    return "\n\n".join(plain(p.headed.strip()) for p in kept)
 
 
 def _as_json(passages: Sequence[Passage], result: DenoiseResult) -> str:
@@ -150,6 +164,11 @@ def denoiser_for(
 
 def fitted(folder: Path, keep: str | None, model: str | None) -> Denoiser:
     """The denoiser of a folder that ``rag-denoise fit`` wrote, or of a ``denoise.json``."""
+    if not folder.exists():
+        raise InputError(
+            f"--denoiser {folder}: no such file or folder; 'rag-denoise fit' writes a folder, 'rag-denoise evaluate' "
+            "a denoise.json"
+        )
     from denoise_core.evaluate.trial.setting import load_denoiser
 
     return load_denoiser(folder, model, keep=None if keep is None else keep_of(keep))
@@ -182,21 +201,62 @@ def share_or_number(keep: str) -> float | int:
     return share
 
 
-def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult) -> None:
-    """Kept text plain, dropped text struck through and dim, under each passage's id."""
+_KINDS = {"csv": "row", "json": "record", "jsonl": "record", "entries": "entry"}
+NAMED = 4  # sections that the first line names
+
+
+def summary(passages: Sequence[Passage], result: DenoiseResult) -> str:
+    """What was done, in a line: ``kept 18 %: § Travel (2 pieces), § Returns; dropped 9``."""
+    before = sum(len(p.text) for p in passages) or 1
+    after = sum(len(s) for p in result.passages for s in p.covered)
+    by_id = {p.id: p for p in passages}
+    found = Counter(_section(by_id[k.span.passage_id], k.span, len(passages) > 1) for k in result.kept)
+    names = [name if n == 1 else f"{name} ({n} pieces)" for name, n in found.items()]
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED + 1 else []
+    said = (
+        ", ".join(names[:NAMED] + (more or names[NAMED:])) or f"{len(result.passages)} of {len(passages)} passages"
+    )
+    gone = sum(d.score is not None for d in result.dropped)
+    return f"kept {100 * after / before:.0f} %: {said}; dropped {gone}"
+
+
+def _section(passage: Passage, span: Span, many: bool) -> str:
+    """Where a piece stands: under its heading, among the rows or records of its file, or its first words."""
+    own = cut(passage.text)
+    piece = own.pieces[own.at(span.start)]
+    above, said = own.read(piece)
+    if own.kind in _KINDS:
+        name = _KINDS[own.kind]
+    else:
+        headings = [line for line in above.split("\n") if line.strip() and "|" not in line]
+        named = headings[-1].strip("#= ") if headings else ""
+        first = said.strip().split("\n")[0]
+        name = f"§ {_short(named)}" if named else f'"{_short(first)}"'
+    return f"{passage.id}: {name}" if many else name
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:38].rstrip()} …"
+
+
+def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult, *, why: bool = False) -> None:
+    """Kept text plain, dropped text struck through and dim, under each passage's id; with ``why`` each piece's
+    score, and what became of it."""
     if not passages:
         console.print("no passages")
-    for passage, cut in zip(passages, all_pieces(passages, result), strict=True):
+    for passage, parts in zip(passages, all_pieces(passages, result), strict=True):
         title = passage.metadata.get("title")
         console.print(Text(plain(f"{passage.id}  {title}" if title else passage.id), style="bold"))
-        for piece in cut:
+        page_of = cut(passage.text).kind == "html"
+        for piece in parts:
+            said = (stripped(piece.text) if page_of else piece.text).strip()
+            if not said:
+                continue
             line = Text(f"  {'+' if piece.kept else '-'} ")
-            line.append(plain(piece.text.strip()), style="" if piece.kept else "dim strike")
+            line.append(plain(said), style="" if piece.kept else "dim strike")
             console.print(line)
-            console.print(Text(plain(f"    {piece.note}"), style="green" if piece.kept else "dim"))
-    before = sum(len(p.text) for p in passages)
-    after = sum(len(p.text) for p in result.passages)
-    console.print(f"kept {len(result.passages)} of {len(passages)} passages, {after} of {before} characters")
+            if why:
+                console.print(Text(plain(f"    {piece.note}"), style="green" if piece.kept else "dim"))
     if result.note:
         console.print(Text(plain(f"note: {result.note}"), style="yellow"))
     if result.question_note:

@@ -19,7 +19,9 @@ The texts are other people's: they are data, whatever they say.
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import lzma
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -253,6 +255,7 @@ def _answers(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 def records_of(path: Path) -> Iterator[tuple[int, Any]]:
     """Each record of a file with its line (or its place in the array), from 1; a `BadRecord` where it is no JSON.
+    Rows of CSV are records too, empty cells left out.
 
     Raises `InputError` for a file that cannot be read.
     """
@@ -262,7 +265,7 @@ def records_of(path: Path) -> Iterator[tuple[int, Any]]:
         text = unpack(blob).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         raise InputError(
-            f"{path} cannot be read: {error}; expected UTF-8 text, .jsonl or .json, .gz, .xz or not"
+            f"{path} cannot be read: {error}; expected UTF-8 text, .jsonl, .json or .csv, .gz, .xz or not"
         ) from error
     if text.lstrip().startswith("["):
         try:
@@ -270,6 +273,11 @@ def records_of(path: Path) -> Iterator[tuple[int, Any]]:
             return
         except ValueError as error:
             raise InputError(f"{path} is not JSON: {error}") from error
+    if path.suffix in (".csv", ".tsv"):
+        table = csv.DictReader(io.StringIO(text), delimiter="\t" if path.suffix == ".tsv" else ",")
+        for row in table:
+            yield table.line_num, {k: v for k, v in row.items() if k and v}
+        return
     for place, line in enumerate(text.split("\n"), 1):
         if line.strip():
             try:

@@ -13,6 +13,7 @@ from denoise_core import InputError
 from denoise_core.cli.read import read_passages
 from denoise_core.errors import MissingExtra
 from denoise_core.testing import check_tiling
+from denoise_core.text.cutting import cut, pieces
 
 
 def write(folder, name, *lines):
@@ -30,18 +31,63 @@ def test_json_lines_keep_id_title_score_and_the_rest(tmp_path):
     assert (empty.text, empty.id) == ("", "passage-1")
 
 
-def test_a_folder_gives_all_its_files_in_order_and_spans_point_into_them(tmp_path):
+def test_a_folder_gives_all_its_texts_in_order_and_says_what_it_left_out(tmp_path):
     (tmp_path / "sub").mkdir()
+    (tmp_path / ".git").mkdir()
     write(tmp_path, "b.md", "# Head", "A sentence. " * 300)
     write(tmp_path, "sub/c.txt", "Text.")
     write(tmp_path, "a.jsonl", {"text": "x " * 2000})
-    write(tmp_path, "ignored.csv", "1,2")
-    write(tmp_path, "sub/b.md", "Other.")
+    write(tmp_path, "tickets.csv", "id,what", "1,lamp", "2,door")
+    write(tmp_path, ".git/config", "hidden")
+    (tmp_path / "sub/blob.bin").write_bytes(b"\x89PNG\0\0\1")
     reading = read_passages(str(tmp_path))
-    assert [p.id for p in reading.passages] == ["passage-0", "b.md", "sub/b.md", "sub/c.txt"]
+    assert [p.id for p in reading.passages] == ["passage-0", "b.md", "sub/c.txt", "tickets.csv"]
     for passage in reading.passages:
-        check_tiling(passage, reading.cut(passage))
-    assert [len(reading.cut(p)) > 1 for p in reading.passages] == [False, True, False, False]
+        check_tiling(passage, pieces(passage))
+    (warning,) = reading.warnings
+    assert "blob.bin: no text that can be read" in warning
+
+
+def test_records_with_a_text_are_passages_and_any_other_json_or_csv_is_one_file(tmp_path):
+    rows = write(tmp_path, "a.csv", "id,text,score,place", '7,"One, two",0.5,Lund', "8,Three,,")
+    one, two = read_passages(rows).passages
+    assert (one.text, one.id, one.score, one.metadata) == ("One, two", "7", 0.5, {"place": "Lund"})
+    assert (two.text, two.score) == ("Three", None)
+    for name, text in {
+        "b.csv": "code,item,price\nA,lamp,3\nB,door,4\n",
+        "b.json": '{"results": [{"id": 1}, {"id": 2}]}',
+        "c.json": '[{"id": 1}, {"id": 2}]',
+        "b.jsonl": '{"id": 1}\n{"id": 2}\n',
+    }.items():
+        (tmp_path / name).write_text(text)
+        (passage,) = read_passages(str(tmp_path / name)).passages
+        assert (passage.text, passage.id) == (text, name)
+        assert cut(text).kind == name.partition(".")[2]
+
+
+@pytest.mark.parametrize(
+    ("coding", "told"),
+    [
+        ("utf-8", None),
+        ("utf-8-sig", None),
+        ("utf-16", "UTF-16"),
+        ("utf-16-le", "UTF-16"),
+        ("utf-16-be", "UTF-16"),
+        ("latin-1", "cp1252"),
+    ],
+)
+def test_any_coding_is_read_and_told_where_it_is_not_utf_8(tmp_path, coding, told):
+    (tmp_path / "a.txt").write_bytes("Das Café öffnet um neun.\n".encode(coding))
+    reading = read_passages(str(tmp_path / "a.txt"))
+    assert reading.passages[0].text == "Das Café öffnet um neun.\n"
+    assert (told is None and not reading.warnings) or told in reading.warnings[0]
+
+
+def test_an_empty_file_is_named(tmp_path):
+    (tmp_path / "a.txt").write_text(" \n")
+    reading = read_passages(str(tmp_path / "a.txt"))
+    assert reading.passages == ()
+    assert reading.warnings[0].endswith("a.txt is empty")
 
 
 def test_standard_input_is_json_lines_or_text(monkeypatch):
@@ -83,12 +129,14 @@ def test_duplicate_ids_are_numbered_and_said(tmp_path):
 def test_what_cannot_be_read_is_named(tmp_path):
     with pytest.raises(InputError, match="no such file or folder"):
         read_passages(str(tmp_path / "missing.txt"))
-    with pytest.raises(InputError, match=r"no \.jsonl, \.json, \.txt, \.md, \.html, .* files"):
+    with pytest.raises(InputError, match="no files that can be read in the folder"):
         read_passages(str(tmp_path))
-    (tmp_path / "latin.txt").write_bytes("é\0".encode("latin-1"))
+    (tmp_path / "latin.txt").write_bytes("é\0\0x".encode("latin-1"))
+    with pytest.raises(InputError, match="no files that can be read in the folder"):
+        read_passages(str(tmp_path))
     with pytest.raises(InputError, match="as text"):
-        read_passages(str(tmp_path))
-    assert read_passages(str(tmp_path), skip_bad=True).passages == ()
+        read_passages(str(tmp_path / "latin.txt"))
+    assert read_passages(str(tmp_path / "latin.txt"), skip_bad=True).passages == ()
 
 
 @example(["line\u2028separator", "next\x85line", "\r\n"])
@@ -106,16 +154,13 @@ def test_spans_point_into_the_file_whatever_its_line_ends_and_mark(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.encode())
     reading = read_passages(str(tmp_path / "a.txt"))
     assert reading.passages[0].text == text
-    check_tiling(reading.passages[0], reading.cut(reading.passages[0]))
+    check_tiling(reading.passages[0], pieces(reading.passages[0]))
 
 
 def test_a_json_array_and_a_field_called_format_are_records(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps([{"text": "one " * 900, "format": "prose"}, {"text": "two"}]))
     reading = read_passages(str(tmp_path))
-    assert [len(reading.cut(p)) for p in reading.passages] == [1, 1]
-    (tmp_path / "a.json").write_text('{"text": "not in an array"}')
-    with pytest.raises(InputError, match="expected a JSON array"):
-        read_passages(str(tmp_path))
+    assert [p.metadata for p in reading.passages] == [{"format": "prose"}, {}]
 
 
 def test_half_characters_are_replaced_and_said(tmp_path):
@@ -191,12 +236,23 @@ def docx(*paragraphs):
 
 
 @pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-def test_html_is_read_as_its_text_and_headings_in_any_coding(tmp_path, coding):
+def test_html_is_read_as_it_stands_in_any_coding_without_an_extra(tmp_path, coding, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bs4", None)
     (tmp_path / "a.html").write_bytes(PAGE.encode(coding))
-    (text,) = (p.text for p in read_passages(str(tmp_path)).passages)
-    assert text.startswith("# The tower")
-    assert "The café tower was finished in 1889, snake_case." in text
-    assert not any(word in text for word in ("steal", "Home", "p {}", "<"))
+    (passage,) = read_passages(str(tmp_path)).passages
+    assert passage.text == PAGE
+    own = cut(passage.text)
+    said = [own.read(p) for p in own.pieces if not p.frame]
+    assert ("The tower", "The café tower was finished in 1889, snake_case.") in said
+    assert not any(word in text for _, text in said for word in ("steal", "Home", "p {}", "<"))
+
+
+def test_the_coding_that_a_page_declares_is_used(tmp_path):
+    page = "<html><head><meta charset='koi8-r'></head><body><p>Слово</p></body></html>"
+    (tmp_path / "a.html").write_bytes(page.encode("koi8-r"))
+    reading = read_passages(str(tmp_path / "a.html"))
+    assert reading.passages[0].text == page
+    assert "koi8-r" in reading.warnings[0]
 
 
 def test_pdf_and_docx_are_read_and_cut_like_prose(tmp_path):
@@ -206,9 +262,8 @@ def test_pdf_and_docx_are_read_and_cut_like_prose(tmp_path):
     assert [p.id for p in reading.passages] == ["a.pdf", "b.docx"]
     assert reading.passages[0].text == "The tower was finished in 1889."
     assert reading.passages[1].text.startswith("# The bridge\n\nIt was opened in 1901.")
-    assert reading.prose == {"a.pdf", "b.docx"}
     for passage in reading.passages:
-        check_tiling(passage, reading.cut(passage))
+        check_tiling(passage, pieces(passage))
 
 
 @pytest.mark.parametrize(

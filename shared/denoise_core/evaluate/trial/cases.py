@@ -115,6 +115,8 @@ def _case(record: Mapping[str, Any], place: int, find: Find | None) -> Case:
         passages: Sequence[Passage] = find(text)
         if not passages:
             raise InputError("nothing was found for it in the documents")
+    elif given is None:
+        raise InputError("it has no 'passages': add them, or name what to search with --documents FOLDER")
     else:
         passages, flags = _passages(given)
         if "labels" in record:
