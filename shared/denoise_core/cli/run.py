@@ -166,8 +166,8 @@ def fitted(folder: Path, keep: str | None, model: str | None) -> Denoiser:
     """The denoiser of a folder that ``rag-denoise fit`` wrote, or of a ``denoise.json``."""
     if not folder.exists():
         raise InputError(
-            f"--denoiser {folder}: no such file or folder; 'rag-denoise fit' writes a folder, 'rag-denoise evaluate' "
-            "a denoise.json"
+            f"--denoiser {folder}: no such file or folder; 'rag-denoise fit' writes a folder, "
+            "'rag-denoise evaluate' a denoise.json"
         )
     from denoise_core.evaluate.trial.setting import load_denoiser
 

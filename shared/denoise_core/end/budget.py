@@ -98,7 +98,7 @@ def spend(
             continue
         own = sorted(smaller.get(i, ()), key=lambda part: -part[1])
         taken: list[Span] = []
-        for span, _ in own if len(own) > 1 else ():
+        for span, _ in own:
             if not purse.take(span):
                 break
             taken.append(span)

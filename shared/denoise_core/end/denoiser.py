@@ -203,7 +203,8 @@ class ENDDenoiser:
         purse = Purse(self.rule, {p.id: p for p in asked.passages}, brought if self.brings else None)
         named: list[tuple[int, Span]] = []
         texts: list[str] = []
-        for i in too_long(purse, asked.spans, scores, self._edge(asked, scores)):
+        edge = self._edge(asked, scores)
+        for i in too_long(purse, asked.spans, scores, np.inf if edge is None else edge):
             span = asked.spans[i]
             passage = purse.passages[span.passage_id]
             own = cut(passage.text)
@@ -216,10 +217,10 @@ class ENDDenoiser:
                     texts.append(well_formed(over))
         return _Parts(tuple(named), tuple(texts))
 
-    def _edge(self, asked: _Asked, scores: NDArray[np.float32]) -> float:
-        """The score down to which pieces may fill what a piece that did not fit left; none without a scale."""
+    def _edge(self, asked: _Asked, scores: NDArray[np.float32]) -> float | None:
+        """The score down to which pieces may fill what a piece that did not fit left; None without a scale."""
         scale = self.scorer.scale if isinstance(self.scorer, CarriesScale) else None
-        return np.inf if scale is None else scale.rule().of(len(asked.passages), len(asked.worth)).edge(scores)
+        return None if scale is None else scale.rule().of(len(asked.passages), len(asked.worth)).edge(scores)
 
     def _spent(
         self, asked: _Asked, scores: NDArray[np.float32], parts: _Parts, more: NDArray[np.float32]
@@ -231,7 +232,10 @@ class ENDDenoiser:
         for (i, span), score in zip(parts.named, more, strict=True):
             smaller.setdefault(i, []).append((span, float(score)))
         edge = self._edge(asked, scores)
-        spent = spend(purse, asked.spans, scores, edge, smaller, self.max_keep)
+        for i, own in smaller.items():  # of a piece that is cut, too, nothing below the margin fills the room
+            low = self._edge(asked, np.array([score for _, score in own], dtype=np.float32))
+            smaller[i] = [part for part in own if low is None or part[1] >= low]
+        spent = spend(purse, asked.spans, scores, np.inf if edge is None else edge, smaller, self.max_keep)
         whole, unfit = set(spent.kept), list(spent.unfit)
         for i in ranking(scores).tolist():
             if len(whole) + len(spent.parts) >= self.min_keep:

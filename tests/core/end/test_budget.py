@@ -1,4 +1,4 @@
-"""A budget trims and never skips: parts of the best before worse pieces, headings paid for, what is uncut named."""
+"""A budget trims and never skips: parts of the best before worse pieces; headings are paid for."""
 
 import asyncio
 
