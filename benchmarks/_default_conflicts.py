@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from _bench_reader import bench_reader
-from _default_shared import Scored
 from harness import Benchmark, Options, read
 
 from denoise_core.embedded import WithConflicts, default_denoiser
 from denoise_core.embedded.reader.fit.measure import contained
 from denoise_core.evaluate.metrics import bootstrap
+from denoise_lab.experiments.default_choices import Scored
 
 QUESTIONS = 40  # of a set
 FILES = {"PoisonedNQ": "poisoned_nq", "RAMDocs": "ramdocs"}

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from _peers import Part, quality
-from _s2a_server import Server, tokenizer
 from harness import Benchmark, read
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.postprocessor import (
@@ -31,6 +30,7 @@ from s2a_cost import Work
 from denoise_core import Passage
 from denoise_core.embedded import default_denoiser, embedding_scorer
 from denoise_core.text.chunk import sentences, whole
+from denoise_lab.experiments.scripted_server import Server, tokenizer
 from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding
 
 SAMPLE = 60  # questions of a set, where titles are moved

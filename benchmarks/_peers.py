@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _s2a_server import Server
 from harness import Benchmark
 from s2a_cost import QUOTES, Work
 
 from denoise_core import Passage
+from denoise_lab.experiments.scripted_server import Server
 
 IMPORT_SECONDS = 0.05
 

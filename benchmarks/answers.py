@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 from _bench_reader import ABOUT, bench_reader
-from _default_shared import Scored, scored
-from _end_shared import bench_encoder, quick_questions
 from harness import Benchmark, Options, arguments
 from numpy.typing import NDArray
 
@@ -22,6 +20,8 @@ from denoise_core.embedded.reader.fit.split import for_training, read
 from denoise_core.embedded.reader.span_reader import SpanReader
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
+from denoise_lab.experiments.default_choices import Scored, scored
+from denoise_lab.experiments.real_sets import bench_encoder, quick_questions
 from denoise_lab.split import NQ, SETS, XQUAD, place_of
 
 NAMES = (NQ, "HotpotQA", "MuSiQue", XQUAD)

@@ -18,8 +18,6 @@ from pathlib import Path
 
 import numpy as np
 from _default_conflicts import conflicts
-from _default_shared import Scored, reported, scored
-from _end_shared import bench_encoder
 from harness import Benchmark, Options, arguments
 from packaging.requirements import Requirement
 
@@ -30,6 +28,8 @@ from denoise_core.embedded.minilm import PACKAGE, minilm
 from denoise_core.end.auto import RISK
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
+from denoise_lab.experiments.default_choices import Scored, reported, scored
+from denoise_lab.experiments.real_sets import bench_encoder
 from denoise_lab.split import NQ, SETS, XQUAD
 
 GOLD, SHARE, RISKS = {NQ: 0.97, XQUAD: 0.97}, {NQ: 0.40, XQUAD: 0.50}, (0.05, 0.10, 0.20)

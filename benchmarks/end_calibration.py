@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from _end_shared import measured, scored
 from harness import Benchmark, arguments
 from numpy.typing import NDArray
 
 from denoise_core.end.calibration import calibration_of, questions_needed
 from denoise_core.evaluate.metrics import bootstrap
+from denoise_lab.experiments.real_sets import measured, scored
 
 RISKS = (0.05, 0.1)
 SPLITS = 400

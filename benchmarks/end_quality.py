@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from _end_shared import (
+from harness import Benchmark, Options, arguments
+from numpy.typing import NDArray
+
+from denoise_core.end.fit.probe import NO_QUESTION, with_fresh_blocks
+from denoise_core.end.fit.readings import Capture
+from denoise_core.end.fit.regression import fit_line
+from denoise_core.end.reader import HiddenReader
+from denoise_core.evaluate.metrics import recall_at
+from denoise_core.question import Question
+from denoise_lab.experiments.real_sets import (
     LAYERS,
     NQ,
     SHARES,
@@ -22,15 +31,6 @@ from _end_shared import (
     states_of,
     without_text,
 )
-from harness import Benchmark, Options, arguments
-from numpy.typing import NDArray
-
-from denoise_core.end.fit.probe import NO_QUESTION, with_fresh_blocks
-from denoise_core.end.fit.readings import Capture
-from denoise_core.end.fit.regression import fit_line
-from denoise_core.end.reader import HiddenReader
-from denoise_core.evaluate.metrics import recall_at
-from denoise_core.question import Question
 
 CONTROL_LAYER = 3
 FITTED_ON = 380  # questions of NQ

@@ -25,7 +25,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
-import gzip
 import importlib.metadata
 import json
 import os
@@ -41,6 +40,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_lab.experiments import read
+
+__all__ = ["RESULTS", "Benchmark", "Options", "Row", "arguments", "read", "reader_arguments"]
 
 RESULTS = Path(__file__).parent / "results"
 REAL = 0.01  # an effect counts as real when the 95 % interval of the gain begins at a point or more
@@ -85,17 +87,6 @@ def reader_arguments(description: str, argv: Sequence[str] | None) -> tuple[Opti
     parser.add_argument("--model", type=Path, default=FOLDER)
     given, rest = parser.parse_known_args(argv)
     return arguments(f"{description} (--model FOLDER: another model than the shipped reader)", rest), given.model
-
-
-def read(data: Path | None, name: str) -> list[dict[str, Any]]:
-    """The records of ``data/name.jsonl.gz``; ends the benchmark with a sentence when it is not there."""
-    if data is None:
-        raise SystemExit(f"this benchmark needs real data: pass --data FOLDER (with {name}.jsonl.gz in it)")
-    path = data / f"{name}.jsonl.gz"
-    if not path.is_file():
-        raise SystemExit(f"{path} is not there: --data must name the folder that holds {name}.jsonl.gz")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
 
 
 class Benchmark:

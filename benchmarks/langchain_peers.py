@@ -21,7 +21,6 @@ from typing import Any
 
 from _langchain_costs import as_documents, ask, concurrency, imports, overhead, records
 from _peers import Part, quality, run_of
-from _s2a_server import Server, tokenizer
 from harness import Benchmark, arguments
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -34,6 +33,7 @@ from s2a_cost import Work, work
 from denoise_core import Passage
 from denoise_core.embedded import embedding_scorer
 from denoise_core.s2a import Options, S2ADenoiser
+from denoise_lab.experiments.scripted_server import Server, tokenizer
 from langchain_denoise import ChatModelLLM, DenoiseCompressor, EmbeddedEmbeddings
 from langchain_denoise.testing import FunctionChatModel
 

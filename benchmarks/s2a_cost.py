@@ -20,13 +20,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from _s2a_server import CACHES, OurModel, Server, Spent, langchain_model, llamaindex_rerank, tokenizer
 from _s2a_shared import SMALL, passages_of, sentences_of
 from harness import Benchmark, arguments, read
 
 from denoise_core import LLM, Passage
 from denoise_core.s2a import Cache, Options, S2ADenoiser, asks
 from denoise_core.s2a.units import units
+from denoise_lab.experiments.scripted_server import (
+    CACHES,
+    OurModel,
+    Server,
+    Spent,
+    langchain_model,
+    llamaindex_rerank,
+    tokenizer,
+)
 
 QUOTES = '" '  # some sentences of the set end in the quotation mark that opens the next
 

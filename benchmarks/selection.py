@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from _end_shared import NQ, SHARES, difference, measured, quick_questions, scored
 from harness import Benchmark, Options, arguments
 
 from denoise_core.embedded import sample
 from denoise_core.question import Question
+from denoise_lab.experiments.real_sets import NQ, SHARES, difference, measured, quick_questions, scored
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:

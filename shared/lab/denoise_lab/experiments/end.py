@@ -6,8 +6,6 @@ the seed and the number of questions. Quick forms run a tiny random model of the
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from denoise_core.errors import InputError
 from denoise_core.local.generation.llm import LocalLLM, prompt_ids
 from denoise_core.types import Message
 from denoise_lab import FOLDER
-from denoise_lab.experiments import Bench
+from denoise_lab.experiments import Bench, read
 from denoise_lab.probes import reader_probe
 from denoise_lab.worlds.prose import prose
 
@@ -107,9 +105,5 @@ def haystack(bench: Bench) -> tuple[str, str]:
         bench.about["prose"] = "of the reader's training: no --data was given"
         return "\n".join(prose()), "prose of the reader's training"
     bench.about["prose"] = "never seen by the reader"
-    path = options.data / f"{HAYSTACK}.jsonl.gz"
-    if not path.is_file():
-        raise SystemExit(f"{path} is not there: --data must name the folder that holds it")
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        stories = [r for r in map(json.loads, lines) if r["title"].split(".")[0] in UNSEEN]
+    stories = [r for r in read(options.data, HAYSTACK) if r["title"].split(".")[0] in UNSEEN]
     return "\n".join(r["text"] for r in stories), "prose the reader never saw"

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from _end_shared import quick_questions
-from harness import Options
 from numpy.typing import NDArray
 
 from denoise_core.embedded import scale, stack
@@ -16,6 +14,8 @@ from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.end.auto import RISK
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_lab.experiments import Options
+from denoise_lab.experiments.real_sets import quick_questions
 from denoise_lab.split import NQ, POISONED, SETS, halves
 
 LIMIT = 80  # questions of each half of a set

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,6 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from harness import Options, read
 from numpy.typing import NDArray
 
 from denoise_core.embedded import sample, stack
@@ -31,6 +31,7 @@ from denoise_core.evaluate.datasets import from_records
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_lab.experiments import Options, read
 from denoise_lab.split import for_fitting
 
 NQ = "NQ"
@@ -119,7 +120,7 @@ def states_of(
     mark = by.reading(max(layers)).model.weights[:8] + questions_digest(questions)[:12]
     folder = cache_folder() / f"states-{mark}-{'-'.join(map(str, layers))}"
     if not (folder / "done.json").is_file():
-        print(f"reading {name}: {len(questions)} questions, layers {list(layers)}", flush=True)
+        sys.stderr.write(f"reading {name}: {len(questions)} questions, layers {list(layers)}\n")
     return capture(by, questions, layers=layers, folder=folder)
 
 
