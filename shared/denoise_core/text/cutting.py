@@ -28,7 +28,7 @@ _TEXT = (lines.TEXT, lines.CODE, lines.ENTRIES)
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A text and the pieces that tile it. ``kind`` is ``"text"``, ``"code"``, ``"entries"`` (a log or transcript),
-    ``"html"``, ``"csv"``, ``"json"`` or ``"jsonl"``.
+    ``"html"``, ``"csv"``, ``"json"``, ``"jsonl"`` or ``"rows"`` (a list of tuples as Python prints it).
 
     ``given`` is what `cut` was given, when that was no text; `back` gives the same type.
     """
@@ -74,6 +74,13 @@ class Cut:
             if self.given is not None and not isinstance(self.given, str | bytes):
                 return value
             return self._as_given(json.dumps(value, ensure_ascii=False, indent=records.indent_of(self.text)))
+        if self.kind == "rows":
+            rows = [
+                self.text[p.start : p.end].rstrip(", \n")
+                for p in self.pieces
+                if _touches(ranges, p) and not p.frame
+            ]
+            return self._as_given(f"[{', '.join(rows)}]")
         with_above = [r for p in self.pieces if _touches(ranges, p) for r in p.above] + ranges
         return self._as_given("".join(self.text[a:b] for a, b in _merged(with_above)))
 
@@ -139,10 +146,14 @@ def _cut(text: str, kind: str | None) -> Cut:
         made = records.json_pieces(text, _inside) if kind == "json" else records.json_lines(text)
     elif kind == "csv":
         made = records.csv_rows(text)
+    elif kind == "rows":
+        made = records.literal_rows(text)
     elif kind == "html":
         made = markup.pieces(text)
     elif kind not in _TEXT:
-        raise InputError(f"cut: kind={kind!r}; expected 'text', 'code', 'entries', 'html', 'csv', 'json', 'jsonl'")
+        raise InputError(
+            f"cut: kind={kind!r}; expected 'text', 'code', 'entries', 'html', 'csv', 'json', 'jsonl', 'rows'"
+        )
     if made is None:
         kind = kind if kind in _TEXT else lines.TEXT
         made = lines.pieces(text, kind)

@@ -26,15 +26,47 @@ _ESCAPE = re.compile(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|
 
 
 def kind_of(text: str) -> str:
-    """``"json"``, ``"jsonl"``, ``"csv"``, or ``""`` for a text that is none of them."""
+    """``"json"``, ``"jsonl"``, ``"rows"``, ``"csv"``, or ``""`` for a text that is none of them."""
     start = _SPACE.match(text)
     first = text[start.end() : start.end() + 1] if start else ""
     if first in ("{", "["):
         if _loaded(text) is not None:
             return "json"
+        if first == "[" and literal_rows(text) is not None:
+            return "rows"
         if first == "{" and all(line.lstrip()[:1] == "{" for line in text.split("\n") if line.strip()):
             return "jsonl"
     return "csv" if _separator(text) else ""
+
+
+# --- rows as a database's client prints them
+
+
+def literal_rows(text: str) -> list[Piece] | None:
+    """The tuples or records of a list as Python prints it, ``[(1, 'a', Decimal('2')), (2, ...)]``: a piece each.
+
+    None where brackets and quotes do not close, or where it is no list of these.
+    """
+    start, end = text.find("["), text.rstrip().rfind("]")
+    made: list[Piece] = []
+    depth, quote, at, begun = 0, "", start + 1, -1
+    while at < end:
+        sign = text[at]
+        if quote:
+            at += sign == "\\"
+            quote = "" if sign == quote else quote
+        elif sign in "\"'" and depth:
+            quote = sign
+        elif sign in "([{":
+            begun, depth = (at if not depth else begun), depth + 1
+        elif sign in ")]}":
+            depth -= 1
+            if not depth:
+                made.append(Piece(begun, at + 1, whole=True))
+        elif not depth and sign not in ", \t\r\n":
+            return None
+        at += 1
+    return tiled(text, made) if len(made) > 1 and not depth and not quote else None
 
 
 # --- CSV

@@ -1,0 +1,169 @@
+"""What tools return to agents: read as passages, and written back in the shape it had.
+
+    read = read_result(value)  # a text, content blocks, JSON, an MCP result
+    found = denoiser.denoise(query, read.passages)
+    value = read.back(found)  # the same shape, without what was dropped
+    read.left_out(found)  # what was cut out, by id, for a tool that gives it back
+
+Every text in the result is cut by the one engine (`denoise_core.text.cutting.cut`), so the denoiser has to cut so
+too: ``chunker="auto"``, as the default does. What is no text (images, numbers, cursors) stays as it was. What a
+result says of itself at its ends (how many there are, which page this is) stays as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from denoise_core.result import DenoiseResult
+from denoise_core.text.cutting import Cut, cut
+from denoise_core.types import Passage, Span
+
+ENDS = 160  # characters of a first or last line that is kept for what it says of the result
+_SETS = ("content", "structuredContent", "structured_content")  # of an MCP result
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A run of a result that was cut out: its ``id``, and its ``text`` as it stood."""
+
+    id: str
+    text: str
+
+    @property
+    def begins(self) -> str:
+        """Its first words, on one line."""
+        words = " ".join(self.text.split())
+        return words if len(words) <= 60 else words[:57] + "..."
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A tool's result with its texts: ``passages[i]`` is the text at ``paths[i]`` in ``value``."""
+
+    value: Any
+    passages: tuple[Passage, ...]
+    paths: tuple[Path, ...]
+    cuts: tuple[Cut, ...]
+
+    @property
+    def characters(self) -> int:
+        """Characters of all its texts."""
+        return sum(len(p.text) for p in self.passages)
+
+    def back(self, found: DenoiseResult) -> Any:
+        """The value with what ``found`` kept of its passages; what a model wrote takes the place of its source.
+
+        Nothing of the value is changed in place.
+        """
+        out = self.value
+        for passage, path, shape in zip(self.passages, self.paths, self.cuts, strict=True):
+            out = _put(out, path, self._text(passage, shape, found))
+        return out
+
+    def left_out(self, found: DenoiseResult) -> tuple[LeftOut, ...]:
+        """What `back` leaves out, as runs of text in order, with ids that are the same for the same result."""
+        out: list[LeftOut] = []
+        for passage, shape in zip(self.passages, self.cuts, strict=True):
+            stays = _joined([(s.start, s.end) for s in _kept(passage, found)] + _ends(shape))
+            at = 0
+            for start, end in [*stays, (len(passage.text), len(passage.text))]:
+                gone = shape.plain(at, start).strip()
+                if len(gone) > 2 and any(c.isalnum() for c in gone):
+                    out.append(LeftOut(f"{passage.id}-{len(out) + 1}", gone))
+                at = max(at, end)
+        return tuple(out)
+
+    def _text(self, passage: Passage, shape: Cut, found: DenoiseResult) -> Any:
+        written = [p.text for p in found.passages if p.rewritten and _of(p, passage)]
+        if written:
+            return "\n\n".join(written)
+        spans = _kept(passage, found)
+        if not spans:
+            return shape.back(())
+        return shape.back([*((s.start, s.end) for s in spans), *_ends(shape)])
+
+
+def read_result(value: Any, *, name: str = "result") -> ToolResult:
+    """The texts in what a tool returned, ``name`` with a number as their ids.
+
+    A text, bytes or JSON (a list, an object) is one; of a list of content blocks, or the blocks and the structured
+    content of an MCP result, each text is one. A value without text has no passages, and `back` gives it as it is.
+    """
+    found = [(path, shape) for path, shape in _read(value) if shape.text.strip()]
+    passages = tuple(Passage(s.text, f"{name}{n}", provenance="tool") for n, (_, s) in enumerate(found, 1))
+    return ToolResult(value, passages, tuple(p for p, _ in found), tuple(s for _, s in found))
+
+
+def _read(value: Any) -> Iterator[tuple[Path, Cut]]:
+    if isinstance(value, str | bytes):
+        yield (), cut(value)
+    elif isinstance(value, list) and value and all(_is_block(b) or isinstance(b, str) for b in value):
+        for n, block in enumerate(value):
+            for path, text in _in_block(block):
+                yield (n, *path), cut(text)
+    elif (
+        isinstance(value, Mapping)
+        and isinstance(value.get("content"), list)
+        and all(map(_is_block, value["content"]))
+    ):
+        for key in _SETS:
+            for path, shape in _read(value[key]) if value.get(key) else ():
+                yield (key, *path), shape
+    elif isinstance(value, dict | list) and value:
+        yield (), cut(value)
+
+
+def _is_block(block: Any) -> bool:
+    return isinstance(block, Mapping) and isinstance(block.get("type"), str) and len(block) > 1
+
+
+def _in_block(block: Any) -> Iterator[tuple[Path, str]]:
+    """The texts of a content block: its own, or that of the resource in it."""
+    if isinstance(block, str):
+        yield (), block
+        return
+    for path in (("text",), ("resource", "text")):
+        found: Any = block
+        for key in path:
+            found = found.get(key) if isinstance(found, Mapping) else None
+        if isinstance(found, str):
+            yield path, found
+
+
+def _put(value: Any, path: Path, new: Any) -> Any:
+    if not path:
+        return new
+    key, rest = path[0], path[1:]
+    if isinstance(value, list):
+        return [_put(v, rest, new) if n == key else v for n, v in enumerate(value)]
+    return {k: _put(v, rest, new) if k == key else v for k, v in value.items()}
+
+
+def _of(passage: Passage, source: Passage) -> bool:
+    return passage.id == source.id or any(s.passage_id == source.id for s in passage.covered)
+
+
+def _kept(source: Passage, found: DenoiseResult) -> list[Span]:
+    return [s for p in found.passages if not p.rewritten for s in p.covered if s.passage_id == source.id]
+
+
+def _ends(shape: Cut) -> list[tuple[int, int]]:
+    """The first and the last piece of a text of several, where they are short."""
+    if shape.kind not in ("text", "entries") or len(shape.pieces) < 3:
+        return []
+    first, last = shape.pieces[0], shape.pieces[-1]
+    return [(p.start, p.end) for p in (first, last) if p.end - p.start <= ENDS]
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    out: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if out and start <= out[-1][1]:
+            out[-1] = out[-1][0], max(end, out[-1][1])
+        else:
+            out.append((start, end))
+    return out
