@@ -1,7 +1,9 @@
 # Each verb makes the private environment it needs (.venv) on its first run and reuses it afterwards.
 #
 #   make demo                      the main job: 40 real questions, denoised; answers held against their passages
-#   make test                      the test suite
+#   make test                      the test suite: every law and every surface, on two workers; ARGS=path for one file
+#   make test-all                  the same with all examples, and what takes long: benchmarks' quick forms, notebooks, site,
+#                                  browser, builds, clusters, training
 #   make check                     ruff, mypy strict, pyright
 #   make bench ONLY=a,b DATA=dir   benchmarks (all without ONLY); results in benchmarks/results/
 #   make engines                   a real engine (vLLM on this machine's cores) serves our models: 4 GB of disk, ten minutes
@@ -19,13 +21,15 @@ ENGINE := .venv-engine
 PIP    := pip install --quiet --disable-pip-version-check --constraint constraints.txt
 TORCH  := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 ARGS   ?=
+WORKERS ?= 2
+PARALLEL := --numprocesses $(WORKERS) --dist loadfile
 # What is shipped shows here: files that the package carries, extras, the adapters and the laboratory. The methods' own
 # tests, clusters, servers and browsers do not depend on how the package got there.
 WHEEL_TESTS := tests/core/cli tests/core/embedded tests/core/evaluate tests/core/scorers tests/core/test_pages.py \
 	tests/core/test_view.py tests/langchain tests/llamaindex tests/lab tests/packaging
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check docs dist bench engines test-wheel compat constraints clean
+.PHONY: help demo test test-all test-rest check docs dist bench engines test-wheel compat constraints clean
 .DELETE_ON_ERROR:
 
 help:
@@ -48,8 +52,16 @@ $(VENV)/made-dev: $(VENV)/made
 demo: $(VENV)/made
 	@$(VENV)/bin/rag-denoise demo $(ARGS)
 
+# One file starts at once, without workers; what is named runs, whatever its tier.
 test: $(VENV)/made-dev
-	@$(VENV)/bin/pytest $(ARGS)
+	@$(VENV)/bin/pytest $(if $(ARGS),$(ARGS),$(PARALLEL) -m "not full")
+
+test-all: $(VENV)/made-dev
+	@$(VENV)/bin/pytest $(PARALLEL) --hypothesis-profile=full $(ARGS)
+
+# What `make test` left out of `make test-all`.
+test-rest: $(VENV)/made-dev
+	@$(VENV)/bin/pytest $(PARALLEL) --hypothesis-profile=full -m "full or hypothesis" $(ARGS)
 
 check: $(VENV)/made-dev
 	@$(VENV)/bin/ruff check .
@@ -88,7 +100,7 @@ test-wheel: constraints.txt
 	@$(WHEEL)/bin/pip wheel --quiet --no-deps --wheel-dir dist . shared/lab
 	@$(WHEEL)/bin/$(PIP) "$$(echo dist/rag_denoise-*.whl)[all]" dist/rag_denoise_lab-*.whl --group docs --group test
 	@$(WHEEL)/bin/pip install --quiet --no-deps --force-reinstall dist/*.whl
-	@$(WHEEL)/bin/pytest $(WHEEL_TESTS) $(ARGS)
+	@$(WHEEL)/bin/pytest $(PARALLEL) -m "not full" $(WHEEL_TESTS) $(ARGS)
 
 compat:
 	@$(PYTHON) tests/compat/matrix.py $(ARGS)

@@ -17,7 +17,7 @@ A benchmark is a script with a ``main``::
         main()
 
 ``finish`` prints the table and writes ``benchmarks/results/NAME.json``; quick runs write
-``NAME.quick.json`` into a temporary folder instead, so that they never pass for results.
+``NAME.quick.json`` into the working folder instead, so that they never pass for results.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ import json
 import os
 import platform
 import random
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -150,8 +149,8 @@ class Benchmark:
         return row
 
     def file(self, ending: str) -> Path:
-        """Where a table or picture goes that stands beside the results; a temporary folder for quick forms."""
-        folder = Path(tempfile.gettempdir()) if self.options.quick else RESULTS
+        """Where a table or picture goes that stands beside the results; the working folder for quick forms."""
+        folder = Path.cwd() if self.options.quick else RESULTS
         folder.mkdir(exist_ok=True)
         return folder / f"{self.name}{'.quick' if self.options.quick else ''}.{ending}"
 

@@ -1,12 +1,15 @@
-"""What holds for every test: no time limits inside property tests, one thread for each numeric library.
+"""What holds for every test: no time limits inside property tests, one thread for each numeric library, two tiers.
 
 Times depend on what else the machine does, so no test may fail by them; and threads that wait for each
 other on a busy machine make tiny models slower, not faster.
+
+`FULL` names what `make test` leaves to `make test-all`; such files are not even read for ``-m "not full"``.
 
 What tests of both adapters share as a fixture is here too: a server that speaks the OpenAI protocol.
 """
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,8 +18,39 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 # How long an example takes is the machine's: neither a deadline nor the check of slow data may fail a test.
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("here", settings.get_profile("full"), max_examples=25)
 settings.load_profile("here")
+
+TESTS = Path(__file__).parent
+# Files and test functions: what starts browsers, clusters, kernels and builds, or runs whole measurements.
+FULL = frozenset({
+    "core/service/test_ray.py",
+    "core/service/test_ray_serve.py",
+    "core/test_browser.py",
+    "docs/test_blocks.py::test_a_script_prints_what_its_page_shows",
+    "docs/test_drawn.py",
+    "docs/test_site.py",
+    "lab/test_train.py",
+    "packaging/test_names.py",
+    "packaging/test_wheels.py",
+    "test_benchmarks.py::test_the_quick_form_runs",
+    "test_cookbook.py::test_it_runs",
+})  # fmt: skip
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Nothing of a file is wanted, so that what it imports is not loaded either."""
+    if config.option.markexpr == "not full" and collection_path.is_relative_to(TESTS):
+        return True if collection_path.relative_to(TESTS).as_posix() in FULL else None
+    return None
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        name = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+        if name in FULL or f"{name}::{getattr(item, 'originalname', '')}" in FULL:
+            item.add_marker("full")
 
 
 @pytest.fixture(scope="session")

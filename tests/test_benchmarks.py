@@ -4,7 +4,6 @@ import json
 import runpy
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ def test_the_quick_form_runs(name, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    record = json.loads((Path(tempfile.gettempdir()) / f"{name}.quick.json").read_text())
+    record = json.loads((tmp_path / f"{name}.quick.json").read_text())
     assert record["rows"]
     for row in record["rows"]:
         assert set(row) == {"measure", "value", "unit", "target", "holds", "interval"}
