@@ -1,4 +1,4 @@
-"""The paper's measures of a response, by well-kept libraries (extra ``evaluate``), and what a loop costs.
+"""The paper's measures of a response, by well-kept libraries, and what a loop costs.
 
 KF1, BLEU-4, chrF, ROUGE-1 and METEOR need no weights. METEOR counts synonyms only where WordNet is installed
 for nltk; without it the measure is exact words and stems, and is called ``meteor_nosyn``. The neural ones are
@@ -18,6 +18,8 @@ from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.utilities.overlap import knowledge_f1
 from denoise_core.errors import InputError
 
+LAB = "rag-denoise-lab"  # brings what the measures need
+
 
 def response_scores(
     candidates: Sequence[str], references: Sequence[str], knowledge: Sequence[str] | None = None
@@ -28,7 +30,7 @@ def response_scores(
     when the lists differ in length or are empty.
     """
     said = _checked(candidates, references, knowledge)
-    sacrebleu = require("sacrebleu", extra="evaluate")
+    sacrebleu = require("sacrebleu", extra="evaluate", package=LAB)
     scores = {
         "bleu4": float(sacrebleu.corpus_bleu(said, [list(references)]).score),
         "chrf": float(sacrebleu.corpus_chrf(said, [list(references)]).score),
@@ -140,14 +142,16 @@ def _checked(candidates: Sequence[str], references: Sequence[str], knowledge: Se
 def _rouge(said: Sequence[str], references: Sequence[str]) -> list[float]:
     # Given its tokenizer, the scorer does not log that it took the default one. That one line goes through absl,
     # which calls logging.basicConfig(): from then on every logger of the process would write to stderr.
-    tokenizer = require("rouge_score.tokenizers", extra="evaluate").DefaultTokenizer(use_stemmer=True)
-    scorer = require("rouge_score.rouge_scorer", extra="evaluate").RougeScorer(["rouge1"], tokenizer=tokenizer)
+    tokenizer = require("rouge_score.tokenizers", extra="evaluate", package=LAB).DefaultTokenizer(use_stemmer=True)
+    scorer = require("rouge_score.rouge_scorer", extra="evaluate", package=LAB).RougeScorer(
+        ["rouge1"], tokenizer=tokenizer
+    )
     return [float(scorer.score(r, s)["rouge1"].fmeasure) for s, r in zip(said, references, strict=True)]
 
 
 def _meteor(said: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    meteor = require("nltk.translate.meteor_score", extra="evaluate").meteor_score
-    wordnet = require("nltk.corpus", extra="evaluate").wordnet
+    meteor = require("nltk.translate.meteor_score", extra="evaluate", package=LAB).meteor_score
+    wordnet = require("nltk.corpus", extra="evaluate", package=LAB).wordnet
     name = "meteor"
     try:
         wordnet.ensure_loaded()
