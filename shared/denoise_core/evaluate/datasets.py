@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.evaluate.answers import holds_answer
+from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.question import Question
 from denoise_core.types import Passage, unique_ids
 
@@ -113,7 +113,7 @@ def question_of(record: Mapping[str, Any]) -> Question:
         )
     made = _passages(passages)
     chosen = frozenset(p.id for p, is_gold in zip(made, gold, strict=True) if is_gold)
-    return Question(text, made, chosen, _answers(record), str(record.get("id") or record.get("_id") or ""))
+    return Question(text, made, chosen, answers_of(record), str(record.get("id") or record.get("_id") or ""))
 
 
 def titled(title: str, text: str) -> str:
@@ -178,7 +178,7 @@ def _from_dpr(record: Mapping[str, Any]) -> tuple[list[_Row], list[bool]]:
 def _from_retrieval(record: Mapping[str, Any]) -> tuple[list[_Row], list[bool]]:
     """``has_answer`` where it stands, else whether the text holds one of the answers."""
     rows = _rows(record, "ctxs")
-    answers = _answers(record)
+    answers = answers_of(record)
     gold = []
     for r in rows:
         if "has_answer" in r:
@@ -245,12 +245,20 @@ def _flag(record: Mapping[str, Any], name: str) -> bool:
     return bool(value)
 
 
-def _answers(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """``answers`` or ``answer``; with ``answer_aliases`` where they stand."""
+def answers_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """``answers`` or ``answer``, a text, a list or SQuAD's ``{"text": [...]}``; with ``answer_aliases``."""
     given = record.get("answers", record.get("answer"))
-    found = [given] if isinstance(given, str) else list(given or ()) if isinstance(given, Sequence) else []
+    if isinstance(given, Mapping):
+        given = given.get("text")
+    found = (
+        [given]
+        if isinstance(given, str | int | float)
+        else list(given or ())
+        if isinstance(given, Sequence)
+        else []
+    )
     found += [a for a in record.get("answer_aliases") or () if a not in found]
-    return tuple(str(a) for a in found)
+    return tuple(str(a) for a in found if str(a).strip())
 
 
 def records_of(path: Path) -> Iterator[tuple[int, Any]]:

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from denoise_core import InputError
-from denoise_core.evaluate.answers import holds_answer
 from denoise_core.evaluate.datasets import from_records, question_of, read_questions
+from denoise_core.evaluate.metrics import holds_answer
 
 OURS = {
     "id": "q1",

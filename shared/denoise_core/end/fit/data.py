@@ -23,7 +23,7 @@ import numpy as np
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
-from denoise_core.evaluate.answers import holds_answer
+from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.question import Question
 from denoise_core.running.effects import Complete, Failed, Flow, Retrieve, batch
 from denoise_core.scorers.bm25 import BM25Scorer

@@ -13,7 +13,7 @@ from denoise_core.embedded.reader.shipped import span_reader
 from denoise_core.embedded.reader.span_reader import Reads, SpanReader
 from denoise_core.embedded.reader.spans import Logits
 from denoise_core.errors import InputError, UnparsableReply
-from denoise_core.evaluate.answers import exact_match, holds_answer
+from denoise_core.evaluate.metrics import exact_match, holds_answer
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.protocols import LLM
 from denoise_core.question import Question

@@ -17,8 +17,8 @@ from typing import Any, Literal
 from denoise_core.augmenter.answer import Answer, Outcome
 from denoise_core.augmenter.traces.recording import from_lines
 from denoise_core.errors import InputError
-from denoise_core.evaluate.answers import holds_answer
-from denoise_core.evaluate.datasets import BadRecord, question_of, records_of, titled
+from denoise_core.evaluate.datasets import BadRecord, answers_of, question_of, records_of, titled
+from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.question import Question
 from denoise_core.types import Passage, unique_ids, well_formed
 
@@ -124,7 +124,7 @@ def _case(record: Mapping[str, Any], place: int, find: Find | None) -> Case:
     gold = None if record.get("gold") is None else _named(record["gold"], passages)
     if gold is None and flags is not None:
         gold = frozenset(p.id for p, flag in zip(passages, flags, strict=True) if flag)
-    made = Question(text, tuple(passages), gold or frozenset(), _answers(record), str(record.get("id") or ""))
+    made = Question(text, tuple(passages), gold or frozenset(), answers_of(record), str(record.get("id") or ""))
     return _labelled(_used(made), place, gold)
 
 
@@ -198,14 +198,6 @@ def _named(given: Any, passages: Sequence[Passage]) -> frozenset[str]:
     if names and not found:
         raise InputError(f"'gold': {names[:3]} are none of its passages, by id, source, text or place from 0")
     return frozenset(found)
-
-
-def _answers(record: Mapping[str, Any]) -> tuple[str, ...]:
-    given = record.get("answers", record.get("answer"))
-    if isinstance(given, Mapping):  # SQuAD's {"text": [...], "answer_start": [...]}
-        given = given.get("text")
-    found = [given] if isinstance(given, str | int | float) else list(given or ())
-    return tuple(str(a) for a in found if str(a).strip())
 
 
 ABOUT = "questions are recorded runs; gold passages are those that answers judged to be supported cite"

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core.end.denoiser import Scoring
-from denoise_core.evaluate.answers import exact_match, holds_answer, token_f1
-from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_core.evaluate.metrics import bootstrap, exact_match, holds_answer, token_f1, wilson
 from denoise_core.evaluate.trial.answering import Judge
 from denoise_core.evaluate.trial.cases import Case
 from denoise_core.result import DenoiseResult
