@@ -198,7 +198,7 @@ def _terms_of(text: str, language: str) -> frozenset[str]:
 def _cut(text: str, language: str) -> tuple[tuple[int, int, frozenset[str], bool], ...]:
     """The sentences of a passage with their terms. A line break that only folds a long line is none."""
     found = []
-    for start, end in sentence_places(_unfolded(text), language):
+    for start, end in sentence_places(unfolded(text), language):
         part = text[start:end]
         if part.strip():
             read = lexemes(part)
@@ -228,7 +228,7 @@ def _dated(text: str, at: int) -> bool:
     return word is not None and word[0].casefold() in MONTHS
 
 
-def _unfolded(text: str) -> str:
+def unfolded(text: str) -> str:
     """The text with a blank for each line break inside a sentence, all places as they were."""
     if "\n" not in text:
         return text
