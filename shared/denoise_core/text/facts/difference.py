@@ -1,28 +1,28 @@
-"""What facts of one text another does not bear out."""
+"""What facts of one text another does not say: numbers, dates, times, names and numerals that stand nowhere in it,
+and what one of the two denies.
+
+Measured on 3,832 claims that people labelled (grounding sets and FEVER-symmetric, `make bench ONLY=facts`): a date
+that is missing speaks for a wrong claim 3.1 to 1, a negation 4.3 to 1, a number 1.7 to 1, a name 1.6 to 1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from denoise_core.text.facts.crossing import crossed, elsewhere, mixed
 from denoise_core.text.facts.fact import Difference, Fact
 from denoise_core.text.facts.match import HELD, rivals, standing
 from denoise_core.text.facts.reading import Reading
-from denoise_core.text.facts.roles import swapped
-from denoise_core.text.facts.turning import turned
+from denoise_core.text.wordlists import EXCEPTIONS
 
 
 def differences(claim: str, source: str, *, given: str = "", language: str = "") -> tuple[Difference, ...]:
-    """Where ``claim`` says something that ``source`` does not: numbers, dates, names and numerals that do not
-    stand there, facts put together that the source keeps apart, and words that turn a statement round
-    (negation, direction, quantity, modality, attribution, superlatives).
+    """Where ``claim`` says something that ``source`` does not: facts that do not stand there, and denials.
 
-    The source is what the claim is held against, some sentences; other sentences in it may hide a swap.
     Facts that ``given`` states (a question) need no support. ``language``: see `facts`. Time grows with both
     lengths, and with the product of the numbers of facts in the two.
 
-    >>> [d.kind for d in differences("It rose to $3.2 billion.", "It fell to 3.2 million dollars.")]
-    ['direction', 'number']
+    >>> [d.kind for d in differences("It rose to $3.2 billion in 2021.", "It rose to 3.2 million dollars.")]
+    ['number', 'date']
     """
     one, two = Reading.of(claim, language), Reading.of(source, language)
     known = Reading.of(given, language) if given else None
@@ -33,10 +33,7 @@ def compare(claim: Reading, source: Reading, given: Reading | None = None) -> tu
     """As `differences`, of texts that were read already."""
     known = given.facts if given else ()
     found = [d for f in claim.facts if f.kind in HELD for d in _missing(f, claim, source, known)]
-    if not any(d.kind in ("number", "date") for d in found):
-        found += crossed(claim, source) or elsewhere(claim, source, known) or mixed(claim, source)
-    found += turned(claim, source, known)
-    found += swapped(claim, source)
+    found += _denials(claim, source)
     return tuple(sorted(found, key=lambda d: (d.start, d.end, d.kind)))
 
 
@@ -46,18 +43,7 @@ def _missing(fact: Fact, claim: Reading, source: Reading, known: Sequence[Fact])
     instead = rivals(fact, source.facts)
     if fact.kind == "number" and fact.norm == "1" and not any(t.unit == fact.unit for t in instead):
         return []  # "one year" is "a year"
-    nearest = instead[0] if instead else None
-    return [
-        Difference(
-            fact.kind,
-            claim.text[fact.start : fact.end],
-            source.text[nearest.start : nearest.end] if nearest else "",
-            fact.start,
-            fact.end,
-            nearest.start if nearest else None,
-            nearest.end if nearest else None,
-        )
-    ]
+    return [_difference(fact.kind, fact, claim, instead[0] if instead else None, source)]
 
 
 def _worded(fact: Fact, claim: Reading, source: Reading) -> bool:
@@ -66,3 +52,29 @@ def _worded(fact: Fact, claim: Reading, source: Reading) -> bool:
         return False
     words = [w for w in claim.words if fact.start <= w.start and w.end <= fact.end]
     return bool(words) and all(w.stem in source.loose for w in words)
+
+
+def _denials(claim: Reading, source: Reading) -> list[Difference]:
+    """The claim denies what the source only asserts, or asserts what the source only denies."""
+    if EXCEPTIONS & {x.lower for r in (claim, source) for x in r.lexemes}:
+        return []
+    for fact in claim.of_kind("negation"):
+        scope = claim.stems_in(fact.scope)
+        shared = scope & source.stems
+        first = next((w.stem for w in claim.words if fact.scope and w.start >= fact.scope[0]), "")
+        if shared and not shared & source.denied and 2 * len(shared) >= len(scope) and first in shared:
+            return [_difference("negation", fact, claim, None, source)]
+    for fact in source.of_kind("negation"):
+        scope = source.stems_in(fact.scope)
+        shared = (scope & claim.asserted) - claim.denied
+        only = shared - source.asserted
+        if only and 2 * len(shared) >= len(scope & source.stems) and 3 * len(only) >= len(claim.stems):
+            at = next(w for w in claim.words if w.stem in only)
+            return [_difference("negation", Fact("negation", "not", at.start, at.end), claim, fact, source)]
+    return []
+
+
+def _difference(kind: str, fact: Fact, claim: Reading, told: Fact | None, source: Reading) -> Difference:
+    stands = source.text[told.start : told.end] if told else ""
+    first, last = (told.start, told.end) if told else (None, None)
+    return Difference(kind, claim.text[fact.start : fact.end], stands, fact.start, fact.end, first, last)

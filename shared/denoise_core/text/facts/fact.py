@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal[
-    "number", "date", "time", "name", "numeral", "negation", "modality", "direction", "quantity", "attribution",
-    "degree",
-]  # fmt: skip
+Kind = Literal["number", "date", "time", "name", "numeral", "negation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +14,7 @@ class Fact:
 
     ``norm`` is what two texts are compared by: a number's value in plain digits, a date as ``1962-07-04`` with
     ``?`` for what is not said (``195?`` is the fifties, ``????-07`` a July), a time of day as ``15:00``, a
-    name's folded words, the sense of a word of direction or modality (``up``, ``must``).
+    name's folded words.
 
     Of a number, ``unit`` is its unit (``km``, ``%``, ``usd``; '' for none) and ``bound`` how it is meant:
     ``>=`` at least, ``>`` more than, ``<=``, ``<``, ``~`` about, '' as it stands; ``values`` are the readings

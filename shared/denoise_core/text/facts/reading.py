@@ -53,6 +53,10 @@ class Reading:
     def of_kind(self, *kinds: str) -> list[Fact]:
         return [f for f in self.facts if f.kind in kinds]
 
+    def stems_in(self, scope: tuple[int, int] | None) -> set[str]:
+        """Stems of the content words within a range of characters."""
+        return {w.stem for w in self.words if scope and scope[0] <= w.start and w.end <= scope[1]}
+
 
 @lru_cache(maxsize=4096)
 def _kept(text: str, language: str) -> Reading:
