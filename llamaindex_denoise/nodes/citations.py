@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from denoise_core.augmenter.engine import cited_numbers
+from denoise_core.support.citing import cited_numbers
 from llamaindex_denoise.nodes.convert import text_of
 from llamaindex_denoise.nodes.records import Ranges, document_ranges, record, text_behind, through
 
@@ -73,7 +73,7 @@ def cited(
     text = str(getattr(response, "response", None) or getattr(response, "response_txt", None) or "")
     known = list(originals)
     sources = response.source_nodes
-    return {n: origins(sources[n - 1], known) for n in cited_numbers(text) if 1 <= n <= len(sources)}
+    return {n: origins(sources[n - 1], known) for n in cited_numbers(text, len(sources))}
 
 
 def _find(text: str, kept: Ranges, original: str) -> Ranges | None:

@@ -1,13 +1,48 @@
-"""What several tests of judges share: a passage, and the verdict of a utility on a candidate for it."""
+"""What several tests of judges share: a judge that is a function of words, a passage, and verdicts for it."""
+
+from collections.abc import Sequence
 
 from denoise_core import Passage, run
 from denoise_core.augmenter import WorkingMemory
 from denoise_core.augmenter.utilities import Groundedness
+from denoise_core.support.citing import uncited
+from denoise_core.support.evidence import terms_of
+from denoise_core.support.judging import Claim, FlowJudge, Judged, Judgement, Quote
+from denoise_core.support.records import headline
+from denoise_core.text.facts import differences
+from denoise_core.types import Span
 
 TEXT = (
     "Aaron Galindo plays for C.D. Toledo. The club was founded in 1928 and does not play at home on Mondays. "
     "It has 5,300 seats."
 )
+
+
+class WordForWord(FlowJudge):
+    """A judge for tests of what is done with verdicts: a claim is supported when one passage has all its words."""
+
+    def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]):
+        return Judgement(tuple(self.one(question, c, passages) for c in claims))
+        yield
+
+    def one(self, question: str, claim: Claim, passages: Sequence[Passage]) -> Judged:
+        text = uncited(claim.whole)
+        said = terms_of(text, "en") - terms_of(question, "en") or terms_of(text, "en")
+        told = [terms_of(f"{headline(p)}\n{p.text}", "en") for p in passages]
+        best = max(range(len(passages)), key=lambda n: len(said & told[n]))
+        passage = passages[best]
+        quote = Quote(Span(passage.id, 0, len(passage.text)), passage.text)
+        if said and said <= told[best]:
+            return Judged(claim.text, claim.start, claim.end, True, None, (quote,))
+        differs = differences(text, f"{headline(passage)}\n{passage.text}")
+        kind = differs[0].kind if differs else "unsupported"
+        why = "it stands in no passage"
+        return Judged(claim.text, claim.start, claim.end, False, None, (quote,), differs, kind, why)
+
+
+def by_words(**options):
+    """The utility with that judge."""
+    return Groundedness(judge=WordForWord(), **options)
 
 
 def memory(*texts, question="When was the club founded?"):
@@ -16,8 +51,8 @@ def memory(*texts, question="When was the club founded?"):
 
 
 def judged(candidate, *texts, utility=None):
-    """The verdict on ``candidate`` given ``texts``; that of `Groundedness` if no utility is named."""
-    return run((utility or Groundedness()).assess(memory(*texts), candidate))[0]
+    """The verdict on ``candidate`` given ``texts``; that of `by_words` if no utility is named."""
+    return run((utility or by_words()).assess(memory(*texts), candidate))[0]
 
 
 def kinds(verdict):

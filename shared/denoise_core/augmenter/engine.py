@@ -5,15 +5,14 @@ Evidence is numbered from 1 in the order shown; a model cites ``[1]`` and never 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import REVISE, SELF_ASK, Task
+from denoise_core.support.citing import cited
 from denoise_core.text.delimit import NOTE, envelope
 from denoise_core.types import Message, Passage
 
-_CITATION = re.compile(r"\s?\[(\d{1,3}(?:\s*,\s*\d{1,3})*)\]")  # four digits are a year
 _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
 
 
@@ -64,16 +63,7 @@ def titled(passage: Passage) -> str:
     return f"{title}\n{passage.text}"
 
 
-def cited_numbers(candidate: str) -> tuple[int, ...]:
-    """The numbers in square brackets, each once, in order of first mention."""
-    found = (int(n) for group in _CITATION.findall(candidate) for n in group.split(","))
-    return tuple(dict.fromkeys(found))
-
-
 def citations(candidate: str, evidence: Sequence[Passage]) -> tuple[Passage, ...]:
-    """The passages a candidate names; numbers that name none are left out."""
-    return tuple(evidence[n - 1] for n in cited_numbers(candidate) if 1 <= n <= len(evidence))
-
-
-def without_citations(candidate: str) -> str:
-    return _CITATION.sub("", candidate)
+    """The passages a candidate names, in order of first mention; what names none is left out."""
+    by_id = {p.id: p for p in evidence}
+    return tuple(by_id[i] for i in dict.fromkeys(i for c in cited(candidate, evidence) for i in c.ids))

@@ -9,6 +9,7 @@ from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import Task
 from denoise_core.augmenter.utility import Utility, measured_of, name_of
+from denoise_core.support.abstention import declined
 from denoise_core.text.words import content_words, words
 from denoise_core.types import Passage
 
@@ -72,7 +73,10 @@ def finish(
 def abstention(memory: WorkingMemory, task: Task, holds: str, said: str = "") -> str:
     """A sentence that says there is no answer (the model's own, when it wrote one), what was looked for, the
     nearest evidence, and what part of a draft holds."""
-    lines = [said if len(words(said)) > _BARE else task.abstaining]
+    mark = declined(said)
+    lines = [said if mark is None and len(words(said)) > _BARE else task.abstaining]
+    if mark is not None and mark.nearest:
+        lines.append(f"Nearest to it: {' '.join(mark.nearest.split())[:_QUOTED]}")
     if memory.queries:
         shown = "; ".join(f"\u201c{' '.join(q.split())[:_QUOTED]}\u201d" for q in memory.queries[:_SHOWN])
         lines.append(f"Looked for: {shown}.")

@@ -69,7 +69,7 @@ class Augmenter:
         else:
             self.consolidator = Consolidator(retriever, denoiser=denoiser)
         self.llm = None if llm is None else expect_llm(llm)
-        self.utility = Groundedness() if utility is None else expect_utility(utility)
+        self.utility = Groundedness.shipped() if utility is None else expect_utility(utility)
         self.policy = policy or Rules()
         self.feedback = feedback or TemplateFeedback()
         self.budget = budget

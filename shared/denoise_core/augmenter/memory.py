@@ -27,8 +27,8 @@ class Reason:
 
     ``kind`` is a short name a program can test (``"number"``, ``"negation"``, ``"empty_evidence"`` ...).
     ``claim`` is the part of the candidate that is meant, ``passage_id`` the passage it was held against
-    (None: all of them), ``missing`` what that passage does not say. ``instead`` pairs what is said with what the
-    evidence has in its place, where a window bears out all the rest of the claim: a repair puts it in.
+    (None: all of them), ``missing`` what that passage does not say. ``place`` are the claim's characters in the
+    candidate, half-open, where the judge says them: a repair takes away the claim that stands there.
     """
 
     text: str
@@ -36,7 +36,7 @@ class Reason:
     claim: str = ""
     passage_id: str | None = None
     missing: tuple[str, ...] = ()
-    instead: tuple[tuple[str, str], ...] = ()
+    place: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         return self.text

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from denoise_core.text.delimit import NOTE
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """A kind of work: what the model is told to do, what it says when the evidence does not suffice (``unknown``,
-    for the loop to recognise), and what the user is told then (``abstaining``, a sentence)."""
+    for the loop to recognise, as `MARK` is), and what the user is told then (``abstaining``, a sentence)."""
 
     name: str
     instruction: str
@@ -23,11 +23,14 @@ class Task:
     abstaining: str = "I found no answer to this in the evidence at hand."
 
 
+MARK = '{"answered": false, "nearest": "one sentence of what the evidence says that comes nearest"}'
+"""What a draft is to be, by contract, when the evidence does not hold the answer."""
+
 QUESTION_ANSWERING = Task(
     "question_answering",
     "Answer the question from the evidence alone, as briefly as it can be answered. After each statement put "
     "the number of the evidence it rests on in square brackets, like [1]. If the evidence does not hold the "
-    "answer, reply with the single word: unknown",
+    f"answer, reply with this object and nothing else: {MARK}",
     "unknown",
 )
 
@@ -35,7 +38,7 @@ DIALOGUE = Task(
     "dialogue",
     "Continue the conversation with one reply to the user's last turn. Say only what the evidence supports, in "
     "a natural tone, and put the number of the evidence you used in square brackets after each statement, like "
-    "[1]. If the evidence does not help with what the user wants to know, say that you do not know.",
+    f"[1]. If the evidence does not hold what the user wants to know, reply with this object alone: {MARK}",
     "I do not know.",
 )
 
@@ -44,7 +47,7 @@ CUSTOMER_SERVICE = Task(
     "You answer a customer. Use the evidence (house information and other customers' reviews) and nothing else. "
     "Where reviews disagree, say so. Be friendly and keep to two or three sentences, with the number of the "
     "evidence in square brackets after each statement, like [1]. If the evidence does not answer the customer, "
-    "say that you do not have that information.",
+    f"reply with this object and nothing else: {MARK}",
     "I do not have that information.",
     "I do not have that information.",
 )

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from denoise_core.augmenter.answer import StopReason
 from denoise_core.augmenter.drafting.drafter import Drafted, Drafter, DraftRequest, DraftServer, request_messages
-from denoise_core.augmenter.drafting.fields import assess_fields
-from denoise_core.augmenter.drafting.repair import corrected, repaired
+from denoise_core.augmenter.drafting.repair import repaired
 from denoise_core.augmenter.drafting.taint import evidence_of
 from denoise_core.augmenter.drafting.when import When, says_nothing
 from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
@@ -25,6 +24,7 @@ from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mist
 from denoise_core.protocols import LLM, Varied
 from denoise_core.running.effects import Flow, complete
 from denoise_core.running.fallbacks import fell_back
+from denoise_core.support.answers import parse
 from denoise_core.types import Passage, Reply
 
 REASONS = {
@@ -138,7 +138,7 @@ def draft(memory: WorkingMemory, parts: Parts) -> Flow[WorkingMemory]:
     on one that failed, and on no other."""
     try:
         reply = yield from _ask(memory, parts)
-        candidate = reply.text.strip()
+        candidate = parse(reply.text).reply.strip()
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
@@ -221,10 +221,7 @@ def _judged(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[t
     kept, unjudged."""
     for _ in range(2):
         try:
-            if attempt.fields is not None:
-                verdict = yield from assess_fields(utility, memory, attempt.fields)
-            else:
-                verdict = yield from utility.assess(memory, attempt.candidate)
+            verdict = yield from utility.assess(memory, attempt.candidate)
             if not isinstance(verdict, Verdict):
                 raise TypeError(f"Utility.assess must return a Verdict, got {type(verdict).__name__}")
             return memory, verdict
@@ -236,17 +233,18 @@ def _judged(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[t
 
 
 def _repaired(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[WorkingMemory]:
-    """With what is made of a failed attempt when what does not hold is corrected, or else cut, if that passes."""
-    made = (corrected(attempt.candidate, attempt.verdict), repaired(attempt.candidate, attempt.verdict))
-    for left in dict.fromkeys(text for text in made if text):
-        try:
-            verdict = yield from utility.assess(memory, left)
-        except ENDING as error:
-            raise Spent(memory, error) from error
-        except Exception as error:
-            return noted(memory, "judge", error, "the draft was not repaired")
-        if isinstance(verdict, Verdict) and verdict.passed:
-            return memory.attempted(replace(attempt, candidate=left, verdict=verdict, repaired=True))
+    """With what is left of a failed attempt without the claims that do not hold, if that passes."""
+    left = repaired(attempt.candidate, attempt.verdict)
+    if not left:
+        return memory
+    try:
+        verdict = yield from utility.assess(memory, left)
+    except ENDING as error:
+        raise Spent(memory, error) from error
+    except Exception as error:
+        return noted(memory, "judge", error, "the draft was not repaired")
+    if isinstance(verdict, Verdict) and verdict.passed:
+        return memory.attempted(replace(attempt, candidate=left, verdict=verdict, repaired=True))
     return memory
 
 

@@ -64,10 +64,10 @@ def values_of(found: Sequence[Judged]) -> list[dict[str, str]]:
             "question": f.prepared.question.text,
             "right": f.prepared.right,
             "right_said": _said(f.right),
-            "right_rests_on": _rests_on(f, f.right),
+            "right_rests_on": _rests_on(f.right),
             "wrong": f.prepared.wrong,
             "wrong_said": _said(f.wrong),
-            "wrong_rests_on": _rests_on(f, f.wrong),
+            "wrong_rests_on": _rests_on(f.wrong),
         }
         for f in found
     ]
@@ -81,11 +81,9 @@ def _said(found: Check) -> str:
     )
 
 
-def _rests_on(item: Judged, found: Check) -> str:
+def _rests_on(found: Check) -> str:
     """The characters of the passages that bear on the answer."""
-    texts = {p.id: p.text for p in item.prepared.question.passages}
-    spans = [s for claim in found.claims for s in claim.evidence]
-    return " … ".join(texts[s.passage_id][s.start : s.end] for s in spans)
+    return " … ".join(q.text for claim in found.claims for q in claim.quotes)
 
 
 def print_judged(console: Console, found: Sequence[Judged]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from denoise_core.augmenter.answer import Answer
-from denoise_core.augmenter.engine import cited_numbers, titled
+from denoise_core.augmenter.engine import citations, titled
 from denoise_core.augmenter.memory import Attempt
 from denoise_core.report.context import rendered
 from denoise_core.types import Event, Passage
@@ -60,11 +60,7 @@ def _attempt(number: int, attempt: Attempt, is_best: bool) -> dict[str, Any]:
 
 
 def _evidence(evidence: Sequence[Passage], best: Attempt | None) -> list[dict[str, Any]]:
-    cited = (
-        {best.evidence[n - 1].id for n in cited_numbers(best.candidate) if n <= len(best.evidence) and n}
-        if best
-        else set()
-    )
+    cited = {p.id for p in citations(best.candidate, best.evidence)} if best else set()
     return [
         {"number": n, "id": p.id, "text": titled(p)[:_SHOWN], "score": p.score, "cited": p.id in cited}
         for n, p in enumerate(evidence, 1)

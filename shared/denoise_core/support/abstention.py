@@ -1,10 +1,18 @@
-"""Tell "I do not know" from an answer: an abstention is neither grounded nor made up, it is its own outcome."""
+"""Tell "I do not know" from an answer: an abstention is neither grounded nor made up, it is its own outcome.
+
+Our own drafts are asked for a mark, which is read here. Of other drafts a judge that reads says it; where none is
+at hand, how one usually says it is a hint.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from denoise_core.support.claims import uncited
+from denoise_core.errors import UnparsableReply
+from denoise_core.support.citing import uncited
+from denoise_core.text.replies import json_in
 
 _ALONE = frozenset(
     (
@@ -37,15 +45,44 @@ _PHRASES = re.compile(
 _LONGEST = 60  # words; a longer text that also admits a gap is an answer with a caveat
 
 
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """What a draft says that was asked for the mark: ``nearest`` is what the evidence holds beside the answer."""
+
+    nearest: str = ""
+
+
+def declined(text: str) -> Declined | None:
+    """The mark ``{"answered": false, "nearest": "..."}``, an ``"answer"`` that is null, or one word that says no
+    more than "unknown".
+
+    >>> declined('{"answered": false, "nearest": "its height"}'), declined("He is unknown.")
+    (Declined(nearest='its height'), None)
+    """
+    bare = " ".join(uncited(text).replace("’", "'").split())
+    if re.sub(r"[^\w\s/]", "", bare).casefold().strip() in _ALONE:
+        return Declined()
+    try:
+        said = json_in(text) if "{" in text else None
+    except UnparsableReply:
+        return None
+    if not isinstance(said, Mapping):
+        return None
+    if said.get("answered") is False or ("answer" in said and said["answer"] is None):
+        nearest = said.get("nearest")
+        return Declined(nearest if isinstance(nearest, str) else "")
+    return None
+
+
 def abstains(candidate: str) -> bool:
-    """The candidate declines to answer.
+    """The candidate declines to answer, as far as its words tell: a hint where no judge reads it.
 
     >>> [abstains(text) for text in ("I'm sorry, I don't have that information.", "unknown", "He is unknown.")]
     [True, True, False]
     """
-    text = " ".join(uncited(candidate).replace("’", "'").split())
-    if re.sub(r"[^\w\s/]", "", text).casefold().strip() in _ALONE:
+    if declined(candidate) is not None:
         return True
+    text = " ".join(uncited(candidate).replace("’", "'").split())
     if len(text.split()) > _LONGEST:
         return False
     first = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]

@@ -1,38 +1,35 @@
-"""Hold an answer against passages: what of it they support, what differs, and whether it answers the question."""
+"""Hold an answer against passages: it is parsed, its claims are judged, its citations held to the quotes."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from denoise_core.errors import InputError
-from denoise_core.support.abstention import abstains
-from denoise_core.support.citing import Citation, cited
-from denoise_core.support.claims import Part, opens_with, parts
-from denoise_core.support.coverage import Asked
-from denoise_core.support.evidence import Evidence
-from denoise_core.support.hold import hold
-from denoise_core.support.meaning import Embed, Meaning
-from denoise_core.support.question import Reader, fit_of, of_kind, off, yes_or_no
-from denoise_core.support.result import Check, Claim
+from denoise_core.running.effects import Flow
+from denoise_core.running.flow import run
+from denoise_core.support.abstention import abstains, declined
+from denoise_core.support.answers import Parsed, parse
+from denoise_core.support.citing import Citation, cited, uncited
+from denoise_core.support.evidence import Evidence, terms_of
+from denoise_core.support.hold import Words, beyond
+from denoise_core.support.judging import Claim, Claims, FlowJudge, Judge, Judged, Judgement, asked, expect_judge
+from denoise_core.support.question import Reader, fit_of
+from denoise_core.support.result import NOTHING, Check
+from denoise_core.support.wording import asks
 from denoise_core.text.facts import Difference
-from denoise_core.text.facts.reading import Reading
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage
 
-COVERAGE = 0.5  # share of a claim's words, by weight, that its window must say
-_SEVERAL = 3  # claims of an answer, from which on one may be weaker when all together are not
-_WEAK = 0.6  # share of the coverage that such a claim must have
-_BEHIND = 0.5  # more than this above its weakest claim no answer scores
-_LOW = 0.6  # of its score has an answer that does not pass
 READER = -13.0  # log-probability of span and window below which the reader says that it does not answer
 _SLOPE = 0.4
 _LONGEST = 20_000  # characters of an answer that are checked
 _LONG = 25  # words of an answer that a reader of spans does not judge
 _SPOKEN = ("en", "")  # languages that the reader reads
+_HALF = 0.5  # what a claim counts in the score of which nothing is known
+_BEARS, _BARELY = 0.7, 0.4  # shares of a claim's words in the passage that bears it, and in the one that it cites
 
 
 def check(
@@ -41,49 +38,98 @@ def check(
     passages: Sequence[Passage],
     reader: Reader | None = None,
     *,
-    embed: Embed | None = None,
-    coverage: float = COVERAGE,
+    judge: Judge | None = None,
     least: float = READER,
 ) -> Check:
-    """Hold ``answer`` to ``question`` against ``passages``; their headers (`Passage.headed`) count as evidence.
+    """Hold ``answer`` to ``question`` against ``passages``; their headers and metadata count as evidence.
 
-    Each claim is held against windows of one to three sentences of one passage, and of several together: at least
-    ``coverage`` of its words must stand in one, and no number, date, name, negation or opposite may differ there.
-    A claim with a citation is held against the passages that it cites. ``reader`` says whether what stands there
-    answers an English question: one that finds it, with a log-probability below ``least``, vetoes it. ``embed``
-    (texts to vectors) finds a claim of which no fact differs in other words; see `Meaning`.
+    ``judge`` says of each claim whether it is supported, with its quotes. Without one, code says what differs, and
+    ``reader`` (`denoise_core.embedded.span_reader`) whether a short English answer stands there and answers: from
+    the log-probability ``least`` on. Words alone never say "supported".
 
-    Nothing passes that says nothing: an empty answer, a refusal, a bare yes or no, the question again. Raises
-    `InputError` for texts that are no strings and a ``coverage`` outside 0 to 1. Time grows with the evidence.
+    What claims nothing (a greeting, a question back) passes as not applicable. Raises `InputError` for texts that
+    are no strings. Time grows with the evidence.
     """
-    _refuse(question, answer, passages, coverage)
-    nothing = _says_nothing(question, answer)
+    return run(checking(question, answer, passages, judge or Shipped(reader, least)))[0]
+
+
+def checking(question: str, answer: str, passages: Sequence[Passage], judge: Judge) -> Flow[Check]:
+    """`check` as a flow: what a judge asks for is in the budget and the trace of who runs it."""
+    _refuse(question, answer, passages)
+    expect_judge(judge)
+    ids = [p.id for p in passages]
+    parsed = parse(answer, question, ids=ids)
+    nothing = _says_nothing(question, answer, parsed)
     if nothing:
         return nothing
-    evidence = Evidence(passages)
-    if not evidence.sentences and not any(evidence.heads):
+    if not any(p.text.strip() or p.header.strip() for p in passages):
         return Check(None, None, 0.0, (), "empty_evidence", "there is no evidence to hold it against")
-    named = cited(answer, passages)
-    language = language_of(answer, evidence.language)
-    found = parts(answer, named, language)
-    if not found:
-        if opens_with(answer):
-            return Check(None, None, 0.0, (), "bare", "a bare yes or no cannot be held against evidence")
-        return Check(None, None, 0.0, (), "empty", "the answer claims nothing")
-    read = Reading.of(question, language_of(question, evidence.language))
-    asked = Asked(read, frozenset(w.stem for w in read.words))
-    each = coverage if len(found) < _SEVERAL else coverage * _WEAK
-    claims = tuple(_shown(_held(p, asked, evidence, each)) for p in found)
-    if embed is not None:
-        meaning = Meaning(embed, evidence)
-        claims = tuple(c if p.citations else meaning.held(c, asked) for c, p in zip(claims, found, strict=True))
-    answers, fits = _answers(question, found, claims, passages, reader, least)
-    if fits is None and answers is not False and not yes_or_no(question) and off(claims, asked, evidence):
-        answers = False
-    return _together(claims, coverage, answers, fits)
+    judgement = yield from asked(judge, question, claims_of(parsed, passages), passages)
+    hinted = judgement.abstains is None and abstains(parsed.reply) and not any(c.supported for c in judgement)
+    if judgement.abstains or hinted:
+        reason = "the answer says that it does not know"
+        return Check(None, None, 0.0, judgement.claims, "abstention", reason, judge.id)
+    if not judgement.claims:
+        if judgement.kind in ("", "empty"):
+            return Check(None, None, 1.0, (), NOTHING, "it claims nothing", judge.id)
+        return Check(None, judgement.answers, 0.0, (), judgement.kind, judgement.why, judge.id)
+    evidence = Evidence(passages)
+    claims = tuple(_known(c, evidence) for c in judgement.claims)
+    claims = _held_to_citations(parsed, claims, passages, evidence)
+    return _together(claims, judgement.answers, judge.id)
 
 
-def _refuse(question: str, answer: str, passages: Sequence[Passage], coverage: float) -> None:
+def claims_of(parsed: Parsed, passages: Sequence[Passage] = ()) -> Claims:
+    """What an answer claims, as judges are asked."""
+    resolved = {(c.start, c.end): c for c in cited(parsed.answer, passages)}
+    return Claims(
+        parsed.reply if parsed.reply == parsed.answer else parsed.answer,
+        tuple(
+            Claim(
+                parsed.answer[p.start : p.end],
+                p.start,
+                p.end,
+                p.kind,
+                p.said if p.said != parsed.answer[p.start : p.end] else "",
+                tuple(resolved[x] for x in p.citations if x in resolved),
+            )
+            for p in parsed.claims
+        ),
+    )
+
+
+class Shipped(FlowJudge):
+    """`Words`, and for a short answer of one claim a reader of real text, which alone decides what words leave
+    open."""
+
+    def __init__(self, reader: Reader | None = None, least: float = READER) -> None:
+        self.reader = reader
+        self.least = least
+        self._words = Words()
+
+    @property
+    def id(self) -> str:
+        return "words" if self.reader is None else "words and reader"
+
+    def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[Judgement]:
+        found = yield from self._words.flow(question, claims, passages)
+        reads = self.reader is not None and question.strip() and language_of(question, "en") in _SPOKEN
+        if not reads or self.reader is None or asks(question) or len(claims) != 1:
+            return found
+        claim, judged = claims[0], found.claims[0]
+        if judged.supported is False or judged.kind in ("language", "action"):
+            return found
+        fit = fit_of(self.reader, question, claim, passages)
+        if fit is None or (fit < self.least and len(claim.whole.split()) > _LONG):
+            return found
+        sure = 1 / (1 + math.exp(min(50.0, _SLOPE * (self.least - fit))))
+        if fit < self.least:
+            why = "the passages may say it, but it does not answer the question"
+            return Judgement((replace(judged, probability=sure, kind="off_question", why=why),), answers=False)
+        return Judgement((replace(judged, supported=True, probability=sure, kind="", why=""),), answers=True)
+
+
+def _refuse(question: str, answer: str, passages: Sequence[Passage]) -> None:
     if not isinstance(question, str) or not isinstance(answer, str):
         wrong = type(answer).__name__ if isinstance(question, str) else type(question).__name__
         raise InputError(
@@ -91,104 +137,81 @@ def _refuse(question: str, answer: str, passages: Sequence[Passage], coverage: f
         )
     if isinstance(passages, str) or any(not isinstance(p, Passage) for p in passages):
         raise InputError("check: expected passages as a list of Passage(text, id)")
-    if not 0.0 <= coverage <= 1.0:
-        raise InputError(f"coverage={coverage}: expected a share from 0 to 1")
 
 
-def _says_nothing(question: str, answer: str) -> Check | None:
+def _says_nothing(question: str, answer: str, parsed: Parsed) -> Check | None:
     if len(answer) > _LONGEST:
-        return Check(
-            False,
-            None,
-            0.0,
-            (),
-            "length",
-            f"the answer has {len(answer)} characters; at most {_LONGEST} are checked",
-        )
-    words = [x.lower for x in lexemes(answer) if x.shape != "mark"]
+        why = f"the answer has {len(answer)} characters; at most {_LONGEST} are checked"
+        return Check(False, None, 0.0, (), "length", why)
+    reply = parsed.reply
+    words = [x.lower for x in lexemes(uncited(reply)) if x.shape != "mark"]
     if not words:
         return Check(None, False, 0.0, (), "empty", "the answer is empty")
-    if abstains(answer):
-        return Check(None, None, 0.0, (), "abstention", "the answer says that it does not know")
     said = [x.lower for x in lexemes(question) if x.shape != "mark"]
-    if words == said or (answer.strip().endswith(("?", "؟", "？")) and set(words) <= set(said)):
+    if words == said:
         return Check(None, False, 0.0, (), "question", "the answer only repeats the question")
+    if declined(reply):
+        return Check(None, None, 0.0, (), "abstention", "the answer says that it does not know")
+    if not parsed.claims:
+        return Check(None, None, 1.0, (), NOTHING, "it claims nothing")
     return None
 
 
-def _held(part: Part, asked: Asked, evidence: Evidence, coverage: float) -> Claim:
-    found = hold(part.text, part.start, asked, evidence, coverage)
-    unknown = [(c, name) for c in part.citations for name in c.unknown]
+def _known(claim: Judged, evidence: Evidence) -> Judged:
+    """A claim that evidence cannot settle is unknown, whatever judges it: an action, arithmetic."""
+    why = beyond(claim, evidence) if claim.supported is False else ""
+    return replace(claim, supported=None, kind="beyond", why=why) if why else claim
+
+
+def _held_to_citations(
+    parsed: Parsed, claims: Sequence[Judged], passages: Sequence[Passage], evidence: Evidence
+) -> tuple[Judged, ...]:
+    """Claims with what their citations lack: a passage that was not given, or one that does not bear the claim."""
+    citations = cited(parsed.answer, passages)
+    if not citations:
+        return tuple(claims)
+    ends = [*(c.start for c in claims[1:]), len(parsed.answer)]
+    out = []
+    for claim, until in zip(claims, ends, strict=True):
+        mine = [c for c in citations if claim.start <= c.start < max(until, claim.end)]
+        out.append(_cited(claim, mine, evidence) if mine and claim.supported is not False else claim)
+    return tuple(out)
+
+
+def _cited(claim: Judged, citations: Sequence[Citation], evidence: Evidence) -> Judged:
+    first = citations[0]
+    unknown = [name for c in citations for name in c.unknown]
     if unknown:
-        named = ", ".join(name for _, name in unknown)
-        return _miscited(found, unknown[0][0], f"cites {named}, which was not given", evidence)
-    ids = {i for c in part.citations for i in c.ids}
-    if not ids or not found.supported:
-        return found
-    among = frozenset(n for n, i in enumerate(evidence.ids) if i in ids)
-    there = hold(part.text, part.start, asked, evidence, coverage, among)
-    if there.supported:
-        return there
-    return _miscited(found, part.citations[0], "stands in another passage than the one that it cites", evidence)
+        why = f"it cites {', '.join(unknown)}, which was not given"
+        said = Difference("citation", ", ".join(unknown), "", first.start, first.end)
+        return replace(claim, supported=False, differs=(*claim.differs, said), kind="citation", why=why)
+    ids = {i for c in citations for i in c.ids}
+    bearing = [q.span.passage_id for q in claim.quotes]
+    if not bearing or ids & set(bearing):
+        return claim
+    said_terms = terms_of(claim.text, evidence.language)
+    share, _ = evidence.nearest(said_terms, frozenset(n for n, i in enumerate(evidence.ids) if i in ids))
+    best, _ = evidence.nearest(said_terms)
+    if share > _BARELY or best < _BEARS:
+        return claim
+    number = evidence.ids.index(bearing[0]) + 1 if bearing[0] in evidence.ids else 0
+    why = f"it stands in [{number}], not in the passage that it cites"
+    said = Difference("citation", ", ".join(ids), f"[{number}]", first.start, first.end)
+    return replace(claim, supported=False, differs=(*claim.differs, said), kind="citation", why=why)
 
 
-def _shown(claim: Claim) -> Claim:
-    """Its text without the blanks that stand for what was left out."""
-    return replace(claim, text=re.sub(r"\s{1,9}([.,;:!?])", r"\1", " ".join(claim.text.split())))
-
-
-def _miscited(claim: Claim, citation: Citation, why: str, evidence: Evidence) -> Claim:
-    where = ", ".join(citation.ids) or "nothing"
-    said = Difference("citation", why, where, citation.start, citation.end)
-    return replace(
-        claim, supported=False, score=claim.score / 2, differences=(*claim.differences, said), why=f"it {why}"
-    )
-
-
-def _answers(
-    question: str,
-    found: Sequence[Part],
-    claims: Sequence[Claim],
-    passages: Sequence[Passage],
-    reader: Reader | None,
-    least: float,
-) -> tuple[bool | None, float | None]:
-    """Whether it answers, and how sure the reader is, 0 to 1 (None without one)."""
-    if not question.strip():
-        return None, None
-    kind = of_kind(question, [Reading.of(p.text, language_of(p.text, language_of(question))) for p in found])
-    if reader is None or language_of(question, "en") not in _SPOKEN or yes_or_no(question):
-        return kind, None
-    fit = fit_of(reader, question, [" ".join(p.text.split()) for p in found], claims, passages)
-    if fit is None:
-        return kind, None  # in words of its own: the reader knows spans
-    sure = 1 / (1 + math.exp(min(50.0, _SLOPE * (least - fit))))
-    if fit < least and sum(len(p.text.split()) for p in found) > _LONG:
-        return kind, None
-    return fit >= least and kind is not False, sure
-
-
-def _together(claims: tuple[Claim, ...], coverage: float, answers: bool | None, fits: float | None) -> Check:
-    mean = sum(c.score for c in claims) / len(claims)
-    score = min(mean, *(c.score + _BEHIND for c in claims))  # one claim without support is not made up for
-    if fits is not None:
-        score = min(score, fits)
-    score = round(min(1.0, max(0.0, score)), 6)
-    low = round(score * _LOW, 6)
+def _together(claims: tuple[Judged, ...], answers: bool | None, judge: str) -> Check:
+    worth = [(c.probability if c.probability is not None else 1.0) if c.supported else 0.0 for c in claims]
+    worth = [w if c.supported is not None else _HALF for w, c in zip(worth, claims, strict=True)]
+    score = round(sum(worth) / len(worth), 6)
     bad = next((c for c in claims if c.supported is False), None)
     unsure = next((c for c in claims if c.supported is None), None)
     if bad:
-        kind = bad.differences[0].kind if bad.differences else "unsupported"
-        return Check(False, answers, low, claims, kind, f"{bad.text!r}: {bad.why}")
-    if unsure:
-        kind = "conflict" if unsure.differences else "language"
-        return Check(None, answers, low, claims, kind, f"{unsure.text!r}: {unsure.why}")
-    if len(claims) >= _SEVERAL and mean < coverage:
-        weak = min(claims, key=lambda c: c.score)
-        why = f"the passages say too little of it, least of {weak.text!r}"
-        claims = tuple(replace(c, supported=False, why=why) if c.score < coverage else c for c in claims)
-        return Check(False, answers, low, claims, "unsupported", why)
+        return Check(False, answers, min(score, 0.4), claims, bad.kind, f"{bad.text!r}: {bad.why}", judge)
     if answers is False:
-        why = "the passages say it, but it does not answer the question"
-        return Check(True, False, low, claims, "off_question", why)
-    return Check(True, answers, score, claims)
+        supported = None if unsure else True
+        why = "it does not answer the question"
+        return Check(supported, False, min(score, 0.45), claims, "off_question", why, judge)
+    if unsure:
+        return Check(None, answers, min(score, 0.6), claims, unsure.kind, f"{unsure.text!r}: {unsure.why}", judge)
+    return Check(True, answers, score, claims, judge=judge)

@@ -1,4 +1,7 @@
-"""Citations in an answer: which passages it names, and where."""
+"""Citations in an answer: which passages it names, and where. One resolver for all that reads them.
+
+A number counts the passages as they were shown, from 1; only what is no such number is looked up among their ids.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from denoise_core.types import Passage
 
 _BRACKETS = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
-_NUMBERS = re.compile(r"\s{0,9}\d{1,3}(?:\s{0,9}[,;–-]\s{0,9}\d{1,3})*\s{0,9}$")  # four digits are a year
+_ORDINALS = re.compile(r"\^?(?:[^\W\d]{1,9}\.?\s)?(\d{1,3})(?:\s{0,3}[–-]\s{0,3}(\d{1,3}))?(?:†[^,;]*)?$")
 _LONGEST_RANGE = 50
 
 
@@ -24,27 +27,44 @@ class Citation:
 
 
 def cited(answer: str, passages: Sequence[Passage]) -> list[Citation]:
-    """Numbers in brackets count the passages from 1; a passage's own id in brackets names it. Brackets with
-    anything else, and those in code, cite nothing."""
-    ids = {p.id: p.id for p in passages}
+    """``[1]``, ``[2, 4-6]``, ``[doc 3]``, ``【1†source】`` count the passages; ``[id]`` names one by its id.
+    Brackets with anything else, and those in code, cite nothing. A year of four digits counts none."""
+    ids = {p.id for p in passages}
     code = [m.span() for m in re.finditer(r"`[^`\n]*`", answer)]
     out: list[Citation] = []
     for match in _BRACKETS.finditer(answer):
-        inside = match[1] or match[2]
         if any(a <= match.start() < b for a, b in code):
             continue
-        names = [part.strip() for part in re.split(r"[,;]", inside)]
-        if all(n in ids for n in names):
-            out.append(Citation(*match.span(), tuple(names), ()))
-        elif _NUMBERS.match(inside):
-            numbers = [n for part in names for n in _range(part)]
-            known = tuple(passages[n - 1].id for n in numbers if 1 <= n <= len(passages))
-            unknown = tuple(f"[{n}]" for n in numbers if not 1 <= n <= len(passages))
-            out.append(Citation(*match.span(), known, unknown))
+        known: list[str] = []
+        unknown: list[str] = []
+        for name in (part.strip() for part in re.split(r"[,;]", match[1] or match[2])):
+            numbers = _ordinals(name)
+            if numbers and (numbers[-1] <= len(passages) or name not in ids):
+                known += [passages[n - 1].id for n in numbers if 1 <= n <= len(passages)]
+                unknown += [f"[{n}]" for n in numbers if not 1 <= n <= len(passages)]
+            elif name in ids:
+                known.append(name)
+            else:
+                break  # words in brackets
+        else:
+            out.append(Citation(*match.span(), tuple(dict.fromkeys(known)), tuple(unknown)))
     return out
 
 
-def _range(part: str) -> range:
-    first, _, last = re.sub(r"\s{0,9}[–-]\s{0,9}", "-", part).partition("-")
-    low = int(first)
-    return range(low, min(int(last or first), low + _LONGEST_RANGE) + 1)
+def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
+    """The numbers in brackets that name one of ``count`` passages, each once, in order of first mention."""
+    shown = [Passage("", f"\0{n}") for n in range(1, count + 1)]
+    return tuple(dict.fromkeys(int(i[1:]) for c in cited(answer, shown) for i in c.ids))
+
+
+def uncited(answer: str) -> str:
+    """The answer without numbers in brackets."""
+    return re.sub(r"\s?\[\d{1,3}(?:\s{0,9}[,;–-]\s{0,9}\d{1,3})*\]", "", answer)
+
+
+def _ordinals(name: str) -> range:
+    match = _ORDINALS.match(name)
+    if match is None:
+        return range(0)
+    low = int(match[1])
+    return range(low, min(int(match[2] or low), low + _LONGEST_RANGE) + 1)

@@ -23,6 +23,13 @@ _OPEN = listed(
     cuál cuáles cuándo dónde cómo cuánto cuánta cuántos cuántas 谁 什 哪 几 何
     """
 )
+_VERBS = listed(
+    """
+    is are was were do does did has have had can could will would should must may isn't aren't wasn't weren't don't
+    doesn't didn't hasn't haven't can't ist sind war waren hat haben kann können darf dürfen muss müssen gibt wird
+    wurde est es era fue son está están hay puede tiene debe
+    """
+)
 _MEANT = listed(
     """
     answer answers based according provided given above following context passage passages document documents
@@ -72,9 +79,13 @@ def polarity(text: str) -> bool | None:
 
 
 def asks(question: str) -> bool:
-    """The question can be answered by yes or no: it asks for no thing, place, time or reason."""
+    """The question can be answered by yes or no: it begins with the verb, or asks for no thing, place, time or
+    reason."""
     words = [x for x in lexemes(question) if x.shape != "mark"]
-    what = _OPEN | {"was"} if language_of(question) == "de" else _OPEN
+    german = language_of(question) == "de"
+    if words and words[0].lower in _VERBS and not (german and words[0].lower == "was"):
+        return True
+    what = _OPEN | {"was"} if german else _OPEN
     return bool(words) and not any(x.lower in what and (not n or x.text.islower()) for n, x in enumerate(words))
 
 

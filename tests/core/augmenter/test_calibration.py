@@ -5,12 +5,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judging import TEXT, judged
+from judging import TEXT, by_words, judged
 
 from denoise_core import InputError
 from denoise_core.augmenter.utilities import (
     FunctionUtility,
-    Groundedness,
     Labelled,
     LinearCombination,
     Weights,
@@ -37,7 +36,7 @@ def test_a_judge_that_always_says_yes_is_reported():
 
 
 def test_a_good_judge_is_reported_without_warning():
-    report = calibrate(Groundedness(), list(examples()))
+    report = calibrate(by_words(), list(examples()))
     assert (report.auc, report.passes_good, report.passes_bad, report.warnings) == (1.0, 1.0, 0.0, ())
 
 
@@ -66,7 +65,7 @@ def test_a_fitted_threshold_does_what_it_says(rows):
 
 
 def test_a_learned_combination_weighs_its_members_and_survives_json():
-    members = {"ground": Groundedness(), "noise": FunctionUtility(lambda q, e, c: (hash(c) % 100) / 100)}
+    members = {"ground": by_words(), "noise": FunctionUtility(lambda q, e, c: (hash(c) % 100) / 100)}
     rows = list(examples())
     weights = fit_weights(members, rows)
     assert weights.weight[0] > abs(weights.weight[1])
@@ -87,9 +86,9 @@ def test_a_combination_is_unknown_when_all_are_or_when_one_has_a_veto():
 
 def test_weights_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="the weights are for"):
-        LinearCombination({"a": Groundedness()}, Weights(("b",), (1.0,), (0.0,), 0.0))
+        LinearCombination({"a": by_words()}, Weights(("b",), (1.0,), (0.0,), 0.0))
     for data in ({}, {"members": ["a"], "weight": [1, 2], "mean": [0], "bias": 0}):
         with pytest.raises(InputError, match="weights: "):
             Weights.from_json(data)
     with pytest.raises(InputError, match="both kinds"):
-        fit_weights({"a": Groundedness()}, [])
+        fit_weights({"a": by_words()}, [])

@@ -8,9 +8,10 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judging import by_words
 
 from denoise_core import Budget, DenoiseResult, Drop, InputError, Passage, Reply, Span, Usage
-from denoise_core.augmenter import Augmenter, Consolidator, Groundedness, LoopLimits, Outcome, Rules, StopReason
+from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.advice import ModelFeedback
 from denoise_core.augmenter.knowledge import LLMQueries
 from denoise_core.augmenter.testing import check_answer, scripted
@@ -201,10 +202,10 @@ def test_a_model_for_queries_or_feedback_is_not_asked_again(passages, question):
 
 def test_verdicts_are_given_anew_and_compared(passages, question):
     answer = recorded(passages, question, WRONG, RIGHT)
-    assert [v.outcome for v in rejudge(Groundedness(), answer)] == ["fail", "pass"]
-    assert agreement(Groundedness(), [answer]) == 1.0
+    assert [v.outcome for v in rejudge(by_words(), answer)] == ["fail", "pass"]
+    assert agreement(by_words(), [answer]) == 1.0
     assert agreement(FunctionUtility(lambda *_: 1.0), [answer]) == 0.5
-    assert agreement(Groundedness(), []) is None
+    assert agreement(by_words(), []) is None
 
 
 @settings(max_examples=40, deadline=None)

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judging import TEXT, judged
+from judging import TEXT, by_words, judged
 
-from denoise_core.augmenter.utilities import FunctionUtility, Groundedness, LinearCombination, Similarity, Weights
+from denoise_core.augmenter.utilities import FunctionUtility, LinearCombination, Similarity, Weights
 
 
 class Letters:
@@ -68,7 +68,7 @@ def test_the_embedded_encoder_knows_a_paraphrase_that_shares_no_word():
     score = Similarity()
     evidence = ["The physician cured the child.", "Bananas are yellow."]
     assert score("", evidence, "A doctor healed a young boy.") > score("", evidence, "Shares fell in Tokyo.") + 0.2
-    members = {"words": Groundedness(), "meaning": FunctionUtility(score, name="similarity")}
+    members = {"words": by_words(), "meaning": FunctionUtility(score, name="similarity")}
     weights = Weights(("words", "meaning"), (2.0, 2.0), (0.5, 0.5), 0.0)
     found = judged("The club was founded in 1928.", TEXT, utility=LinearCombination(members, weights))
     assert found.outcome == "pass"

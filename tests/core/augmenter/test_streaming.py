@@ -8,9 +8,10 @@ from contextlib import aclosing
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judging import by_words
 
 from denoise_core import Budget, InputError, Passage, Reply, Usage
-from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits, StopReason
+from denoise_core.augmenter import Augmenter, LoopLimits, StopReason
 from denoise_core.augmenter.streaming import (
     Finished,
     Restarted,
@@ -200,13 +201,13 @@ def test_a_bad_question_is_refused_at_once():
     st.integers(1, 60),
 )
 def test_nothing_is_released_that_did_not_pass(drafts, size):
-    utility = Groundedness()
+    utility = by_words()
     found = events(lambda: loop(*drafts, size=size), held_back, aheld_back)
     memory = found[-1].answer.memory
     for event in found[:-1]:
         if isinstance(event, Text):
             assert "London" not in event.text
-            assert utility.judge(memory, event.text).passed
+            assert utility.verdict_of(memory, event.text).passed
     events(lambda: loop(*drafts, size=size), draft_first, adraft_first)
 
 

@@ -1,21 +1,18 @@
-"""Repair before redraft: what holds stays, the rest is corrected or cut, when what is left still answers."""
+"""Repair before redraft: whole claims that do not hold are taken away, when what is left still answers.
+
+Nothing is put in, and nothing is taken out of a quotation, a title or code: what goes is a sentence, a list item
+or a table's row, with its citations. A draft that cannot be cut so is written anew.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-from denoise_core.augmenter.engine import without_citations
-from denoise_core.augmenter.memory import Attempt, Verdict
-from denoise_core.text.chunk import sentences
-from denoise_core.types import Passage
+from denoise_core.augmenter.memory import Attempt, Reason, Verdict
+from denoise_core.support.answers import Parsed, Piece, parse
 
-LEAST = 0.2  # share of a candidate, in characters of words, that must stay for a repair
+LEAST = 0.2  # share of a candidate, in characters of claims, that must stay for a repair
 
-# A sentence that only carries the others and says nothing when they are gone.
-_CARRIER = re.compile(
-    r"^\W*(?:here (?:is|are)|the following|as follows|in (?:summary|short)|sources?)\b.*:\W*$", re.I
-)
 _POINTS_BACK = re.compile(
     r"^\W*(?:it|its|he|his|she|her|they|their|this|that|these|those|there|such|both|and|but|however|also|then|so|"
     r"therefore|moreover|furthermore|instead|otherwise)\b",
@@ -23,89 +20,89 @@ _POINTS_BACK = re.compile(
 )
 
 
-def split(candidate: str) -> tuple[str, ...]:
-    """The sentences of a candidate with the white space behind them; joined they give it back."""
-    return tuple(candidate[s.start : s.end] for s in sentences(Passage(candidate, "draft")))
+def failing(parsed: Parsed, verdict: Verdict) -> tuple[Piece, ...] | None:
+    """The claims that a reason of the verdict speaks of; None when a reason speaks of none, or of the whole."""
+    out: set[Piece] = set()
+    for reason in verdict.reasons:
+        place = _place(reason, parsed.answer)
+        if place is None:
+            return None
+        start, end = place
+        mine = [p for p in parsed.claims if p.start < end and start < p.end]
+        if not mine:
+            return None
+        out.update(mine)
+    return tuple(p for p in parsed.claims if p in out)
 
 
 def holding(candidate: str, verdict: Verdict) -> tuple[str, ...]:
-    """The sentences that no reason of the verdict speaks of; none when a reason speaks of the whole.
-
-    A claim of a reason is found by its words: judges leave out markup and citations.
-    """
-    claims = [_plain(r.claim) for r in verdict.reasons]
-    if not claims or any(not c for c in claims):
+    """The claims that no reason of the verdict speaks of, as they stand in the candidate; none when a reason
+    speaks of the whole."""
+    parsed = parse(candidate)
+    wrong = failing(parsed, verdict)
+    if not wrong:
         return ()
-    kept = []
-    for sentence in split(candidate):
-        own = _plain(sentence)
-        if own and not any(c in own or own in c for c in claims):
-            kept.append(sentence)
-    return tuple(kept)
-
-
-def corrected(candidate: str, verdict: Verdict) -> str:
-    """The candidate with the evidence's own value in the place of each that differs, as the reasons give it; what
-    cannot be corrected is cut as in `repaired`. Empty when no reason gives a value, or one stands in its sentence
-    twice: which is meant nobody knows.
-    """
-    if verdict.outcome != "fail":
-        return ""
-    whole = list(split(candidate))
-    left = []
-    for reason in verdict.reasons:
-        claim = _plain(reason.claim)
-        mine = [n for n, s in enumerate(whole) if claim and (claim in _plain(s) or _plain(s) in claim)]
-        if (
-            reason.instead
-            and len(mine) == 1
-            and all(whole[mine[0]].count(said) == 1 for said, _ in reason.instead)
-        ):
-            for said, stands in reason.instead:
-                whole[mine[0]] = whole[mine[0]].replace(said, stands)
-        else:
-            left.append(reason)
-    if len(left) == len(verdict.reasons):
-        return ""
-    text = "".join(whole)
-    return repaired(text, replace(verdict, reasons=tuple(left))) if left else text.strip()
+    return tuple(candidate[p.start : p.end] for p in parsed.claims if p not in wrong)
 
 
 def repaired(candidate: str, verdict: Verdict) -> str:
-    """The candidate with the sentences that do not hold cut out; empty when that would leave no answer.
+    """The candidate without the claims that do not hold; empty when it cannot be cut, or little would be left.
 
-    A sentence that points back ("It was ...") goes with a cut sentence right before it: what it points at is gone.
-    Line breaks and list marks of what stays are kept as they were. A candidate of one sentence has no repair here,
-    and neither has one of whose words less than `LEAST` would stay: that is another answer, which the model should
-    write.
+    A sentence that points back ("It was ...") goes with the one right before it: what it points at is gone. A line
+    that announced a list goes when all of the list did.
     """
     if verdict.outcome != "fail":
         return ""
-    whole = split(candidate)
-    stays = set(holding(candidate, verdict))
-    if not stays or len(stays) == len(whole):
+    parsed = parse(candidate)
+    wrong = failing(parsed, verdict)
+    if not wrong or len(wrong) == len(parsed.claims):
         return ""
-    left: list[str] = []
-    cut_before = False
-    for sentence in whole:
-        keep = sentence in stays and not (cut_before and _POINTS_BACK.match(sentence))
-        if keep:
-            left.append(sentence)
-        cut_before = not keep
-    while left and _CARRIER.match(left[-1].strip()):
-        left.pop()
-    text = "".join(left).strip()
-    return text if len(_plain(text)) >= max(1, LEAST * len(_plain(candidate))) else ""
+    gone: list[Piece] = []
+    for n, piece in enumerate(parsed.claims):
+        before = parsed.claims[n - 1] if n else None
+        follows = piece.kind == "sentence" and before in gone and bool(_POINTS_BACK.match(piece.text))
+        if piece in wrong or follows:
+            gone.append(piece)
+    if any(p.cut is None for p in gone):
+        return ""
+    cuts = [p.cut for p in gone if p.cut is not None]
+    stays = [p for p in parsed.claims if p not in gone]
+    if any(a <= p.start and p.end <= b for p in stays if p.kind != "cell" for a, b in cuts):
+        return ""  # a claim that holds would go with it
+    cuts += [p.cut for p in parsed.pieces if p.kind == "lead" and p.cut and _announced(p, parsed, gone)]
+    text = _without(candidate, cuts)
+    left = [p.text for p in parse(text).claims]
+    if not set(left) <= {p.text for p in stays}:
+        return ""  # what is left reads otherwise: markup was parted
+    return text if sum(map(len, left)) >= max(1, LEAST * sum(len(p.text) for p in parsed.claims)) else ""
 
 
 def holds_in(attempt: Attempt) -> str:
     """What part of an attempt holds, as text; all of one that passed."""
     if attempt.verdict.passed:
         return attempt.candidate
-    return (
-        "".join(holding(attempt.candidate, attempt.verdict)).strip() if attempt.verdict.outcome == "fail" else ""
-    )
+    return " ".join(holding(attempt.candidate, attempt.verdict)) if attempt.verdict.outcome == "fail" else ""
 
 
-def _plain(text: str) -> str:
-    return " ".join(re.findall(r"\w+", without_citations(text).casefold()))
+def _announced(lead: Piece, parsed: Parsed, gone: list[Piece]) -> bool:
+    """Every claim that stands under the line is gone."""
+    under = [p for p in parsed.claims if p.label and p.label[0] == lead.text.rstrip(" :：")]
+    return bool(under) and all(p in gone for p in under)
+
+
+def _without(text: str, cuts: list[tuple[int, int]]) -> str:
+    out, at = [], 0
+    for start, end in sorted(cuts):
+        if end > at:
+            out.append(text[at : max(start, at)])
+            at = end
+    return ("".join(out) + text[at:]).strip()
+
+
+def _place(reason: Reason, candidate: str) -> tuple[int, int] | None:
+    """Where the claim of a reason stands: as the judge says, else where its words are found once."""
+    if reason.place is not None:
+        return reason.place
+    claim = reason.claim.strip()
+    at = candidate.find(claim) if claim else -1
+    return (at, at + len(claim)) if at >= 0 and candidate.find(claim, at + 1) < 0 else None

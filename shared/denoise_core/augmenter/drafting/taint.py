@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from denoise_core.augmenter.drafting.drafter import Drafted, Found
-from denoise_core.augmenter.engine import titled, without_citations
+from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
+from denoise_core.support.citing import uncited
 from denoise_core.text.words import content_words
 from denoise_core.types import Passage
 
@@ -27,7 +28,7 @@ _ECHOES = frozenset(
 def own_words(memory: WorkingMemory) -> frozenset[str]:
     """Words that only the rejected drafts have: neither the question, nor the conversation, nor the evidence."""
     rejected = [a for a in memory.attempts if not a.verdict.passed]
-    said = {w for a in rejected for w in content_words(without_citations(a.candidate))}
+    said = {w for a in rejected for w in content_words(uncited(a.candidate))}
     return (
         frozenset(said - _known(memory) - _read(rejected) - _of(p for p in memory.evidence))
         if said

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from denoise_core.augmenter.engine import titled, without_citations
+from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.running.effects import Flow
+from denoise_core.support.citing import uncited
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import content_words, words
 
@@ -42,7 +43,7 @@ def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
     found: list[str] = []
     for reason in last.verdict.reasons:
         missing = frozenset(w for m in reason.missing for w in words(m))
-        query = _without_doubt(without_citations(reason.claim), asked, read - missing)
+        query = _without_doubt(uncited(reason.claim), asked, read - missing)
         if query and frozenset(content_words(query)) - asked and query not in found:
             found.append(query)
     return tuple(found[:_MOST])

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Protocol
 
 from denoise_core.augmenter.drafting.when import When
-from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Utility, without_effects
 from denoise_core.errors import BudgetExceeded, is_mistake
 from denoise_core.running.effects import Flow
+from denoise_core.support.citing import uncited
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage
 
@@ -136,7 +136,7 @@ class HeldBack:
 
     def _claim(self, sentence: str) -> str:
         """The sentence, behind the one before it when it has no words of its own."""
-        if self._judged and not re.search(r"\w", without_citations(sentence)):
+        if self._judged and not re.search(r"\w", uncited(sentence)):
             return self._judged[-1] + sentence
         return sentence
 

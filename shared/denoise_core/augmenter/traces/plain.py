@@ -107,16 +107,18 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
 
 def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
     reasons = [
-        {**_fields(r), "missing": list(r.missing), "instead": [*map(list, r.instead)]} for r in verdict.reasons
+        {**_fields(r), "missing": list(r.missing), "place": list(r.place) if r.place else None}
+        for r in verdict.reasons
     ]
     return {"outcome": verdict.outcome, "score": verdict.score, "reasons": reasons}
 
 
 def verdict_from_json(data: Mapping[str, Any]) -> Verdict:
-    reasons = (
-        Reason(**{**r, "missing": tuple(r["missing"]), "instead": tuple((a, b) for a, b in r.get("instead", ()))})
-        for r in data["reasons"]
-    )
+    reasons = []
+    for r in data["reasons"]:
+        place = r.get("place")  # records of before have none, and an "instead" that nothing reads any more
+        told = {k: v for k, v in r.items() if k not in ("place", "missing", "instead")}
+        reasons.append(Reason(**told, missing=tuple(r["missing"]), place=tuple(place) if place else None))
     return Verdict(data["outcome"], data["score"], tuple(reasons))
 
 

@@ -1,71 +1,49 @@
-"""The default judge: the checker of `denoise_core.support` as a utility.
-
-Knowledge-F1 is no threshold for a running loop: the same right answer scores lower with every passage that is
-added, and copying a passage scores 1. The checker holds each claim of the candidate against the window of the
-evidence that supports most of it.
-"""
+"""The checker of `denoise_core.support` as a utility: what is claimed, held against the evidence by a judge."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utilities.measured import measured
-from denoise_core.augmenter.utility import Measured, without_effects
-from denoise_core.augmenter.vectors import KeptVectors
-from denoise_core.errors import InputError
+from denoise_core.augmenter.utility import Measured
+from denoise_core.errors import InputError, MissingExtra
 from denoise_core.running.effects import Flow
-from denoise_core.support import Check, Claim, Reader, check
-from denoise_core.support.check import COVERAGE
+from denoise_core.running.flow import run
+from denoise_core.running.fallbacks import fell_back
+from denoise_core.running.recipes import Travels
+from denoise_core.support import Check, Reader
+from denoise_core.support.check import Shipped, checking
 from denoise_core.support.copying import copied_from
-from denoise_core.support.meaning import Embed
-from denoise_core.text.words import content_words, words
+from denoise_core.support.judging import Judge, Judged
+from denoise_core.support.question import Fitting
+from denoise_core.support.result import NOTHING
+from denoise_core.types import Passage
 
 _FAILS = frozenset(("length", "empty", "question"))  # kinds of saying nothing that another draft can put right
-_VALUES = frozenset(("number", "date", "time", "name", "numeral"))
-_REST = 2  # words beside a value that the evidence must say for its own value to take the place
-_SAYINGS = {
-    "number": "a number stands in no evidence that says the rest",
-    "date": "a date stands in no evidence that says the rest",
-    "time": "a time stands in no evidence that says the rest",
-    "name": "a name stands in no evidence that says the rest",
-    "numeral": "a name's number stands in no evidence that says the rest",
-    "negation": "the evidence says the opposite",
-    "direction": "the evidence says the opposite",
-    "quantity": "the evidence says it of more or fewer",
-    "modality": "the evidence says it with another force",
-    "attribution": "the evidence does not say it as a fact",
-    "crossed": "the evidence says this of something else",
-    "roles": "the evidence says it the other way round",
-    "degree": "the evidence makes no such comparison",
-    "unsupported": "the evidence does not say this",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Groundedness:
-    """Passes when the evidence supports every claim of the candidate and nothing says that it answers another
-    question; see `denoise_core.support.check`.
+    """Passes when the judge finds every claim of the candidate in the evidence and nothing says that it answers
+    another question; see `denoise_core.support.check`.
 
-    ``threshold`` is the share of a claim's words that a window of the evidence must say. ``reader`` is a reader of
-    real text, which vetoes what stands in the evidence but does not answer; words alone cannot see that. ``embed``
-    (texts to vectors) finds claims in other words. `embedded` has both, from the extra ``embedded``.
+    ``judge`` is any `Judge`. Without one code says what differs, and ``reader``, a reader of real text, whether a
+    short answer stands there and answers; `embedded` has the one that ships. Words alone never pass anything.
 
-    A bare yes or no, an abstention, evidence that contradicts itself or is in another language are unknown.
-    ``copy_cap``: the share of a candidate of more than 40 words that may be one unbroken quotation; a copy is
-    grounded, but it is no answer. Raises `InputError` for values outside [0, 1].
+    An abstention and evidence in another language are unknown. ``copy_cap``: the share of a candidate of more than
+    40 words that may be one unbroken quotation; a copy is grounded, but it is no answer. Raises `InputError` for a
+    cap outside [0, 1].
     """
 
-    threshold: float = COVERAGE
     copy_cap: float = 0.9
     reader: Reader | None = None
-    embed: Embed | None = None
+    judge: Judge | None = None
 
     def __post_init__(self) -> None:
-        for name in ("threshold", "copy_cap"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise InputError(f"Groundedness({name}={getattr(self, name)}): expected 0 to 1")
+        if not 0.0 <= self.copy_cap <= 1.0:
+            raise InputError(f"Groundedness(copy_cap={self.copy_cap}): expected 0 to 1")
         if self.reader is not None and not isinstance(self.reader, Reader):
             raise InputError(
                 f"Groundedness(reader={type(self.reader).__name__}): expected an object with "
@@ -73,37 +51,45 @@ class Groundedness:
             )
 
     @classmethod
-    def embedded(cls, *, threshold: float = COVERAGE, copy_cap: float = 0.9) -> Groundedness:
-        """With the reader and the encoder that ship, both loaded here, once a process. Raises `MissingExtra`
-        without the extra ``embedded``."""
-        from denoise_core.embedded import encoder, span_reader
+    def shipped(cls) -> Groundedness:
+        """With the reader that ships where the extra ``embedded`` is installed, loaded when it is first asked;
+        with words alone where it is not, which is logged once."""
+        return cls(reader=ShippedReader())
 
-        return cls(threshold, copy_cap, span_reader(), KeptVectors(encoder().vectors))
+    @classmethod
+    def embedded(cls, *, copy_cap: float = 0.9) -> Groundedness:
+        """With the reader that ships, loaded here, once a process. Raises `MissingExtra` without the extra
+        ``embedded``."""
+        from denoise_core.embedded import span_reader
+
+        return cls(copy_cap, span_reader())
+
+    @property
+    def asked(self) -> Judge:
+        """The judge that is asked."""
+        return self.judge or Shipped(self.reader)
 
     @property
     def name(self) -> str:
         """What it is called in an answer: by what it judges."""
-        if self.embed is None:
-            return "words" if self.reader is None else "words and reader"
-        return "words and encoder" if self.reader is None else "words, reader and encoder"
+        return self.asked.id
 
     @property
     def measured(self) -> tuple[Measured, ...]:
-        """Its error rates as shipped; none with another threshold, which nobody measured."""
-        return measured(self.name) if self.threshold == COVERAGE else ()
+        """Its error rates as shipped."""
+        return measured(self.name)
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
-        return without_effects(self.judge(memory, candidate))
+        found = yield from checking(memory.question, candidate, memory.evidence, self.asked)
+        return self.verdict(found, memory, candidate)
 
-    def judge(self, memory: WorkingMemory, candidate: str) -> Verdict:
+    def verdict_of(self, memory: WorkingMemory, candidate: str) -> Verdict:
         """The verdict on a candidate, at once and outside a loop."""
-        return self.verdict(self.check(memory, candidate), memory, candidate)
+        return run(self.assess(memory, candidate))[0]
 
     def check(self, memory: WorkingMemory, candidate: str) -> Check:
         """What the checker says, with places."""
-        return check(
-            memory.question, candidate, memory.evidence, self.reader, embed=self.embed, coverage=self.threshold
-        )
+        return run(checking(memory.question, candidate, memory.evidence, self.asked))[0]
 
     def verdict(self, found: Check, memory: WorkingMemory, candidate: str) -> Verdict:
         """What a finished check says of the candidate: pass, fail or unknown, with a reason for each claim."""
@@ -112,40 +98,37 @@ class Groundedness:
             why = "repeats the evidence word for word instead of answering"
             return Verdict("fail", min(found.score, 0.3), (Reason(why, "copy", passage_id=copied),))
         if found.passed:
-            return Verdict("pass", found.score)
-        reasons = tuple(_reasons(found)) or (Reason(found.reason, found.kind, candidate),)
+            said = (Reason(found.reason, NOTHING),) if found.kind == NOTHING else ()
+            return Verdict("pass", found.score, said)
+        reasons = tuple(_reason(c) for c in found.claims if c.supported is False)
+        if found.kind == "off_question" or not reasons:
+            reasons += (Reason(found.reason, found.kind, "" if found.claims else candidate),)
         failed = found.supported is False or found.answers is False or found.kind in _FAILS
         return Verdict("fail" if failed else "unknown", found.score, reasons)
 
 
-def _reasons(found: Check) -> list[Reason]:
-    out = []
-    for claim in found.claims:
-        if claim.supported is not False:
-            continue
-        kind = claim.differences[0].kind if claim.differences else "unsupported"
-        missing = tuple(d.said for d in claim.differences) or claim.missing
-        where = claim.evidence[0].passage_id if claim.evidence else None
-        said = _SAYINGS.get(kind, claim.why)
-        out.append(Reason(said, kind, claim.text.strip(), where, missing, _instead(claim, answers=found.answers)))
-    return out
+def _reason(claim: Judged) -> Reason:
+    where = claim.quotes[0].span.passage_id if claim.quotes else None
+    missing = tuple(d.said for d in claim.differs)
+    why = claim.why or "the evidence does not say this"
+    return Reason(why, claim.kind, claim.text.strip(), where, missing, (claim.start, claim.end))
 
 
-def _instead(claim: Claim, *, answers: bool | None) -> tuple[tuple[str, str], ...]:
-    """The one value that differs, with the evidence's own, when the evidence says all the rest of the claim."""
-    if len(claim.differences) != 1 or answers is False:
-        return ()
-    told = claim.differences[0]
-    if told.kind not in _VALUES or not told.stands or told.source_start is None:
-        return ()
-    if _measure(told.said) != _measure(told.stands):  # metres are not put in the place of dollars
-        return ()
-    inside = set(words(told.said))
-    rest = [w for w in content_words(claim.text) if w not in inside]
-    missing = {w for m in claim.missing for w in words(m)} - inside
-    return ((told.said, told.stands),) if len(rest) >= _REST and not missing & set(rest) else ()
+class ShippedReader(Travels):
+    """The reader of the extra ``embedded``, loaded at the first call; where it is not installed nothing fits and
+    nothing is refused, and that is said once."""
 
+    def __init__(self) -> None:
+        self._reader: Reader | None = None
+        self._missing = False
 
-def _measure(value: str) -> list[str]:
-    """What is said beside the digits: unit, currency and scale; of a name nothing."""
-    return sorted(re.findall(r"[^\W\d]+|[$€£¥%]", value.casefold())) if re.search(r"\d", value) else []
+    def fits(self, query: str, candidates: Sequence[str], passages: Sequence[Passage]) -> Sequence[Fitting]:
+        if self._reader is None and not self._missing:
+            from denoise_core.embedded import span_reader
+
+            try:
+                self._reader = span_reader()
+            except MissingExtra as error:
+                self._missing = True
+                fell_back("judge", error, "words alone judge: they find what differs and support nothing")
+        return [] if self._reader is None else self._reader.fits(query, candidates, passages)

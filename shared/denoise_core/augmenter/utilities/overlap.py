@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
+from denoise_core.support.citing import uncited
 
 Normalisation = Literal["squad", "parlai"]
 Measure = Literal["f1", "precision", "recall"]
@@ -92,7 +92,7 @@ class KnowledgeOverlap:
             return Verdict("unknown", 0.0, (Reason("there is no evidence to hold it against", "empty_evidence"),))
         known = [p.text for p in memory.evidence]
         references = known if self.against == "best" else [" ".join(known)]
-        said = without_citations(candidate)
+        said = uncited(candidate)
         score = max(float(getattr(overlap(said, r, self.normalisation), self.measure)) for r in references)
         if score >= self.threshold:
             return Verdict("pass", score)

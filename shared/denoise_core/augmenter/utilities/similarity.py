@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.vectors import Embed, KeptVectors
 from denoise_core.support.abstention import abstains
-from denoise_core.support.claims import parts
+from denoise_core.support.answers import parse
+from denoise_core.support.citing import uncited
 from denoise_core.text.chunk import sentences
 from denoise_core.text.words import words
 from denoise_core.types import Passage
@@ -56,8 +56,8 @@ class Similarity:
 
 def said_by(candidate: str) -> list[str]:
     """The sentences of a candidate that say something, without citations."""
-    text = without_citations(candidate)
-    return [part.text.strip() for part in parts(text, (), "")] or [text.strip()]
+    text = uncited(candidate)
+    return [claim.said for claim in parse(text).claims] or [text.strip()]
 
 
 def told_by(evidence: Sequence[str]) -> list[str]:

@@ -1,8 +1,8 @@
-"""What facts of one text another does not say: numbers, dates, times, names and numerals that stand nowhere in it,
-and what one of the two denies.
+"""What facts of one text another does not say: numbers, dates, times, names and numerals that stand nowhere in it.
 
-Measured on 3,832 claims that people labelled (grounding sets and FEVER-symmetric, `make bench ONLY=facts`): a date
-that is missing speaks for a wrong claim 3.1 to 1, a negation 4.3 to 1, a number 1.7 to 1, a name 1.6 to 1.
+Of claims that people labelled (grounding sets and FEVER-symmetric, `make bench ONLY=facts`) a date that is missing
+speaks for a wrong claim 3.1 to 1, a number 1.7 to 1, a name 1.6 to 1. Directions, roles, quantities, modality,
+attribution and facts put together otherwise were read here once, and spoke for nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from denoise_core.text.facts.fact import Difference, Fact
 from denoise_core.text.facts.match import HELD, rivals, standing
 from denoise_core.text.facts.reading import Reading
-from denoise_core.text.wordlists import EXCEPTIONS
 
 
 def differences(claim: str, source: str, *, given: str = "", language: str = "") -> tuple[Difference, ...]:
-    """Where ``claim`` says something that ``source`` does not: facts that do not stand there, and denials.
+    """Where ``claim`` says something that ``source`` does not: facts that do not stand there.
 
     Facts that ``given`` states (a question) need no support. ``language``: see `facts`. Time grows with both
     lengths, and with the product of the numbers of facts in the two.
@@ -33,7 +32,6 @@ def compare(claim: Reading, source: Reading, given: Reading | None = None) -> tu
     """As `differences`, of texts that were read already."""
     known = given.facts if given else ()
     found = [d for f in claim.facts if f.kind in HELD for d in _missing(f, claim, source, known)]
-    found += _denials(claim, source)
     return tuple(sorted(found, key=lambda d: (d.start, d.end, d.kind)))
 
 
@@ -52,26 +50,6 @@ def _worded(fact: Fact, claim: Reading, source: Reading) -> bool:
         return False
     words = [w for w in claim.words if fact.start <= w.start and w.end <= fact.end]
     return bool(words) and all(w.stem in source.loose for w in words)
-
-
-def _denials(claim: Reading, source: Reading) -> list[Difference]:
-    """The claim denies what the source only asserts, or asserts what the source only denies."""
-    if EXCEPTIONS & {x.lower for r in (claim, source) for x in r.lexemes}:
-        return []
-    for fact in claim.of_kind("negation"):
-        scope = claim.stems_in(fact.scope)
-        shared = scope & source.stems
-        first = next((w.stem for w in claim.words if fact.scope and w.start >= fact.scope[0]), "")
-        if shared and not shared & source.denied and 2 * len(shared) >= len(scope) and first in shared:
-            return [_difference("negation", fact, claim, None, source)]
-    for fact in source.of_kind("negation"):
-        scope = source.stems_in(fact.scope)
-        shared = (scope & claim.asserted) - claim.denied
-        only = shared - source.asserted
-        if only and 2 * len(shared) >= len(scope & source.stems) and 3 * len(only) >= len(claim.stems):
-            at = next(w for w in claim.words if w.stem in only)
-            return [_difference("negation", Fact("negation", "not", at.start, at.end), claim, fact, source)]
-    return []
 
 
 def _difference(kind: str, fact: Fact, claim: Reading, told: Fact | None, source: Reading) -> Difference:

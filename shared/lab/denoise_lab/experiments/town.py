@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 
 from denoise_core import Message, Passage
 from denoise_core.augmenter import Answer, Augmenter, LoopLimits, Verdict, WorkingMemory
-from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.augmenter.utility import Utility, without_effects
+from denoise_core.support.citing import uncited
 from denoise_core.running.effects import Flow
 from denoise_core.types import Reply, unique_ids
 from denoise_lab.experiments.flows import Batched, together
@@ -44,10 +44,10 @@ class Question:
     known: bool
 
     def right(self, text: str) -> bool:
-        return without_citations(text).strip().removesuffix(".") == self.answer
+        return uncited(text).strip().removesuffix(".") == self.answer
 
     def mentioned(self, text: str) -> bool:
-        return f" {self.answer} " in f" {without_citations(text).strip().removesuffix('.')} "
+        return f" {self.answer} " in f" {uncited(text).strip().removesuffix('.')} "
 
 
 class Found:
