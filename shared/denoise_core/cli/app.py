@@ -153,6 +153,55 @@ def run(
 
 
 @app.command()
+def check(
+    answer: Annotated[
+        str, typer.Option("--answer", "-a", help="A file with the answer, or - for standard input.")
+    ],
+    passages: Annotated[
+        list[str], typer.Option("--passages", "-p", help="What it is held against, as for 'run'; again for more.")
+    ],
+    query: Annotated[
+        str, typer.Option("--query", "-q", help="The question that was asked, if there was one.")
+    ] = "",
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            help="A Hugging Face model that judges, by name or folder: LettuceDetect, MiniCheck, HHEM ..."
+        ),
+    ] = None,
+    llm: Annotated[
+        str | None, typer.Option(help="A Hugging Face chat model that judges by quotes, by name or folder.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with the proof.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Also write a page where a claim lights up its quote.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out lines and files that cannot be read, and say so.")
+    ] = False,
+) -> None:
+    """Hold an answer against your own text: each claim with its verdict and its quote, by file and line.
+
+    Ends with status 0 when the passages support it, 3 when they do not, and 4 when that cannot be said. Without
+    --judge the judge that ships decides, which reads English.
+
+    [bold]Example[/bold]
+
+    rag-denoise check -q "when was it built?" -a answer.md -p docs/ --html proof.html
+    """
+    from denoise_core.cli.check import check_own
+
+    check_own(
+        query,
+        answer,
+        passages,
+        judge=judge,
+        llm=llm,
+        shape="json" if as_json else "text",
+        html=html,
+        skip_bad=skip_bad,
+    )
+
+
+@app.command()
 def serve(
     method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,
     keep: Annotated[str | None, typer.Option(help="As for 'run': 5, 0.3, 30% or auto.")] = None,

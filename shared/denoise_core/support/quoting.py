@@ -162,6 +162,8 @@ def read(
         raise unparsable('"abstains" and "answers_the_question" as true or false', reply)
     if not found and not abstains:
         return Judgement((), answers, abstains, "empty", "the answer claims nothing")
+    if found and abstains:  # it answers in part: what it does say is held to the evidence
+        return Judgement(tuple(found), None, False)
     return Judgement(tuple(found), answers if question.strip() else None, abstains)
 
 

@@ -1,0 +1,60 @@
+"""Which judge judges where none is given: the one that ships; where an LLM is at hand, its quotes for the rest."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from denoise_core.errors import MissingExtra
+from denoise_core.protocols import LLM
+from denoise_core.running.effects import Flow, compute
+from denoise_core.running.heard import fell_back
+from denoise_core.running.travel import Travels
+from denoise_core.support.cascade import Cascade
+from denoise_core.support.hold import Words
+from denoise_core.support.judging import Claim, FlowJudge, Judge, Judgement
+from denoise_core.support.quoting import LLMJudge
+from denoise_core.types import Passage
+
+
+def default_judge(llm: LLM | None = None) -> Judge:
+    """The shipped judge where the extra ``embedded`` is installed, words alone where it is not. With ``llm`` a
+    cascade: where the shipped judge is not sure, ``llm`` judges by its quotes, in one call; without the extra it
+    judges alone."""
+    shipped = Shipped()
+    if llm is None:
+        return shipped
+    return Cascade(shipped, LLMJudge(llm))
+
+
+class Shipped(FlowJudge, Travels):
+    """`denoise_core.embedded.judge`, loaded at the first judgement; `Words`, and a warning once, without the extra
+    ``embedded``. It asks nothing of the outside, so it costs no call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: Judge | None = None
+
+    @property
+    def id(self) -> str:
+        """Of what judges; loads it."""
+        return self._judge().id
+
+    def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[Judgement]:
+        def judged() -> Judgement:
+            found = self._judge().judge(question, claims, passages)
+            return found if isinstance(found, Judgement) else Judgement(tuple(found))
+
+        return (yield from compute(judged))
+
+    def _judge(self) -> Judge:
+        with self._lock:
+            if self._loaded is None:
+                try:
+                    from denoise_core.embedded import judge
+
+                    self._loaded = judge()
+                except MissingExtra as error:
+                    fell_back("judge", error, "words alone judge, which never say that an answer is supported")
+                    self._loaded = Words()
+            return self._loaded
