@@ -107,7 +107,7 @@ def adversaries() -> dict[str, Callable[[], Achieved]]:
         "agent that cannot be repeated": lambda: _chain(Searching(repeatable=False)),
         "agent that fails after it acted": lambda: _chain(TimingOut(repeatable=False)),
         "agent streamed and held back": _held_back,
-        "agent whose judge fails": lambda: _chain(Searching(repeatable=False), utility=_Broken()),
+        "agent whose judge fails": lambda: _chain(Searching(repeatable=False), judge=_Broken()),
         "source of text that a model wrote": lambda: _source(lambda q: [HOUSE, replace(HALL, provenance="model")]),
         "source of text that the user wrote": lambda: _source(lambda q: [HOUSE, replace(HALL, provenance="user")]),
         "source that confirms its query": lambda: _source(lambda q: [HOUSE, Passage(f"{q} Yes.", "yes")]),

@@ -182,7 +182,7 @@ def inputs(bench: Benchmark) -> None:
 def engine(name: str, model: Model, *, streaming: bool = False) -> Any:
     inner = RetrieverQueryEngine.from_args(Found(), llm=model, streaming=streaming)
     if name == "ours":
-        ours = AugmentedQueryEngine.around(inner, Augmenter(utility=Groundedness()))
+        ours = AugmentedQueryEngine.around(inner, Augmenter(judge=Groundedness()))
         ours.streaming = streaming
         return ours
     judge = UtilityEvaluator(Groundedness())

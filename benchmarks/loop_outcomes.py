@@ -91,7 +91,7 @@ def _real_drafts(
 ) -> None:
     supported = good = extra = corrected = harmed = repaired = cut_good = runs = 0
     outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
-    loop = Augmenter(utility=utility, limits=LoopLimits(patience=3))
+    loop = Augmenter(judge=utility, limits=LoopLimits(patience=3))
     by = f"MTRAG, {utility.name}:"
     for question, evidence, rated in rows:
         texts = list(rated)
@@ -150,7 +150,7 @@ def _foreign(passages: Sequence[dict[str, Any]], known: str) -> Iterator[str]:
 def _distractors(
     bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...], str, str]], utility: Groundedness
 ) -> None:
-    loop = Augmenter(utility=utility)
+    loop = Augmenter(judge=utility)
 
     def judged(question: str, evidence: tuple[Passage, ...], draft: str) -> Answer:
         return loop.answer(question, drafter=Written(draft), evidence=evidence)

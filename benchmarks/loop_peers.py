@@ -112,7 +112,7 @@ def ours(script: Script, budget: Budget | None = None, call_seconds: float = LIM
     loop = Augmenter(
         OurLLM(script),
         ListRetriever([Passage(EVIDENCE, "a")]),
-        utility=Table(),
+        judge=Table(),
         limits=LoopLimits(call_seconds=call_seconds),
         budget=budget,
     )

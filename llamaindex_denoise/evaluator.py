@@ -14,16 +14,18 @@ from llama_index.core.prompts.mixin import PromptDictType
 
 from denoise_core import LLM, Budget, InputError, Message, Passage, Reply, UnparsableReply, arun, run
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
+from denoise_core.augmenter.utilities.default import as_utility
 from denoise_core.errors import is_mistake, said
 from denoise_core.running.effects import Flow, complete
 from denoise_core.running.fallbacks import fell_back
+from denoise_core.support.judging import Judge
 from llamaindex_denoise.models.blocking import driven, with_blocking_models
 from llamaindex_denoise.models.threads import owner
 from llamaindex_denoise.nodes.convert import to_passages
 
 
 class UtilityEvaluator(BaseEvaluator):
-    """A utility of the loop where LlamaIndex takes an evaluator: `RetryQueryEngine`, `BatchEvalRunner`.
+    """A judge or utility of the loop where LlamaIndex takes an evaluator: `RetryQueryEngine`, `BatchEvalRunner`.
 
     ``passing`` is None and ``invalid_result`` True when the utility cannot say (no contexts, an answer that
     abstains, a judge that fails): never a pass. ``score`` lies in 0..1; ``feedback`` is what the loop would
@@ -32,15 +34,15 @@ class UtilityEvaluator(BaseEvaluator):
 
     def __init__(
         self,
-        utility: Utility,
+        judge: Judge | Utility,
         *,
         llm: LLM | None = None,
         feedback: Feedback | None = None,
         budget: Budget | None = None,
     ) -> None:
-        if not isinstance(utility, Utility):
-            raise InputError(f"expected a Utility, such as Groundedness(), got {type(utility).__name__}")
-        self.utility = utility
+        if judge is None:
+            raise InputError("judge: expected what judges, such as Groundedness() or LLMJudge(llm)")
+        self.utility = as_utility(judge)
         self.llm = llm
         self.feedback = feedback or TemplateFeedback()
         self.budget = budget

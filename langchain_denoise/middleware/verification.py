@@ -70,9 +70,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         if verifier is not None and not isinstance(verifier, Verifier):
-            raise InputError(
-                f"verifier: expected a Verifier, got {type(verifier).__name__}; Verifier(utility=...)"
-            )
+            raise InputError(f"verifier: expected a Verifier, got {type(verifier).__name__}; Verifier(judge=...)")
         if not callable(evidence) and evidence not in ("turn", "conversation"):
             raise InputError(
                 f"evidence={evidence!r}: expected 'turn', 'conversation' or a function of the messages"

@@ -12,15 +12,17 @@ from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Policy, Utility
 from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utilities.criticism import SelfCriticism
+from denoise_core.augmenter.utilities.default import as_utility
+from denoise_core.support.judging import Judge
+from denoise_core.support.quoting import LLMJudge
 from langchain_denoise.models.decisions import is_decision_model
 
 
 class Verifier:
     """The settings of verification, shared by `verified` and the agent middleware.
 
-    ``utility`` judges: a judge of the core, a decision model, or a chat model (a runnable or its name), which is
-    then asked for its criticism; None is the core's own. ``feedback`` explains, ``policy`` decides, ``limits``
+    ``judge`` judges: any judge of the core, a function, a decision model, or a chat model (a runnable or its
+    name), which then judges by its quotes; None is the core's own. ``feedback`` explains, ``policy`` decides, ``limits``
     bounds the drafts and says what is sent when none holds, ``budget`` covers drafts, judge and feedback together.
     ``when(question, answer)`` says what is judged at all; None judges everything. ``task`` holds the words sent
     when abstaining. ``on_answer`` is called with each `denoise_core.augmenter.Answer`: to record it
@@ -30,7 +32,7 @@ class Verifier:
     def __init__(
         self,
         *,
-        utility: Utility | Runnable[Any, Any] | str | None = None,
+        judge: Judge | Utility | Runnable[Any, Any] | str | Callable[..., Any] | None = None,
         feedback: Feedback | None = None,
         policy: Policy | None = None,
         limits: LoopLimits | None = None,
@@ -42,7 +44,7 @@ class Verifier:
         if on_answer is not None and not callable(on_answer):
             raise InputError(f"on_answer: expected a function of an Answer, got {type(on_answer).__name__}")
         self.loop = Augmenter(
-            utility=as_utility(utility),
+            judge=None if judge is None else utility_of(judge),
             feedback=feedback,
             policy=policy,
             limits=limits,
@@ -76,7 +78,7 @@ class Verifier:
         """The loop under other limits, as for an agent that has made some of its drafts already."""
         loop = self.loop
         return Augmenter(
-            utility=loop.utility,
+            judge=loop.utility,
             feedback=loop.feedback,
             policy=loop.policy,
             limits=replace(loop.limits, **limits),
@@ -92,10 +94,8 @@ class Verifier:
         return answer
 
 
-def as_utility(judge: Any) -> Utility | None:
-    """A judge of the core from whatever judges. Raises `InputError` for what does not."""
-    if judge is None:
-        return None
+def utility_of(judge: Any) -> Utility:
+    """What the loop asks, from whatever judges. Raises `InputError` for what does not."""
     if is_decision_model(judge):
         from langchain_denoise.models.decision_judge import DecisionJudge
 
@@ -103,12 +103,8 @@ def as_utility(judge: Any) -> Utility | None:
     if isinstance(judge, (Runnable, str)):
         from langchain_denoise.models.chat_llm import as_llm
 
-        return SelfCriticism(as_llm(judge, "utility"))
-    if isinstance(judge, Utility) and not isinstance(judge, type):
-        return judge
-    raise InputError(
-        f"utility: expected a judge with assess(...), a chat model or a decision model, got {judge!r:.80}"
-    )
+        return as_utility(LLMJudge(as_llm(judge, "judge")))
+    return as_utility(judge)
 
 
 def conversation(messages: Sequence[Any]) -> tuple[Any, ...]:

@@ -77,7 +77,7 @@ class VerificationEvent(Event):
 class VerifiedFunctionAgent(FunctionAgent):
     """A function agent that holds its final answer against what its tools found before it sends it.
 
-    The loop of ``augmenter`` judges, repairs and asks again, as around an engine: ``Augmenter(utility=...,
+    The loop of ``augmenter`` judges, repairs and asks again, as around an engine: ``Augmenter(judge=...,
     limits=LoopLimits(attempts=2), budget=...)``; its ``llm`` serves a judge that asks a model and names none. Only
     the last model call is repeated, with the same tool results. A model that answers feedback with another tool
     call gets it; the drafts of the whole turn count towards ``limits.attempts``. What is sent is the best draft

@@ -89,7 +89,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         *,
         streaming: Streaming = False,
     ) -> AugmentedQueryEngine:
-        """The loop around an existing engine: ``Augmenter(utility=..., budget=..., limits=...)``, or its defaults.
+        """The loop around an existing engine: ``Augmenter(judge=..., budget=..., limits=...)``, or its defaults.
         A utility that asks a model and names none asks the augmenter's ``llm``.
 
         An engine without ``retrieve`` and ``synthesize`` is asked once, and what it says is judged and repaired;

@@ -139,11 +139,6 @@ def expect_denoiser(value: object, name: str = "denoiser") -> Denoiser:
     return cast(Denoiser, _expect(value, name, "a denoiser", ("denoise", "adenoise"), _DENOISER_HINTS))
 
 
-def expect_utility(value: object, name: str = "utility") -> Any:
-    """As `expect_llm`, for what judges a candidate: an object with ``assess(memory, candidate)``."""
-    return _expect(value, name, "a judge", ("assess",), _UTILITY_HINTS)
-
-
 def expect_text(value: object, name: str = "query") -> str:
     """``value`` as it is. Raises `InputError` when it is no str."""
     if not isinstance(value, str):
@@ -195,11 +190,6 @@ _DENOISER_HINTS: _Hints = {
     ("", "complete"): "denoise_core.s2a.S2ADenoiser({name})",
     ("builtins", "list"): "denoise_core.Pipeline(*{name})",
     ("builtins", "tuple"): "denoise_core.Pipeline(*{name})",
-}
-_UTILITY_HINTS: _Hints = {
-    ("", "complete"): "denoise_core.augmenter.utilities.criticism.SelfCriticism({name})",
-    ("", "evaluate_response"): "llamaindex_denoise.EvaluatorUtility({name})",
-    ("", "function"): "denoise_core.augmenter.utilities.function.FunctionUtility({name})",
 }
 
 

@@ -160,7 +160,7 @@ class Scores:
 def test_the_best_draft_is_sent_not_the_last(rag):
     scores = {"first": 0.2, "second": 0.6, "third": 0.4}
     drafts = iter(scores)
-    verifier = Verifier(utility=Scores(scores), limits=LoopLimits(patience=3))
+    verifier = Verifier(judge=Scores(scores), limits=LoopLimits(patience=3))
     out = verified(rag(lambda m: next(drafts))[0], verifier).invoke({"question": "q"})
     assert out["answer"] == "second"
     assert (out["denoise"]["outcome"], out["denoise"]["stopped_because"]) == ("unsupported", "attempts")
@@ -205,7 +205,7 @@ def test_a_judge_that_fails_is_said(rag):
         def assess(self, memory, candidate):
             raise TimeoutError("judge is away")
 
-    out = verified(rag()[0], Verifier(utility=Broken())).invoke({"question": "q"})
+    out = verified(rag()[0], Verifier(judge=Broken())).invoke({"question": "q"})
     assert (out["answer"], out["denoise"]["outcome"]) == (LYON, "unknown")
     assert [f["what"] for f in out["denoise"]["failures"]] == ["judge", "judge"]
 
@@ -286,4 +286,4 @@ def test_any_utility_judges(rag):
         def assess(self, memory, candidate):
             return without_effects(Verdict("pass" if len(candidate) < 40 else "fail", 0.5))
 
-    assert verified(rag()[0], Verifier(utility=Short())).invoke({"question": "q"})["answer"] == LYON
+    assert verified(rag()[0], Verifier(judge=Short())).invoke({"question": "q"})["answer"] == LYON

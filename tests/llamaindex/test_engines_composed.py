@@ -116,7 +116,7 @@ def test_a_judge_that_would_ask_the_engine_as_a_model_is_told_off(scripted):
             return self.judge(memory, candidate)
 
     with pytest.raises(TypeError, match="model of its own"):
-        around(scripted, utility=Judge()).query(QUESTION)
+        around(scripted, judge=Judge()).query(QUESTION)
 
 
 def test_over_a_vector_index(scripted):

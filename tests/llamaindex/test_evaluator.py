@@ -201,7 +201,7 @@ def test_an_error_keeps_its_own_type():
 
 def loop(utility, **settings):
     llm = FunctionLLM(lambda messages: RIGHT)
-    return Augmenter(llm, ListRetriever([Passage(CONTEXT[0], "1")]), utility=utility, **settings)
+    return Augmenter(llm, ListRetriever([Passage(CONTEXT[0], "1")]), judge=utility, **settings)
 
 
 @pytest.mark.parametrize(("said", "outcome"), [("YES", "supported"), ("NO", "unsupported")])
@@ -303,7 +303,7 @@ def test_around_an_engine(scripted):
 
     inner = RetrieverQueryEngine.from_args(Found(), llm=scripted(lambda m: RIGHT))
     utility = EvaluatorUtility(FaithfulnessEvaluator(llm=scripted(lambda m: "YES")))
-    response = AugmentedQueryEngine.around(inner, Augmenter(utility=utility)).query(QUESTION)
+    response = AugmentedQueryEngine.around(inner, Augmenter(judge=utility)).query(QUESTION)
     assert response.metadata["denoise"]["outcome"] == "supported"
 
 

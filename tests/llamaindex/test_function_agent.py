@@ -174,7 +174,7 @@ async def test_a_judge_that_fails_is_no_pass_and_no_crash():
         def assess(self, memory, candidate):
             raise ConnectionError("judge is down")
 
-    text, _, (verdict,), _ = await ask(agent_with(Script(look_up, RIGHT), utility=Breaks()))
+    text, _, (verdict,), _ = await ask(agent_with(Script(look_up, RIGHT), judge=Breaks()))
     assert (text, verdict["outcome"]) == (RIGHT, "unknown")
     assert "judge is down" in verdict["attempts"][0]["reasons"][0]
 

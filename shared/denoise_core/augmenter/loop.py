@@ -7,8 +7,9 @@ attempt, never merely the last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from denoise_core.augmenter import steps
 from denoise_core.augmenter.actions import Abstain, Action, Draft, Readmit, Search, SelfAsk, Send
@@ -22,13 +23,14 @@ from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utilities.groundedness import Groundedness
+from denoise_core.augmenter.utilities.default import as_utility
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, InputError
-from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm, expect_utility
+from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm
 from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun, run
+from denoise_core.support.judging import Judge
 from denoise_core.types import Message, Passage
 
 
@@ -36,8 +38,9 @@ class Augmenter:
     """LLM-Augmenter (arXiv 2302.12813, section 2) around a black-box model, or around whatever writes drafts.
 
     ``retriever`` is any retriever, or a `Consolidator` for several sources, queries or chains; without one there
-    are no searches of the loop's own. ``denoiser`` stands between search and prompt. ``utility`` judges
-    (`Groundedness`), ``policy`` decides (`Rules`), ``feedback`` explains (`TemplateFeedback`). ``when(question,
+    are no searches of the loop's own. ``denoiser`` stands between search and prompt. ``judge`` is any judge, an LLM
+    (which then quotes) or a function; None is `default_judge`: the one that ships where it is sure, else ``llm``
+    by its quotes. ``policy`` decides (`Rules`), ``feedback`` explains (`TemplateFeedback`). ``when(question,
     answer)`` decides what is judged at all (`states_something` leaves out greetings and questions back).
     ``budget`` covers generator, judge and retriever together. A `Drafter` given to `answer` writes in the place of
     ``llm``: a chain, an agent, an engine. Raises `InputError` when both a `Consolidator` and a ``denoiser`` are
@@ -50,7 +53,7 @@ class Augmenter:
         retriever: Retriever | Consolidator | None = None,
         *,
         denoiser: Denoiser | None = None,
-        utility: Utility | None = None,
+        judge: Judge | Utility | LLM | Callable[..., Any] | None = None,
         policy: Policy | None = None,
         feedback: Feedback | None = None,
         budget: Budget | None = None,
@@ -69,7 +72,7 @@ class Augmenter:
         else:
             self.consolidator = Consolidator(retriever, denoiser=denoiser)
         self.llm = None if llm is None else expect_llm(llm)
-        self.utility = Groundedness.shipped() if utility is None else expect_utility(utility)
+        self.utility = as_utility(judge, self.llm)
         self.policy = policy or Rules()
         self.feedback = feedback or TemplateFeedback()
         self.budget = budget

@@ -62,14 +62,6 @@ REVISE = (
     "point listed below. Do not mention the check or the draft."
 )
 
-CRITICISE = (
-    f"You check a draft answer against evidence. {NOTE} A statement is supported only if the evidence says it; "
-    "what you know yourself does not count. Numbers, dates, names and negations must agree exactly.\n"
-    'Reply with one JSON object and nothing else: {"verdict": "supported" | "unsupported" | "unclear", '
-    '"score": 0 to 10, "problems": [{"claim": "words of the draft", "problem": "what is wrong, and what the '
-    'evidence says instead"}]}'
-)
-
 QUERIES = (
     "Write search queries that would find the facts needed to answer the question. The history, where there is "
     "one, is the conversation before it, to resolve what 'it' and 'there' stand for. "

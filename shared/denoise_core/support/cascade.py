@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
-from denoise_core.running.travel import Travels
+from denoise_core.running.recipes import Travels
 from denoise_core.support.judging import Claim, FlowJudge, Judge, Judgement, asked, expect_judge
 from denoise_core.types import Passage
 

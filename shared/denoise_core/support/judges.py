@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from denoise_core._optional import require
+from denoise_core.errors import InputError
 from denoise_core.running.recipes import Travels
 from denoise_core.support.functions import FunctionJudge
 from denoise_core.support.judging import Judge
@@ -84,11 +85,16 @@ class _Decision(Travels):
         return float(self._call(asked)["grounded"]["noul"])
 
 
-def as_judge(value: Any) -> Judge:
+def as_judge(value: Any, name: str = "judge") -> Judge:
     """Whatever judges, as a judge: a `Judge` as it is, an LLM by its quotes, a function claim by claim. Raises
     `InputError` for anything else, a model's name among them, and says what to write."""
     if isinstance(value, Judge) and not isinstance(value, type):
         return value
+    if callable(getattr(value, "invoke", None)) or callable(getattr(value, "chat", None)):
+        raise InputError(
+            f"{name}: a framework's model judges as LLMJudge(ChatModelLLM(model)) of langchain_denoise, or "
+            f"LLMJudge(LlamaLLM(model)) of llamaindex_denoise; got {type(value).__name__}"
+        )
     if callable(getattr(value, "complete", None)) and not isinstance(value, type):
         return LLMJudge(value)
     return FunctionJudge(value)

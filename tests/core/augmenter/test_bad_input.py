@@ -54,7 +54,7 @@ REFUSALS = [
 )
 def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft):
     for drafter, llm in ((Written(draft, passages), None), (None, scripted(draft))):
-        answer = Augmenter(llm, utility=Lenient()).answer(question, drafter=drafter, evidence=passages)
+        answer = Augmenter(llm, judge=Lenient()).answer(question, drafter=drafter, evidence=passages)
         check_answer(answer)
         assert answer.outcome in (Outcome.FAILED, Outcome.ABSTAINED, Outcome.UNSUPPORTED)
         assert answer.memory.attempts[0].verdict.reasons
@@ -119,11 +119,11 @@ def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(passage
                 raise OSError("judge")
             return without_effects(Verdict("pass", 1.0))
 
-    once = Augmenter(scripted(RIGHT), ListRetriever(passages), utility=Judge(True, False)).answer(question)
+    once = Augmenter(scripted(RIGHT), ListRetriever(passages), judge=Judge(True, False)).answer(question)
     assert once.outcome is Outcome.SUPPORTED
     asked.clear()
     llm = scripted(RIGHT)
-    twice = Augmenter(llm, ListRetriever(passages), utility=Judge(True, True)).answer(question)
+    twice = Augmenter(llm, ListRetriever(passages), judge=Judge(True, True)).answer(question)
     assert (twice.text, twice.outcome, twice.stopped_because) == (RIGHT, Outcome.UNKNOWN, StopReason.JUDGE_ERROR)
     assert (len(asked), len(llm.seen)) == (2, 1)
 
@@ -140,7 +140,7 @@ def test_a_judge_that_hangs_or_says_nan_is_no_judge(passages, question):
     try:
         for utility in (hanging, nan, Nan()):
             loop = Augmenter(
-                scripted(RIGHT), ListRetriever(passages), utility=utility, limits=LoopLimits(call_seconds=0.05)
+                scripted(RIGHT), ListRetriever(passages), judge=utility, limits=LoopLimits(call_seconds=0.05)
             )
             answer = loop.answer(question)
             check_answer(answer)
@@ -235,7 +235,7 @@ def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
         async def aretrieve(self, query):
             return self.retrieve(query)
 
-    loop = Augmenter(scripted(draft), Consolidator(Source()), utility=KnowledgeOverlap(threshold=1.0))
+    loop = Augmenter(scripted(draft), Consolidator(Source()), judge=KnowledgeOverlap(threshold=1.0))
     loop.answer("When was the opera house completed?")
     known = set(content_words("When was the opera house completed?")) | set(content_words(house.text))
     assert all(set(content_words(q)) <= known for q in asked)
@@ -251,7 +251,7 @@ def test_the_doubtful_value_is_taken_out_of_a_claim_that_is_searched_for(passage
 
 
 def test_when_decides_what_is_judged_at_all(passages, question):
-    loop = Augmenter(utility=Lenient(), when=states_something)
+    loop = Augmenter(judge=Lenient(), when=states_something)
     for small in ("Hello! How can I help you today?", "Which tower do you mean?", "You're welcome."):
         answer = loop.answer("Hi", drafter=Written(small, passages))
         check_answer(answer)
@@ -265,7 +265,7 @@ def test_when_decides_what_is_judged_at_all(passages, question):
 
 
 def test_an_answer_names_its_judge_and_what_is_known_of_its_errors(passages, question):
-    answer = Augmenter(utility=Lenient()).answer(question, drafter=Written(RIGHT, passages))
+    answer = Augmenter(judge=Lenient()).answer(question, drafter=Written(RIGHT, passages))
     assert (answer.judge, answer.measured) == ("lenient", Lenient.measured)
     shipped = Augmenter().answer(question, drafter=Written(RIGHT, passages)).measured
     assert shipped

@@ -205,7 +205,7 @@ def test_runs_of_drafters_are_recorded_and_replayed(passages, question):
     played = replay(Augmenter(), again)
     assert played.exact
     assert (played.answer.text, played.answer.memory) == (answer.text, answer.memory)
-    stricter = replay(Augmenter(utility=KnowledgeOverlap(threshold=1.0)), again)
+    stricter = replay(Augmenter(judge=KnowledgeOverlap(threshold=1.0)), again)
     assert stricter.answer.stopped_because in (
         StopReason.NOT_RECORDED,
         StopReason.NO_PROGRESS,

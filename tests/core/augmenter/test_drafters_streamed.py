@@ -71,7 +71,7 @@ async def test_held_back_of_a_drafter_is_the_same_under_async(passages, question
 def test_judges_asked_while_a_draft_streams_are_in_the_trace_and_the_budget(passages, question):
     verdict = '{"verdict": "supported", "score": 9, "problems": []}'
     judge = scripted(verdict)
-    loop = Augmenter(utility=SelfCriticism(judge), budget=Budget(calls=10))
+    loop = Augmenter(judge=SelfCriticism(judge), budget=Budget(calls=10))
     *_, last = held_back(loop, question, drafter=Streamed(Drafted(TWO, Usage(5, 5), found=(Found(passages),))))
     tags = [e.tag for e in last.answer.trace.events]
     assert tags.count("judge") == len(judge.seen) == 3

@@ -98,7 +98,7 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
         return Augmenter(
             Outside(said),
             Consolidator(Outside(found), wide=(Outside(found),), denoiser=Outside(cleaned)),
-            utility=utility,
+            judge=utility,
             policy=Rules(consult=consult, without_evidence="draft"),
             budget=Budget(calls=calls),
             limits=LoopLimits(failures=failures),

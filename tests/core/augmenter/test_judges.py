@@ -41,7 +41,7 @@ def test_self_criticism_is_parsed_strictly(reply, outcome):
 
 def test_the_judge_may_be_another_model_than_the_one_that_drafts(passages, question):
     drafter, judge = scripted("In 1925 [1].", "In 1889 [1]."), scripted(BAD, GOOD)
-    answer = Augmenter(drafter, ListRetriever(passages), utility=SelfCriticism(judge)).answer(question)
+    answer = Augmenter(drafter, ListRetriever(passages), judge=SelfCriticism(judge)).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
     assert (len(drafter.seen), len(judge.seen)) == (2, 2)
     assert '"1932": it was 1928' in drafter.seen[1][-1].content
@@ -55,7 +55,7 @@ def test_any_function_is_a_utility(passages, question):
         return 0.9 if "1889" in candidate else 0.1
 
     answer = check_loop(
-        lambda: Augmenter(scripted("1925", "1889"), ListRetriever(passages), utility=FunctionUtility(score)),
+        lambda: Augmenter(scripted("1925", "1889"), ListRetriever(passages), judge=FunctionUtility(score)),
         question,
     )
     assert (answer.text, answer.outcome) == ("1889", Outcome.SUPPORTED)
@@ -81,6 +81,6 @@ def test_replies_of_a_judge_count_as_calls(passages, question):
 
     utility = FunctionUtility(lambda *_: 0.0)
     answer = Augmenter(
-        scripted(Reply("a"), Reply("b")), ListRetriever(passages), utility=utility, budget=Budget(calls=4)
+        scripted(Reply("a"), Reply("b")), ListRetriever(passages), judge=utility, budget=Budget(calls=4)
     ).answer(question)
     assert len([e for e in answer.trace.events if e.error is None]) == 4

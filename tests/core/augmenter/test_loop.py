@@ -38,7 +38,7 @@ def test_feedback_never_reaches_the_retriever(passages, question):
 def test_the_best_attempt_is_sent_not_the_last(passages, question):
     utility = Scores(a=0.5, b=0.7, c=0.2)
     answer = check_loop(
-        lambda: Augmenter(scripted("a", "b", "c"), ListRetriever(passages), utility=utility), question
+        lambda: Augmenter(scripted("a", "b", "c"), ListRetriever(passages), judge=utility), question
     )
     assert (answer.text, answer.outcome, answer.score) == ("b", Outcome.UNSUPPORTED, 0.7)
 
@@ -47,7 +47,7 @@ def test_ties_go_to_the_earliest(passages, question):
     utility = Scores(a=0.5, b=0.5, c=0.5)
     answer = check_loop(
         lambda: Augmenter(
-            scripted("a", "b", "c"), ListRetriever(passages), utility=utility, limits=LoopLimits(patience=9)
+            scripted("a", "b", "c"), ListRetriever(passages), judge=utility, limits=LoopLimits(patience=9)
         ),
         question,
     )

@@ -26,7 +26,7 @@ def test_drafts_that_bring_nothing_end_the_loop(passages, question):
     limits = LoopLimits(attempts=10, patience=2)
     utility = Scores(a=0.5, b=0.4, c=0.4, d=0.95)
     answer = check_loop(
-        lambda: Augmenter(scripted("a", "b", "c", "d"), ListRetriever(passages), utility=utility, limits=limits),
+        lambda: Augmenter(scripted("a", "b", "c", "d"), ListRetriever(passages), judge=utility, limits=limits),
         question,
     )
     assert (answer.text, answer.stopped_because) == ("a", StopReason.NO_PROGRESS)
@@ -55,7 +55,7 @@ def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(passage
     answer = Augmenter(
         FunctionLLM(say),
         retriever,
-        utility=utility,
+        judge=utility,
         budget=Budget(calls=calls),
         limits=LoopLimits(attempts=9),
         policy=Rules(widen=False),
@@ -73,9 +73,7 @@ def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, quest
     from denoise_core.augmenter.utilities import SelfCriticism
 
     answer = check_loop(
-        lambda: Augmenter(
-            scripted(RIGHT), ListRetriever(passages), utility=SelfCriticism(), budget=Budget(calls=2)
-        ),
+        lambda: Augmenter(scripted(RIGHT), ListRetriever(passages), judge=SelfCriticism(), budget=Budget(calls=2)),
         question,
     )
     assert (answer.text, answer.outcome, answer.stopped_because) == (RIGHT, Outcome.UNKNOWN, StopReason.BUDGET)
@@ -103,7 +101,7 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
         (lambda: Augmenter(scripted(RIGHT), Broken()), StopReason.RETRIEVER_ERROR, Outcome.FAILED),
         (lambda: Augmenter(scripted(OSError("down")), good), StopReason.LLM_ERROR, Outcome.FAILED),
         (
-            lambda: Augmenter(scripted("a", "b", "c"), good, utility=BrokenUtility()),
+            lambda: Augmenter(scripted("a", "b", "c"), good, judge=BrokenUtility()),
             StopReason.JUDGE_ERROR,
             Outcome.UNKNOWN,
         ),
@@ -130,7 +128,7 @@ def test_mistakes_are_raised_whoever_makes_them(passages, question):
     good = ListRetriever(passages)
     for make, message in (
         (lambda: Augmenter(scripted(RIGHT), good, policy=Script("draft")), "must return an Action, got str"),
-        (lambda: Augmenter(scripted(RIGHT), good, utility=Wrong()), "must return a Verdict, got str"),
+        (lambda: Augmenter(scripted(RIGHT), good, judge=Wrong()), "must return a Verdict, got str"),
         (lambda: Augmenter(scripted(WRONG), good, feedback=Wrong()), "feedback"),
         (lambda: Augmenter(scripted(PermissionError("no key")), good), "no key"),
     ):

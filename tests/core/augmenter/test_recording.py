@@ -155,7 +155,7 @@ def test_a_spent_budget_is_replayed_as_one(passages, question):
 
 def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question):
     answer = recorded(passages, question, RIGHT)
-    strict = Augmenter(Never(), Never(), denoiser=Never(), utility=FunctionUtility(lambda *_: 0.2))
+    strict = Augmenter(Never(), Never(), denoiser=Never(), judge=FunctionUtility(lambda *_: 0.2))
     again = replay(strict, answer)
     assert (again.answer.text, again.answer.outcome) == (RIGHT, Outcome.UNSUPPORTED)
     assert again.answer.stopped_because is StopReason.NOT_RECORDED
@@ -165,7 +165,7 @@ def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question
 
 def test_a_laxer_utility_stops_sooner(passages, question):
     answer = recorded(passages, question, WRONG, RIGHT)
-    lax = Augmenter(Never(), Never(), denoiser=Never(), utility=KnowledgeOverlap(threshold=0.0))
+    lax = Augmenter(Never(), Never(), denoiser=Never(), judge=KnowledgeOverlap(threshold=0.0))
     again = replay(lax, answer)
     assert (again.answer.text, len(again.answer.memory.attempts)) == (WRONG, 1)
     assert again.answer.outcome is Outcome.SUPPORTED
@@ -174,7 +174,7 @@ def test_a_laxer_utility_stops_sooner(passages, question):
 def test_a_replay_asks_a_judge_of_its_own_for_real(passages, question):
     judge = scripted('{"verdict": "supported", "score": 10, "problems": []}')
     again = replay(
-        Augmenter(Never(), Never(), denoiser=Never(), utility=SelfCriticism(judge)),
+        Augmenter(Never(), Never(), denoiser=Never(), judge=SelfCriticism(judge)),
         recorded(passages, question, WRONG, RIGHT),
     )
     assert again.answer.text == WRONG

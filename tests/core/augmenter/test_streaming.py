@@ -177,14 +177,14 @@ def test_without_evidence_nothing_is_shown():
 
 def test_a_judge_that_is_the_drafting_model_is_not_shown():
     verdict = '{"verdict": "supported", "score": 9, "problems": []}'
-    found = list(draft_first(loop(GOOD, verdict, utility=SelfCriticism()), QUESTION))
+    found = list(draft_first(loop(GOOD, verdict, judge=SelfCriticism()), QUESTION))
     assert "".join(e.text for e in found[:-1]) == GOOD
     assert isinstance(found[-1], Finished)
 
 
 def test_the_budget_covers_the_judging_of_sentences():
     judge = scripted('{"verdict": "supported", "score": 9, "problems": []}')
-    make = loop(GOOD, utility=SelfCriticism(judge), budget=Budget(calls=3))
+    make = loop(GOOD, judge=SelfCriticism(judge), budget=Budget(calls=3))
     *_, last = held_back(make, QUESTION)
     assert last.answer.stopped_because is StopReason.BUDGET
     assert len(judge.seen) == 1

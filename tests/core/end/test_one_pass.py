@@ -392,7 +392,7 @@ def test_a_loop_with_two_readmissions_shows_them_in_trace_and_budget(answers):
     loop = Augmenter(
         retriever=ListRetriever(PASSAGES),
         denoiser=ENDDenoiser(answers.scorer, keep=1),
-        utility=Strict(),
+        judge=Strict(),
         policy=Rules(readmit=1, widen=False),
         limits=LoopLimits(attempts=3),
         budget=Budget(tokens=100_000),
@@ -434,7 +434,7 @@ def test_a_loop_drafts_on_from_what_was_read(answers):
             return without_effects(Verdict("fail", 0.0, (Reason("name the hall"),)))
 
     drafter = OnePassDrafter(answers)
-    loop = Augmenter(retriever=ListRetriever(PASSAGES), utility=Strict(), limits=LoopLimits(attempts=2))
+    loop = Augmenter(retriever=ListRetriever(PASSAGES), judge=Strict(), limits=LoopLimits(attempts=2))
     found = loop.answer("which hall?", drafter=drafter)
     assert found.memory.attempts
     usage = [e.usage for e in found.trace.events if e.tag == "draft"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from denoise_core.augmenter.answer import Answer
@@ -19,7 +18,6 @@ def answer_record(answer: Answer) -> dict[str, Any]:
         "stopped_because": str(answer.stopped_because),
         "score": answer.score,
         "judge": answer.judge,
-        "measured": [asdict(m) for m in answer.measured],
         "attempts": [attempt_record(a) for a in answer.memory.attempts],
         "citations": [p.id for p in answer.citations],
         "evidence": [p.id for p in answer.memory.evidence],

@@ -1,33 +1,28 @@
-"""Utilities: what a candidate is held against, and how (paper, section 2.4).
+"""The loop's judges: any `denoise_core.support.judging.Judge`, held to question, evidence and candidate.
 
-`Groundedness` is the default and needs no model. `KnowledgeOverlap` is the paper's. `SelfCriticism` asks an LLM.
-`FunctionUtility` takes any function, such as `Similarity` (the embedded encoder) or those of
-`denoise_core.support.models`: NLI, cross-encoder, token classifiers, typed yes/no decisions.
-`LinearCombination` weighs several; `calibrate` and `fit_threshold` measure and set them on labelled examples.
+`Groundedness` makes a verdict of what a judge says of each claim (LLM-Augmenter, section 2.4); `default_judge` is
+the one where none is given; `calibrate` and `fit_threshold` measure and set one on labelled examples.
 """
 
-from denoise_core.augmenter.utilities.calibrate import Calibration, Threshold, calibrate, fit_threshold
-from denoise_core.augmenter.utilities.combine import LinearCombination, Weights, fit_weights
-from denoise_core.augmenter.utilities.criticism import SelfCriticism
-from denoise_core.augmenter.utilities.function import FunctionUtility
+from denoise_core.augmenter.utilities.calibrate import (
+    Calibration,
+    Labelled,
+    Threshold,
+    assess_all,
+    calibrate,
+    fit_threshold,
+)
+from denoise_core.augmenter.utilities.default import as_utility, default_judge
 from denoise_core.augmenter.utilities.groundedness import Groundedness
-from denoise_core.augmenter.utilities.labelled import Labelled
-from denoise_core.augmenter.utilities.overlap import KnowledgeOverlap, knowledge_f1
-from denoise_core.augmenter.utilities.similarity import Similarity
 
 __all__ = [
     "Calibration",
-    "FunctionUtility",
     "Groundedness",
-    "KnowledgeOverlap",
     "Labelled",
-    "LinearCombination",
-    "SelfCriticism",
-    "Similarity",
     "Threshold",
-    "Weights",
+    "as_utility",
+    "assess_all",
     "calibrate",
+    "default_judge",
     "fit_threshold",
-    "fit_weights",
-    "knowledge_f1",
 ]

@@ -7,10 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from denoise_core.augmenter.utilities.labelled import Labelled, assess_all
+from denoise_core.augmenter.memory import Verdict, WorkingMemory
+from denoise_core.augmenter.utilities.default import as_utility
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
+from denoise_core.running.flow import run
+from denoise_core.support.judging import Judge
+from denoise_core.types import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A candidate for a question over some evidence, and whether it is good."""
+
+    question: str
+    evidence: tuple[str, ...]
+    candidate: str
+    good: bool
+
+    @property
+    def memory(self) -> WorkingMemory:
+        """Question and evidence as a judge is given them; passages are named ``e1``, ``e2`` and so on."""
+        return WorkingMemory(self.question, tuple(Passage(t, f"e{n}") for n, t in enumerate(self.evidence, 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +74,15 @@ def fit_threshold(scores: Sequence[float], good: Sequence[bool], *, most_bad: fl
     return next(t for t in found if t.bad <= most_bad or t is found[-1])
 
 
-def calibrate(utility: Utility, labelled: Sequence[Labelled], *, llm: LLM | None = None) -> Calibration:
+def assess_all(judge: Judge | Utility, labelled: Sequence[Labelled], *, llm: LLM | None = None) -> list[Verdict]:
+    """One verdict for each example, in order."""
+    utility = as_utility(judge)
+    return [run(utility.assess(e.memory, e.candidate), llm=llm)[0] for e in labelled]
+
+
+def calibrate(judge: Judge | Utility, labelled: Sequence[Labelled], *, llm: LLM | None = None) -> Calibration:
     """Judge every example and report. Raises `InputError` unless there are good and bad examples."""
-    verdicts = assess_all(utility, labelled, llm=llm)
+    verdicts = assess_all(judge, labelled, llm=llm)
     labels = [e.good for e in labelled]
     auc = area_under_curve([v.score for v in verdicts], labels)
     passes = np.array([v.passed for v in verdicts])

@@ -28,7 +28,7 @@ from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import SELF_ASK
-from denoise_core.augmenter.utilities.overlap import knowledge_f1
+from denoise_lab.overlap import knowledge_f1
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Message, Passage
 

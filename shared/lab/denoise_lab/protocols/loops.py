@@ -16,12 +16,14 @@ from denoise_core.augmenter.answer import Outcome, StopReason
 from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.prompts import DIALOGUE, QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utilities import Groundedness, SelfCriticism, knowledge_f1
+from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.errors import DenoiseError, InputError
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.running.effects import Flow
 from denoise_core.types import Passage, unique_ids
+from denoise_lab.criticism import SelfCriticism
+from denoise_lab.overlap import knowledge_f1
 from denoise_lab.protocols.papers import ALL, ANSWERS, NEWS_CHAT
 from denoise_lab.protocols.sheet import Sheet, System, Told
 from denoise_lab.s2a.cases import Case
@@ -81,7 +83,7 @@ def loop_of(
     return Augmenter(
         llm,
         Consolidator(sources, wide=() if setting.gold or wide is None else (wide,)),
-        utility=setting.utility,
+        judge=setting.utility,
         policy=setting.policy,
         feedback=setting.feedback,
         limits=setting.limits,

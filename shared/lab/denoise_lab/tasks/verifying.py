@@ -9,7 +9,7 @@ from denoise_core.augmenter.engine import draft_prompt, history_block, question_
 from denoise_core.augmenter.feedback import TemplateFeedback
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import CUSTOMER_SERVICE, DIALOGUE, QUERIES, QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utilities.criticism import criticism_prompt
+from denoise_lab.criticism import criticism_prompt
 from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.running.flow import run
 from denoise_core.types import Message, Passage

@@ -1,4 +1,4 @@
-"""Self-criticism: a model judges the candidate and says what to put right (paper, section 3.2).
+"""Self-criticism as LLM-Augmenter describes it: one verdict on the whole candidate (section 3.2), for the protocols.
 
 Strict parsing: "No - not since yesterday" holds the letters of "yes" and must not pass. A reply that is not
 exactly the JSON object asked for gives the verdict unknown, with the reply's beginning as the cause.
@@ -12,13 +12,20 @@ from typing import Any
 
 from denoise_core.augmenter.engine import draft_block, evidence_block, question_block
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
-from denoise_core.augmenter.prompts import CRITICISE
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
 from denoise_core.support.abstention import abstains
+from denoise_core.text.delimit import NOTE
 from denoise_core.types import Message
 
+CRITICISE = (
+    f"You check a draft answer against evidence. {NOTE} A statement is supported only if the evidence says it; "
+    "what you know yourself does not count. Numbers, dates, names and negations must agree exactly.\n"
+    'Reply with one JSON object and nothing else: {"verdict": "supported" | "unsupported" | "unclear", '
+    '"score": 0 to 10, "problems": [{"claim": "words of the draft", "problem": "what is wrong, and what the '
+    'evidence says instead"}]}'
+)
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
 _VERDICTS = {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}
