@@ -14,7 +14,7 @@ from llama_index.core.prompts.mixin import PromptDictType
 
 from denoise_core import LLM, Budget, InputError, Message, Passage, Reply, UnparsableReply, arun, run
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
-from denoise_core.augmenter.utilities.default import as_utility
+from denoise_core.augmenter.utilities.groundedness import as_utility
 from denoise_core.errors import is_mistake, said
 from denoise_core.running.effects import Flow, complete
 from denoise_core.running.fallbacks import fell_back

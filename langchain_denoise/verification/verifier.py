@@ -12,7 +12,7 @@ from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Policy, Utility
 from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utilities.default import as_utility
+from denoise_core.augmenter.utilities.groundedness import as_utility
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
 from langchain_denoise.models.decisions import is_decision_model
@@ -21,12 +21,13 @@ from langchain_denoise.models.decisions import is_decision_model
 class Verifier:
     """The settings of verification, shared by `verified` and the agent middleware.
 
-    ``judge`` judges: any judge of the core, a function, a decision model, or a chat model (a runnable or its
-    name), which then judges by its quotes; None is the core's own. ``feedback`` explains, ``policy`` decides, ``limits``
-    bounds the drafts and says what is sent when none holds, ``budget`` covers drafts, judge and feedback together.
+     ``judge`` judges: any judge of the core, a function, a decision model, or a chat model (a runnable or its
+    name), which then judges by its quotes; None is the core's own. ``feedback`` explains, ``policy`` decides,
+    ``limits`` bounds the drafts and says what is sent when none holds, ``budget`` covers drafts, judge and
+    feedback together.
     ``when(question, answer)`` says what is judged at all; None judges everything. ``task`` holds the words sent
-    when abstaining. ``on_answer`` is called with each `denoise_core.augmenter.Answer`: to record it
-    (`denoise_core.augmenter.traces.recording.to_lines`), to replay it, to learn from it.
+     when abstaining. ``on_answer`` is called with each `denoise_core.augmenter.Answer`: to record it
+     (`denoise_core.augmenter.traces.recording.to_lines`), to replay it, to learn from it.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utilities.default import as_utility
+from denoise_core.augmenter.utilities.groundedness import as_utility
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm
@@ -38,9 +38,9 @@ class Augmenter:
     """LLM-Augmenter (arXiv 2302.12813, section 2) around a black-box model, or around whatever writes drafts.
 
     ``retriever`` is any retriever, or a `Consolidator` for several sources, queries or chains; without one there
-    are no searches of the loop's own. ``denoiser`` stands between search and prompt. ``judge`` is any judge, an LLM
-    (which then quotes) or a function; None is `default_judge`: the one that ships where it is sure, else ``llm``
-    by its quotes. ``policy`` decides (`Rules`), ``feedback`` explains (`TemplateFeedback`). ``when(question,
+    are no searches of the loop's own. ``denoiser`` stands between search and prompt. ``judge`` is any judge, an
+    LLM (which then quotes) or a function; None is `default_judge`: the one that ships where it is sure, else
+    ``llm`` by its quotes. ``policy`` decides (`Rules`), ``feedback`` explains (`TemplateFeedback`). ``when(question,
     answer)`` decides what is judged at all (`states_something` leaves out greetings and questions back).
     ``budget`` covers generator, judge and retriever together. A `Drafter` given to `answer` writes in the place of
     ``llm``: a chain, an agent, an engine. Raises `InputError` when both a `Consolidator` and a ``denoiser`` are

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from denoise_core.errors import InputError, said
+from denoise_core.support.judging import Judged
 from denoise_core.types import Drop, Message, Passage
 
 if TYPE_CHECKING:
@@ -47,13 +48,15 @@ class Verdict:
     """What a utility says of a candidate: ``score`` in [0, 1], higher is better.
 
     ``unknown`` means that nothing could be said (no evidence, a judge that failed); it is never a pass. A score
-    that is NaN makes any verdict unknown: it cannot be compared. Raises `InputError` for another outcome or a
+    that is NaN makes any verdict unknown: it cannot be compared. ``claims`` are what the judge said of each claim,
+    with its quotes; they are not compared. Raises `InputError` for another outcome or a
     score outside [0, 1].
     """
 
     outcome: Judgement
     score: float = 0.0
     reasons: tuple[Reason, ...] = ()
+    claims: tuple[Judged, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.outcome not in ("pass", "fail", "unknown"):

@@ -1,4 +1,4 @@
-"""Self-criticism as LLM-Augmenter describes it: one verdict on the whole candidate (section 3.2), for the protocols.
+"""Self-criticism as LLM-Augmenter has it: one verdict on the whole candidate (section 3.2), for its protocols.
 
 Strict parsing: "No - not since yesterday" holds the letters of "yes" and must not pass. A reply that is not
 exactly the JSON object asked for gives the verdict unknown, with the reply's beginning as the cause.

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-
 Normalisation = Literal["squad", "parlai"]
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)

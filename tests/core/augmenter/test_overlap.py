@@ -1,11 +1,11 @@
 """Knowledge F1 and its parts follow the published definition."""
 
 import pytest
+from denoise_core.augmenter.utilities.overlap import overlap, tokens
 from judging import judged
 
 from denoise_core import InputError
 from denoise_core.augmenter.utilities import KnowledgeOverlap, knowledge_f1
-from denoise_core.augmenter.utilities.overlap import overlap, tokens
 
 
 def test_knowledge_f1_follows_the_definition():

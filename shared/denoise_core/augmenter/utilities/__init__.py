@@ -12,8 +12,8 @@ from denoise_core.augmenter.utilities.calibrate import (
     calibrate,
     fit_threshold,
 )
-from denoise_core.augmenter.utilities.default import as_utility, default_judge
-from denoise_core.augmenter.utilities.groundedness import Groundedness
+from denoise_core.augmenter.utilities.default import default_judge
+from denoise_core.augmenter.utilities.groundedness import Groundedness, as_utility
 
 __all__ = [
     "Calibration",

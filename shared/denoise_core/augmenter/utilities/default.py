@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
 
-from denoise_core.augmenter.utilities.groundedness import Groundedness
-from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import MissingExtra
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, compute
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.recipes import Travels
 from denoise_core.support.cascade import Cascade
+from denoise_core.support.check import Shipped as OfReader
 from denoise_core.support.hold import Words
-from denoise_core.support.judges import as_judge
 from denoise_core.support.judging import Claim, FlowJudge, Judge, Judgement
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.types import Passage
@@ -29,16 +26,6 @@ def default_judge(llm: LLM | None = None) -> Judge:
     if llm is None:
         return shipped
     return Cascade(shipped, LLMJudge(llm))
-
-
-def as_utility(judge: Any = None, llm: LLM | None = None, name: str = "judge") -> Utility:
-    """Whatever judges as the loop asks it: a `Utility` as it is, any other judge (`as_judge`) in `Groundedness`, None
-    for the default with ``llm``. Raises `InputError` for what judges nothing."""
-    if judge is None:
-        return Groundedness.shipped(llm)
-    if isinstance(judge, Utility) and not isinstance(judge, type):
-        return judge
-    return Groundedness(judge=as_judge(judge, name))
 
 
 class Shipped(FlowJudge, Travels):
@@ -65,9 +52,10 @@ class Shipped(FlowJudge, Travels):
         with self._lock:
             if self._loaded is None:
                 try:
-                    from denoise_core.embedded import judge
+                    from denoise_core import embedded
 
-                    self._loaded = judge()
+                    made = getattr(embedded, "judge", None)
+                    self._loaded = made() if made else OfReader(embedded.span_reader())
                 except MissingExtra as error:
                     fell_back("judge", error, "words alone judge, which never say that an answer is supported")
                     self._loaded = Words()

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.augmenter.utilities.measured import measured
-from denoise_core.augmenter.utility import Measured
-from denoise_core.errors import InputError, MissingExtra
+from denoise_core.augmenter.utility import Measured, Utility
+from denoise_core.errors import InputError
+from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import run
-from denoise_core.running.fallbacks import fell_back
-from denoise_core.running.recipes import Travels
-from denoise_core.support import Check, Reader
-from denoise_core.support.check import Shipped, checking
+from denoise_core.support import Check
+from denoise_core.support.check import checking
 from denoise_core.support.copying import copied_from
+from denoise_core.support.judges import as_judge
 from denoise_core.support.judging import Judge, Judged
-from denoise_core.support.question import Fitting
 from denoise_core.support.result import NOTHING
-from denoise_core.types import Passage
 
 _FAILS = frozenset(("length", "empty", "question"))  # kinds of saying nothing that another draft can put right
 
@@ -29,45 +28,32 @@ class Groundedness:
     """Passes when the judge finds every claim of the candidate in the evidence and nothing says that it answers
     another question; see `denoise_core.support.check`.
 
-    ``judge`` is any `Judge`. Without one code says what differs, and ``reader``, a reader of real text, whether a
-    short answer stands there and answers; `embedded` has the one that ships. Words alone never pass anything.
+    ``judge`` is any `Judge`; None is `default_judge()`, the one that ships. Words alone never pass anything.
 
     An abstention and evidence in another language are unknown. ``copy_cap``: the share of a candidate of more than
     40 words that may be one unbroken quotation; a copy is grounded, but it is no answer. Raises `InputError` for a
     cap outside [0, 1].
     """
 
-    copy_cap: float = 0.9
-    reader: Reader | None = None
     judge: Judge | None = None
+    copy_cap: float = 0.9
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.copy_cap <= 1.0:
             raise InputError(f"Groundedness(copy_cap={self.copy_cap}): expected 0 to 1")
-        if self.reader is not None and not isinstance(self.reader, Reader):
-            raise InputError(
-                f"Groundedness(reader={type(self.reader).__name__}): expected an object with "
-                "fits(query, candidates, passages), such as denoise_core.embedded.span_reader()"
-            )
+        chosen = default_judge() if self.judge is None else as_judge(self.judge)
+        object.__setattr__(self, "judge", chosen)
 
     @classmethod
-    def shipped(cls) -> Groundedness:
-        """With the reader that ships where the extra ``embedded`` is installed, loaded when it is first asked;
-        with words alone where it is not, which is logged once."""
-        return cls(reader=ShippedReader())
-
-    @classmethod
-    def embedded(cls, *, copy_cap: float = 0.9) -> Groundedness:
-        """With the reader that ships, loaded here, once a process. Raises `MissingExtra` without the extra
-        ``embedded``."""
-        from denoise_core.embedded import span_reader
-
-        return cls(copy_cap, span_reader())
+    def shipped(cls, llm: LLM | None = None) -> Groundedness:
+        """With `default_judge`: where none is given, and ``llm`` drafts."""
+        return cls(default_judge(llm))
 
     @property
     def asked(self) -> Judge:
         """The judge that is asked."""
-        return self.judge or Shipped(self.reader)
+        assert self.judge is not None
+        return self.judge
 
     @property
     def name(self) -> str:
@@ -81,7 +67,7 @@ class Groundedness:
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
         found = yield from checking(memory.question, candidate, memory.evidence, self.asked)
-        return self.verdict(found, memory, candidate)
+        return replace(self.verdict(found, memory, candidate), claims=found.claims)
 
     def verdict_of(self, memory: WorkingMemory, candidate: str) -> Verdict:
         """The verdict on a candidate, at once and outside a loop."""
@@ -114,21 +100,11 @@ def _reason(claim: Judged) -> Reason:
     return Reason(why, claim.kind, claim.text.strip(), where, missing, (claim.start, claim.end))
 
 
-class ShippedReader(Travels):
-    """The reader of the extra ``embedded``, loaded at the first call; where it is not installed nothing fits and
-    nothing is refused, and that is said once."""
-
-    def __init__(self) -> None:
-        self._reader: Reader | None = None
-        self._missing = False
-
-    def fits(self, query: str, candidates: Sequence[str], passages: Sequence[Passage]) -> Sequence[Fitting]:
-        if self._reader is None and not self._missing:
-            from denoise_core.embedded import span_reader
-
-            try:
-                self._reader = span_reader()
-            except MissingExtra as error:
-                self._missing = True
-                fell_back("judge", error, "words alone judge: they find what differs and support nothing")
-        return [] if self._reader is None else self._reader.fits(query, candidates, passages)
+def as_utility(judge: Any = None, llm: LLM | None = None, name: str = "judge") -> Utility:
+    """Whatever judges as the loop asks it: a `Utility` as it is, any other judge (`as_judge`) in `Groundedness`,
+    None for the default with ``llm``. Raises `InputError` for what judges nothing."""
+    if judge is None:
+        return Groundedness.shipped(llm)
+    if isinstance(judge, Utility) and not isinstance(judge, type):
+        return judge
+    return Groundedness(judge=as_judge(judge, name))

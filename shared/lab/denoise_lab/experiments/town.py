@@ -19,8 +19,8 @@ from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.augmenter.utility import Utility, without_effects
-from denoise_core.support.citing import uncited
 from denoise_core.running.effects import Flow
+from denoise_core.support.citing import uncited
 from denoise_core.types import Reply, unique_ids
 from denoise_lab.experiments.flows import Batched, together
 from denoise_lab.protocols.loops import NARROW, WIDE, Setting, loop_of

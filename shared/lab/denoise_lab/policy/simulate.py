@@ -28,9 +28,9 @@ from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import SELF_ASK
-from denoise_lab.overlap import knowledge_f1
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Message, Passage
+from denoise_lab.overlap import knowledge_f1
 
 
 @dataclass(frozen=True, slots=True)
