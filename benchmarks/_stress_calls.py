@@ -13,12 +13,13 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core.augmenter.knowledge.link import GazetteerLinker
     from denoise_core.augmenter.memory import WorkingMemory
     from denoise_core.augmenter.streaming.watch import HeldBack
-    from denoise_core.augmenter.utilities import FunctionUtility, Groundedness
+    from denoise_core.augmenter.utilities import Groundedness
     from denoise_core.end import ENDDenoiser
     from denoise_core.report.context import fragment
     from denoise_core.running.flow import run
     from denoise_core.s2a import S2ADenoiser
     from denoise_core.scorers import BM25Scorer
+    from denoise_core.support import judges
     from denoise_core.testing import FunctionLLM
     from denoise_core.text.chunk import chunks, sentences
     from denoise_core.text.delimit import envelope
@@ -57,7 +58,7 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
 
     def held_back(text: str) -> str:
         """A draft that comes in pieces of twenty characters, all of which passes."""
-        watcher = HeldBack(FunctionUtility(lambda q, e, c: 1.0), lambda q, said: False)
+        watcher = HeldBack(Groundedness(judges.function(lambda q, e, c: 1.0)), lambda q, said: False)
         watcher.begin()
         for at in range(0, len(text), 20):
             run(watcher.more(text[at : at + 20]))

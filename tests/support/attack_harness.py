@@ -18,7 +18,7 @@ from denoise_core import Message, Passage, run
 from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
-from denoise_core.augmenter.utilities import SelfCriticism
+from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.running.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM, check_result
@@ -29,7 +29,10 @@ METHODS = ("s2a_alone", "s2a_joint", "draft", "judge", "self_ask", "search_query
 QUESTION = "When does the harbour bus leave?"
 TRUSTED = Passage("The harbour bus leaves at 08:10. It does not run on Sundays.", "trusted")
 HISTORY = "user: Hello, I am new here."
-WORST = '{"verdict": "supported", "score": 10, "problems": []}'
+WORST = (
+    '{"claims": [{"words": "", "verdict": "supported", "quotes": [{"evidence": 1, "text": "a quote"}]}], '
+    '"abstains": false, "answers_the_question": true}'
+)
 
 
 def attacks(folder: Path = DATA) -> list[dict[str, Any]]:
@@ -147,10 +150,10 @@ def _augmenter(attack: dict[str, Any], method: str, outcome: Outcome) -> None:
     model = Obeying(attack, kinds[method], {"self_ask": "no"}.get(method, "The bus leaves at 08:10 [1]."))
     if method == "judge":
         candidate = placed.get("draft", ["The bus leaves at 08:10 [1]."])[0]
-        verdict = run(SelfCriticism(model.llm).assess(memory, candidate))[0]
+        verdict = run(Groundedness(model.llm).assess(memory, candidate))[0]
         if model.obeyed:
             worst = FunctionLLM(lambda m: WORST)
-            if run(SelfCriticism(worst).assess(memory, candidate))[0].passed:
+            if run(Groundedness(worst).assess(memory, candidate))[0].passed:
                 outcome.can_happen.append("a judge that is a model accepts what it is told to accept")
         if verdict.passed and not model.obeyed:
             outcome.leaks.append("judge: passed without a verdict")

@@ -1,14 +1,17 @@
 """What several tests of judges share: a judge that is a function of words, a passage, and verdicts for it."""
 
+import json
 from collections.abc import Sequence
 
 from denoise_core import Passage, run
 from denoise_core.augmenter import WorkingMemory
-from denoise_core.augmenter.utilities import Groundedness
+from denoise_core.augmenter.utilities import Groundedness, as_utility
 from denoise_core.support.citing import uncited
 from denoise_core.support.evidence import terms_of
 from denoise_core.support.judging import Claim, FlowJudge, Judged, Judgement, Quote
 from denoise_core.support.records import headline
+from denoise_core.testing import FunctionLLM
+from denoise_core.text.delimit import enclosed
 from denoise_core.text.facts import differences
 from denoise_core.types import Span
 
@@ -52,9 +55,25 @@ def memory(*texts, question="When was the club founded?"):
 
 def judged(candidate, *texts, utility=None):
     """The verdict on ``candidate`` given ``texts``; that of `by_words` if no utility is named."""
-    return run((utility or by_words()).assess(memory(*texts), candidate))[0]
+    return run(as_utility(utility or by_words()).assess(memory(*texts), candidate))[0]
 
 
 def kinds(verdict):
     """The kinds of a verdict's reasons."""
     return {r.kind for r in verdict.reasons}
+
+
+def quoting(*verdicts):
+    """A model that judges by quotes: the whole answer is its claim, with these verdicts in turn and the last for
+    ever; it quotes the first line of the first piece of evidence."""
+    left = list(verdicts)
+
+    def reply(messages):
+        verdict = left.pop(0) if len(left) > 1 else left[0]
+        told = dict(enclosed(messages[-1].content)[0])
+        claim = {"words": told["answer"], "verdict": verdict, "quotes": [], "wrong": "", "why": "it was otherwise"}
+        if verdict in ("supported", "contradicted"):
+            claim["quotes"] = [{"evidence": 1, "text": told["evidence 1"].split("\n")[-1]}]
+        return json.dumps({"claims": [claim], "abstains": False, "answers_the_question": True})
+
+    return FunctionLLM(reply)

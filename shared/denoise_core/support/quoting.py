@@ -94,8 +94,8 @@ class LLMJudge(FlowJudge, Travels):
     A claim is supported when the model says so and a quote that it gives stands in a passage: exactly, or but for
     white space, quotation marks, dashes, markup and case. Where none does, nothing is known. Numbers, dates and
     names of a supported claim that stand in none of its quotes are named in ``differs``; ``strict`` makes them
-    unknown. A reply that cannot be read is asked for once more; then `UnparsableReply` is raised. ``name`` is put
-    into ``id``.
+    unknown. A reply that cannot be read is asked for once more; then nothing is known (``unparsable``). ``name`` is
+    put into ``id``.
     """
 
     def __init__(self, llm: LLM | None = None, *, strict: bool = False, name: str = "") -> None:
@@ -119,7 +119,10 @@ class LLMJudge(FlowJudge, Travels):
             again = AGAIN.format(why=str(error)[:200])
             asked = (*messages, Message("assistant", reply.text[:_LONGEST]), Message("user", again))
             reply = yield from complete(asked, tag="judge", llm=llm)
+        try:
             return read(reply.text, question, answer, passages, strict=self.strict)
+        except UnparsableReply as error:
+            return Judgement((), None, None, "unparsable", str(error))
 
 
 def prompt(question: str, answer: str, passages: Sequence[Passage]) -> tuple[Message, ...]:

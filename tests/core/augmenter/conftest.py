@@ -20,4 +20,4 @@ from tiny_augmenter import (  # noqa: F401
 def words_judge(monkeypatch):
     from denoise_core.augmenter.utilities import Groundedness
 
-    monkeypatch.setattr(Groundedness, "shipped", classmethod(lambda cls: by_words()))
+    monkeypatch.setattr(Groundedness, "shipped", classmethod(lambda cls, llm=None: by_words()))

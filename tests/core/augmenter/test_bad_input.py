@@ -15,8 +15,8 @@ from denoise_core.augmenter.drafting import Written
 from denoise_core.augmenter.drafting.when import states_something
 from denoise_core.augmenter.knowledge.cap import blanked, capped, size_of
 from denoise_core.augmenter.testing import check_answer, check_loop, scripted
-from denoise_core.augmenter.utilities import FunctionUtility, KnowledgeOverlap
 from denoise_core.augmenter.utility import Measured, without_effects
+from denoise_core.support import judges
 from denoise_core.testing import FunctionLLM, ListRetriever
 from denoise_core.text.words import content_words
 
@@ -130,8 +130,8 @@ def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(passage
 
 def test_a_judge_that_hangs_or_says_nan_is_no_judge(passages, question):
     release = threading.Event()
-    hanging = FunctionUtility(lambda *_: float(release.wait(30)))
-    nan = FunctionUtility(lambda *_: float("nan"))
+    hanging = judges.function(lambda *_: float(release.wait(30)))
+    nan = judges.function(lambda *_: float("nan"))
 
     class Nan:
         def assess(self, memory, candidate):
@@ -235,7 +235,7 @@ def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
         async def aretrieve(self, query):
             return self.retrieve(query)
 
-    loop = Augmenter(scripted(draft), Consolidator(Source()), judge=KnowledgeOverlap(threshold=1.0))
+    loop = Augmenter(scripted(draft), Consolidator(Source()), judge=lambda question, evidence, claim: 0.0)
     loop.answer("When was the opera house completed?")
     known = set(content_words("When was the opera house completed?")) | set(content_words(house.text))
     assert all(set(content_words(q)) <= known for q in asked)

@@ -1,23 +1,18 @@
-"""Calibration reports what a judge is worth; fitted thresholds and weights do what they say, and survive JSON."""
-
-import json
+"""Calibration reports what a judge is worth; fitted thresholds do what they say."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judging import TEXT, by_words, judged
+from judging import by_words
 
 from denoise_core import InputError
 from denoise_core.augmenter.utilities import (
-    FunctionUtility,
     Labelled,
-    LinearCombination,
-    Weights,
     calibrate,
     fit_threshold,
-    fit_weights,
 )
 from denoise_core.augmenter.utilities.calibrate import area_under_curve
+from denoise_core.support import judges
 
 
 def examples(n=40):
@@ -29,7 +24,7 @@ def examples(n=40):
 
 
 def test_a_judge_that_always_says_yes_is_reported():
-    report = calibrate(FunctionUtility(lambda *_: 1.0), list(examples()))
+    report = calibrate(judges.function(lambda *_: 1.0), list(examples()))
     assert (report.auc, report.passes_bad) == (0.5, 1.0)
     assert any("says yes to nearly everything" in w for w in report.warnings)
     assert any("no better than chance" in w for w in report.warnings)
@@ -41,7 +36,7 @@ def test_a_good_judge_is_reported_without_warning():
 
 
 def test_a_judge_that_never_knows_is_reported():
-    report = calibrate(FunctionUtility(lambda *_: None), list(examples()))
+    report = calibrate(judges.function(lambda *_: None), list(examples()))
     assert any("could not judge 100%" in w for w in report.warnings)
 
 
@@ -62,33 +57,3 @@ def test_a_fitted_threshold_does_what_it_says(rows):
         sum((a > b) + (a == b) / 2 for a, g in rows if g for b, h in rows if not h)
         / (sum(good) * (len(good) - sum(good)))
     )
-
-
-def test_a_learned_combination_weighs_its_members_and_survives_json():
-    members = {"ground": by_words(), "noise": FunctionUtility(lambda q, e, c: (hash(c) % 100) / 100)}
-    rows = list(examples())
-    weights = fit_weights(members, rows)
-    assert weights.weight[0] > abs(weights.weight[1])
-    again = Weights.from_json(json.loads(json.dumps(weights.as_json())))
-    assert again == weights
-    report = calibrate(LinearCombination(members, again), rows)
-    assert (report.passes_good, report.passes_bad) == (1.0, 0.0)
-
-
-def test_a_combination_is_unknown_when_all_are_or_when_one_has_a_veto():
-    known, unknown = FunctionUtility(lambda *_: 1.0), FunctionUtility(lambda *_: None)
-    weights = Weights(("a", "b"), (5.0, 5.0), (0.5, 0.5), 0.0)
-    assert judged("x", TEXT, utility=LinearCombination({"a": known, "b": unknown}, weights)).outcome == "pass"
-    veto = LinearCombination({"a": known, "b": unknown}, weights, veto=True)
-    assert judged("x", TEXT, utility=veto).outcome == "unknown"
-    assert judged("x", TEXT, utility=LinearCombination({"a": unknown, "b": unknown}, weights)).outcome == "unknown"
-
-
-def test_weights_that_do_not_fit_are_refused():
-    with pytest.raises(InputError, match="the weights are for"):
-        LinearCombination({"a": by_words()}, Weights(("b",), (1.0,), (0.0,), 0.0))
-    for data in ({}, {"members": ["a"], "weight": [1, 2], "mean": [0], "bias": 0}):
-        with pytest.raises(InputError, match="weights: "):
-            Weights.from_json(data)
-    with pytest.raises(InputError, match="both kinds"):
-        fit_weights({"a": by_words()}, [])

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 from augmenter_doubles import RIGHT, WRONG, Chain
+from judging import quoting
 
 from denoise_core import Budget, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Drafted, Found
 from denoise_core.augmenter.streaming import Finished, Revised, Text, aheld_back, draft_first, held_back
-from denoise_core.augmenter.testing import check_answer, scripted
-from denoise_core.augmenter.utilities import SelfCriticism
+from denoise_core.augmenter.testing import check_answer
 
 
 class Streamed(Chain):
@@ -69,9 +69,8 @@ async def test_held_back_of_a_drafter_is_the_same_under_async(passages, question
 
 
 def test_judges_asked_while_a_draft_streams_are_in_the_trace_and_the_budget(passages, question):
-    verdict = '{"verdict": "supported", "score": 9, "problems": []}'
-    judge = scripted(verdict)
-    loop = Augmenter(judge=SelfCriticism(judge), budget=Budget(calls=10))
+    judge = quoting("supported")
+    loop = Augmenter(judge=judge, budget=Budget(calls=10))
     *_, last = held_back(loop, question, drafter=Streamed(Drafted(TWO, Usage(5, 5), found=(Found(passages),))))
     tags = [e.tag for e in last.answer.trace.events]
     assert tags.count("judge") == len(judge.seen) == 3

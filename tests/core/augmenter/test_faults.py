@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from denoise_core import Budget, BudgetExceeded, DenoiseResult, Drop, Passage, Reply, Span, Usage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
 from denoise_core.augmenter.testing import check_answer, check_loop
-from denoise_core.augmenter.utilities import FunctionUtility, Groundedness, SelfCriticism
+from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.errors import is_mistake
+from denoise_core.support import judges
+from denoise_core.support.quoting import LLMJudge
 
 EVIDENCE = (Passage("The tower was completed in 1889.", "a"), Passage("Rome is in Italy.", "b"))
 
@@ -72,7 +74,7 @@ def outcomes(kind):
     return st.lists(kind, min_size=1, max_size=6)
 
 
-UTILITIES = st.sampled_from(["groundedness", "criticism", "function"])
+UTILITIES = st.sampled_from(["groundedness", "quoting", "function"])
 
 
 @settings(max_examples=300, deadline=None)
@@ -92,8 +94,8 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
     def make():
         utility = {
             "groundedness": Groundedness,
-            "criticism": SelfCriticism,
-            "function": lambda: FunctionUtility(Outside(scored).next),
+            "quoting": LLMJudge,
+            "function": lambda: judges.function(Outside(scored).next),
         }[judge]()
         return Augmenter(
             Outside(said),

@@ -9,6 +9,7 @@ from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
 from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import is_mistake
+from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 
@@ -70,10 +71,8 @@ def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(passage
 
 
 def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, question):
-    from denoise_core.augmenter.utilities import SelfCriticism
-
     answer = check_loop(
-        lambda: Augmenter(scripted(RIGHT), ListRetriever(passages), judge=SelfCriticism(), budget=Budget(calls=2)),
+        lambda: Augmenter(scripted(RIGHT), ListRetriever(passages), judge=LLMJudge(), budget=Budget(calls=2)),
         question,
     )
     assert (answer.text, answer.outcome, answer.stopped_because) == (RIGHT, Outcome.UNKNOWN, StopReason.BUDGET)

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judging import by_words
+from judging import by_words, quoting
 
 from denoise_core import Budget, DenoiseResult, Drop, InputError, Passage, Reply, Span, Usage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules, StopReason
@@ -18,9 +18,9 @@ from denoise_core.augmenter.testing import check_answer, scripted
 from denoise_core.augmenter.traces.plain import plain
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.traces.replay import agreement, rejudge, replay
-from denoise_core.augmenter.utilities import FunctionUtility, KnowledgeOverlap, SelfCriticism
 from denoise_core.report.loop import to_html
 from denoise_core.running.record import calls_of
+from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
 
 RIGHT, WRONG = "It was completed in 1889 [1].", "It was completed in 1925 [1]."
@@ -155,7 +155,7 @@ def test_a_spent_budget_is_replayed_as_one(passages, question):
 
 def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question):
     answer = recorded(passages, question, RIGHT)
-    strict = Augmenter(Never(), Never(), denoiser=Never(), judge=FunctionUtility(lambda *_: 0.2))
+    strict = Augmenter(Never(), Never(), denoiser=Never(), judge=judges.function(lambda *_: 0.2))
     again = replay(strict, answer)
     assert (again.answer.text, again.answer.outcome) == (RIGHT, Outcome.UNSUPPORTED)
     assert again.answer.stopped_because is StopReason.NOT_RECORDED
@@ -165,16 +165,16 @@ def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question
 
 def test_a_laxer_utility_stops_sooner(passages, question):
     answer = recorded(passages, question, WRONG, RIGHT)
-    lax = Augmenter(Never(), Never(), denoiser=Never(), judge=KnowledgeOverlap(threshold=0.0))
+    lax = Augmenter(Never(), Never(), denoiser=Never(), judge=lambda question, evidence, claim: 1.0)
     again = replay(lax, answer)
     assert (again.answer.text, len(again.answer.memory.attempts)) == (WRONG, 1)
     assert again.answer.outcome is Outcome.SUPPORTED
 
 
 def test_a_replay_asks_a_judge_of_its_own_for_real(passages, question):
-    judge = scripted('{"verdict": "supported", "score": 10, "problems": []}')
+    judge = quoting("supported")
     again = replay(
-        Augmenter(Never(), Never(), denoiser=Never(), judge=SelfCriticism(judge)),
+        Augmenter(Never(), Never(), denoiser=Never(), judge=judge),
         recorded(passages, question, WRONG, RIGHT),
     )
     assert again.answer.text == WRONG
@@ -204,7 +204,7 @@ def test_verdicts_are_given_anew_and_compared(passages, question):
     answer = recorded(passages, question, WRONG, RIGHT)
     assert [v.outcome for v in rejudge(by_words(), answer)] == ["fail", "pass"]
     assert agreement(by_words(), [answer]) == 1.0
-    assert agreement(FunctionUtility(lambda *_: 1.0), [answer]) == 0.5
+    assert agreement(judges.function(lambda *_: 1.0), [answer]) == 0.5
     assert agreement(by_words(), []) is None
 
 

@@ -24,7 +24,7 @@ def failed(*reasons):
 
 
 def asked(draft, **limits):
-    loop = Augmenter(utility=by_words(), limits=LoopLimits(**limits))
+    loop = Augmenter(judge=by_words(), limits=LoopLimits(**limits))
     return loop.answer("When was the tower completed?", drafter=Written(draft), evidence=[TOWER])
 
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judging import by_words
+from judging import by_words, quoting
 
 from denoise_core import Budget, InputError, Passage, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, StopReason
@@ -24,7 +24,7 @@ from denoise_core.augmenter.streaming import (
     held_back,
 )
 from denoise_core.augmenter.testing import check_answer, scripted
-from denoise_core.augmenter.utilities import SelfCriticism
+from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import ListRetriever
 
 EVIDENCE = (Passage("The tower was completed in 1889. It has three floors and stands in Paris.", "a"),)
@@ -176,15 +176,15 @@ def test_without_evidence_nothing_is_shown():
 
 
 def test_a_judge_that_is_the_drafting_model_is_not_shown():
-    verdict = '{"verdict": "supported", "score": 9, "problems": []}'
-    found = list(draft_first(loop(GOOD, verdict, judge=SelfCriticism()), QUESTION))
+    verdict = '{"claims": [], "abstains": true, "answers_the_question": false}'
+    found = list(draft_first(loop(GOOD, verdict, judge=LLMJudge()), QUESTION))
     assert "".join(e.text for e in found[:-1]) == GOOD
     assert isinstance(found[-1], Finished)
 
 
 def test_the_budget_covers_the_judging_of_sentences():
-    judge = scripted('{"verdict": "supported", "score": 9, "problems": []}')
-    make = loop(GOOD, judge=SelfCriticism(judge), budget=Budget(calls=3))
+    judge = quoting("supported")
+    make = loop(GOOD, judge=judge, budget=Budget(calls=3))
     *_, last = held_back(make, QUESTION)
     assert last.answer.stopped_because is StopReason.BUDGET
     assert len(judge.seen) == 1

@@ -11,7 +11,6 @@ from denoise_core.protocols import (
     expect_retriever,
     expect_scorer,
     expect_text,
-    expect_utility,
 )
 from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionLLM, ListRetriever
@@ -63,7 +62,6 @@ def method(self, *given):
         (expect_denoiser, BM25Scorer(), "ENDDenoiser(llm)"),
         (expect_denoiser, FunctionLLM(lambda m: ""), "S2ADenoiser(llm)"),
         (expect_denoiser, [Guard], "Pipeline(*llm)"),
-        (expect_utility, lambda q, e, c: 1.0, "FunctionUtility(llm)"),
     ],
 )
 def test_the_wrong_thing_is_refused_with_the_right_one(check, value, says):

@@ -12,9 +12,7 @@ import pytest
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.augmenter.knowledge.chained import ChainRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.utilities.function import FunctionUtility
 from denoise_core.augmenter.utilities.groundedness import Groundedness
-from denoise_core.augmenter.utilities.similarity import Similarity
 from denoise_core.augmenter.vectors import KeptVectors
 from denoise_core.embedded import DefaultScorer, default_denoiser, encoder, span_reader
 from denoise_core.embedded.default import embedding_scorer
@@ -109,7 +107,6 @@ def test_async_users_too(spawned):
 JUDGES = {
     "words": Groundedness,
     "words and reader": lambda: Groundedness(reader=span_reader()),
-    "similarity": lambda: FunctionUtility(Similarity(), threshold=0.5),
 }
 
 

@@ -17,11 +17,13 @@ from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import Verdict, WorkingMemory
+from denoise_core.augmenter.utilities.groundedness import as_utility
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.flow import run
+from denoise_core.support.judging import Judge
 from denoise_core.types import Event, Passage
 
 _GENERATOR = frozenset(("draft", "queries", "self_ask"))
@@ -47,20 +49,21 @@ def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
     return Replay(replace(answer, trace=trace), tape.exact)
 
 
-def rejudge(utility: Utility, recorded: Answer, *, llm: LLM | None = None) -> tuple[Verdict, ...]:
+def rejudge(judge: Judge | Utility, recorded: Answer, *, llm: LLM | None = None) -> tuple[Verdict, ...]:
     """A new verdict for each recorded attempt, on the evidence it was written from."""
+    utility = as_utility(judge)
     return tuple(
         run(utility.assess(WorkingMemory(recorded.memory.question, a.evidence), a.candidate), llm=llm)[0]
         for a in recorded.memory.attempts
     )
 
 
-def agreement(utility: Utility, recorded: Sequence[Answer], *, llm: LLM | None = None) -> float | None:
-    """Share of the recorded attempts on which ``utility`` says what was said then; None without attempts."""
+def agreement(judge: Judge | Utility, recorded: Sequence[Answer], *, llm: LLM | None = None) -> float | None:
+    """Share of the recorded attempts on which ``judge`` says what was said then; None without attempts."""
     same = [
         new.outcome == old.verdict.outcome
         for answer in recorded
-        for new, old in zip(rejudge(utility, answer, llm=llm), answer.memory.attempts, strict=True)
+        for new, old in zip(rejudge(judge, answer, llm=llm), answer.memory.attempts, strict=True)
     ]
     return sum(same) / len(same) if same else None
 

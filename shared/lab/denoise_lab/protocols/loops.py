@@ -13,7 +13,6 @@ from typing import Any
 
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, Feedback, LoopLimits, Policy, Rules, Utility
 from denoise_core.augmenter.answer import Outcome, StopReason
-from denoise_core.augmenter.engine import without_citations
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.prompts import DIALOGUE, QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities import Groundedness
@@ -21,6 +20,7 @@ from denoise_core.errors import DenoiseError, InputError
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.running.effects import Flow
+from denoise_core.support.citing import uncited
 from denoise_core.types import Passage, unique_ids
 from denoise_lab.criticism import SelfCriticism
 from denoise_lab.overlap import knowledge_f1
@@ -140,7 +140,7 @@ def _told(answer: Answer) -> Told:
     stopped = answer.stopped_because
     if answer.outcome is Outcome.FAILED or stopped in (StopReason.BUDGET, StopReason.DEADLINE):
         raise CutShort(f"the loop was cut short: {stopped.value}")
-    return Told(without_citations(answer.text))
+    return Told(uncited(answer.text))
 
 
 class KnowledgeF1:
