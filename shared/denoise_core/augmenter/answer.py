@@ -9,6 +9,7 @@ from denoise_core._optional import html_of
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.utility import Measured
 from denoise_core.result import Trace
+from denoise_core.support.proof import Proof, proof_of
 from denoise_core.types import Passage
 
 
@@ -86,6 +87,15 @@ class Answer:
         """Utility of the best attempt; None when there was none."""
         best = self.memory.best
         return best.verdict.score if best else None
+
+    @property
+    def proof(self) -> Proof | None:
+        """The smallest set of quotes on which the text rests; None where no claim of it rests on any. It is
+        replayed without a model: `Proof.replay`."""
+        best = self.memory.best
+        if best is None or self.text != best.candidate:
+            return None
+        return proof_of(self.text, best.verdict.claims, self.judge)
 
     @property
     def looked_for(self) -> tuple[str, ...]:

@@ -41,7 +41,8 @@ class Augmenter:
     are no searches of the loop's own. ``denoiser`` stands between search and prompt. ``judge`` is any judge, an
     LLM (which then quotes) or a function; None is `default_judge`: the one that ships where it is sure, else
     ``llm`` by its quotes. ``policy`` decides (`Rules`), ``feedback`` explains (`TemplateFeedback`).
-    ``when(question, answer)`` decides what is judged at all (`states_something` leaves out greetings and questions back).
+    ``when(question, answer)`` decides what is judged at all (`states_something` leaves out greetings and
+    questions back).
     ``budget`` covers generator, judge and retriever together. A `Drafter` given to `answer` writes in the place of
     ``llm``: a chain, an agent, an engine. Raises `InputError` when both a `Consolidator` and a ``denoiser`` are
     given: it has its own.

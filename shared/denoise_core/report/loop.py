@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.engine import citations, titled
 from denoise_core.augmenter.memory import Attempt
+from denoise_core.report.checked import checked
 from denoise_core.report.context import rendered
 from denoise_core.types import Event, Passage
 
@@ -31,6 +33,7 @@ def _page(answer: Answer) -> dict[str, Any]:
     usage = answer.trace.usage
     return {
         "answer": answer,
+        **_claims(answer),
         "question": memory.question,
         "history": memory.history,
         "attempts": [_attempt(n, a, a is best) for n, a in enumerate(memory.attempts, 1)],
@@ -43,6 +46,15 @@ def _page(answer: Answer) -> dict[str, Any]:
         "estimated": usage.estimated,
         "seconds": answer.trace.seconds,
     }
+
+
+def _claims(answer: Answer) -> dict[str, Any]:
+    """The claims of the text that was sent, each with its quotes; empty where none was judged."""
+    best = answer.memory.best
+    if best is None or answer.text != best.candidate or not best.verdict.claims:
+        return {"pieces": [], "claims": [], "sources": []}
+    name = f"c{zlib.crc32(f'{answer.memory.question}\n{answer.text}'.encode('utf-8', 'replace')):08x}-"
+    return checked(answer.text, best.verdict.claims, best.evidence, name)
 
 
 def _attempt(number: int, attempt: Attempt, is_best: bool) -> dict[str, Any]:

@@ -94,8 +94,8 @@ class LLMJudge(FlowJudge, Travels):
     A claim is supported when the model says so and a quote that it gives stands in a passage: exactly, or but for
     white space, quotation marks, dashes, markup and case. Where none does, nothing is known. Numbers, dates and
     names of a supported claim that stand in none of its quotes are named in ``differs``; ``strict`` makes them
-    unknown. A reply that cannot be read is asked for once more; then nothing is known (``unparsable``). ``name`` is
-    put into ``id``.
+    unknown. A reply that cannot be read is asked for once more; then nothing is known (``unparsable``). ``name``
+    is put into ``id``.
     """
 
     def __init__(self, llm: LLM | None = None, *, strict: bool = False, name: str = "") -> None:

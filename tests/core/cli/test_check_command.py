@@ -1,0 +1,93 @@
+"""``rag-denoise check``: each claim with its verdict and its quote by file and line, and a status by outcome."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from denoise_core.cli import check as command
+from denoise_core.cli.app import app
+from denoise_core.support.judging import Judged, Judgement, Quote
+from denoise_core.support.proof import Proof
+from denoise_core.types import Passage, Span
+
+TEXT = "First line.\nThe tower was completed in 1889.\nIt stands in <Paris>."
+
+
+class Quotes:
+    """Supports what stands in the file word for word."""
+
+    id = "quotes for tests"
+
+    def judge(self, question, claims, passages):
+        out = []
+        for c in claims:
+            where = next((p for p in passages if c.text in p.text), None)
+            at = where.text.index(c.text) if where else 0
+            quotes = (Quote(Span(where.id, at, at + len(c.text)), c.text),) if where else ()
+            kind = "" if where else "unsupported"
+            out.append(Judged(c.text, c.start, c.end, bool(where), 0.9 if where else 0.1, quotes, (), kind, kind))
+        return Judgement(tuple(out), answers=True)
+
+    async def ajudge(self, question, claims, passages):
+        return self.judge(question, claims, passages)
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "default_judge", Quotes)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "tower.md").write_text(TEXT, "utf-8")
+
+    def run(answer, *more):
+        (tmp_path / "answer.md").write_text(answer, "utf-8")
+        arguments = [
+            "check",
+            "-q",
+            "When?",
+            "-a",
+            str(tmp_path / "answer.md"),
+            "-p",
+            str(tmp_path / "docs"),
+            *more,
+        ]
+        return CliRunner().invoke(app, arguments)
+
+    return run
+
+
+def test_claims_are_shown_with_verdict_and_line(asked):
+    found = asked("The tower was completed in 1889.")
+    assert found.exit_code == 0, found.output
+    assert "supported 0.90" in found.output
+    assert "tower.md:2" in found.output
+    wrong = asked("The tower was completed in 1889. It was sold.")
+    assert wrong.exit_code == 3
+    assert "unsupported" in wrong.output
+
+
+def test_json_holds_places_and_a_proof(asked):
+    found = json.loads(asked("The tower was completed in 1889.", "--json").output)
+    assert (found["outcome"], found["judge"]) == ("supported", "quotes for tests")
+    (quote,) = found["claims"][0]["quotes"]
+    assert (quote["file"], quote["line"]) == ("tower.md", 2)
+    assert TEXT[quote["start"] : quote["end"]] == quote["text"]
+    assert Proof.from_json(found["proof"]).replay([Passage(TEXT, "tower.md")]) == ()
+
+
+def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(asked, tmp_path):
+    page = tmp_path / "page.html"
+    asked("The tower was completed in 1889. It stands in <Paris>.", "--html", str(page))
+    html = page.read_text("utf-8")
+    targets, ids = set(re.findall(r'href="#([^"]+)"', html)), set(re.findall(r'id="([^"]+)"', html))
+    assert targets <= ids
+    assert len(targets) >= 2
+    assert "<Paris>" not in html
+    assert 'class="quote supports"' in html
+
+
+def test_slips_are_told(asked, tmp_path):
+    for more in (["--judge", "x", "--llm", "y"], ["-a", str(tmp_path / "none.md")]):
+        found = asked("x", *more)
+        assert found.exit_code not in (0, 3, 4)
