@@ -53,7 +53,8 @@ def _claims(answer: Answer) -> dict[str, Any]:
     best = answer.memory.best
     if best is None or answer.text != best.candidate or not best.verdict.claims:
         return {"pieces": [], "claims": [], "sources": []}
-    name = f"c{zlib.crc32(f'{answer.memory.question}\n{answer.text}'.encode('utf-8', 'replace')):08x}-"
+    mark = zlib.crc32(f"{answer.memory.question} {answer.text}".encode("utf-8", "replace"))
+    name = f"c{mark:08x}-"
     return checked(answer.text, best.verdict.claims, best.evidence, name)
 
 
