@@ -6,12 +6,15 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from field_judges import SHAPES, RagasMetric
 from tiny_augmenter import VOCABULARY, save_tokenizer
 
 from denoise_core import InputError, Passage
+from denoise_core.augmenter import Augmenter, Outcome
+from denoise_core.augmenter.drafting import Written
 from denoise_core.support import judges
 from denoise_core.support.judging import Claim, Claims
-from denoise_core.support.models import windows
+from denoise_core.support.models import Score, windows
 
 ANSWER = "the tower has floors. it was completed."
 CLAIMS = Claims(ANSWER, (Claim("the tower has floors.", 0, 21), Claim("it was completed.", 22, 39)))
@@ -195,77 +198,6 @@ def test_a_decision_model_judges_each_claim():
     assert len(seen) == 2
 
 
-# Functions and other packages' evaluators, by the shape of what they take and give. Each says of "floors" yes.
-
-
-def yes(text):
-    return "floors" in text
-
-
-class RagasMetric:
-    name = "faithfulness"
-
-    async def single_turn_ascore(self, sample, callbacks=None):
-        assert sample.retrieved_contexts[0].startswith("tower\n")
-        return 0.9 if yes(sample.response) else 0.1
-
-
-class RagasNewer:
-    async def ascore(self, user_input, response, retrieved_contexts):
-        return SimpleNamespace(value=0.9 if yes(response) else 0.1, reason="r")
-
-
-class TruLens:
-    def groundedness(self, source, statement):
-        return (0.9 if yes(statement) else 0.1), {"reasons": "STATEMENT 0: criteria"}
-
-
-def openevals(*, inputs, outputs, context, **kwargs):
-    return {"key": "groundedness", "score": yes(outputs), "comment": "c"}
-
-
-async def openevals_async(*, inputs, outputs, context):
-    return {"key": "groundedness", "score": 1.0 if yes(outputs) else 0.0, "comment": "c"}
-
-
-class DeepEval:
-    reason = "of the metric"
-
-    def measure(self, test_case, _show_indicator=False):
-        return 0.9 if yes(test_case.actual_output) else 0.1
-
-    async def a_measure(self, test_case, _show_indicator=False):
-        return self.measure(test_case)
-
-
-class LangChainEvaluator:
-    def evaluate_strings(self, *, prediction, reference=None, input=None):
-        return {"score": 1 if yes(prediction) else 0, "value": "Y", "reasoning": "r"}
-
-
-class LlamaIndexEvaluator:
-    async def aevaluate(self, query=None, response=None, contexts=None, **kwargs):
-        return SimpleNamespace(passing=yes(response), score=None, feedback="f", invalid_result=False)
-
-    def evaluate(self, query=None, response=None, contexts=None, **kwargs):
-        return SimpleNamespace(passing=yes(response), score=None, feedback="f", invalid_result=False)
-
-
-SHAPES = {
-    "float": lambda question, evidence, claim: 0.9 if yes(claim) else 0.1,
-    "float by place": lambda q, e, c: 0.9 if yes(c) else 0.1,
-    "bool": lambda claim, context: yes(claim),
-    "RAGAS": RagasMetric(),
-    "RAGAS, newer": RagasNewer(),
-    "TruLens": TruLens().groundedness,
-    "openevals": openevals,
-    "openevals, asynchronous": openevals_async,
-    "DeepEval": DeepEval(),
-    "LangChain": LangChainEvaluator(),
-    "LlamaIndex": LlamaIndexEvaluator(),
-}
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_function_is_asked_claim_by_claim_both_ways(shape):
     judge = judges.function(SHAPES[shape], name=shape)
@@ -303,3 +235,39 @@ def test_slips_are_refused_with_what_to_write():
 def test_the_tiny_models_are_of_the_families_their_configs_say(tiny_tokens):
     with pytest.raises(InputError, match="'tokens', not 'entailment'"):
         judges.model(tiny_tokens, family="entailment").judge("", CLAIMS, PASSAGES)
+
+
+DRAFT = "It has three floors. It was completed by Ada."
+EVIDENCE = [Passage("The tower has lifts. It has three floors.", "a")]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_loop_repairs_with_a_function(shape):
+    repairs(judges.function(SHAPES[shape]))
+
+
+@pytest.mark.parametrize(("fixture", "given"), NAMED)
+def test_the_loop_repairs_with_a_model_by_name(fixture, given, request):
+    """The model is loaded and asked as it is; what it says of a pair is fixed, for its weights are random."""
+    judge = judges.model(request.getfixturevalue(fixture), **given)
+    judge.judge(QUESTION, CLAIMS, PASSAGES)
+    loaded = judge._loaded
+    loaded.room = 512
+    if fixture == "tiny_tokens":
+        loaded._read = lambda prompt, answer: [
+            (i, i + 1, 0.9 if "It was" in answer[: i + 6] else 0.1) for i in range(len(answer))
+        ]
+    else:
+        loaded._read = lambda pairs: [Score(0.9 if "floors" in c and "floors" in w else 0.1) for w, c in pairs]
+    answer = repairs(judge)
+    if fixture != "tiny_tokens":
+        assert answer.proof.replay(EVIDENCE) == ()
+
+
+def repairs(judge):
+    loop = Augmenter(judge=judge)
+    answer = loop.answer("What has it?", drafter=Written(DRAFT, EVIDENCE))
+    assert (answer.text, answer.outcome) == ("It has three floors.", Outcome.SUPPORTED)
+    assert answer.best.repaired
+    assert asyncio.run(loop.aanswer("What has it?", drafter=Written(DRAFT, EVIDENCE))).text == answer.text
+    return answer
