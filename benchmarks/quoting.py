@@ -3,7 +3,8 @@
 One call an answer. Sets: claims of SummEdits, WiCE and QAGS against their documents; answers in the forms in which
 models write, with their unsupported words marked, and honest abstentions; answers over sibling records; yes/no
 answers; short answers, right ones and names from a distractor. Of each set and label a half was only counted. A
-hundred fabricated quotes are held against the passages. Whether ``strict`` helps is shown for each set.
+hundred fabricated quotes are held against the passages. Whether ``strict`` helps is shown for each set, and what a
+cascade from the shipped judge saves in calls and costs in answers.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from _judged_sets import GROUNDING, SHORT, Case, cases
 from _recorded import Recorded
 from harness import Benchmark, arguments
 
+from denoise_core import embedded
+from denoise_core.support.cascade import Cascade
 from denoise_core.support.check import check
+from denoise_core.support.judging import Claim, Judge, Judged
 from denoise_core.support.quoting import VERSION, LLMJudge, prove
 from denoise_core.support.result import Check
 from denoise_core.types import Message, Passage, Reply
 
 FABRICATED = 100
+SURE = (0.8, 0.9, 0.95)
 TARGETS: dict[str, tuple[float, float]] = {"SummEdits, WiCE and QAGS": (0.80, 0.08), "answer forms": (0.90, 0.05)}
 
 
@@ -57,6 +62,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
             _forms(bench, [c for c in every if c.set == "answer_forms"], checked)
     _fabricated(bench, every, options.seed)
     _asked_again(bench, every)
+    _cascade(bench, every, groups)
     return bench.finish()
 
 
@@ -133,6 +139,58 @@ def _fabricated(bench: Benchmark, every: Sequence[Case], seed: int) -> None:
         passed += any(prove(" ".join(piece), p) is not None for p in case.passages)
     bench.row("fabricated quotes", made, "count")
     bench.row("fabricated quotes that pass", passed, "count", at_most=0)
+
+
+class _Kept:
+    """A judge that is asked once about the same."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.inner, self.kept = judge, dict[tuple[str, ...], Sequence[Judged]]()
+
+    @property
+    def id(self) -> str:
+        return self.inner.id
+
+    def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Sequence[Judged]:
+        key = (question, *(c.whole for c in claims), *(p.text for p in passages))
+        if key not in self.kept:
+            self.kept[key] = self.inner.judge(question, claims, passages)
+        return self.kept[key]
+
+    async def ajudge(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> Sequence[Judged]:
+        return self.judge(question, claims, passages)
+
+
+def _cascade(bench: Benchmark, every: Sequence[Case], groups: dict[str, Callable[[Case], bool]]) -> None:
+    """The shipped judge, the quoting judge, and the quoting judge where the shipped one is not sure: how often
+    each is right (passes a right answer, stops a wrong one), and how many calls an answer costs."""
+    shipped = _Kept(embedded.judge())
+    for name, sure in (
+        ("shipped judge", None),
+        ("quoting judge", 0.0),
+        *((f"cascade, sure from {x:g}", x) for x in SURE),
+    ):
+        for group, belongs in groups.items():
+            llm = Recorded("quoting")
+            judge: Judge = (
+                LLMJudge(llm)
+                if sure == 0.0
+                else shipped
+                if sure is None
+                else Cascade(shipped, LLMJudge(llm), sure=sure)
+            )
+            mine = [c for c in every if belongs(c) and c.label in ("right", "wrong", "open")]
+            if group in GROUNDING or not mine:
+                continue
+            found = [check(c.question, c.answer, c.passages, judge=judge).passed for c in mine]
+            for half in ("looked", "unseen"):
+                part = [(ok, c.label == "right") for ok, c in zip(found, mine, strict=True) if c.half == half]
+                shown = f"{group}, {name}{', half only counted' if half == 'unseen' else ''}"
+                bench.row(f"{shown}: right or stopped", statistics.fmean(a == b for a, b in part), "share")
+                bench.row(f"{shown}: wrong passed", statistics.fmean(a for a, b in part if not b), "share")
+            bench.row(f"{group}, {name}: calls an answer", llm.calls / len(mine), "count")
 
 
 def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
