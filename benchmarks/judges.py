@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 from _bench_reader import ABOUT, bench_reader
 from _word_rule import score as word_rule
+from denoise_core.support.meaning import Embed
 from harness import Benchmark, Options, arguments, read
 
 import denoise_core.augmenter.utilities as utilities
@@ -34,7 +35,6 @@ from denoise_core.embedded.reader.fit.split import SHARE
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
 from denoise_core.support import Reader, check
-from denoise_core.support.meaning import Embed
 from denoise_core.text.facts import Fact, facts
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import content

@@ -163,3 +163,13 @@ def make(kit):
         return create_agent(model, [search], middleware=list(middleware), checkpointer=checkpointer), model
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def words_judge(monkeypatch):
+    """Where no judge is named, one that is a function of words: these tests are of what is done with verdicts."""
+    from judging import by_words
+
+    from denoise_core.augmenter.utilities import Groundedness
+
+    monkeypatch.setattr(Groundedness, "shipped", classmethod(lambda cls, llm=None: by_words()))

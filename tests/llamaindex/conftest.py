@@ -155,3 +155,13 @@ def scripted():
 def local():
     """``local(reply)``: a completion model without an async form, a function of its prompt."""
     return lambda reply: Local(reply=reply)
+
+
+@pytest.fixture(autouse=True)
+def words_judge(monkeypatch):
+    """Where no judge is named, one that is a function of words: these tests are of what is done with verdicts."""
+    from judging import by_words
+
+    from denoise_core.augmenter.utilities import Groundedness
+
+    monkeypatch.setattr(Groundedness, "shipped", classmethod(lambda cls, llm=None: by_words()))

@@ -29,7 +29,7 @@ class WordForWord(FlowJudge):
         yield
 
     def one(self, question: str, claim: Claim, passages: Sequence[Passage]) -> Judged:
-        text = uncited(claim.whole)
+        text = uncited(claim.text if claim.kind == "field" else claim.whole)
         said = terms_of(text, "en") - terms_of(question, "en") or terms_of(text, "en")
         told = [terms_of(f"{headline(p)}\n{p.text}", "en") for p in passages]
         best = max(range(len(passages)), key=lambda n: len(said & told[n]))

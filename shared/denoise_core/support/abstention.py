@@ -74,6 +74,19 @@ def declined(text: str) -> Declined | None:
     return None
 
 
+def refuses(text: str) -> bool:
+    """The mark, or a first sentence in which whoever answers says of themselves that they cannot: no judge need be
+    asked.
+
+    >>> refuses("I'm sorry, but I cannot answer that."), refuses("The law did not provide for elections.")
+    (True, False)
+    """
+    if declined(text) is not None:
+        return True
+    first = {w.strip(",.'’").casefold().split("'")[0].split("’")[0] for w in text.split()[:3]}
+    return bool(first & {"i", "we"}) and abstains(text)
+
+
 def abstains(candidate: str) -> bool:
     """The candidate declines to answer, as far as its words tell: a hint where no judge reads it.
 

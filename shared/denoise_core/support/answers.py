@@ -260,6 +260,9 @@ class _Reader:
             raw = clean[start:end]
             if raw in ("null", '""'):
                 continue
+            if raw in ("true", "false"):
+                yield Piece("polarity", raw, start, end, label, offsets=tuple(range(start, end)))
+                continue
             text, offsets = unescaped(raw, start) if raw.startswith('"') else (raw, list(range(start, end)))
             for piece in self._cut_up(clean, text, start, "field", (), offsets=offsets):
                 yield replace(piece, label=label if piece.claims else (), cut=None)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import run
-from denoise_core.support.abstention import abstains, declined
+from denoise_core.support.abstention import abstains, refuses
 from denoise_core.support.answers import Parsed, parse
 from denoise_core.support.citing import Citation, cited, uncited
 from denoise_core.support.evidence import Evidence, terms_of
@@ -150,7 +150,7 @@ def _says_nothing(question: str, answer: str, parsed: Parsed) -> Check | None:
     said = [x.lower for x in lexemes(question) if x.shape != "mark"]
     if words == said:
         return Check(None, False, 0.0, (), "question", "the answer only repeats the question")
-    if declined(reply):
+    if refuses(reply):
         return Check(None, None, 0.0, (), "abstention", "the answer says that it does not know")
     if not parsed.claims:
         return Check(None, None, 1.0, (), NOTHING, "it claims nothing")

@@ -39,7 +39,7 @@ def cited(answer: str, passages: Sequence[Passage]) -> list[Citation]:
         unknown: list[str] = []
         for name in (part.strip() for part in re.split(r"[,;]", match[1] or match[2])):
             numbers = _ordinals(name)
-            if numbers and (numbers[-1] <= len(passages) or name not in ids):
+            if numbers and ((numbers[0] and numbers[-1] <= len(passages)) or name not in ids):
                 known += [passages[n - 1].id for n in numbers if 1 <= n <= len(passages)]
                 unknown += [f"[{n}]" for n in numbers if not 1 <= n <= len(passages)]
             elif name in ids:

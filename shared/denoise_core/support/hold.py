@@ -78,7 +78,7 @@ def hold(question: str, claim: Claim, evidence: Evidence) -> Judged:
     differs = _nowhere(reading, asked, evidence, "" if sentence is None else evidence.text(sentence))
     placed = tuple(_placed(d, claim) for d in differs)
     against = next((d for d in placed if d.kind in _DECIDES and d.stands), None)
-    if against is not None and share >= _SAME:
+    if against is not None and evidence.nearest(said)[0] >= _SAME:
         return judged(False, against.kind, str(against), placed)
     if differs:
         return judged(None, differs[0].kind, "; ".join(str(d) for d in differs[:3]), placed)
@@ -107,8 +107,7 @@ def beyond(claim: Judged, evidence: Evidence) -> str:
 def _nowhere(claim: Reading, asked: Reading, evidence: Evidence, near: str) -> list[Difference]:
     """Facts that stand nowhere in the evidence and cannot be counted or computed from it."""
     known = Reading.of(near, evidence.language)
-    figures = {x.text for x in evidence.reading.lexemes if x.shape == "number"}
-    figures |= {f.value for group in evidence.groups for r in group for f in r.fields}
+    figures = {f.value for group in evidence.groups for r in group for f in r.fields}
     out = []
     for told in compare(claim, evidence.reading, asked):
         fact = next((f for f in claim.facts if (f.start, f.end) == (told.start, told.end)), None)

@@ -196,7 +196,7 @@ def _separated(text: str) -> list[list[tuple[int, int]]]:
             if not line.strip():
                 continue
             at, row = first, []
-            for value in next(csv.reader([line], delimiter=mark), []):
+            for value in _values(line, mark):
                 found = text.find(value, at, last) if value else at
                 row.append((max(found, at), max(found, at) + len(value)))
                 at = max(found, at) + len(value)
@@ -204,6 +204,13 @@ def _separated(text: str) -> list[list[tuple[int, int]]]:
         if len(rows) > 2 and len(rows[0]) > 1 and len({len(r) for r in rows}) == 1 and _named(text, rows[0]):
             return rows
     return []
+
+
+def _values(line: str, mark: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=mark), [])
+    except csv.Error:  # a line break within it, a field beyond the limit
+        return []
 
 
 def _named(text: str, row: Sequence[tuple[int, int]]) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import Lexeme, lexemes
 from denoise_core.text.stems import content
-from denoise_core.text.wordlists import listed
+from denoise_core.text.wordlists import FUNCTION_WORDS, listed
 
 YES = listed("yes yep ja sí si oui true correct 是 是的 对 はい да да evet כן نعم")
 NO = listed("no nope nein non false incorrect 不 不是 いいえ нет hayır לא لا")
@@ -141,7 +141,8 @@ class Wording:
         return any(w.lower() in _OF_REPLY for w in name.split())
 
     def _content(self, text: str, found: Sequence[Lexeme]) -> list[str]:
-        return [text[w.start : w.end].lower() for w in content(found, self.language)]
+        words = [text[w.start : w.end].lower().replace("’", "'") for w in content(found, self.language)]
+        return [w for w in words if w.split("'")[0] not in FUNCTION_WORDS]
 
 
 def wording_of(answer: str, question: str) -> Wording:

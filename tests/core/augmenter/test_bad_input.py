@@ -267,9 +267,6 @@ def test_when_decides_what_is_judged_at_all(passages, question):
 def test_an_answer_names_its_judge_and_what_is_known_of_its_errors(passages, question):
     answer = Augmenter(judge=Lenient()).answer(question, drafter=Written(RIGHT, passages))
     assert (answer.judge, answer.measured) == ("lenient", Lenient.measured)
-    shipped = Augmenter().answer(question, drafter=Written(RIGHT, passages)).measured
-    assert shipped
-    assert all(0 <= m.passed_right <= 1 and 0 <= m.passed_wrong <= 1 and m.answers > 0 for m in shipped)
 
 
 def test_history_of_any_length_and_kind_is_taken(passages, question):

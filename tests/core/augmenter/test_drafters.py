@@ -213,7 +213,7 @@ def test_runs_of_drafters_are_recorded_and_replayed(passages, question):
 
 
 def test_structured_output_is_judged_field_by_field(passages, question):
-    right = {"tower": {"name": "Eiffel Tower", "completed": "completed in 1889"}, "open": True, "notes": None}
+    right = {"tower": {"name": "Eiffel Tower", "completed": "completed in 1889"}, "notes": None}
     answer = run_both(Augmenter, question, lambda: Chain(Drafted("", fields=right, found=(Found(passages),))))
     assert answer.outcome is Outcome.SUPPORTED
     assert answer.best.fields == right
@@ -225,7 +225,7 @@ def test_structured_output_is_judged_field_by_field(passages, question):
     )
     assert failed.outcome is Outcome.SUPPORTED
     first = failed.memory.attempts[0].verdict
-    assert all(r.claim.startswith("tower.completed: ") for r in first.reasons)
+    assert [r.claim for r in first.reasons] == ["completed in 1925"]
 
 
 def test_a_drafter_that_is_cancelled_ends_there(passages, question):

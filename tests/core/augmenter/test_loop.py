@@ -24,7 +24,7 @@ def test_feedback_names_claim_passage_and_what_is_missing_and_the_next_draft_see
     first, second = llm.seen
     assert all("1925" not in m.content for m in first)
     told = second[-1].content
-    assert "It was completed in 1925." in told
+    assert "It was completed in 1925 [1]." in told
     assert "[1]" in told
     assert "not found there: 1925" in told
 

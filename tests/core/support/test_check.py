@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from denoise_core import InputError, Passage
 from denoise_core.support import Check, check
 from denoise_core.support.citing import cited
+from denoise_core.support.judging import FlowJudge, Judged, Judgement, Quote
 from denoise_core.text.facts.kinds.names import same_name
 from denoise_core.types import Span
 
@@ -29,62 +30,57 @@ def said(answer, question="", passages=BOTH, **options):
     "answer",
     [
         "It was completed by Siobhán O’Brien.",
-        "O'Brien",
         "Jean-Luc Picard completed the tower.",
-        "Lunch comes from McDonald's.",
-        "Yes, it was completed in 1889.",
         "1. The tower was completed in 1889.\n2. Lunch comes from McDonald's.",
         "Sure! The tower was completed in **1889**. I hope this helps!",
         "According to the passages, the tower was completed in 1889.",
-        "21 lifts run.",
         "Lifts run since 4 July 1890.",
-        "It cost 3,200,000 dollars.",
         "It cost $3.2 million.",
         "It is over 20,000 km from Lima.",
         "The tower was completed in 1889 [1].",
         "The tower was completed in 1889 [tower].",
         "The tower was completed in 1889 [1]; the bridge is 8849 metres long [2].",
-        "Sales of the bridge went up: they rose last year.",
+        "It is 137 years old in 2026.",
+        "I have sent the mail to Bob.",
+        "It cost $3.2 billion.",
+        "Yes, it was completed in 1889.",
     ],
 )
-def test_what_the_passages_say_passes(answer):
+def test_words_alone_say_nothing_for_and_nothing_against(answer):
     found = said(answer)
-    assert found.passed, found
+    assert (found.supported, found.passed) == (None, False)
+    assert found.reason
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        ("It cost $3.2 billion.", "number"),
-        ("The tower was completed in 1890.", None),
-        ("The tower is less than 20,000 km from Lima.", "number"),
-        ("The tower is 8849 metres long.", None),
-        ("Sales of the bridge decreased last year.", "direction"),
-        ("The tower was not completed in 1889.", "direction"),
-        ("Lunch does not come from McDonald's.", "negation"),
+        ("The tower was completed in 1925.", "date"),
         ("The tower was completed in 1889 [2].", "citation"),
         ("The tower was completed in 1889 [7].", "citation"),
-        ("The tower was completed by Otto Brenner.", "name"),
-        ("Luc Picard", "name"),
-        ("The tower was completed in 1889. It is painted purple and smells of coffee.", "unsupported"),
     ],
 )
-def test_what_they_do_not_say_fails_and_names_the_difference(answer, kind):
+def test_what_code_can_prove_is_unsupported_and_names_the_difference(answer, kind):
     found = said(answer)
-    assert found.supported is False, found
-    assert kind is None or found.kind == kind
+    assert (found.supported, found.kind) == (False, kind)
     assert found.reason
 
 
-def test_years_of_two_events_swapped():
-    source = [Passage("The school was founded in 1903. In 1930 it moved to the market.", "p")]
-    assert said("It was founded in 1903 and it moved in 1930.", passages=source).passed
-    assert not said("It was founded in 1930 and it moved in 1903.", passages=source).passed
+def test_a_difference_that_decides_nothing_is_named():
+    (claim,) = said("It cost $3.2 billion.").claims
+    assert [(d.kind, d.said) for d in claim.differs] == [("number", "$3.2 billion")]
+    assert claim.supported is None
+
+
+def test_a_citation_says_which_passage_bears_the_claim():
+    found = said("The tower was completed in 1889 [2].")
+    assert found.claims[0].differs[-1].stands == "[1]"
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
-    [("", "empty"), ("…", "empty"), ("[1]", "empty"), ("Yes.", "bare"), ("I don't know.", "abstention"),
+    [("", "empty"), ("…", "empty"), ("[1]", "empty"), ("<think>1889?</think>", "empty"),
+     ("I don't know.", "abstention"), ('{"answered": false}', "abstention"),
      ("When was the tower completed?", "question"), ("x" * 30_000, "length")],
 )  # fmt: skip
 def test_an_answer_that_says_nothing_never_passes_and_has_a_reason(answer, kind):
@@ -93,32 +89,60 @@ def test_an_answer_that_says_nothing_never_passes_and_has_a_reason(answer, kind)
     assert (found.kind, bool(found.reason)) == (kind, True)
 
 
+def test_what_claims_nothing_is_not_applicable_and_passes():
+    for answer in ("Hello! How can I help you?", "Which tower do you mean?", "You're welcome."):
+        found = said(answer, "Hi")
+        assert (found.kind, found.passed, found.supported) == ("not_applicable", True, None)
+
+
 def test_bad_evidence_has_an_outcome_and_a_reason():
     assert said("It was 1889.", passages=()).kind == "empty_evidence"
     assert said("It was 1889.", passages=(Passage("  ", "p"),)).kind == "empty_evidence"
-    other = Passage("The tower was completed in 1925.", "other")
-    found = said("The tower was completed in 1889.", passages=(TOWER, other))
-    assert (found.supported, found.kind) == (None, "conflict")
     foreign = said("La biblioteca está cerrada los lunes por la mañana.", passages=BOTH)
     assert (foreign.supported, foreign.kind) == (None, "language")
 
 
-def test_headers_and_titles_are_evidence():
-    text = "It has 412 beds."
-    for passage in (
-        Passage(text, "p", header="Eastside hospital"),
-        Passage(text, "p", metadata={"title": "Eastside hospital"}),
-    ):
-        assert said("Eastside hospital has 412 beds.", passages=[passage]).passed
-    assert not said(
-        "The Westside hospital has 412 beds.", passages=[Passage(text, "p", header="Eastside hospital")]
-    ).passed
+class Quoting(FlowJudge):
+    """A judge that finds every claim in the first passage, or says what it was made with."""
+
+    def __init__(self, supported=True, kind="", abstains=None):
+        self.said = supported, kind, abstains
+
+    def flow(self, question, claims, passages):
+        supported, kind, abstains = self.said
+        quote = Quote(Span(passages[0].id, 0, 9), passages[0].text[:9])
+        found = (Judged(c.text, c.start, c.end, supported, None, (quote,), kind=kind) for c in claims)
+        return Judgement(tuple(found), None, abstains)
+        yield
 
 
-def test_a_question_that_asks_when_is_not_answered_by_a_place():
-    found = said("The tower is far from Lima.", "When was the tower completed?")
-    assert found.answers is False
-    assert not found.passed
+def test_a_judge_decides_and_is_named():
+    found = said("The tower was completed in 1889.", judge=Quoting())
+    assert (found.passed, found.score, found.judge) == (True, 1.0, "Quoting")
+    assert said("It is purple.", judge=Quoting(False, "not_stated")).supported is False
+
+
+def test_what_evidence_cannot_settle_is_unknown_whoever_judges():
+    for answer in ("I have sent the mail to Bob.", "The tower was completed 1 year before the lifts, in 1889."):
+        assert said(answer, judge=Quoting(False, "contradicted")).supported is False
+    assert said("I have sent the mail to Bob.", judge=Quoting(False, "not_stated")).supported is None
+    passages = [Passage("The tower was completed in 1889. Today is 1 May 2026.", "p")]
+    assert (
+        said("The tower is 137 years old.", passages=passages, judge=Quoting(False, "not_stated")).supported
+        is None
+    )
+    assert (
+        said("The tower is 136 years old.", passages=passages, judge=Quoting(False, "not_stated")).supported
+        is False
+    )
+
+
+def test_an_abstention_is_the_judge_s_word_and_phrases_only_a_hint():
+    law = "The law did not provide for elections; it set up a council."
+    assert said(law, judge=Quoting(abstains=False)).passed
+    assert said("Dazu schweigen die Texte.", judge=Quoting(None, abstains=True)).kind == "abstention"
+    assert said("The passages do not mention his age.", judge=Quoting(None)).kind == "abstention"
+    assert said("The passages do not mention his age.", judge=Quoting(True)).passed
 
 
 class Fixed:
@@ -131,21 +155,22 @@ class Fixed:
         return [self for _ in candidates]
 
 
-@pytest.mark.parametrize(("own", "answers"), [(-1.0, True), (-50.0, False), (-math.inf, None), (math.nan, None)])
-def test_a_reader_vetoes_and_never_saves(own, answers):
+@pytest.mark.parametrize(
+    ("own", "answers", "supported"), [(-1.0, True, True), (-50.0, False, None), (-math.inf, None, None)]
+)
+def test_a_reader_decides_what_words_leave_open(own, answers, supported):
     question = "Who completed the tower?"
     found = said("Siobhán O'Brien", question, reader=Fixed(own))
-    assert found.answers is answers
-    assert found.supported is True
-    assert said("Otto Brenner", question, reader=Fixed(own)).passed is False
-    assert found.score <= said("Siobhán O'Brien", question).score
+    assert (found.answers, found.supported) == (answers, supported)
+    assert said("It was completed in 1925 by O'Brien.", question, reader=Fixed(own)).passed is False
 
 
-def test_a_reader_of_english_does_not_judge_other_languages():
+def test_a_reader_of_english_spans_judges_no_other_language_no_yes_and_no_list():
     passages = [Passage("Die Brücke wurde 1889 von Otto Brenner gebaut.", "p")]
-    assert said(
-        "Otto Brenner hat die Brücke gebaut.", "Wer hat die Brücke gebaut?", passages, reader=Fixed(-99.0)
-    ).passed
+    german = said("Otto Brenner", "Wer hat die Brücke gebaut?", passages, reader=Fixed(-1.0))
+    assert german.supported is None
+    assert said("Yes.", "Was the tower completed?", reader=Fixed(-1.0)).supported is None
+    assert said("- O'Brien\n- Picard", "Who completed it?", reader=Fixed(-1.0)).supported is None
 
 
 @pytest.mark.parametrize(
@@ -154,7 +179,7 @@ def test_a_reader_of_english_does_not_judge_other_languages():
         lambda: check("q", None, BOTH),
         lambda: check("q", "a", "text"),
         lambda: check("q", "a", ["text"]),
-        lambda: check("q", "a", BOTH, coverage=7),
+        lambda: check("q", "a", BOTH, judge="gpt"),
     ],
 )
 def test_slips_raise_and_say_what_to_pass(wrong):
@@ -169,6 +194,13 @@ def test_brackets_that_cite_nothing():
     assert one.ids == ("p1", "p2")
     (two,) = cited("So it is [1-2].", passages)
     assert two.ids == ("p1", "p2")
+
+
+def test_a_number_counts_what_was_shown_also_where_ids_are_numbers():
+    """`[1]` named the second passage, whose id was "1", and not the first, which the prompt showed as 1."""
+    passages = [Passage("x", "0"), Passage("y", "1")]
+    assert [c.ids for c in cited("So it is [1]. And [2]. And [0].", passages)] == [("0",), ("1",), ("0",)]
+    assert [c.ids for c in cited("So it is [Source 2] and 【1†a】.", passages)] == [("1",), ("0",)]
 
 
 WORDS = st.sampled_from(
@@ -230,11 +262,10 @@ def test_laws_of_any_check(answer, text):
     texts = {p.id: p.text for p in passages}
     for claim in found.claims:
         assert 0 <= claim.start < claim.end <= len(answer)
-        assert not (claim.supported and claim.differences)
-        for span in claim.evidence:
-            assert isinstance(span, Span)
-            assert 0 <= span.start < span.end <= len(texts[span.passage_id])
-        for difference in claim.differences:
+        for quote in claim.quotes:
+            span = quote.span
+            assert texts[span.passage_id][span.start : span.end] == quote.text
+        for difference in claim.differs:
             assert 0 <= difference.start < difference.end <= len(answer)
     assert found == check("When was it?", answer, passages)
     assert found.as_json()["supported"] is found.supported
@@ -242,14 +273,7 @@ def test_laws_of_any_check(answer, text):
 
 def test_evidence_may_be_long_and_its_order_does_not_matter():
     filler = [Passage("Rome lies on the Tiber and has seven hills. " * 40, f"f{n}") for n in range(100)]
-    answer = "The tower was completed in 1889."
+    answer = "The tower was completed in 1925."
     one, two = said(answer, passages=(TOWER, *filler)), said(answer, passages=(*filler, TOWER))
-    assert one.passed
-    assert (one.claims[0].evidence, one.score) == (two.claims[0].evidence, two.score)
-
-
-@pytest.mark.parametrize("name", ["AL", "Al", "DE", "La", "Von"])
-def test_a_name_that_is_written_like_a_particle_is_a_name(name):
-    passage = Passage(f"The fort lies north of Mobile, {name}, as part of the county. It was sold in 1901.", "p")
-    assert check("", "Mary Stone sold the fort in 1901.", [passage]).supported is False
-    assert check("", "The fort was sold in 1901.", [passage]).passed
+    assert one.supported is False
+    assert (one.claims[0].quotes, one.score) == (two.claims[0].quotes, two.score)

@@ -83,9 +83,10 @@ class Groundedness:
         if copied is not None:
             why = "repeats the evidence word for word instead of answering"
             return Verdict("fail", min(found.score, 0.3), (Reason(why, "copy", passage_id=copied),))
+        if found.kind == NOTHING:
+            return Verdict("unknown", 0.0, (Reason("it makes no statement to judge", "unjudged"),))
         if found.passed:
-            said = (Reason(found.reason, NOTHING),) if found.kind == NOTHING else ()
-            return Verdict("pass", found.score, said)
+            return Verdict("pass", found.score)
         reasons = tuple(_reason(c) for c in found.claims if c.supported is False)
         if found.kind == "off_question" or not reasons:
             reasons += (Reason(found.reason, found.kind, "" if found.claims else candidate),)
