@@ -206,6 +206,7 @@ def test_runs_of_drafters_are_recorded_and_replayed(passages, question):
     assert (played.answer.text, played.answer.memory) == (answer.text, answer.memory)
     stricter = replay(Augmenter(judge=lambda question, evidence, claim: 0.0), again)
     assert stricter.answer.stopped_because in (
+        StopReason.NOT_TOLD,
         StopReason.NOT_RECORDED,
         StopReason.NO_PROGRESS,
         StopReason.ATTEMPTS,
