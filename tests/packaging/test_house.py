@@ -1,6 +1,7 @@
 """The house keeps its shape: arrows point one way, no circle, rooms within their lines."""
 
 import ast
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -41,9 +42,14 @@ def files():
 MODULES = dict(files())
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports_of(path, *, lazy=True, types=True):
     """Modules of ours that a file imports; not ``lazy``: at its top level alone; not ``types``: not for types."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     for_types = {
         id(inner)
         for node in ast.walk(tree)
@@ -184,8 +190,8 @@ def test_no_function_is_tangled():
     assert not found - TANGLED
 
 
-# Places where the core and the adapters compile a pattern or list words by hand: they may only fall. Whoever adds one
-# names beside it the data by another hand on which it gains, and takes one away elsewhere.
+# Places where the core and the adapters compile a pattern or list words by hand: they may only fall. Whoever adds
+# one names beside it the data by another hand on which it gains, and takes one away elsewhere.
 PATTERNS, WORD_LISTS = 298, 41
 
 
@@ -194,7 +200,7 @@ def test_patterns_and_word_lists_become_fewer():
     called = [
         node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         for path in code
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call)
         and (ast.unparse(node.func) == "re.compile" or ast.unparse(node.func).split(".")[-1] == "listed")
     ]
