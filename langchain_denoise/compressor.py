@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -12,10 +13,11 @@ from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict
 from typing_extensions import TypedDict, override
 
-from denoise_core import DenoiseResult, Guard, InputError
+from denoise_core import DenoiseResult, Guard, InputError, Passage
 from denoise_core._frameworks import signed
 from denoise_core.running.budget import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
+from denoise_core.text.cutting import pieces
 from langchain_denoise.convert.documents import Readable, read_documents
 from langchain_denoise.observe import atell, is_watched, tell
 from langchain_denoise.ranking import fills, ordered, top
@@ -125,6 +127,53 @@ class DenoiseCompressor(
         _no_arguments(kwargs)
         return await self._acall_with_config(self._adenoise, _read(input), config)
 
+    def clear(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        """Texts of any kind, cut by their structure: what `DenoiseToolResults` does with a tool's result."""
+        return self._call_with_config(self._clear, (query, tuple(passages)), None)
+
+    async def aclear(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        """`clear` without blocking the event loop."""
+        return await self._acall_with_config(self._aclear, (query, tuple(passages)), None)
+
+    @signed
+    def _clear(
+        self, given: tuple[str, tuple[Passage, ...]], run_manager: ParentRunManager, config: RunnableConfig
+    ) -> DenoiseResult:
+        query, passages = given
+        with at_most(self._bound(config)):
+            result = self._cutting(config).denoise(query, passages)
+        if is_watched(run_manager):
+            about = {"query": query, "texts": len(passages)}
+            tell(run_manager, about, bounded_summary_of(passages, result), summary_of(passages, result))
+        return result
+
+    @signed
+    async def _aclear(
+        self, given: tuple[str, tuple[Passage, ...]], run_manager: AsyncParentRunManager, config: RunnableConfig
+    ) -> DenoiseResult:
+        query, passages = given
+        with at_most(self._bound(config)):
+            result = await self._cutting(config).adenoise(query, passages)
+        if is_watched(run_manager):
+            about = {"query": query, "texts": len(passages)}
+            await atell(run_manager, about, bounded_summary_of(passages, result), summary_of(passages, result))
+        return result
+
+    def _bound(self, config: RunnableConfig) -> int | None:
+        """How many model calls at once: the smaller of our own bound and the config's."""
+        bounds = [b for b in (self.max_concurrency, config.get("max_concurrency")) if b is not None]
+        return min(bounds, default=None)
+
+    def _cutting(self, config: RunnableConfig) -> Guard:
+        """The denoiser under the policies, END with the cutting by structure unless ``chunks`` says otherwise."""
+        from denoise_core.end import ENDDenoiser
+
+        denoiser = self.denoiser_for(asked_for(config))
+        if isinstance(denoiser, ENDDenoiser) and self.chunks is None:
+            denoiser = copy.copy(denoiser)
+            denoiser.chunker, denoiser.brings = pieces, True
+        return Guard(denoiser, on_error=self.on_error, on_empty=self.on_empty)
+
     @signed
     def _denoise(
         self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig
@@ -162,8 +211,7 @@ class _Work:
         self.n = asked.get("k", asked.get("top_n", settings.top_n))
         self.order = asked.get("order", settings.order)
         self.fill = fills(denoiser)
-        bounds = [b for b in (settings.max_concurrency, config.get("max_concurrency")) if b is not None]
-        self.concurrency = min(bounds, default=None)
+        self.concurrency = settings._bound(config)
         self.about = {"query": self.query, "documents": len(self.passages), "method": type(denoiser).__name__}
 
     def finished(self, result: DenoiseResult) -> DenoiseResult:

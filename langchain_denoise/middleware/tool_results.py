@@ -1,95 +1,139 @@
-"""`DenoiseToolResults`: what a retrieval tool found, without the noise, before the agent reads it."""
+"""`DenoiseToolResults`: what tools found, without the noise, before the agent reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Self
+import difflib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, NotRequired, Self
 
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ToolCallRequest
+from langchain.tools import ToolRuntime
 from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command
 from typing_extensions import override
 
 from denoise_core import InputError
+from denoise_core.running.fallbacks import fell_back
+from denoise_core.tool_results import LeftOut
 from langchain_denoise.compressor import DenoiseCompressor
-from langchain_denoise.convert.places import MESSAGES, documents_of, messages_in
-from langchain_denoise.middleware.tool_text import ToolText
+from langchain_denoise.convert.places import MESSAGES, messages_in
+from langchain_denoise.middleware.tool_text import ToolDocuments, ToolText, read_message
 
 Result = ToolMessage | Command[Any]
+
+LEAST = 2000
+"""Characters of a text from which on it is denoised without being asked for by name."""
+
+LEFT_OUT = "denoise_left_out"
+"""Where in the agent's state stands what was cut out, by id."""
+
+RECALL = "recall"
+
+_ASKED = ("query", "question", "q", "search", "search_query", "keywords", "topic", "text", "input", "prompt")
+
+
+def _joined(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> dict[str, str]:
+    return {**(before or {}), **(after or {})}
+
+
+class RecallState(AgentState[Any]):
+    """The agent's state, with what was cut out of tools' results."""
+
+    denoise_left_out: NotRequired[Annotated[dict[str, str], _joined]]
 
 
 class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
     """Denoises the results of tools, in the message that goes into the agent's state.
 
-    A tool that keeps its documents (``create_retriever_tool(..., response_format="content_and_artifact")``)
-    has artifact and content cleared alike: each document's text is replaced where it stands in the content, so
-    that headings and separators of the tool stay. A tool that gives text alone, as a string or in content blocks
-    (MCP), is touched only when ``tools`` names it: its paragraphs are the documents then, or the items of a JSON
-    list, and images stay where they were. The query is the tool's ``query`` argument, else the user's last
-    message. Errors and commands of tools pass as they are, and no tool call is left without its message.
+    A tool that keeps its documents (``create_retriever_tool(..., response_format="content_and_artifact")``) has
+    artifact and content cleared alike: each document's text is replaced where it stands in the content, so that
+    headings and separators of the tool stay. Of any other tool the texts are cut by their structure (paragraphs,
+    rows, records of JSON, entries) and written back in the same shape: JSON stays JSON, content blocks stay
+    blocks, images and all else stay as they were, and so do messages inside a ``Command``.
+
+    Denoised are all tools that keep documents, and those that give 2,000 characters or more and were called with
+    words to look for (``query=`` and its like, or an argument of several words). ``tools`` (names or tools) says
+    which instead, whatever their length; a name that no tool of the agent has raises at the first call. The query
+    is the user's last message with the words the tool was called with. Errors pass as they are, no tool call is
+    left without its message, and long text that passes untouched is said in the log, once a tool.
+
+    With ``recall`` what was cut out can be had back: its ids and first words stand at the end of the message, the
+    text in the state under ``denoise_left_out`` and never in the prompt, and the agent has a tool ``recall(id)``.
 
     ``denoiser`` is any denoiser of the core or a `DenoiseCompressor`; with neither it is the offline default.
-    ``tools`` names the tools meant, None means all that keep their documents. Other settings are those of
-    `DenoiseCompressor`; the record is in ``response_metadata["denoise"]`` of the message.
+    Other settings are those of `DenoiseCompressor`; the record is in ``response_metadata["denoise"]``.
     """
 
     def __init__(
         self,
         denoiser: Any = None,
         *,
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | BaseTool] | None = None,
+        recall: bool = False,
         name: str = "DenoiseToolResults",
         **settings: Any,
     ) -> None:
         super().__init__()
-        if isinstance(tools, str):
-            raise InputError(f"tools={tools!r}: expected a list of tool names")
+        if isinstance(tools, str | BaseTool):
+            raise InputError(f"tools={_name_of(tools)!r}: expected a list of tools or of their names")
         if isinstance(denoiser, DenoiseCompressor):
             if settings:
                 raise InputError(f"{', '.join(settings)}: set on the DenoiseCompressor, which is built already")
             self.compressor = denoiser
         else:
             self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
-        self.tool_names = None if tools is None else frozenset(tools)
+        self.tool_names = None if tools is None else frozenset(map(_name_of, tools))
+        self.recall = recall
+        if recall:
+            self.tools = [_recall]
+            self.state_schema = RecallState
         self._name = name
+        self._checked = tools is None
 
     @classmethod
     def from_llm(
         cls,
         model: Any,
         *,
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | BaseTool] | None = None,
+        recall: bool = False,
         name: str = "DenoiseToolResults",
         **settings: Any,
     ) -> Self:
         """As `DenoiseCompressor.from_llm`."""
-        return cls(DenoiseCompressor.from_llm(model, **settings), tools=tools, name=name)
+        return cls(DenoiseCompressor.from_llm(model, **settings), tools=tools, recall=recall, name=name)
 
     @classmethod
     def from_embeddings(
         cls,
         embeddings: Any,
         *,
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | BaseTool] | None = None,
+        recall: bool = False,
         name: str = "DenoiseToolResults",
         **settings: Any,
     ) -> Self:
         """As `DenoiseCompressor.from_embeddings`."""
-        return cls(DenoiseCompressor.from_embeddings(embeddings, **settings), tools=tools, name=name)
+        return cls(
+            DenoiseCompressor.from_embeddings(embeddings, **settings), tools=tools, recall=recall, name=name
+        )
 
     @classmethod
     def from_cross_encoder(
         cls,
         model: Any,
         *,
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | BaseTool] | None = None,
+        recall: bool = False,
         name: str = "DenoiseToolResults",
         **settings: Any,
     ) -> Self:
         """As `DenoiseCompressor.from_cross_encoder`, in the order of the result."""
         made = DenoiseCompressor.from_cross_encoder(model, **{"order": "input", **settings})
-        return cls(made, tools=tools, name=name)
+        return cls(made, tools=tools, recall=recall, name=name)
 
     @classmethod
     def from_probe(
@@ -97,12 +141,13 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
         folder: Any,
         model: Any = None,
         *,
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | BaseTool] | None = None,
+        recall: bool = False,
         name: str = "DenoiseToolResults",
         **settings: Any,
     ) -> Self:
         """As `DenoiseCompressor.from_probe`."""
-        return cls(DenoiseCompressor.from_probe(folder, model, **settings), tools=tools, name=name)
+        return cls(DenoiseCompressor.from_probe(folder, model, **settings), tools=tools, recall=recall, name=name)
 
     @property
     @override
@@ -110,40 +155,138 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
         return self._name
 
     @override
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        self._check(request.tools)
+        return handler(request)
+
+    @override
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+    ) -> ModelResponse[Any]:
+        self._check(request.tools)
+        return await handler(request)
+
+    @override
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
-        message = handler(request)
-        text = self._text_of(message)
-        if text is None:
-            return message
-        return text.cleared(self.compressor.invoke({"documents": text.documents, "query": _query(request)}))
+        result, query = handler(request), _query(request)
+        work = [(m, self._read(m, request)) for m in _messages_of(result)]
+        done = [(m, *self._cleared(read, query)) if read else (m, m, ()) for m, read in work]
+        return self._back(result, done)
 
     @override
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Result:
-        message = await handler(request)
-        text = self._text_of(message)
-        if text is None:
-            return message
-        kept = await self.compressor.ainvoke({"documents": text.documents, "query": _query(request)})
-        return text.cleared(kept)
+        result, query = await handler(request), _query(request)
+        work = [(m, self._read(m, request)) for m in _messages_of(result)]
+        done = [(m, *await self._acleared(read, query)) if read else (m, m, ()) for m, read in work]
+        return self._back(result, done)
 
-    def _text_of(self, message: Result) -> ToolText | None:
+    def _check(self, tools: Sequence[Any]) -> None:
+        """Raises `InputError` for a name in ``tools`` that no tool of the agent has; once, at the first call."""
+        if self._checked:
+            return
+        there = [t.name if isinstance(t, BaseTool) else str(t.get("name", "")) for t in tools]
+        unknown = [n for n in sorted(self.tool_names or ()) if n not in there]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], there, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InputError(f"tools={unknown}: the agent has {', '.join(sorted(there)) or 'no tools'}{hint}")
+        self._checked = True
+
+    def _read(self, message: ToolMessage, request: ToolCallRequest) -> ToolText | ToolDocuments | None:
         """What is to be denoised; None when the message is to pass as it is."""
-        if not isinstance(message, ToolMessage) or message.status == "error":
+        if message.status == "error" or message.name == RECALL:
             return None
-        if self.tool_names is not None and message.name not in self.tool_names:
+        if self.tool_names is not None and request.tool_call["name"] not in self.tool_names:
             return None
-        if documents_of(message) is None and self.tool_names is None:
+        read = read_message(message)
+        if not isinstance(read, ToolText) or self.tool_names is not None:
+            return read
+        if read.characters < LEAST:
             return None
-        text = ToolText.of(message)
-        return text if text.documents else None
+        if not _asked_in(request):
+            name = request.tool_call["name"]
+            fell_back(
+                self._name,
+                f"{name} gave long text and was called without words to look for",
+                f"it passes as it is; tools=[{name!r}] denoises it by the user's question",
+            )
+            return None
+        return read
+
+    def _cleared(self, read: ToolText | ToolDocuments, query: str) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
+        if isinstance(read, ToolDocuments):
+            return read.cleared(self.compressor.invoke({"documents": read.documents, "query": query})), ()
+        return self._told(read, self.compressor.clear(query, read.passages))
+
+    async def _acleared(
+        self, read: ToolText | ToolDocuments, query: str
+    ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
+        if isinstance(read, ToolDocuments):
+            kept = await self.compressor.ainvoke({"documents": read.documents, "query": query})
+            return read.cleared(kept), ()
+        return self._told(read, await self.compressor.aclear(query, read.passages))
+
+    def _told(self, read: ToolText, found: Any) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
+        gone = read.left_out(found) if self.recall else ()
+        lines = [f"{g.id}: {g.begins}" for g in gone]
+        said = "\n".join([f"(Left out; {RECALL}(id) gives one back)", *lines]) if gone else ""
+        return read.cleared(found, said), gone
+
+    def _back(self, result: Result, done: Sequence[tuple[ToolMessage, ToolMessage, Sequence[LeftOut]]]) -> Result:
+        kept = {g.id: g.text for _, _, gone in done for g in gone}
+        new = {id(old): cleared for old, cleared, _ in done}
+        if isinstance(result, ToolMessage):
+            message = new.get(id(result), result)
+            return Command(update={MESSAGES: [message], LEFT_OUT: kept}) if kept else message
+        if not isinstance(result.update, Mapping) or not new:
+            return result
+        messages = [new.get(id(m), m) for m in result.update[MESSAGES]]
+        return replace(result, update={**result.update, MESSAGES: messages, **({LEFT_OUT: kept} if kept else {})})
+
+
+@tool(RECALL)
+def _recall(id: str, runtime: ToolRuntime) -> str:
+    """Gives back a part of a tool's result that was left out, by the id that stands at the end of the result."""
+    kept = runtime.state.get(LEFT_OUT) or {}
+    if id in kept:
+        return str(kept[id])
+    return f"There is no part {id!r}; there are: {', '.join(kept) or 'none'}"
+
+
+def _name_of(given: Any) -> str:
+    if isinstance(given, BaseTool):
+        return given.name
+    if isinstance(given, str):
+        return given
+    raise InputError(f"tools: expected tools or their names, got a {type(given).__name__}")
+
+
+def _messages_of(result: Result) -> list[ToolMessage]:
+    """The tools' messages in a result; a command may bring several."""
+    if isinstance(result, ToolMessage):
+        return [result]
+    found = result.update.get(MESSAGES) if isinstance(result.update, Mapping) else None
+    return [m for m in found if isinstance(m, ToolMessage)] if isinstance(found, list) else []
+
+
+def _asked_in(request: ToolCallRequest) -> str:
+    """The words that a tool was called with, "" for none: an argument called so, or one of several words."""
+    given = request.tool_call["args"]
+    named = [given[n] for n in _ASKED if isinstance(given.get(n), str)]
+    said = named or [v for v in given.values() if isinstance(v, str) and len(v.split()) > 1]
+    return next((v for v in said if v.strip()), "")
 
 
 def _query(request: ToolCallRequest) -> str:
-    query = request.tool_call["args"].get("query")
-    if isinstance(query, str) and query.strip():
-        return query
+    """What is looked for: the user's last message, and the words of the call where they are others."""
+    asked = _asked_in(request)
     state = request.state
     state = state if isinstance(state, (dict, list)) else {MESSAGES: getattr(state, MESSAGES, [])}
-    return next((str(m.text) for m in reversed(messages_in(state) or []) if isinstance(m, HumanMessage)), "")
+    user = next((str(m.text) for m in reversed(messages_in(state) or []) if isinstance(m, HumanMessage)), "")
+    if not asked or asked in user:
+        return user or asked
+    return asked if not user else f"{user}\n{asked}"

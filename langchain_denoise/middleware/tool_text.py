@@ -1,9 +1,7 @@
-"""A tool's message as documents, and the message again from what is left of them."""
+"""A tool's message as texts and documents, and the message again from what is left of them."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,52 +9,80 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 
-from denoise_core import Passage, unique_ids
+from denoise_core import DenoiseResult, Passage, unique_ids
 from denoise_core.running.record import KEY, short_id
-from denoise_core.text.chunk import chunks
+from denoise_core.tool_results import LeftOut, ToolResult, read_result
 from langchain_denoise.convert.places import documents_of
 
 NOTHING = "(No part of this result helps with the question.)"
 """Stands in a tool's message of which nothing is kept: a tool call without a message is an error for models."""
 
-LONGEST = 1200
-"""Characters of a paragraph; a longer one is cut into pieces of whole sentences, half as long."""
-
-_BLANK = re.compile(r"\n[ \t]*\n\s*")
-_HEADING = re.compile(r"#{1,6} .*|.{1,80}:|\*\*.{1,80}\*\*")
+STRUCTURED = ("structured_content", "structuredContent")  # where MCP adapters put the structured result
 
 
 @dataclass(frozen=True, slots=True)
 class ToolText:
-    """The text of one message as ``documents``. ``blocks[i]`` is the content block that document i stands in, -1
-    for one that stands in the artifact alone; ``items`` are the elements of a JSON list, by block."""
+    """The texts of one message: those of its content, and those of the structured content in its artifact."""
 
     message: ToolMessage
-    documents: tuple[Document, ...]
-    blocks: tuple[int, ...]
-    items: Mapping[int, list[Any]]
+    content: ToolResult
+    structured: Mapping[str, ToolResult]
 
     @staticmethod
     def of(message: ToolMessage) -> ToolText:
-        """The documents a tool kept; or else paragraphs of its text blocks, or elements of a JSON list in one."""
-        kept = documents_of(message)
-        if kept is not None:
-            blocks = tuple(_where(message, d.page_content) for d in kept)
-            return ToolText(message, tuple(kept), blocks, {})
-        documents: list[Document] = []
-        places: list[int] = []
-        items: dict[int, list[Any]] = {}
-        for at, text in _texts(message):
-            found = json_items(text)
-            if found is not None:
-                items[at] = found
-            for n, piece in enumerate(map(said_in, found) if found is not None else paragraphs(text)):
-                documents.append(Document(page_content=piece, id=f"{message.tool_call_id}:{at}:{n}"))
-                places.append(at)
-        return ToolText(message, tuple(documents), tuple(places), items)
+        name = str(message.tool_call_id)[-8:] or "result"
+        artifact = message.artifact if isinstance(message.artifact, Mapping) else {}
+        structured = {
+            key: read_result(artifact[key], name=f"{name}-{key[0]}") for key in STRUCTURED if artifact.get(key)
+        }
+        return ToolText(message, read_result(message.content, name=name), structured)
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """All texts."""
+        return (*self.content.passages, *(p for r in self.structured.values() for p in r.passages))
+
+    @property
+    def characters(self) -> int:
+        """Characters of the content's texts."""
+        return self.content.characters
+
+    def left_out(self, found: DenoiseResult) -> tuple[LeftOut, ...]:
+        """What the content loses."""
+        return self.content.left_out(found)
+
+    def cleared(self, found: DenoiseResult, said: str = "") -> ToolMessage:
+        """The message with what is left in the place of what was there, and ``said`` behind it."""
+        content = self.content.back(found)
+        if isinstance(content, list):
+            content = [b for b in content if not _is_empty(b)]
+        if not content or not (isinstance(content, list) or content.strip()):
+            content = NOTHING if isinstance(self.message.content, str) else [{"type": "text", "text": NOTHING}]
+        if said:
+            blocks = isinstance(content, list)
+            content = [*content, {"type": "text", "text": said}] if blocks else f"{content}\n\n{said}"
+        record = {
+            "fallback": found.fallback,
+            "note": found.note,
+            "left_out": len(self.left_out(found)),
+            "characters_before": self.characters,
+            "characters_after": sum(len(t) for t in _strings(content)),
+        }
+        artifact = self.message.artifact
+        if self.structured:
+            artifact = {**artifact, **{key: read.back(found) for key, read in self.structured.items()}}
+        return _changed(self.message, content, artifact, record)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDocuments:
+    """The documents that a tool kept in its artifact, and where the message's content shows them."""
+
+    message: ToolMessage
+    documents: tuple[Document, ...]
 
     def cleared(self, kept: Sequence[Document]) -> ToolMessage:
-        """The message with what is left in the place of what was there."""
+        """The message with what is left of each document where it stood; documents shown nowhere are joined."""
         left = self._left(kept)
         content = self._content(left)
         record = {
@@ -66,11 +92,7 @@ class ToolText:
             "characters_before": len(str(self.message.text)),
             "characters_after": sum(len(t) for t in _strings(content)),
         }
-        artifact = list(kept) if documents_of(self.message) is not None else self.message.artifact
-        metadata = {**self.message.response_metadata, KEY: record}
-        return self.message.model_copy(
-            update={"content": content, "artifact": artifact, "response_metadata": metadata}
-        )
+        return _changed(self.message, content, list(kept), record)
 
     def _left(self, kept: Sequence[Document]) -> list[str | None]:
         """The text left of each document, None for one that was dropped."""
@@ -89,15 +111,14 @@ class ToolText:
         return left
 
     def _content(self, left: Sequence[str | None]) -> Any:
+        texts = dict(_texts(self.message))
+        where = [next((at for at, t in texts.items() if d.page_content in t), -1) for d in self.documents]
         new: dict[int, str] = {}
-        for at, text in _texts(self.message):
-            mine = [i for i, block in enumerate(self.blocks) if block == at]
-            if at in self.items:
-                stay = [item for i, item in zip(mine, self.items[at], strict=True) if left[i] is not None]
-                new[at] = json.dumps(stay, ensure_ascii=False) if stay else ""
-            elif mine:
+        for at, text in texts.items():
+            mine = [i for i, block in enumerate(where) if block == at]
+            if mine:
                 new[at] = rewrite(text, [self.documents[i].page_content for i in mine], [left[i] for i in mine])
-            elif documents_of(self.message) is not None and len(self.documents) > 0 and -1 in self.blocks:
+            elif -1 in where:
                 new[at] = "\n\n".join(t for t in left if t is not None)
         content = self.message.content
         if isinstance(content, str):
@@ -111,54 +132,13 @@ class ToolText:
         return out or [{"type": "text", "text": NOTHING}]
 
 
-def paragraphs(text: str) -> list[str]:
-    """The paragraphs of a text, a heading with the one it stands over, a long one in pieces of whole sentences.
-
-    Each is found again in the text as it is, one after the other.
-
-    >>> paragraphs("# Paris\\n\\nA capital.\\n\\nBananas.")
-    ['# Paris\\n\\nA capital.', 'Bananas.']
-    """
-    out: list[str] = []
-    start = 0
-    for end, begin in [*((m.start(), m.end()) for m in _BLANK.finditer(text)), (len(text), len(text))]:
-        piece = text[start:end].strip()
-        if piece and _HEADING.fullmatch(piece) and end < len(text):
-            continue
-        if piece:
-            out += _pieces(piece)
-        start = begin
-    return out
-
-
-def _pieces(text: str) -> Iterator[str]:
-    if len(text) <= LONGEST:
-        yield text
-        return
-    for span in chunks(LONGEST // 2)(Passage(text, "paragraph")):
-        if piece := text[span.start : span.end].strip():
-            yield piece
-
-
-def json_items(text: str) -> list[Any] | None:
-    """The elements of a JSON list of objects or texts, as search tools give it; None for anything else."""
-    if not text.lstrip().startswith("["):
-        return None
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    fits = isinstance(found, list) and len(found) > 1 and all(isinstance(i, (dict, str)) for i in found)
-    return found if fits else None
-
-
-def said_in(item: Any) -> str:
-    """The texts and numbers in a JSON value, a line each, with the names they stand under."""
-    if isinstance(item, dict):
-        return "\n".join(f"{k}: {said_in(v)}" for k, v in item.items() if v not in (None, "", [], {}))
-    if isinstance(item, list):
-        return "\n".join(map(said_in, item))
-    return str(item)
+def read_message(message: ToolMessage) -> ToolText | ToolDocuments | None:
+    """What of a tool's message can be denoised; None when there is nothing."""
+    kept = documents_of(message)
+    if kept is not None:
+        return ToolDocuments(message, tuple(kept)) if kept else None
+    text = ToolText.of(message)
+    return text if text.passages else None
 
 
 def rewrite(content: str, before: Sequence[str], after: Sequence[str | None]) -> str:
@@ -183,20 +163,25 @@ def rewrite(content: str, before: Sequence[str], after: Sequence[str | None]) ->
     return text if after and after[0] is not None else text.lstrip("\n")
 
 
-def _texts(message: ToolMessage) -> list[tuple[int, str]]:
+def _changed(message: ToolMessage, content: Any, artifact: Any, record: Mapping[str, Any]) -> ToolMessage:
+    metadata = {**message.response_metadata, KEY: dict(record)}
+    return message.model_copy(update={"content": content, "artifact": artifact, "response_metadata": metadata})
+
+
+def _texts(message: ToolMessage) -> Iterator[tuple[int, str]]:
     """The text blocks of a message with their places."""
     if isinstance(message.content, str):
-        return [(0, message.content)]
-    return [
-        (at, block if isinstance(block, str) else str(block.get("text", "")))
-        for at, block in enumerate(message.content)
-        if isinstance(block, str) or block.get("type") == "text"
-    ]
+        yield 0, message.content
+        return
+    for at, block in enumerate(message.content):
+        if isinstance(block, str) or block.get("type") == "text":
+            yield at, block if isinstance(block, str) else str(block.get("text", ""))
 
 
-def _where(message: ToolMessage, text: str) -> int:
-    """The content block that shows a document's text; -1 when none does."""
-    return next((at for at, block in _texts(message) if text in block), -1)
+def _is_empty(block: Any) -> bool:
+    if isinstance(block, str):
+        return not block.strip()
+    return block.get("type") == "text" and not str(block.get("text", "")).strip()
 
 
 def _strings(content: Any) -> list[str]:

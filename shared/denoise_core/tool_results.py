@@ -152,11 +152,11 @@ def _kept(source: Passage, found: DenoiseResult) -> list[Span]:
 
 
 def _ends(shape: Cut) -> list[tuple[int, int]]:
-    """The first and the last piece of a text of several, where they are short."""
+    """The first and the last piece of a text of several, where they are short and no sentences."""
     if shape.kind not in ("text", "entries") or len(shape.pieces) < 3:
         return []
-    first, last = shape.pieces[0], shape.pieces[-1]
-    return [(p.start, p.end) for p in (first, last) if p.end - p.start <= ENDS]
+    ends = [(p.start, p.end) for p in (shape.pieces[0], shape.pieces[-1])]
+    return [(a, b) for a, b in ends if b - a <= ENDS and shape.text[a:b].rstrip()[-1:] not in ".!?。"]
 
 
 def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

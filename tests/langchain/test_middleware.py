@@ -18,11 +18,10 @@ from langchain_agents import (
     searching,
     tool_message,
 )
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import PromptTemplate
-from langchain_core.tools import StructuredTool, tool
+from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.running import fallbacks
@@ -62,8 +61,6 @@ async def test_a_tool_that_gives_text_alone(make, kit, sync):
     assert whole == "\n\n".join(d.page_content for d in FOUND)
     named, _ = make(DenoiseToolResults(denoiser, tools=["search"]), response_format="content")
     assert tool_message(await run(named, sync)).content.strip() == PARIS
-    other, _ = make(DenoiseToolResults(denoiser, tools=["lookup"]))
-    assert tool_message(await run(other, sync)).content == whole
 
 
 async def test_a_failure_keeps_the_result_and_says_so(make, kit):
@@ -73,7 +70,7 @@ async def test_a_failure_keeps_the_result_and_says_so(make, kit):
     assert "no route" in message.response_metadata["denoise"]["fallback"]
 
 
-async def test_the_calls_own_query_comes_before_the_users_words(make, kit):
+async def test_the_query_is_the_users_words_and_those_of_the_call(make, kit):
     asked = []
 
     def remember(query, passages):
@@ -84,10 +81,10 @@ async def test_the_calls_own_query_comes_before_the_users_words(make, kit):
     assert tool_message(await agent.ainvoke(ASKED)).content == NOTHING
     blank, _ = make(DenoiseToolResults(kit.Answers(remember)), reply=searching(query=" "))
     await blank.ainvoke(ASKED)
-    assert asked == ["capital of France", "What is the capital of France?"]
+    assert asked == ["What is the capital of France?"] * 2  # the call's words are in it
 
 
-async def test_errors_commands_and_images_pass(kit):
+async def test_errors_and_images_pass(kit):
     image = [{"type": "image", "url": "https://example.org/x.png"}]
 
     @tool
@@ -96,16 +93,17 @@ async def test_errors_commands_and_images_pass(kit):
         return image
 
     @tool
-    def move(query: str):
-        """Changes the state itself."""
-        return Command(update={"messages": [ToolMessage("moved", tool_call_id="call-2")]})
+    def fail(query: str):
+        """Fails."""
+        raise ToolException("Bananas are out.")
 
+    fail.handle_tool_error = True
     calls = [{"name": "search", "args": {"query": "q"}, "id": "call-1"}]
-    calls.append({"name": "move", "args": {"query": "q"}, "id": "call-2"})
+    calls.append({"name": "fail", "args": {"query": "q"}, "id": "call-2"})
     model = kit.chat(lambda m: "done" if m[-1].type == "tool" else AIMessage("", tool_calls=calls))
-    middleware = DenoiseToolResults(kit.Answers(kit.drop_all), tools=["search", "move"], on_empty="drop")
-    state = await create_agent(model, [search, move], middleware=[middleware]).ainvoke(ASKED)
-    assert [m.content for m in state["messages"] if m.type == "tool"] == [image, "moved"]
+    middleware = DenoiseToolResults(kit.Answers(kit.drop_all), tools=["search", "fail"], on_empty="drop")
+    state = await create_agent(model, [search, fail], middleware=[middleware]).ainvoke(ASKED)
+    assert [m.content for m in state["messages"] if m.type == "tool"] == [image, "Bananas are out."]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +180,7 @@ async def test_spans_nest_under_the_hooks(make, kit, sync):
 
 
 def test_wrong_settings(kit):
-    with pytest.raises(ValueError, match="list of tool names"):
+    with pytest.raises(ValueError, match="list of tools or of their names"):
         DenoiseToolResults(by_words(), tools="search")
     with pytest.raises(ValueError, match="keeep"):
         DenoiseToolResults(by_words(), keeep=3)

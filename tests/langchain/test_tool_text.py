@@ -2,20 +2,26 @@
 
 import asyncio
 import json
+from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain.agents import create_agent
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.types import Command
 
+from denoise_core import DenoiseResult, InputError
 from denoise_core.end import ENDDenoiser
+from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import DenoiseCompressor
 from langchain_denoise.middleware import DenoiseToolResults
-from langchain_denoise.middleware.tool_text import LONGEST, NOTHING, ToolText, paragraphs
+from langchain_denoise.middleware.tool_text import NOTHING, ToolText
 
 IMAGE = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
 
@@ -60,18 +66,23 @@ async def test_content_blocks_as_mcp_adapters_give_them(sync):
     ]
     assert out.artifact == {"structured_content": {"n": 3}}
     record = out.response_metadata["denoise"]
-    assert (record["given"], record["kept"], record["fallback"]) == (4, 2, None)
+    assert (record["left_out"], record["fallback"]) == (2, None)
+    assert record["characters_after"] < record["characters_before"]
 
 
 @both_ways
 async def test_one_long_text_is_cut_into_paragraphs(sync):
     """It was one document, and always kept."""
-    text = "# Paris\n\nThe capital of France.\n\nBananas are yellow.\n\n" + "Rain is wet. " * 400 + "Paris is big."
+    text = (
+        "# Paris\n\nThe capital of France.\n\n# Fruit\n\nBananas are yellow.\n\n"
+        + "Rain is wet. " * 400
+        + "Paris is big."
+    )
     out = await cleared(about_paris(), text, sync=sync)
     assert out.content.startswith("# Paris\n\nThe capital of France.")
     assert out.content.endswith("Paris is big.")
     assert "Bananas" not in out.content
-    assert len(out.content) < LONGEST
+    assert len(out.content) < 1200
 
 
 @both_ways
@@ -114,19 +125,116 @@ async def test_a_compressor_will_do_and_keeps_its_settings():
     assert (made.tool_names, made.compressor.keep) == ({"a"}, 3)
 
 
-@given(st.text("a .\n#:", max_size=80) | st.text(max_size=3000))
-def test_paragraphs_are_found_again_in_their_text(text):
-    at = 0
-    for piece in paragraphs(text):
-        assert piece.strip()
-        at = text.index(piece, at) + len(piece)
-    assert "".join("".join(paragraphs(text)).split()) == "".join(text.split())
-
-
 @given(st.lists(st.text("ab. \n", max_size=40), max_size=5))
 def test_a_result_of_which_all_is_kept_is_the_same(texts):
     message = ToolMessage([{"type": "text", "text": t} for t in texts], tool_call_id="1")
     text = ToolText.of(message)
-    out = text.cleared(text.documents)
-    if text.documents:
-        assert "".join(str(out.text).split()) == "".join(str(message.text).split())
+    out = text.cleared(DenoiseResult("q", text.passages))
+    kept = [t for t in texts if t.strip()]
+    assert [b["text"] for b in out.content] == (kept or [NOTHING])
+
+
+SEARCHED = {"query": "Paris", "results": [{"title": f"Town {n}", "text": "Rain. " * 40} for n in range(9)]}
+SEARCHED["results"].append({"title": "Paris", "text": "In Paris it is dry. " * 8})
+
+
+def agent_of(kit, middleware, found, args, **settings):
+    @tool
+    def search(query: str = "", page: int = 1):
+        """Looks things up."""
+        return found
+
+    calls = [{"name": "search", "args": args, "id": "call-12345678"}]
+    model = kit.chat(lambda m: "done" if m[-1].type == "tool" else AIMessage("", tool_calls=calls))
+    return create_agent(model, [search], middleware=[middleware], **settings)
+
+
+def told(state):
+    return next(m for m in state["messages"] if m.type == "tool")
+
+
+async def test_a_default_text_tool_is_denoised_when_it_was_asked_in_words(kit):
+    """Its results passed whole, and without a word, unless ``tools`` named it."""
+    middleware = DenoiseToolResults(ENDDenoiser(FunctionScorer(lambda q, t: float("Paris" in t)), threshold=0.5))
+    agent = agent_of(kit, middleware, json.dumps(SEARCHED), {"query": "weather in Paris"})
+    found = json.loads(told(await agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})).content)
+    assert [r["title"] for r in found["results"]] == ["Paris"]
+    assert found["query"] == "Paris"
+
+
+async def test_long_text_that_passes_is_said_once(kit, caplog):
+    fallbacks.forget()
+    agent = agent_of(kit, DenoiseToolResults(keep=1), json.dumps(SEARCHED), {"page": 2})
+    for _ in range(2):
+        state = await agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})
+        assert json.loads(told(state).content) == SEARCHED
+    assert caplog.text.count("tools=['search']") == 1
+
+
+async def test_short_text_passes(kit):
+    agent = agent_of(kit, DenoiseToolResults(keep=1), "Rain.\n\nParis.", {"query": "Paris"})
+    assert told(await agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})).content == "Rain.\n\nParis."
+
+
+async def test_a_name_that_no_tool_has_raises_with_the_nearest(kit):
+    """It did nothing, and said nothing."""
+    agent = agent_of(kit, DenoiseToolResults(kit.Answers(kit.drop_all), tools=["serach"]), "x", {"query": "q"})
+    with pytest.raises(InputError, match="did you mean 'search'"):
+        await agent.ainvoke({"messages": [HumanMessage("?")]})
+    with pytest.raises(InputError, match="list of tools"):
+        DenoiseToolResults(tools="search")
+
+
+def test_tools_are_taken_as_they_are():
+    """``tools=[search]`` was ``TypeError: unhashable``."""
+
+    @tool
+    def search(query: str):
+        """Looks things up."""
+        return query
+
+    assert DenoiseToolResults(tools=[search, "lookup"]).tool_names == {"search", "lookup"}
+
+
+async def test_messages_in_a_command_are_denoised(kit):
+    """A command passed, although its message held ten documents."""
+
+    @tool
+    def search(query: str, tool_call_id: Annotated[str, InjectedToolCallId]):
+        """Looks things up."""
+        return Command(update={"messages": [ToolMessage(json.dumps(SEARCHED), tool_call_id=tool_call_id)]})
+
+    calls = [{"name": "search", "args": {"query": "Paris weather"}, "id": "call-1"}]
+    model = kit.chat(lambda m: "done" if m[-1].type == "tool" else AIMessage("", tool_calls=calls))
+    denoiser = ENDDenoiser(FunctionScorer(lambda q, t: float("Paris" in t)), threshold=0.5)
+    agent = create_agent(model, [search], middleware=[DenoiseToolResults(denoiser)])
+    found = json.loads(told(await agent.ainvoke({"messages": [HumanMessage("?")]})).content)
+    assert [r["title"] for r in found["results"]] == ["Paris"]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_what_was_left_out_can_be_recalled(kit, sync):
+    @tool
+    def search(query: str):
+        """Looks things up."""
+        return json.dumps(SEARCHED)
+
+    asked = [AIMessage("", tool_calls=[{"name": "search", "args": {"query": "Paris dry"}, "id": "call-1"}])]
+
+    def reply(messages):
+        if messages[-1].type == "human":
+            return asked[0]
+        if len([m for m in messages if m.type == "tool"]) == 1:
+            at = next(line for line in messages[-1].text.splitlines() if "Town 0" in line).split(":")[0]
+            return AIMessage("", tool_calls=[{"name": "recall", "args": {"id": at}, "id": "call-2"}])
+        return "done"
+
+    denoiser = ENDDenoiser(FunctionScorer(lambda q, t: float("Paris" in t)), threshold=0.5)
+    agent = create_agent(kit.chat(reply), [search], middleware=[DenoiseToolResults(denoiser, recall=True)])
+    given = {"messages": [HumanMessage("Is it dry in Paris?")]}
+    state = await asyncio.to_thread(agent.invoke, given) if sync else await agent.ainvoke(given)
+    first, back = [m for m in state["messages"] if m.type == "tool"]
+    assert "Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain" not in first.text
+    assert "Town 0" in back.text
+    assert "Rain. Rain." in back.text
+    assert all(text in json.dumps(state["denoise_left_out"]) for text in ("Town 0", "Town 8"))
