@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from langchain_core.callbacks import AsyncParentRunManager, Callbacks, ParentRunManager
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -129,11 +129,14 @@ class DenoiseCompressor(
 
     def clear(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         """Texts of any kind, cut by their structure: what `DenoiseToolResults` does with a tool's result."""
-        return self._call_with_config(self._clear, (query, tuple(passages)), None)
+        found: DenoiseResult = cast(Any, self)._call_with_config(self._clear, (query, tuple(passages)), None)
+        return found
 
     async def aclear(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         """`clear` without blocking the event loop."""
-        return await self._acall_with_config(self._aclear, (query, tuple(passages)), None)
+        run = cast(Any, self)._acall_with_config
+        found: DenoiseResult = await run(self._aclear, (query, tuple(passages)), None)
+        return found
 
     @signed
     def _clear(
