@@ -13,9 +13,9 @@ from _bench_reader import bench_reader
 from harness import Benchmark, Options, read
 
 from denoise_core.embedded import WithConflicts, default_denoiser
-from denoise_core.embedded.reader.fit.measure import contained
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_lab.experiments.default_choices import Scored
+from denoise_lab.span_reader.measure import contained
 
 QUESTIONS = 40  # of a set
 FILES = {"PoisonedNQ": "poisoned_nq", "RAMDocs": "ramdocs"}

@@ -1,7 +1,7 @@
 """Right answers by the reader of real text: from everything, and from what each scorer keeps.
 
 Every scorer keeps as many passages of a question as the default does. The reader was not trained on the questions
-(`embedded.reader.fit.split`); three weights and a margin of the default were fitted on some of HotpotQA's and
+(`denoise_lab.span_reader.split`); three weights and a margin of the default were fitted on some of HotpotQA's and
 MuSiQue's. With ``--data``.
 """
 
@@ -15,13 +15,13 @@ from _bench_reader import ABOUT, bench_reader
 from harness import Benchmark, Options, arguments
 from numpy.typing import NDArray
 
-from denoise_core.embedded.reader.fit.measure import exact
-from denoise_core.embedded.reader.fit.split import for_training, read
 from denoise_core.embedded.reader.span_reader import SpanReader
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
 from denoise_lab.experiments.default_choices import Scored, scored
 from denoise_lab.experiments.real_sets import bench_encoder, quick_questions
+from denoise_lab.span_reader.measure import exact
+from denoise_lab.span_reader.split import for_training, read
 from denoise_lab.split import NQ, SETS, XQUAD, place_of
 
 NAMES = (NQ, "HotpotQA", "MuSiQue", XQUAD)

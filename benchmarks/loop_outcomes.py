@@ -26,7 +26,7 @@ from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, 
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
 from denoise_core.augmenter.vectors import KeptVectors
 from denoise_core.embedded import encoder
-from denoise_core.embedded.reader.fit.split import SHARE
+from denoise_lab.span_reader.split import SHARE
 from denoise_lab.split import place
 
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+){1,3}\b")

@@ -151,7 +151,7 @@ def _write(
     path: Path,
     outcomes: Sequence[Outcome],
     rows: list[list[str]],
-    found: Sequence[demo_answers.Judged],
+    found: Sequence[demo_answers.Pair],
 ) -> None:
     items = [
         Shown(

@@ -12,44 +12,48 @@ from rich.text import Text
 from denoise_core.cli.plain import plain
 from denoise_core.embedded.sample import Prepared
 from denoise_core.evaluate.metrics import wilson
-from denoise_core.support import Check, Reader, check
+from denoise_core.support.judging import Claim, Judge, Judged
 
 HEADING = "Answers held against their passages"
 TOLD = (
     "Each question has a right answer and a wrong one, of the same kind and style, that stands in another passage "
-    "found for it. The judge sees the question, the answer and all twenty passages."
+    "found for it. The judge that ships, at its operating point 'even', sees the question, the answer and all "
+    "twenty passages."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """One prepared question with what the checker says of both answers."""
+class Pair:
+    """One prepared question with what the judge says of both answers."""
 
     prepared: Prepared
-    right: Check
-    wrong: Check
+    right: Judged
+    wrong: Judged
 
 
-def judged(items: Sequence[Prepared], reader: Reader | None = None) -> list[Judged]:
-    """By the checker, with the reader that ships unless another is given."""
-    if reader is None:
-        from denoise_core.embedded import span_reader
+def judged(items: Sequence[Prepared], judge: Judge | None = None) -> list[Pair]:
+    """By the judge that ships at ``even`` unless another is given."""
+    if judge is None:
+        from denoise_core.embedded import judge as shipped
 
-        reader = span_reader()
+        judge = shipped()
     out = []
     for item in items:
         text, passages = item.question.text, item.question.passages
-        out.append(Judged(item, *(check(text, said, passages, reader) for said in (item.right, item.wrong))))
+        right, wrong = (
+            judge.judge(text, (Claim(said, 0, len(said)),), passages)[0] for said in (item.right, item.wrong)
+        )
+        out.append(Pair(item, right, wrong))
     return out
 
 
-def score(found: Sequence[Judged]) -> list[list[str]]:
+def score(found: Sequence[Pair]) -> list[list[str]]:
     """Header and rows: how many right ones passed, how many wrong ones were stopped."""
     n = len(found)
     rows = [["answers", "passed", "stopped or unknown", "as it should be", "95 %"]]
     for name, passed, wanted in (
-        ("right", sum(f.right.passed for f in found), True),
-        ("wrong, from another passage", sum(f.wrong.passed for f in found), False),
+        ("right", sum(f.right.supported is True for f in found), True),
+        ("wrong, from another passage", sum(f.wrong.supported is True for f in found), False),
     ):
         good = passed if wanted else n - passed
         low, high = wilson(good, n)
@@ -57,7 +61,7 @@ def score(found: Sequence[Judged]) -> list[list[str]]:
     return rows
 
 
-def values_of(found: Sequence[Judged]) -> list[dict[str, str]]:
+def values_of(found: Sequence[Pair]) -> list[dict[str, str]]:
     """What the demo's page shows of each question."""
     return [
         {
@@ -73,20 +77,19 @@ def values_of(found: Sequence[Judged]) -> list[dict[str, str]]:
     ]
 
 
-def _said(found: Check) -> str:
-    if found.passed:
-        return "supported"
-    return (
-        f"{'not supported' if found.supported is False or found.answers is False else 'unknown'}: {found.reason}"
-    )
+def _said(found: Judged) -> str:
+    sure = "" if found.probability is None else f", probability {found.probability:.2f}"
+    if found.supported:
+        return f"supported{sure}"
+    return f"{'unknown' if found.supported is None else 'not supported'}{sure}: {found.why}"
 
 
-def _rests_on(found: Check) -> str:
+def _rests_on(found: Judged) -> str:
     """The characters of the passages that bear on the answer."""
-    return " … ".join(q.text for claim in found.claims for q in claim.quotes)
+    return " … ".join(q.text for q in found.quotes)
 
 
-def print_judged(console: Console, found: Sequence[Judged]) -> None:
+def print_judged(console: Console, found: Sequence[Pair]) -> None:
     """The table, and above it three of the questions as examples."""
     console.print(Text(f"\n{HEADING}", style="bold"))
     console.print(Text(TOLD, style="dim"))

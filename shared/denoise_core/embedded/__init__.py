@@ -2,8 +2,8 @@
 
 `default_denoiser` is where to start; `DefaultScorer` is its scorer, `embedding_scorer` its cosine alone, `sample`
 the questions that ship. How weights and margins were made: `denoise_lab.default`. `span_reader` finds the answer
-to a question in passages, or tells how well a given one fits; `answer` is its shortest form;
-`WithConflicts` has it look for passages that answer differently.
+to a question in passages, or tells how well a given one fits; `answer` is its shortest form, `judge` the judge made
+of it; `WithConflicts` has it look for passages that answer differently.
 """
 
 from denoise_core.embedded.conflicts import WithConflicts
@@ -15,7 +15,7 @@ from denoise_core.embedded.default import (
     scale,
     stack,
 )
-from denoise_core.embedded.reader.shipped import answer, span_reader
+from denoise_core.embedded.reader.shipped import answer, judge, span_reader
 from denoise_core.embedded.sample import sample
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "default_denoiser",
     "embedding_scorer",
     "encoder",
+    "judge",
     "sample",
     "scale",
     "span_reader",

@@ -10,7 +10,6 @@ from denoise_core.embedded import sample
 from denoise_core.embedded.minilm import minilm
 from denoise_core.embedded.reader import forward
 from denoise_core.embedded.reader.features import batch, row
-from denoise_core.embedded.reader.packed import load_packed, pack, unpack
 from denoise_core.embedded.reader.shipped import span_reader
 from denoise_core.embedded.reader.windows import tokens, windows
 
@@ -35,14 +34,16 @@ def rows():
 
 def trained_network(seed):
     torch = pytest.importorskip("torch")
-    from denoise_core.embedded.reader.fit.network import Network, minilm_weights
+    from denoise_lab.span_reader.network import Network, minilm_weights
 
     torch.manual_seed(seed)
     network = Network(minilm_weights(minilm()))
     if seed < 0:
-        from denoise_core.embedded.reader.make import HERE, WEIGHTS
+        from safetensors.numpy import load_file
 
-        network.take(load_packed(HERE / WEIGHTS))
+        from denoise_lab.span_reader.make import HERE, SPANS
+
+        network.take(load_file(HERE / SPANS))
     else:
         with torch.no_grad():
             for name, p in network.named_parameters():
@@ -56,11 +57,9 @@ def trained_network(seed):
 def test_numpy_equals_torch(seed, rows):
     network = trained_network(seed)
     torch = pytest.importorskip("torch")
-    light = forward.load(minilm(), reader_file()) if seed < 0 else None
-    if light is None:
-        from denoise_core.embedded.reader.fit.network import minilm_weights
+    from denoise_lab.span_reader.network import minilm_weights
 
-        light = forward.Network(minilm_weights(minilm()), network.trained())
+    light = forward.Network(minilm_weights(minilm()), network.trained()) if seed >= 0 else span_reader().network
     joined = batch(rows)
     with torch.no_grad():
         expected = [t.numpy() for t in network(joined)]
@@ -72,12 +71,6 @@ def test_numpy_equals_torch(seed, rows):
     np.testing.assert_allclose(found[2], expected[2], atol=1e-4 * scale, rtol=0)
     log = [x - np.log(np.exp(x - x.max()).sum()) - x.max() for x in (found[0][inside], expected[0][inside])]
     np.testing.assert_allclose(np.exp(log[0]), np.exp(log[1]), atol=1e-4)
-
-
-def reader_file():
-    from denoise_core.embedded.reader.make import HERE, WEIGHTS
-
-    return HERE / WEIGHTS
 
 
 def test_a_row_does_not_depend_on_its_batch(rows):
@@ -102,14 +95,3 @@ def test_gelu_is_close_to_the_error_function():
 def test_answering_needs_neither_torch_nor_transformers():
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-
-
-def test_what_packing_loses_is_a_half_step_of_its_row():
-    given = np.random.default_rng(0).standard_normal((7, 33)).astype(np.float32) * np.logspace(-3, 3, 7)[:, None]
-    given[3] = 0
-    weights = {"a": given, "a.bias": given[:, 0].astype(np.float16)}
-    held = unpack(pack(weights))
-    assert list(held) == list(weights)
-    assert np.all(np.abs(held["a"] - given) <= np.abs(given).max(axis=1, keepdims=True) / 254 * 1.001)
-    assert np.array_equal(held["a.bias"], weights["a.bias"])
-    assert not held["a"][3].any()

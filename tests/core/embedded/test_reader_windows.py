@@ -6,7 +6,6 @@ import pytest
 
 from denoise_core import InputError, Passage
 from denoise_core.embedded import sample
-from denoise_core.embedded.reader.closest import overlap
 from denoise_core.embedded.reader.features import (
     ASKED_SHARED,
     BODY_SHARED,
@@ -14,6 +13,7 @@ from denoise_core.embedded.reader.features import (
     QUESTION,
     batch,
     by_length,
+    overlap,
     row,
 )
 from denoise_core.embedded.reader.windows import BODY, HEAD, NOWHERE, tokens, windows

@@ -1,7 +1,7 @@
 """What the reader's network is given: ``[CLS] question [SEP] window [SEP]``, and a mark on every piece.
 
 Marks tell the network what it would have to find out by itself: which pieces question and window share, and
-which are only the window's head.
+which are only the window's head. `overlap` says which windows are worth reading at all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from denoise_core.text.wordlists import STOPWORDS
 QUESTION = 40  # word pieces of a question; longer ones keep their end, where what is asked mostly stands
 SPECIAL, BODY, BODY_SHARED, HEAD, HEAD_SHARED, ASKED, ASKED_SHARED = range(7)
 MARKS = 7
+HEAD_WEIGHT = 0.5  # of a piece that stands in the head alone: the head is in every window of its passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,23 @@ def row(question: Sequence[int], window: Window, tokens: Tokens) -> Row:
         SPECIAL,
     )
     return Row(ids, marks, len(asked) + 2)
+
+
+def overlap(asked: Sequence[int], windows: Sequence[Window], tokens: Tokens) -> NDArray[np.float64]:
+    """Weight of the question's pieces that each window holds, ``(windows,)``; rarer pieces weigh more."""
+    wanted = sorted(set(asked) - unmarked(tokens))
+    out = np.zeros(len(windows))
+    if not wanted or not windows:
+        return out
+    bodies = [set(w.ids[w.head :]) for w in windows]
+    heads = [set(w.ids[: w.head]) for w in windows]
+    for piece in wanted:
+        body = np.array([piece in b for b in bodies])
+        head = np.array([piece in h for h in heads]) & ~body
+        found = body.sum() + head.sum()
+        rarity = np.log1p((len(windows) - found + 0.5) / (found + 0.5))
+        out += rarity * (body + HEAD_WEIGHT * head)
+    return out
 
 
 @dataclass(frozen=True, slots=True)

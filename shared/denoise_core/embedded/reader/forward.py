@@ -7,16 +7,13 @@ loaded. `fit.network` is the same in torch; a test holds the two together within
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core._optional import require
 from denoise_core.embedded.minilm import LAYERS, WIDTH, Layer, f32, gelu, normed, through
 from denoise_core.embedded.reader.features import Batch, Row, batch, by_length
-from denoise_core.embedded.reader.packed import load_packed
 from denoise_core.embedded.reader.spans import Logits
 
 Floats = NDArray[np.float32]
@@ -68,12 +65,6 @@ class Network:
         first = h.reshape(rows, length, WIDTH)[:, 0]
         holds = gelu(first @ self.hidden[0] + self.hidden[1]) @ self.holds[0] + self.holds[1]
         return span[..., 0], span[..., 1], holds[:, 0]
-
-
-def load(folder: Path, trained: Path) -> Network:
-    """The network of MiniLM's folder and of the file that training wrote."""
-    read = require("safetensors.numpy", extra="embedded").load_file
-    return Network(read(folder / "model.safetensors"), load_packed(trained))
 
 
 def _layer(base: Mapping[str, NDArray[Any]], own: Mapping[str, Floats], number: int) -> Layer:

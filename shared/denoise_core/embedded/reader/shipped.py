@@ -1,20 +1,40 @@
-"""The reader that ships, loaded once in a process."""
+"""The reader and the judge that ship, loaded once in a process from files that are known by their sha256."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib.resources import as_file, files
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
+from numpy.typing import NDArray
+
+from denoise_core._optional import require
 from denoise_core.embedded.minilm import minilm
-from denoise_core.embedded.reader.calibration import Calibration
-from denoise_core.embedded.reader.forward import load
+from denoise_core.embedded.reader.calibration import Calibration, Point
+from denoise_core.embedded.reader.forward import Network
+from denoise_core.embedded.reader.judge import ShippedJudge
 from denoise_core.embedded.reader.span_reader import Found, SpanReader
 from denoise_core.embedded.reader.windows import tokens
+from denoise_core.errors import InputError
 from denoise_core.running.caches.once import Once
 from denoise_core.types import Passage
 
-_loaded: Once[SpanReader] = Once(keep=None)
+DIGESTS: dict[str, str] = {}
+
+_loaded: Once[_Parts] = Once(keep=None)
+
+
+class _Parts:
+    """The networks, which share MiniLM's word pieces, and the calibration."""
+
+    def __init__(self) -> None:
+        loads = require("safetensors.numpy", extra="embedded")
+        base: Mapping[str, NDArray[Any]] = loads.load_file(minilm() / "model.safetensors")
+        self.calibration = Calibration.read(shipped("calibration.json").decode("utf-8"))
+        network = Network(base, loads.load(shipped("reader.safetensors")))
+        self.reader = _Shipped(network, tokens(), floor=self.calibration.floor)
+        self.claims = Network(base, loads.load(shipped("claims.safetensors")))
 
 
 class _Shipped(SpanReader):
@@ -24,19 +44,40 @@ class _Shipped(SpanReader):
         return span_reader, ()
 
 
+class _ShippedJudge(ShippedJudge):
+    """Pickled or copied, it is the one of that process at the same operating point."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return judge, (self.point,)
+
+
+def shipped(name: str) -> bytes:
+    """The bytes of a file that ships. Raises `InputError` when they are not the ones that this version knows."""
+    data = (files("denoise_core.embedded") / "data" / "reader" / name).read_bytes()
+    found = hashlib.sha256(data).hexdigest()
+    if found != DIGESTS[name]:
+        raise InputError(
+            f"{name} of the shipped reader was changed: expected sha256 {DIGESTS[name]}, got {found}; "
+            "run: pip install --force-reinstall --no-deps rag-denoise"
+        )
+    return data
+
+
 def span_reader() -> SpanReader:
     """The shared reader; threads that ask at the same time wait for one load.
 
     Raises `MissingExtra` without the extra ``embedded``.
     """
+    return _loaded("parts", _Parts).reader
 
-    def fresh() -> SpanReader:
-        with as_file(files("denoise_core.embedded") / "data" / "reader") as folder:
-            network = load(minilm(), folder / "reader.safetensors")
-            calibration = Calibration.load(folder / "calibration.json")
-        return _Shipped(network, tokens(), calibration=calibration)
 
-    return _loaded("reader", fresh)
+def judge(point: Point = "even") -> ShippedJudge:
+    """The judge that ships at an operating point: ``lenient``, ``even`` or ``strict``; see `ShippedJudge`.
+
+    Raises `MissingExtra` without the extra ``embedded``.
+    """
+    parts = _loaded("parts", _Parts)
+    return _ShippedJudge(parts.reader, parts.claims, parts.calibration, point)
 
 
 def answer(query: str, passages: Sequence[Passage]) -> Found | None:

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.candidate import core, parts, places
-from denoise_core.embedded.reader.closest import overlap
-from denoise_core.embedded.reader.features import Row, row
+from denoise_core.embedded.reader.features import Row, overlap, row
 from denoise_core.embedded.reader.spans import Logits, Scored, best, characters, log_share, total
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
-from denoise_core.types import Passage, check_passages
+from denoise_core.types import Passage, Span, check_passages
 
 READ = 40  # windows read for one question, at most
 JUDGED = 5  # windows that a candidate is judged in, besides those that hold it
 HOLDING = 2  # windows that hold the candidate, at most
+SHORT = 8  # words beyond the question in which an answer is said
 OF_EACH = 2  # windows of each passage, when each is asked for itself
+LOWEST = -30.0  # logarithms below this count as this, that of a candidate that stands nowhere too
 HOLDS = 2.0  # weight of a window's log-probability to hold an answer, when spans are ranked
 
 
@@ -46,21 +46,34 @@ class Found:
 class Fit:
     """How a candidate fits a question. All in natural logarithms, -inf where it stands nowhere.
 
-    ``own`` is the best score of a span that is the candidate, ``other`` that of the best span that shares no
-    word piece with such a span, ``holds`` the log-probability of the candidate's window to hold an answer.
+    ``own`` is the probability that the answer is one of the spans that are the candidate, at ``at`` the best of
+    them; ``other`` that of the best span that shares no word piece with such a span, at ``instead``. ``holds`` and
+    ``other_holds`` are the probabilities of their windows to hold an answer.
     """
 
-    own: float
-    other: float
-    holds: float
+    own: float = -math.inf
+    other: float = -math.inf
+    holds: float = -math.inf
+    other_holds: float = -math.inf
+    at: Span | None = None
+    instead: Span | None = None
 
     @property
-    def ahead(self) -> float:
-        """How far the candidate is ahead of the best other span."""
-        return self.own - self.other
+    def features(self) -> dict[str, float]:
+        """For `Calibration.answers`: the candidate's own share, how sure its window is, and the relative test, how
+        far it is ahead of the best span that is another answer."""
+        own, other = max(self.own, LOWEST), max(self.other, LOWEST)
+        holds, there = max(self.holds, LOWEST), max(self.other_holds, LOWEST)
+        return {
+            "own": own,
+            "holds": holds,
+            "ahead": own - other,
+            "behind": min(own - other, 0.0),
+            "surer": holds - there,
+        }
 
 
-NOWHERE = Fit(-math.inf, -math.inf, -math.inf)
+NOWHERE = Fit()
 
 
 class Reads(Protocol):
@@ -74,21 +87,20 @@ class Reads(Protocol):
 class SpanReader:
     """Reads passages for a question with the network that ships. Safe to share between threads.
 
-    ``tokens`` cuts texts into word pieces and windows, of which at most ``read`` are read for one question.
+    ``tokens`` cuts texts into word pieces and windows, of which at most ``read`` are read for one question; a
+    window whose probability of holding an answer is below ``floor`` is said to hold none.
     """
 
-    def __init__(
-        self, network: Reads, tokens: Tokens, *, read: int = READ, calibration: Calibration | None = None
-    ) -> None:
+    def __init__(self, network: Reads, tokens: Tokens, *, read: int = READ, floor: float = 0.2) -> None:
         self.network = network
         self.tokens = tokens
         self.read = read
-        self.calibration = calibration or Calibration()
+        self.floor = floor
 
     def answer(self, query: str, passages: Sequence[Passage]) -> Found | None:
         """The best span, or None when no window of the passages seems to hold an answer."""
         found = self.answers(query, passages, 1)
-        return found[0] if found and found[0].holds >= self.calibration.floor else None
+        return found[0] if found and found[0].holds >= self.floor else None
 
     def answers(self, query: str, passages: Sequence[Passage], k: int) -> list[Found]:
         """The ``k`` best spans, best first, of which no two share characters or are the same words.
@@ -120,24 +132,15 @@ class SpanReader:
             own = [next(logits) for _ in group]
             ranked = self._ranked(group, own, 1)
             found = _found(ranked[0], group[ranked[0].window], own[ranked[0].window], texts) if ranked else None
-            out.append(found if found and found.holds >= self.calibration.floor else None)
+            out.append(found if found and found.holds >= self.floor else None)
         return out
-
-    def score_of(self, query: str, candidate: str, passages: Sequence[Passage]) -> float:
-        """The log-probability of the candidate's own best span, -inf when it stands nowhere; see `fits`."""
-        return self.fits(query, [candidate], passages)[0].own
-
-    def probability(self, query: str, candidate: str, passages: Sequence[Passage]) -> float:
-        """The probability that the candidate answers the question by these passages, if it was as likely as not
-        before; it is said to do so from ``calibration.threshold`` on."""
-        found = self.fits(query, [candidate], passages)[0]
-        return self.calibration.probability(found.own, found.holds)
 
     def fits(self, query: str, candidates: Sequence[str], passages: Sequence[Passage]) -> list[Fit]:
         """How each candidate fits, read in the windows closest to the question and in some that hold a candidate.
 
         A candidate that stands nowhere as it is, such as a sentence, is looked for in its parts that say
-        something beyond the question; the best part counts. A fit does not depend on the other candidates.
+        something beyond the question, `SHORT` words in all at most; the best part counts. A fit does not depend
+        on the other candidates.
         """
         asked, cut = self._cut(query, passages)
         order = self._most(asked, cut, len(cut))
@@ -161,7 +164,10 @@ class SpanReader:
         if any(places(w, whole, self.tokens) for w in among):
             return [whole]
         for inner in (True, False):
-            found = [p for part in parts(candidate, query, inner) if (p := core(part, self.tokens))]
+            said = parts(candidate, query, inner)
+            if sum(len(part.split()) for part in said) > SHORT:
+                continue  # says more than an answer does
+            found = [p for part in said if (p := core(part, self.tokens))]
             if any(places(w, p, self.tokens) for p in found for w in among):
                 return found
         return []
@@ -178,12 +184,13 @@ class SpanReader:
         ]
         top = max(own)
         taken = {(read[s.window].passage_id, c) for s in own for c in _characters(read[s.window], s)}
-        other = -math.inf
+        summed = min(0.0, top.score + math.log(sum(math.exp(s.score - top.score) for s in own)))
         for s in best(read, logits, self.tokens, 40, within):
             if taken.isdisjoint((read[s.window].passage_id, c) for c in _characters(read[s.window], s)):
-                other = s.score
-                break
-        return Fit(top.score, other, _log_sigmoid(logits[top.window].holds))
+                here = _log_sigmoid(logits[s.window].holds)
+                held = _log_sigmoid(logits[top.window].holds)
+                return Fit(summed, s.score, held, here, _span(read[top.window], top), _span(read[s.window], s))
+        return Fit(summed, holds=_log_sigmoid(logits[top.window].holds), at=_span(read[top.window], top))
 
     def _cut(self, query: str, passages: Sequence[Passage]) -> tuple[tuple[int, ...], list[Window]]:
         cut = [w for p in check_passages(passages) for w in windows(p, self.tokens)]
@@ -212,6 +219,11 @@ def _found(s: Scored, window: Window, logits: Logits, texts: dict[str, str]) -> 
 
 def _characters(window: Window, s: Scored) -> range:
     return range(*characters(window, s.first, s.last))
+
+
+def _span(window: Window, s: Scored) -> Span | None:
+    start, end = characters(window, s.first, s.last)
+    return Span(window.passage_id, start, end) if start >= 0 else None  # in a title that the text does not have
 
 
 def _same(one: Found, two: Found) -> bool:

@@ -54,9 +54,7 @@ class EmbeddedReader:
         """The best span; an empty text where no passage seems to hold an answer."""
         if self._reader is None:
             own = span_reader()
-            self._reader = SpanReader(
-                _Remembering(own.network), own.tokens, read=own.read, calibration=own.calibration
-            )
+            self._reader = SpanReader(_Remembering(own.network), own.tokens, read=own.read, floor=own.floor)
         found = self._reader.answers(question, passages, 1)
         return Reply(found[0].text if found else "", calls=0)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import random
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -13,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from denoise_core.embedded.reader.features import Row, batch, by_length, row
-from denoise_core.embedded.reader.fit.data import Draws, Example, Group, Parts
-from denoise_core.embedded.reader.fit.network import Network
 from denoise_core.embedded.reader.spans import Logits, best, characters
 from denoise_core.embedded.reader.windows import Tokens
 from denoise_core.text.words import content_words
+from denoise_lab.span_reader.data import Draws, Example, Group, Parts
+from denoise_lab.span_reader.network import Network
 
 QUESTIONS = 16  # of a step
 RATE = 2e-3
@@ -26,68 +24,26 @@ LAST_SHARE, LAST_CLOZES = 0.4, 0.25  # the end of the run, with more distractors
 OTHERS, LAST_OTHERS = 2, 4  # distractor windows of a real question
 PRESENCE = 0.3  # weight of the loss of "this window holds an answer"
 PIECES = 2560  # of one forward pass, padding included
-LOOK_EVERY = 0.15  # of the run
 
 
-@dataclass(slots=True)
-class Course:
-    """How a run went: steps, seconds, and at each look the fraction done, the loss, and development figures."""
+class Steps:
+    """The loss of each step: clozes first, then real questions among clozes, at last with more distractors."""
 
-    steps: int = 0
-    seconds: float = 0.0
-    looks: list[dict[str, Any]] = field(default_factory=list)
+    def __init__(self, parts: Parts, tokens: Tokens, *, begin: float = 0.0) -> None:
+        self.draws = Draws(parts, tokens, 0)
+        self.begin = begin  # how much of the course is done already by the weights that it goes on from
 
-
-def fit(
-    network: Network,
-    parts: Parts,
-    tokens: Tokens,
-    *,
-    seconds: float,
-    steps: int | None = None,
-    seed: int = 0,
-    begin: float = 0.0,
-    progress: Callable[[float, str], None] = lambda done, said: None,
-    keep: Callable[[Network, Course], None] = lambda network, course: None,
-) -> Course:
-    """Train ``network`` in place for ``seconds``, or for ``steps`` if given: then a seed gives the same run again.
-
-    ``begin`` is how much of the run is done already, by the weights given. ``keep`` is called at every look, so
-    that a run that is stopped leaves something.
-    """
-    torch.manual_seed(seed)
-    draws = Draws(parts, tokens, seed)
-    trained = [p for p in network.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=0.01)
-    course, began, running, next_look = Course(), time.monotonic(), 0.0, begin + LOOK_EVERY
-    while (
-        done := begin + (1 - begin) * (course.steps / steps if steps else (time.monotonic() - began) / seconds)
-    ) < 1:
-        last = done >= 1 - LAST_SHARE
-        clozes = FIRST_CLOZES if done < FIRST_SHARE else LAST_CLOZES if last else LATER_CLOZES
+    def loss(self, network: Network, rng: random.Random, done: float) -> Tensor:
+        """Over `QUESTIONS` questions drawn with ``rng``."""
+        at = self.begin + (1 - self.begin) * done
+        self.draws.rng = self.draws.clozes.rng = rng
+        last = at >= 1 - LAST_SHARE
+        clozes = FIRST_CLOZES if at < FIRST_SHARE else LAST_CLOZES if last else LATER_CLOZES
         groups = [
-            draws.cloze() if draws.rng.random() < clozes else draws.real(LAST_OTHERS if last else OTHERS)
+            self.draws.cloze() if rng.random() < clozes else self.draws.real(LAST_OTHERS if last else OTHERS)
             for _ in range(QUESTIONS)
         ]
-        for group in optimizer.param_groups:
-            group["lr"] = RATE * min(1.0, (course.steps + 1) / 50) * (1 - done)
-        loss = loss_of(network, groups)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
-        optimizer.step()
-        course.steps += 1
-        course.seconds = time.monotonic() - began
-        running = loss.item() if course.steps == 1 else 0.98 * running + 0.02 * loss.item()
-        progress(done, f"step {course.steps}, loss {running:.3f}")
-        if done >= next_look:
-            next_look += LOOK_EVERY
-            course.looks.append(
-                {"done": round(done, 3), "loss": round(running, 4), **look(network, parts, tokens)}
-            )
-            keep(network, course)
-    course.looks.append({"done": 1.0, "loss": round(running, 4), **look(network, parts, tokens)})
-    return course
+        return loss_of(network, groups)
 
 
 def loss_of(network: Network, groups: Sequence[Group]) -> Tensor:

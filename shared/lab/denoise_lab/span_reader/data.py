@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from denoise_core.embedded.reader.closest import overlap
-from denoise_core.embedded.reader.features import Row, row
-from denoise_core.embedded.reader.fit.cloze import Clozes
-from denoise_core.embedded.reader.fit.split import SHARE, Guard, for_development, for_training, read
+from denoise_core.embedded.reader.features import Row, overlap, row
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
 from denoise_core.question import Question
 from denoise_core.types import Passage
+from denoise_lab.span_reader.cloze import Clozes
+from denoise_lab.span_reader.split import SHARE, Guard, for_development, for_training, read
 
 WEIGHT = {  # how often a question of a set is drawn, against one of another
     "nq_gold_distractors20": 1.3,
@@ -26,6 +25,7 @@ WEIGHT = {  # how often a question of a set is drawn, against one of another
     "ottqa": 0.5,
     "noiserbench_multihop": 0.4,
     "halueval_qa": 0.8,
+    "musique": 0.8,
 }
 WORN = 0.12  # of a question's pieces are lost, and
 HIDDEN = 0.08  # of a window's are hidden, half of the time each, so that neither is learned by heart

@@ -157,8 +157,9 @@ class Network(nn.Module):
         return logits[..., 0], logits[..., 1], holds
 
     def trained(self) -> dict[str, NDArray[np.float16]]:
-        """What training changes, in half precision, by name: what ships, packed."""
-        return {n: p.detach().numpy().astype(np.float16) for n, p in self.named_parameters() if p.requires_grad}
+        """What training changes, in half precision, by name: what ships."""
+        own = ((n, p) for n, p in self.named_parameters() if p.requires_grad or n.startswith("span."))
+        return {n: p.detach().numpy().astype(np.float16) for n, p in own}
 
     def take(self, trained: Mapping[str, NDArray[Any]]) -> None:
         """Put in what `trained` gave."""

@@ -1,0 +1,142 @@
+"""The judge that ships: a reader of real text says whether passages support a claim, how surely, and where.
+
+An answer to a question is found among the spans of the passages and weighed against the best other span; a claim
+in free words is read against what of the evidence shares most with it. Both give a calibrated probability, and
+where it lies between the lines nothing is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from denoise_core.embedded.reader.calibration import POINTS, Calibration, Logistic, Point
+from denoise_core.embedded.reader.claims import NEAR, Told, chosen, features, logit
+from denoise_core.embedded.reader.span_reader import NOWHERE, Fit, Reads, SpanReader
+from denoise_core.embedded.reader.windows import windows
+from denoise_core.errors import InputError
+from denoise_core.running.offload import offload
+from denoise_core.support.judging import Claim, Judged, Judgement, Quote
+from denoise_core.text.language import language_of
+from denoise_core.types import Passage, Span, check_passages
+
+LONGEST = 25  # words of a claim that is looked for as a span
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What the networks say of one claim: how it fits the question, and the features of both calibrations."""
+
+    fit: Fit
+    answers: dict[str, float]
+    claims: dict[str, float]
+    evidence: Span | None
+
+
+class ShippedJudge:
+    """Judges claims without any other model, in English. Safe to share between threads.
+
+    ``point`` says where a claim counts as supported: at ``lenient`` .3 of the wrong ones passed on the questions
+    and documents that it was calibrated on, at ``even`` .2, at ``strict`` .1. Raises `InputError` for another.
+    """
+
+    def __init__(self, reader: SpanReader, claims: Reads, calibration: Calibration, point: Point = "even") -> None:
+        if point not in POINTS:
+            raise InputError(f"point={point!r}: expected {', '.join(map(repr, POINTS))}")
+        self.reader, self.claims, self.calibration, self.point = reader, claims, calibration, point
+
+    @property
+    def id(self) -> str:
+        """With its operating point, and the weights' by their version."""
+        return f"shipped reader, {self.point}"
+
+    def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Judgement:
+        """One `Judged` a claim, with the spans found. Of several claims each is read by itself, and the one that
+        fits the question best says whether the answer answers it."""
+        if isinstance(claims, str) or not all(isinstance(c, Claim) for c in claims):
+            raise InputError("judge: expected claims as a sequence of Claim; parse an answer with `parse_answer`")
+        given = check_passages(passages)
+        if not any(p.text.strip() for p in given):
+            return Judgement(
+                tuple(_unknown(c, "empty_evidence", "there is no evidence") for c in claims),
+                why="there is no evidence",
+            )
+        read = self.read(question, [c.whole for c in claims], given)
+        fits = [r for r in read if r.fit is not NOWHERE]
+        if len(claims) > 1:
+            read = [replace(r, fit=NOWHERE) for r in read]
+        texts = {p.id: p.text for p in given}
+        said = tuple(self._said(c, r, texts) for c, r in zip(claims, read, strict=True))
+        best = max(fits, key=self.probability, default=None)
+        return Judgement(said, answers=None if best is None else self.decide(best))
+
+    async def ajudge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Judgement:
+        """`judge` on a thread."""
+        return await offload(self.judge, question, claims, passages)
+
+    def read(self, question: str, claims: Sequence[str], passages: Sequence[Passage]) -> list[Read]:
+        """What the networks say of each claim, before any line is drawn; those of at most `LONGEST` words that
+        answer a question are looked for as spans."""
+        short = [bool(question.strip()) and len(c.split()) <= LONGEST for c in claims]
+        asked = [c for c, ok in zip(claims, short, strict=True) if ok]
+        fits = iter(self.reader.fits(question, asked, passages) if asked else ())
+        return self._read(question, claims, passages, [next(fits) if ok else NOWHERE for ok in short])
+
+    def read_claim(self, question: str, claim: str, passages: Sequence[Passage]) -> Read:
+        """`read` without the search for spans."""
+        return self._read(question, [claim], passages, [NOWHERE])[0]
+
+    def _read(
+        self, question: str, claims: Sequence[str], passages: Sequence[Passage], fits: Sequence[Fit]
+    ) -> list[Read]:
+        cut = [w for p in passages for w in windows(p, self.reader.tokens)]
+        rows = [chosen(question, c, cut, self.reader.tokens) for c in claims]
+        logits = self.claims.logits([r.row for r in rows])
+        texts = {p.id: p.text for p in passages}
+        told = [Told.of(texts[w.passage_id][w.start : w.end], NEAR) for w in cut]
+        out = []
+        for claim, fit, row, said in zip(claims, fits, rows, logits, strict=True):
+            found = features(logit(said), claim, told)
+            where = row.windows[0] if row.windows else None
+            evidence = Span(where.passage_id, where.start, where.end) if where else None
+            out.append(Read(fit, {**fit.features, **found}, found, evidence))
+        return out
+
+    def probability(self, read: Read) -> float:
+        """That people would call the claim supported: by the span found for it, else by the claim as it reads."""
+        line, features = self._line(read)
+        return line.probability(features)
+
+    def decide(self, read: Read) -> bool | None:
+        """What is said of it at this operating point."""
+        return self._line(read)[0].decide(self.probability(read), self.point)
+
+    def _line(self, read: Read) -> tuple[Logistic, dict[str, float]]:
+        if read.fit is NOWHERE:
+            return self.calibration.claims, read.claims
+        return self.calibration.answers, read.answers
+
+    def _said(self, claim: Claim, read: Read, texts: dict[str, str]) -> Judged:
+        if language_of(claim.whole, "en") != "en":
+            return _unknown(claim, "language", "this judge reads English")
+        supported, probability = self.decide(read), self.probability(read)
+        found = read.fit is not NOWHERE
+        where = read.fit.at if found else read.evidence
+        quotes = [Quote(s, texts[s.passage_id][s.start : s.end]) for s in (where,) if s is not None]
+        kind = why = ""
+        if supported is None:
+            kind, why = "unsure", "the reader cannot tell"
+        elif not supported and found and read.fit.instead is not None:
+            s = read.fit.instead
+            quotes.insert(0, Quote(s, texts[s.passage_id][s.start : s.end], "contradicts"))
+            kind, why = "off_question", f"the evidence rather answers {quotes[0].text!r}"
+        elif not supported:
+            kind, why = "unsupported", "the evidence does not say this"
+        shown = tuple(quotes) if supported is not False or kind == "off_question" else ()
+        return Judged(
+            claim.text, claim.start, claim.end, supported, round(probability, 4), shown, kind=kind, why=why
+        )
+
+
+def _unknown(claim: Claim, kind: str, why: str) -> Judged:
+    return Judged(claim.text, claim.start, claim.end, None, kind=kind, why=why)
