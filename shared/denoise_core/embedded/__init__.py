@@ -2,7 +2,7 @@
 
 `default_denoiser` is where to start; `DefaultScorer` is its scorer, `embedding_scorer` its cosine alone, `sample`
 the questions that ship. How weights and margins were made: `denoise_lab.default`. `span_reader` finds the answer
-to a question in passages, or tells how well a given one fits; `answer` is its shortest form, `judge` the judge made
+to a question in passages, or tells how well one fits; `answer` is its shortest form, `judge` the judge made
 of it; `WithConflicts` has it look for passages that answer differently.
 """
 
