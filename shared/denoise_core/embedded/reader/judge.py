@@ -99,7 +99,7 @@ class ShippedJudge:
             found = features(logit(said), claim, told)
             where = row.windows[0] if row.windows else None
             evidence = Span(where.passage_id, where.start, where.end) if where else None
-            out.append(Read(fit, {**fit.features, **found}, found, evidence))
+            out.append(Read(fit, {**fit.features, "logit": found["logit"]}, found, evidence))
         return out
 
     def probability(self, read: Read) -> float:

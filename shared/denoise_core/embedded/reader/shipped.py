@@ -20,7 +20,11 @@ from denoise_core.errors import InputError
 from denoise_core.running.caches.once import Once
 from denoise_core.types import Passage
 
-DIGESTS: dict[str, str] = {}
+DIGESTS = {
+    "reader.safetensors": "4995079004bd93615d31e2a4fe715992be166525e535dc5b29008f43a3753bd8",
+    "claims.safetensors": "6e919f8f1394dbd54a9c0c2d74f56888eb68b576caf8234e242a4b7934af0aa7",
+    "calibration.json": "3de4f7fc3927df379db9969d22cb588ab5c4458d688fd2d135710102f59856d9",
+}
 
 _loaded: Once[_Parts] = Once(keep=None)
 

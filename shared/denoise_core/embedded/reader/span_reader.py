@@ -60,17 +60,11 @@ class Fit:
 
     @property
     def features(self) -> dict[str, float]:
-        """For `Calibration.answers`: the candidate's own share, how sure its window is, and the relative test, how
-        far it is ahead of the best span that is another answer."""
+        """For `Calibration.answers`: how sure its window is, and the relative test, how far it is ahead of the
+        best span that is another answer and how much surer its window is than that one's."""
         own, other = max(self.own, LOWEST), max(self.other, LOWEST)
         holds, there = max(self.holds, LOWEST), max(self.other_holds, LOWEST)
-        return {
-            "own": own,
-            "holds": holds,
-            "ahead": own - other,
-            "behind": min(own - other, 0.0),
-            "surer": holds - there,
-        }
+        return {"holds": holds, "ahead": own - other, "surer": holds - there}
 
 
 NOWHERE = Fit()

@@ -53,6 +53,8 @@ def train(
             with torch.no_grad():
                 for n, p in trained.items():
                     p.copy_(file.get_tensor(f"weight {n}"))
+                    if f"exp_avg {n}" not in file.keys():  # noqa: SIM118
+                        continue
                     moments = {k: file.get_tensor(f"{k} {n}") for k in ("exp_avg", "exp_avg_sq")}
                     optimizer.state[p] = {"step": torch.tensor(float(step)), **moments}
         curve = json.loads(curve_path.read_text("utf-8"))
@@ -60,7 +62,7 @@ def train(
 
     def keep() -> None:
         held = {f"weight {n}": p.detach().contiguous() for n, p in trained.items()}
-        for n, p in trained.items():
+        for n, p in ((n, p) for n, p in trained.items() if p in optimizer.state):
             held |= {f"{k} {n}": optimizer.state[p][k].contiguous() for k in ("exp_avg", "exp_avg_sq")}
         now = spent + time.monotonic() - began
         write_whole(path, save(held, {"step": str(step), "seconds": f"{now:.1f}"}))
