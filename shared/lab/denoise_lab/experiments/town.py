@@ -116,8 +116,8 @@ class AlwaysAgain:
     """Passes nothing, scores by groundedness: every draft gets feedback, the best is sent."""
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
-        found = Groundedness().judge(memory, candidate)
-        return without_effects(Verdict("fail", found.score, found.reasons) if found.passed else found)
+        found = yield from Groundedness().assess(memory, candidate)
+        return Verdict("fail", found.score, found.reasons) if found.passed else found
 
 
 class Redrawing:
