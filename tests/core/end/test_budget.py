@@ -49,7 +49,7 @@ def test_the_best_is_cut_at_its_sentences_and_no_rubbish_fills_the_rest():
 
 
 def test_what_lies_within_the_margin_may_fill_the_rest_and_no_other():
-    near = Passage("Who built the hall in 1903? Nobody knows.", "n")
+    near = Passage("Who built the hall in 1903 nobody knows.", "n")
     passages = [Passage(LONG.replace("The hall was built", "Who built the hall in 1903: it was built"), "a"), near]
     result = denoised(22, [*passages, *NOISE], Scaled(overlap))
     assert [p.id for p in result.passages] == ["a", "n"]
