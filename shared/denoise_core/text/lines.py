@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from string import ascii_letters, digits
 
 from denoise_core.text.chunk import chunks, sentences
 from denoise_core.text.piece import LONG, Piece, Range
@@ -15,6 +16,8 @@ TEXT, CODE, ENTRIES = "text", "code", "entries"
 HEADING = 100  # characters of a heading without a mark, at most
 TURN = 240  # characters of a turn that is read with its answer, at most
 CODE_LONG = 1600  # characters of a code block that stays whole
+_MARKS = frozenset(":-/.")  # one of which stands in a time
+_READ = 8_000  # characters that tell the kind
 _ALIKE = 0.6  # share of a text's lines that begin alike where it is a log or a transcript
 _LEAST = 5  # lines that say so
 
@@ -35,7 +38,7 @@ def kind_of(text: str) -> str:
     """``"entries"`` where most lines begin alike with a time or a speaker, ``"code"`` where many are indented."""
     if text.count("\n") < _LEAST - 1:
         return TEXT
-    head = [line for line in text[:20_000].split("\n") if line.strip()]
+    head = [line for line in text[:_READ].split("\n") if line.strip()]
     if len(head) < _LEAST:
         return TEXT
     if _starts(head):
@@ -79,17 +82,17 @@ def _starts(said: Sequence[str]) -> Counter[str]:
     return back if enough else Counter()
 
 
+_AS_SHAPE = str.maketrans(digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters))
+
+
 def _shape(line: str) -> str:
     """The first characters of a line with each digit as 0; "" where they hold no time."""
-    head = line[:10]
-    digits = sum(c.isdigit() for c in head)
-    if digits < 4 or not any(c in ":-/." for c in head[1:]):
-        return ""
-    return "".join("0" if c.isdigit() else "a" if c.isalpha() else c for c in head[:8])
+    head = line[:10].translate(_AS_SHAPE)
+    return head[:8] if head.count("0") >= 4 and not _MARKS.isdisjoint(head[1:]) else ""
 
 
 def _entries(text: str) -> list[Piece]:
-    begins = _starts([line for line in text[:20_000].split("\n") if line.strip()])
+    begins = _starts([line for line in text[:_READ].split("\n") if line.strip()])
     spans: list[list[int]] = []
     speakers: list[str] = []
     for start, end in _lines(text):
@@ -194,7 +197,7 @@ class _Reader:
             if line.strip().startswith(self.fence):
                 self.fence = ""
             return
-        quoted = _QUOTE.match(line)
+        quoted = _QUOTE.match(line) if line[0] in " >" else None
         depth = quoted[0].count(">") if quoted else 0
         said = line[quoted.end() :] if quoted else line
         if not said.strip():

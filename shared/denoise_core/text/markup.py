@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from denoise_core.text.piece import LONG, Piece, Range, tiled
 
@@ -35,6 +35,7 @@ _INLINE = frozenset(
         *("td", "th", "time", "tt", "u", "var", "wbr"),
     )
 )
+_CELLS = frozenset(("td", "th"))
 _TOKEN = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*)[^<>]*>|(!--)|[!?][^<>]*>)")
 
 
@@ -54,14 +55,20 @@ def stripped(raw: str) -> str:
     out: list[str] = []
     at = 0
     for tag, closing, start, end in _tags(raw):
-        out.append(raw[at:start])
+        out += (raw[at:start], _gap(tag, closing))
         at = end
-        if tag in ("td", "th"):
-            out.append(" | " if not closing else "")
-        elif tag not in _INLINE or tag == "br":
-            out.append("\n")
-    out.append(raw[at:])
-    lines = (" ".join(line.split()).removeprefix("| ") for line in html.unescape("".join(out)).split("\n"))
+    return _tidy([*out, raw[at:]])
+
+
+def _gap(tag: str, closing: bool) -> str:
+    """What stands in the place of a tag."""
+    if tag in _CELLS:
+        return "" if closing else " | "
+    return "" if tag in _INLINE and tag != "br" else "\n"
+
+
+def _tidy(parts: list[str]) -> str:
+    lines = (" ".join(line.split()).removeprefix("| ") for line in html.unescape("".join(parts)).split("\n"))
     return "\n".join(line for line in lines if line)
 
 
@@ -82,18 +89,21 @@ def pieces(text: str) -> list[Piece]:
 def _tags(text: str) -> list[tuple[str, bool, int, int]]:
     """Name, whether it closes, and range of each tag; an unseen element and a comment are one, named ``"!"``."""
     out: list[tuple[str, bool, int, int]] = []
-    at = 0
-    while (found := _TOKEN.search(text, at)) is not None:
+    seen = 0  # up to where an unseen element or a comment reaches
+    for found in _TOKEN.finditer(text):
         start, end = found.span()
-        tag = (found[2] or "!").lower()
-        if found[3]:
+        if start < seen:
+            continue
+        closing, name, comment = found.groups()
+        tag = name.lower() if name else "!"
+        if comment:
             stop = text.find("-->", end)
-            end = len(text) if stop < 0 else stop + 3
-        elif tag in UNSEEN and not found[1]:
+            seen = end = len(text) if stop < 0 else stop + 3
+        elif tag in UNSEEN and not closing:
             stop_at = re.compile(rf"</{tag}\s*>", re.IGNORECASE).search(text, end)
-            end, tag = (stop_at.end() if stop_at else end), "!"
-        out.append((tag, bool(found[1]), start, end))
-        at = end
+            seen, tag = (stop_at.end() if stop_at else end), "!"
+            end = seen
+        out.append((tag, bool(closing), start, end))
     return out
 
 
@@ -105,29 +115,37 @@ class _Reader:
     made: list[Piece] = field(default_factory=list)
     begun: int | None = None
     said: bool = False
+    words: list[str] = field(default_factory=list)  # of the open block
     inside: str = ""  # "tr" or "pre", in which blocks are not told apart
     level: int = 0  # of the open heading
     cells: frozenset[str] = frozenset()  # kinds of cells in the open row
     headings: list[tuple[int, int]] = field(default_factory=list)  # level, number of the piece
+    above: tuple[Range, ...] = ()  # what `over` found last
+    bare: bool = False  # headings have changed since
     lead: Range | None = None
     head: Range | None = None
 
     def text_between(self, start: int, end: int) -> None:
-        if not self.said and start < end and not self.text[start:end].isspace():
+        if start == end:
+            return
+        between = self.text[start:end]
+        if not self.said and not between.isspace():
             self.said = True
             if self.begun is None:
                 self.begun = start
+        if self.begun is not None:
+            self.words.append(between)
 
     def tag(self, tag: str, closing: bool, start: int, end: int) -> None:
         if tag == "table":
             self.inside, self.head = "", None
         if tag in ("td", "th") and self.inside == "tr" and not closing:
             self.cells |= {tag}
-        if tag in _INLINE:
-            if self.begun is None and tag not in ("td", "th"):
+        if tag in _INLINE or (self.inside and (not closing or tag != self.inside) and tag != "tr"):
+            if self.begun is None and tag in _INLINE and tag not in _CELLS:
                 self.begun = start
-            return
-        if self.inside and not (closing and tag == self.inside) and not (tag == "tr" and self.inside == "tr"):
+            if (gap := _gap(tag, closing)) and self.begun is not None:
+                self.words.append(gap)
             return
         if closing:
             self.flush(end if self.said else start)
@@ -146,15 +164,15 @@ class _Reader:
         start, level, cells = self.begun, self.level, self.cells
         self.begun, self.level, self.cells = None, 0, frozenset()
         said, self.said = self.said, False
-        if start is None or not said:
-            return
-        own = stripped(self.text[start:end])
-        if not own:
+        words, self.words = self.words, []
+        own = _tidy(words) if said else ""
+        if start is None or not own:
             return
         if level:
             self.settle(level)
             over = self.over()
             self.headings.append((level, len(self.made)))
+            self.bare = True
             self.made.append(Piece(start, end, over, "", own))
             self.lead = self.head = None
             return
@@ -171,13 +189,15 @@ class _Reader:
 
     def over(self) -> tuple[Range, ...]:
         """Ranges of the open headings; those under which something comes are frame from now on."""
-        for _, n in self.headings:
-            p = self.made[n]
-            if not p.frame:
-                self.made[n] = Piece(p.start, p.end, p.above, p.header, p.said, frame=True)
-        return tuple((self.made[n].start, self.made[n].end) for _, n in self.headings)
+        if self.bare:
+            for _, n in self.headings:
+                self.made[n] = replace(self.made[n], frame=True)
+            self.above = tuple((self.made[n].start, self.made[n].end) for _, n in self.headings)
+            self.bare = False
+        return self.above
 
     def settle(self, level: int) -> None:
         """Close headings of this level and below."""
         while self.headings and self.headings[-1][0] >= level:
             self.headings.pop()
+            self.bare = True
