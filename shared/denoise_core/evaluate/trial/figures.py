@@ -35,7 +35,7 @@ class Outcome:
 
     case: Case
     result: DenoiseResult | None = None
-    tokens: int = 0
+    tokens: float = 0
     kept: frozenset[str] = frozenset()
     gold: float | None = None
     answer_kept: bool | None = None
@@ -49,20 +49,37 @@ class Outcome:
     error: str | None = field(default=None)
 
 
-def outcome_of(case: Case, result: DenoiseResult, reply: Reply | None, judge: Judge, count: Count) -> Outcome:
-    """The outcome of a result and of the reply made from it; None for no reply asked."""
+def outcome_of(
+    case: Case,
+    result: DenoiseResult,
+    reply: Reply | None,
+    judge: Judge,
+    count: Count,
+    budget: float | None = None,
+) -> Outcome:
+    """The outcome of a result and of the reply made from it; None for no reply asked.
+
+    With a ``budget`` tokens and gold are those of the ranking cut there exactly: the last chunk counts in part, as
+    the value to be expected, so that ways of equal length are of equal length.
+    """
     question = case.question
     kept = frozenset(s.passage_id for p in result.passages for s in p.covered)
     answers = question.answers
     said = None if reply is None else reply.text
     judged = said is not None and bool(answers)
     stood = any(holds_answer(p.text, answers) for p in question.passages) if answers else False
+    tokens: float = sum(count(p.headed) for p in result.passages)
+    gold = len(kept & question.gold) / len(question.gold) if question.gold else None
+    ranked = None if budget is None else _ranked(case, result, count)
+    if ranked is not None and budget is not None:
+        tokens, expected = _expected(case, ranked, budget)
+        gold = expected if question.gold else None
     return Outcome(
         case,
         result,
-        sum(count(p.headed) for p in result.passages),
+        tokens,
         kept,
-        len(kept & question.gold) / len(question.gold) if question.gold else None,
+        gold,
         any(holds_answer(p.text, answers) for p in result.passages) if stood else None,
         _by_share(case, result, count) if question.gold else None,
         reply,
@@ -75,23 +92,52 @@ def outcome_of(case: Case, result: DenoiseResult, reply: Reply | None, judge: Ju
 
 def _by_share(case: Case, result: DenoiseResult, count: Count) -> tuple[float, ...] | None:
     """Gold kept at each of `SHARES`, by the scores in the trace; None for a method without scores."""
+    ranked = _ranked(case, result, count)
+    if ranked is None:
+        return None
+    total = max(1.0, sum(size for _, size in ranked))
+    gold = case.question.gold
+    found: set[str] = set()
+    reached: list[tuple[float, float]] = []
+    at = 0.0
+    for name, size in ranked:
+        at += size / total
+        if name in gold and name not in found:
+            found.add(name)
+            reached.append((at, len(found) / len(gold)))
+    return tuple(max((g for at, g in reached if at <= share + 1e-9), default=0.0) for share in SHARES)
+
+
+def _ranked(case: Case, result: DenoiseResult, count: Count) -> list[tuple[str, float]] | None:
+    """Passage and tokens of each chunk, best first, which together are the passages' tokens; None without scores."""
     scored = next(((e.effect, e.reply) for e in result.trace.events if isinstance(e.effect, Scoring)), None)
     if scored is None or scored[1] is None:
         return None
     spans, scores = scored[0].spans, [-np.inf if s is None else s for s in scored[1]]
     texts = {p.id: p.text for p in case.question.passages}
-    order = np.argsort(-np.asarray(scores), kind="stable").tolist()
     sizes = [count(texts[s.passage_id][s.start : s.end]) for s in spans]
-    total = max(1, sum(sizes))
-    used = np.cumsum([sizes[i] for i in order]) / total
-    gold = case.question.gold
-    found: set[str] = set()
-    reached: list[tuple[float, float]] = []
-    for at, i in zip(used.tolist(), order, strict=True):
-        if spans[i].passage_id in gold and spans[i].passage_id not in found:
-            found.add(spans[i].passage_id)
-            reached.append((at, len(found) / len(gold)))
-    return tuple(max((g for at, g in reached if at <= share + 1e-9), default=0.0) for share in SHARES)
+    more = whole(case, count) / max(1, sum(sizes))  # headers are paid for by all alike
+    return [
+        (spans[i].passage_id, sizes[i] * more) for i in np.argsort(-np.asarray(scores), kind="stable").tolist()
+    ]
+
+
+def whole(case: Case, count: Count) -> int:
+    """Tokens of all passages."""
+    return sum(count(p.headed) for p in case.question.passages)
+
+
+def _expected(case: Case, ranked: Sequence[tuple[str, float]], budget: float) -> tuple[float, float]:
+    """Tokens, and the share of gold to be expected, of a ranking that is cut at ``budget`` tokens."""
+    left, reached = budget, dict.fromkeys(case.question.gold, 0.0)
+    for name, size in ranked:
+        part = 1.0 if size <= left else left / size
+        if name in reached:
+            reached[name] = max(reached[name], part)
+        left -= part * size
+        if left <= 0:
+            break
+    return budget - max(0.0, left), sum(reached.values()) / max(1, len(reached))
 
 
 def positions(n: int) -> NDArray[np.intp]:

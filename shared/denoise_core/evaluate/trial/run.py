@@ -15,8 +15,8 @@ from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.evaluate.trial.answering import Answerer, Judge, Rule, judge_of
 from denoise_core.evaluate.trial.cases import Case, Cases, case_of_question
 from denoise_core.evaluate.trial.evaluation import Evaluation
-from denoise_core.evaluate.trial.figures import Outcome, outcome_of
-from denoise_core.evaluate.trial.setting import EVERYTHING, Way, as_ways, nothing_read, standard_ways
+from denoise_core.evaluate.trial.figures import Outcome, outcome_of, whole
+from denoise_core.evaluate.trial.setting import EVERYTHING, SAME, Way, as_ways, nothing_read, standard_ways
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
 from denoise_core.running.budget import Price
@@ -66,20 +66,34 @@ def evaluate(
                 progress(n + 1, steps)
         done = [o.tokens for o in known if o.error is None]
         budget = max(1, round(float(np.mean(done)))) if done else None
-    ready = [first if first is not None and w.name == first.name else w.ready(budget, llm) for w in chosen]
+    most = None if budget is None else _each(float(np.mean(done)), [whole(c, count) for c in cases.cases])
+    given = None if most is None else max(1, round(most))
+    ready = [first if first is not None and w.name == first.name else w.ready(given, llm) for w in chosen]
+    same = {w.name for w in chosen if w.setting is not None and w.setting.get("tokens") == SAME}
     outcomes: dict[str, list[Outcome]] = {w.name: [] for w in ready}
     for n, case in enumerate(cases.cases):
         for way in ready:
             own = (
                 known[n]
                 if first is not None and way.name == first.name
-                else _denoised(way, case, judge, count, n < TIMED)
+                else _denoised(way, case, judge, count, n < TIMED, most if way.name in same else None)
             )
             by = way.answerer or answerer
-            outcomes[way.name].append(own if by is None else _answered(own, by, judge, count))
+            limit = most if way.name in same else None
+            outcomes[way.name].append(own if by is None else _answered(own, by, judge, count, limit))
         if progress is not None:
             progress(len(known) + n + 1, steps)
     return Evaluation.of(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
+
+
+def _each(mean: float, totals: Sequence[int]) -> float:
+    """The budget a question at which ``mean`` tokens are kept on average: where passages have fewer, others get
+    more."""
+    low, high = 0.0, float(max(totals))
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.minimum(totals, middle).mean() < mean else (low, middle)
+    return high
 
 
 def _cases(questions: Iterable[Question]) -> Cases:
@@ -95,7 +109,9 @@ def _ways(given: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[Way
     return list({EVERYTHING: standard[EVERYTHING], **{w.name: w for w in given}}.values())
 
 
-def _denoised(way: Way, case: Case, judge: Judge, count: Callable[[str], int], timed: bool) -> Outcome:
+def _denoised(
+    way: Way, case: Case, judge: Judge, count: Callable[[str], int], timed: bool, budget: float | None = None
+) -> Outcome:
     question = case.question
     assert way.denoiser is not None
     try:
@@ -108,15 +124,17 @@ def _denoised(way: Way, case: Case, judge: Judge, count: Callable[[str], int], t
         if is_mistake(error):
             raise
         return Outcome(case, error=said(error))
-    return replace(outcome_of(case, result, None, judge, count), seconds=seconds if timed else None)
+    return replace(outcome_of(case, result, None, judge, count, budget), seconds=seconds if timed else None)
 
 
-def _answered(own: Outcome, answerer: Answerer, judge: Judge, count: Callable[[str], int]) -> Outcome:
+def _answered(
+    own: Outcome, answerer: Answerer, judge: Judge, count: Callable[[str], int], budget: float | None
+) -> Outcome:
     if own.error is not None or own.result is None:
         return own
     try:
         reply = answerer.answer(own.case.question.text, own.result.passages)
-        found = outcome_of(own.case, own.result, reply, judge, count)
+        found = outcome_of(own.case, own.result, reply, judge, count, budget)
     except Exception as error:  # as above: a model that fails on one question, or the one that judges
         if is_mistake(error):
             raise
