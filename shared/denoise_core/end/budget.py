@@ -36,6 +36,10 @@ class Purse:
         """Tokens of a range with what it brings along that is not yet there."""
         return self._count(span) + sum(map(self._count, self._new(span)))
 
+    def alone(self, span: Span) -> int:
+        """Tokens of a range without anything else."""
+        return self._count(span)
+
     def take(self, span: Span) -> bool:
         """Pay for a range; False where it does not fit."""
         cost = self.cost(span)

@@ -236,7 +236,8 @@ class ENDDenoiser:
             low = self._edge(asked, np.array([score for _, score in own], dtype=np.float32))
             smaller[i] = [part for part in own if low is None or part[1] >= low]
         spent = spend(purse, asked.spans, scores, np.inf if edge is None else edge, smaller, self.max_keep)
-        whole, unfit = set(spent.kept), list(spent.unfit)
+        whole = set(spent.kept)
+        unfit = [i for i in spent.unfit if purse.alone(asked.spans[i]) > self.rule.limit]
         for i in ranking(scores).tolist():
             if len(whole) + len(spent.parts) >= self.min_keep:
                 break

@@ -49,8 +49,11 @@ class Cut:
         return "\n".join(s for s in (piece.header, *above) if s), own
 
     def smaller(self, piece: Piece) -> tuple[Range, ...]:
-        """The sentences or lines a piece may be cut at, to fit a budget; one range where it cannot be cut."""
+        """The sentences, lines or members that a piece may be cut at, to fit a budget; one range where it
+        cannot be cut."""
         own = self.text[piece.start : piece.end]
+        if self.kind == "json" and piece.inside is None:
+            return tuple(records.members_of(self.text, piece.start, piece.end) or ((piece.start, piece.end),))
         if piece.whole or (self.kind == "html" and "<" in own.strip()[1:-1]):
             return ((piece.start, piece.end),)
         found = sentences(Passage(own, ""))

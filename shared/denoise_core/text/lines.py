@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from string import ascii_letters, digits
 
 from denoise_core.text.chunk import chunks, sentences
-from denoise_core.text.piece import LONG, Piece, Range
+from denoise_core.text.piece import LONG, Piece, Range, titled
 from denoise_core.types import Passage
 
 TEXT, CODE, ENTRIES = "text", "code", "entries"
@@ -268,60 +268,90 @@ class _Reader:
         return bool(rest.strip()) and rest[0] != ">" and not listed and (line[0].isupper() or line[0].isdigit())
 
 
+@dataclass(slots=True)
+class _Standing:
+    """What stands above the next block: headings, a list's lead, items around an item, who is quoted, a table's
+    head. ``told`` is the block that names a mail's sender and subject."""
+
+    text: str
+    told: _Block | None
+    headings: list[_Block] = field(default_factory=list)
+    items: list[_Block] = field(default_factory=list)
+    lead: _Block | None = None
+    quotes: dict[int, _Block] = field(default_factory=dict)
+    table: list[_Block] = field(default_factory=list)
+
+    def heading(self, block: _Block) -> list[_Block]:
+        while self.headings and self.headings[-1].level >= block.level:
+            self.headings.pop()
+        over = list(self.headings)
+        self.headings.append(block)
+        self.items, self.lead, self.table = [], None, []
+        return over
+
+    def above(self, block: _Block, before: _Block | None) -> list[_Block]:
+        over = [*self.headings, *self._quoted(block, before)]
+        if block.kind == "item":
+            while self.items and self.items[-1].indent >= block.indent:
+                self.items.pop()
+            over += [i for i in self.items if i.end - i.start <= LONG]
+            self.items.append(block)
+        else:
+            self.items = []
+        if block.kind in ("item", "row", "code"):
+            over += [self.lead] if self.lead is not None else []
+        elif block.kind == "para":
+            self.lead = block if _ends_as_lead(self.text, block) else None
+        if block.kind != "row" or before is None or before.kind != "row" or before.blank:
+            self.table = []
+        return over
+
+    def _quoted(self, block: _Block, before: _Block | None) -> list[_Block]:
+        """Who is quoted in this block, or wrote the mail."""
+        for deeper in [d for d in self.quotes if d > block.depth]:
+            del self.quotes[deeper]
+        opened = before is not None and block.depth > before.depth
+        if opened and before is not None and _ends_as_lead(self.text, before):
+            self.quotes[block.depth] = before
+        over = [self.quotes[block.depth]] if block.depth in self.quotes else []
+        if opened and _ends_as_lead(self.text, block):
+            self.quotes[block.depth] = block
+        return [self.told] if self.told is not None and not block.depth else over
+
+
 def _text(text: str) -> list[Piece]:
     blocks = _Reader(text).read()
+    first = blocks[0]
+    told = first if first.fields and text.count("\n", first.start, first.end) > 2 else None
+    standing = _Standing(text, told)
     out: list[Piece] = []
-    headings: list[_Block] = []
-    items: list[_Block] = []
-    lead: _Block | None = None
-    quotes: dict[int, _Block] = {}
-    table: list[_Block] = []
     for n, block in enumerate(blocks):
-        before = blocks[n - 1] if n else None
-        after = blocks[n + 1] if n + 1 < len(blocks) else None
+        before, after = blocks[n - 1] if n else None, blocks[n + 1] if n + 1 < len(blocks) else None
         if block.kind == "heading":
-            while headings and headings[-1].level >= block.level:
-                headings.pop()
-            items, lead, table = [], None, []
+            over = _ranges(standing.heading(block))
             under = after is not None and (after.kind != "heading" or after.level > block.level)
-            over = tuple((h.start, h.end) for h in headings)
-            headings.append(block)
             out.append(Piece(block.start, block.end, over, frame=under))
             continue
-        if before is None or before.kind != "row" or before.blank or block.kind != "row":
-            table = []
-        for deeper in [d for d in quotes if d > block.depth]:
-            del quotes[deeper]
-        opened = before is not None and block.depth > before.depth
-        if opened and before is not None and _ends_as_lead(text, before):
-            quotes[block.depth] = before
-        above = [(h.start, h.end) for h in headings]
-        if blocks[0].fields and not quotes and n and text.count("\n", blocks[0].start, blocks[0].end) > 2:
-            above.insert(0, (blocks[0].start, blocks[0].end))
-        above += [(q.start, q.end) for d, q in sorted(quotes.items()) if d == block.depth or not block.depth]
-        if opened and _ends_as_lead(text, block):
-            quotes[block.depth] = block
-        if block.kind == "item":
-            while items and items[-1].indent >= block.indent:
-                items.pop()
-            above += [(i.start, i.end) for i in items if i.end - i.start <= LONG]
-            items.append(block)
-        else:
-            items = []
-        if block.kind in ("item", "row", "code") and lead is not None:
-            above.append((lead.start, lead.end))
-        elif block.kind == "para":
-            lead = block if _ends_as_lead(text, block) else None
+        above = [b for b in standing.above(block, before) if b is not block]
         if block.kind == "row":
-            heads = _heads(text, table, block, after)
+            heads = _heads(text, standing.table, block, after)
             if heads is None:
-                table.append(block)
-                out.append(Piece(block.start, block.end, tuple(above), frame=True))
+                standing.table.append(block)
+                out.append(Piece(block.start, block.end, _ranges(above), frame=True))
                 continue
-            above += [(t.start, t.end) for t in table]
-        limit = CODE_LONG if block.kind == "code" else LONG
-        out += _long(text, block.start, block.end, tuple(dict.fromkeys(above)), limit)
-    return out
+            above += heads
+        out += _long(text, block.start, block.end, _ranges(above), CODE_LONG if block.kind == "code" else LONG)
+    top = [b.level for b in blocks if b.kind == "heading"]
+    titled_by = told or (first if first.kind == "heading" and top.count(min(top)) == 1 == first.level else None)
+    return out if titled_by is None else _titled(text, titled_by, out)
+
+
+def _titled(text: str, block: _Block, made: Sequence[Piece]) -> list[Piece]:
+    return titled(text[block.start : block.end].strip(), (block.start, block.end), made)
+
+
+def _ranges(blocks: Sequence[_Block]) -> tuple[Range, ...]:
+    return tuple(dict.fromkeys((b.start, b.end) for b in blocks))
 
 
 def _heads(text: str, table: list[_Block], block: _Block, after: _Block | None) -> list[_Block] | None:

@@ -10,7 +10,7 @@ import html
 import re
 from dataclasses import dataclass, field, replace
 
-from denoise_core.text.piece import LONG, Piece, Range, tiled
+from denoise_core.text.piece import LONG, Piece, Range, tiled, titled
 
 UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "head", "nav"))  # no part of what is read
 _INLINE = frozenset(
@@ -83,6 +83,9 @@ def pieces(text: str) -> list[Piece]:
     reader.text_between(at, len(text))
     reader.flush(len(text))
     reader.settle(0)
+    if reader.tops.count(1) == 1:
+        title = reader.made[reader.first]
+        reader.made = titled(title.said, (title.start, title.end), reader.made)
     return tiled(text, reader.made)
 
 
@@ -122,6 +125,8 @@ class _Reader:
     headings: list[tuple[int, int]] = field(default_factory=list)  # level, number of the piece
     above: tuple[Range, ...] = ()  # what `over` found last
     bare: bool = False  # headings have changed since
+    tops: list[int] = field(default_factory=list)  # levels of all headings
+    first: int = 0  # number of the piece that is the newest of level 1
     lead: Range | None = None
     head: Range | None = None
 
@@ -172,6 +177,8 @@ class _Reader:
             self.settle(level)
             over = self.over()
             self.headings.append((level, len(self.made)))
+            self.first = len(self.made) if level == 1 else self.first
+            self.tops.append(level)
             self.bare = True
             self.made.append(Piece(start, end, over, "", own))
             self.lead = self.head = None

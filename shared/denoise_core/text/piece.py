@@ -38,6 +38,14 @@ class Piece:
     inside: Range | None = None
 
 
+def titled(name: str, title: Range, made: Sequence[Piece]) -> list[Piece]:
+    """The pieces with their text's title as header: all are read under it, and none brings it along."""
+    return [
+        replace(p, above=tuple(r for r in p.above if r != title), header=name) if title in p.above else p
+        for p in made
+    ]
+
+
 def tiled(text: str, made: Sequence[Piece]) -> list[Piece]:
     """The pieces in order with what lies between them: white space and commas go with the piece before, other
     structure is frame."""

@@ -8,6 +8,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from denoise_core.text.piece import LONG, Piece, Range, tiled
@@ -297,6 +298,20 @@ def _places(text: str, start: int, end: int) -> Callable[[int], int]:
         return start + at + shift[n]
 
     return raw
+
+
+def members_of(text: str, start: int, end: int) -> list[Range] | None:
+    """The members of the object at ``[start, end)``, which tile it with what is around; None for no object."""
+    at = _skip(text, start)
+    if text[at : at + 1] != "{":
+        at = text.find("{", start, end) if text[at : at + 1] == '"' else -1
+    if at < 0:
+        return None
+    try:
+        begins = [begun for _, begun, *_ in _Walk(text, lambda said: None).members(at, False)]
+    except (ValueError, IndexError, RecursionError):
+        return None
+    return list(pairwise([start, *begins[1:], end])) if len(begins) > 1 else None
 
 
 def rebuilt(text: str, made: Sequence[Piece], kept: Sequence[Range]) -> Any:

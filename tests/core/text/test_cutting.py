@@ -271,7 +271,7 @@ def test_a_kept_piece_brings_its_heading_and_whom_its_pronoun_means():
     denoiser = ENDDenoiser(FunctionScorer(lambda q, t: float("nine" in t)), keep=1, chunker="auto")
     text = MARKDOWN.replace("The pool opens", "The pool is warm.\n\nIt opens")
     kept = denoiser.denoise("when?", [Passage(text, "p")]).passages[0]
-    assert kept.text == "# Hotel Sun\n\n## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n"
+    assert kept.text == "## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n"
 
 
 def test_the_heading_is_read_with_the_piece_and_with_the_header():

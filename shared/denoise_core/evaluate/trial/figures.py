@@ -109,7 +109,7 @@ def _by_share(case: Case, result: DenoiseResult, count: Count) -> tuple[float, .
 
 
 def _ranked(case: Case, result: DenoiseResult, count: Count) -> list[tuple[str, float]] | None:
-    """Passage and tokens of each chunk, best first, which together are the passages' tokens; None without scores."""
+    """Passage and tokens of each chunk, best first, which sum to the passages' tokens; None without scores."""
     scored = next(((e.effect, e.reply) for e in result.trace.events if isinstance(e.effect, Scoring)), None)
     if scored is None or scored[1] is None:
         return None
