@@ -18,11 +18,11 @@ from _judged_sets import GROUNDING, SHORT, Case, cases
 from _recorded import Recorded
 from harness import Benchmark, arguments
 
-from denoise_core import embedded
+from denoise_core.augmenter.utilities.default import Shipped
 from denoise_core.support.cascade import Cascade
 from denoise_core.support.check import check
 from denoise_core.support.judging import Claim, Judge, Judged
-from denoise_core.support.quoting import VERSION, LLMJudge, prove
+from denoise_core.support.quoting import AGAIN, VERSION, LLMJudge, prove
 from denoise_core.support.result import Check
 from denoise_core.types import Message, Passage, Reply
 
@@ -166,7 +166,8 @@ class _Kept:
 def _cascade(bench: Benchmark, every: Sequence[Case], groups: dict[str, Callable[[Case], bool]]) -> None:
     """The shipped judge, the quoting judge, and the quoting judge where the shipped one is not sure: how often
     each is right (passes a right answer, stops a wrong one), and how many calls an answer costs."""
-    shipped = _Kept(embedded.judge())
+    shipped = _Kept(Shipped())
+    bench.about |= {"shipped judge": shipped.id}
     for name, sure in (
         ("shipped judge", None),
         ("quoting judge", 0.0),
@@ -200,8 +201,9 @@ def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
 
     class Broken(Recorded):
         def complete(self, messages: Sequence[Message]) -> Reply:
-            reply = super().complete(messages[:2])
-            return reply if len(messages) > 2 else Reply(reply.text[: len(reply.text) // 2])
+            first, again, _ = messages[1].content.partition(f"\n\n{AGAIN}")
+            reply = super().complete((messages[0], Message("user", first)))
+            return reply if again else Reply(reply.text[: len(reply.text) // 2])
 
     broken = Broken("quoting")
     same = check(case.question, case.answer, case.passages, judge=LLMJudge(broken))

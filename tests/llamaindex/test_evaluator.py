@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from judging import by_words
 from llama_index.core import Settings
 from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation import (
@@ -22,7 +23,7 @@ from llama_index.core.query_engine import RetryQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core import Budget, InputError, MissingExtra, Passage, run
-from denoise_core.augmenter import Augmenter, Groundedness, WorkingMemory
+from denoise_core.augmenter import Augmenter, WorkingMemory
 from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionLLM, ListRetriever
 from llamaindex_denoise import AugmentedQueryEngine, EvaluatorUtility, UtilityEvaluator
@@ -39,7 +40,7 @@ def both(evaluator, response, contexts=CONTEXT):
 
 
 def test_a_utility_passes_fails_and_cannot_say():
-    evaluator = UtilityEvaluator(Groundedness())
+    evaluator = UtilityEvaluator(by_words())
     good, bad = both(evaluator, RIGHT), both(evaluator, WRONG)
     assert (good.passing, good.invalid_result) == (True, False)
     assert (bad.passing, bad.invalid_result) == (False, False)
@@ -54,7 +55,7 @@ def test_a_utility_passes_fails_and_cannot_say():
 
 
 def test_an_empty_answer_does_not_pass():
-    assert both(UtilityEvaluator(Groundedness()), "").passing is False
+    assert both(UtilityEvaluator(by_words()), "").passing is False
 
 
 def test_a_utility_that_breaks_is_unknown_with_the_reason():
@@ -90,12 +91,12 @@ def test_a_mistake_of_a_judge_raises_and_a_failure_is_heard(caplog):
 @pytest.mark.parametrize(("query", "response"), [(None, "x"), ("x", None)])
 def test_missing_arguments_are_named(query, response):
     with pytest.raises(InputError, match="must be given"):
-        UtilityEvaluator(Groundedness()).evaluate(query, response, CONTEXT)
+        UtilityEvaluator(by_words()).evaluate(query, response, CONTEXT)
 
 
 def test_the_sync_form_starts_no_loop():
     async def inside_a_loop():
-        return UtilityEvaluator(Groundedness()).evaluate(QUESTION, RIGHT, CONTEXT)
+        return UtilityEvaluator(by_words()).evaluate(QUESTION, RIGHT, CONTEXT)
 
     assert asyncio.run(inside_a_loop()).passing is True
 
@@ -105,14 +106,14 @@ def response_of(text):
 
 
 def test_a_response_is_judged_with_its_titles():
-    evaluator = UtilityEvaluator(Groundedness())
+    evaluator = UtilityEvaluator(by_words())
     result = evaluator.evaluate_response(QUESTION, response_of(RIGHT))
     assert result.passing is True
     assert asyncio.run(evaluator.aevaluate_response(QUESTION, response_of(RIGHT))) == result
 
 
 async def test_in_the_batch_runner():
-    runner = BatchEvalRunner({"grounded": UtilityEvaluator(Groundedness())}, workers=2)
+    runner = BatchEvalRunner({"grounded": UtilityEvaluator(by_words())}, workers=2)
     results = await runner.aevaluate_responses([QUESTION] * 3, [response_of(t) for t in (RIGHT, WRONG, RIGHT)])
     assert [r.passing for r in results["grounded"]] == [True, False, True]
 
@@ -133,7 +134,7 @@ def test_in_the_retry_query_engine(scripted):
     Settings.llm = MockLLM()
     try:
         engine = RetryQueryEngine(
-            RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply)), UtilityEvaluator(Groundedness())
+            RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply)), UtilityEvaluator(by_words())
         )
         assert str(engine.query(QUESTION)) == RIGHT
     finally:
@@ -310,7 +311,7 @@ def test_around_an_engine(scripted):
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: UtilityEvaluator("x"), "expected a Utility"),
+        (lambda: UtilityEvaluator("x"), "expected a function"),
         (lambda: EvaluatorUtility("x"), "expected a llama_index evaluator"),
         (lambda: EvaluatorUtility(Fixed(), best_score=0), "expected both above 0"),
         (lambda: EvaluatorUtility(Fixed(), max_characters=0), "expected both above 0"),

@@ -51,7 +51,7 @@ Then give each claim a verdict, by the evidence alone; what you know yourself do
 
 Reply with one JSON object and nothing else:
 {{"claims": [{{"words": "...", "verdict": "supported | contradicted | not_stated | unclear", "quotes": [{{"evidence": 1, "text": "..."}}], "wrong": "", "why": ""}}], "abstains": false, "answers_the_question": true}}"""  # noqa: E501
-AGAIN = "Your reply could not be read: {why}. Reply with the one JSON object that was asked for and nothing else."
+AGAIN = "The reply below could not be read. Reply with the one JSON object that was asked for and nothing else."
 _VERDICTS = ("supported", "contradicted", "not_stated", "unclear")
 _TEXT = {"type": "string"}
 
@@ -115,10 +115,10 @@ class LLMJudge(FlowJudge, Travels):
         reply = yield from complete(messages, tag="judge", llm=llm)
         try:
             return read(reply.text, question, answer, passages, strict=self.strict)
-        except UnparsableReply as error:
-            again = AGAIN.format(why=str(error)[:200])
-            asked = (*messages, Message("assistant", reply.text[:_LONGEST]), Message("user", again))
-            reply = yield from complete(asked, tag="judge", llm=llm)
+        except UnparsableReply:
+            # The reply may say back what a passage told it to say, so it stands in an envelope as that does.
+            again = f"{messages[-1].content}\n\n{AGAIN}\n{envelope(reply.text[:_LONGEST], 'reply')}"
+            reply = yield from complete((*messages[:-1], Message("user", again)), tag="judge", llm=llm)
         try:
             return read(reply.text, question, answer, passages, strict=self.strict)
         except UnparsableReply as error:

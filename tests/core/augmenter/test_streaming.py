@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import threading
 from contextlib import aclosing
 
@@ -176,7 +177,8 @@ def test_without_evidence_nothing_is_shown():
 
 
 def test_a_judge_that_is_the_drafting_model_is_not_shown():
-    verdict = '{"claims": [], "abstains": true, "answers_the_question": false}'
+    said = {"words": GOOD, "verdict": "supported", "quotes": [{"evidence": 1, "text": EVIDENCE[0].text}]}
+    verdict = json.dumps({"claims": [said], "abstains": False, "answers_the_question": True})
     found = list(draft_first(loop(GOOD, verdict, judge=LLMJudge()), QUESTION))
     assert "".join(e.text for e in found[:-1]) == GOOD
     assert isinstance(found[-1], Finished)

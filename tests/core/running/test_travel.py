@@ -12,6 +12,7 @@ import pytest
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.augmenter.knowledge.chained import ChainRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
+from denoise_core.augmenter.utilities.default import Shipped
 from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.augmenter.vectors import KeptVectors
 from denoise_core.embedded import DefaultScorer, default_denoiser, encoder, span_reader
@@ -22,6 +23,8 @@ from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import BM25Scorer, CrossEncoderScorer, EmbeddingScorer
 from denoise_core.support import judges
+from denoise_core.support.cascade import Cascade
+from denoise_core.support.hold import Words
 from denoise_core.types import Reply
 
 QUERY = "Where is the tower?"
@@ -106,7 +109,7 @@ def test_async_users_too(spawned):
 
 JUDGES = {
     "words": Groundedness,
-    "words and reader": lambda: Groundedness(reader=span_reader()),
+    "a cascade": lambda: Groundedness(Cascade(Words(), Shipped())),
 }
 
 

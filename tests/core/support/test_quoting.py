@@ -123,7 +123,11 @@ def test_an_unreadable_reply_is_asked_for_once_more(bad):
     good = reply(claim("The tower stands in Paris.", "supported", (1, "Eiffel Tower in Paris")))
     llm = scripted(bad, good)
     assert LLMJudge(llm).judge(QUESTION, Claims(ANSWER), PASSAGES)[0].supported is True
-    assert [m.role for m in llm.seen[1]] == ["system", "user", "assistant", "user"]
+    assert [m.role for m in llm.seen[1]] == ["system", "user"]
+    inside, outside = enclosed(llm.seen[1][1].content)
+    assert inside[-1][0] == "reply"
+    assert not bad or bad in inside[-1][1]
+    assert not bad or bad not in outside
     twice = scripted(bad, bad, good)
     found = LLMJudge(twice).judge(QUESTION, Claims(ANSWER), PASSAGES)
     assert (len(found), found.kind, bool(found.why)) == (0, "unparsable", True)
