@@ -19,6 +19,7 @@ from _recorded import Recorded
 from harness import Benchmark, arguments
 
 from denoise_core.augmenter.utilities.default import Shipped
+from denoise_core.support.cascade import SHORT as WORDS
 from denoise_core.support.cascade import Cascade
 from denoise_core.support.check import check
 from denoise_core.support.judging import Claim, Judge, Judged
@@ -27,7 +28,7 @@ from denoise_core.support.result import Check
 from denoise_core.types import Message, Passage, Reply
 
 FABRICATED = 100
-SURE = (0.8, 0.9, 0.95)
+SURE = ((0.8, WORDS), (0.9, WORDS), (0.9, None))  # from which on the first is believed, words of a claim
 TARGETS: dict[str, tuple[float, float]] = {"SummEdits, WiCE and QAGS": (0.80, 0.08), "answer forms": (0.90, 0.05)}
 
 
@@ -168,20 +169,17 @@ def _cascade(bench: Benchmark, every: Sequence[Case], groups: dict[str, Callable
     each is right (passes a right answer, stops a wrong one), and how many calls an answer costs."""
     shipped = _Kept(Shipped())
     bench.about |= {"shipped judge": shipped.id}
-    for name, sure in (
-        ("shipped judge", None),
-        ("quoting judge", 0.0),
-        *((f"cascade, sure from {x:g}", x) for x in SURE),
-    ):
+    judges: dict[str, Callable[[Recorded], Judge]] = {
+        "shipped judge": lambda llm: shipped,
+        "quoting judge": LLMJudge,
+    }
+    for sure, short in SURE:
+        name = f"cascade, sure from {sure:g}, {f'claims of {short} words' if short else 'claims of any length'}"
+        judges[name] = lambda llm, sure=sure, short=short: Cascade(shipped, LLMJudge(llm), sure=sure, short=short)  # type: ignore[misc]
+    for name, made in judges.items():
         for group, belongs in groups.items():
             llm = Recorded("quoting")
-            judge: Judge = (
-                LLMJudge(llm)
-                if sure == 0.0
-                else shipped
-                if sure is None
-                else Cascade(shipped, LLMJudge(llm), sure=sure)
-            )
+            judge = made(llm)
             mine = [c for c in every if belongs(c) and c.label in ("right", "wrong", "open")]
             if group in GROUNDING or not mine:
                 continue

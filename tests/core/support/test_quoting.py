@@ -202,6 +202,9 @@ def test_the_cascade_asks_the_second_judge_where_the_first_is_not_sure(probabili
     assert cascade.id == "first, else quotes by m"
     with pytest.raises(InputError):
         Cascade(First(), LLMJudge(llm), sure=0.2)
+    long = scripted(reply(abstains=True))
+    Cascade(First(0.99, 0.99), LLMJudge(long), short=3).judge(QUESTION, claims, PASSAGES)
+    assert len(long.seen) == 1
 
 
 def test_a_proof_is_the_smallest_set_and_is_replayed_without_a_model():
