@@ -218,12 +218,29 @@ def with_answer(brought: Any, text: str, place: Place) -> Any:
 
 
 def with_record(brought: Any, record: dict[str, Any]) -> Any:
-    """The output with the record under a key, or in a message's ``response_metadata``; a string has no room."""
+    """The output with the record under a key, in a message's ``response_metadata``, or on the string itself."""
     if isinstance(brought, BaseMessage):
         return brought.model_copy(update={"response_metadata": {**brought.response_metadata, KEY: record}})
     if isinstance(brought, Mapping):
         return {**brought, KEY: record}
-    return brought
+    return Verified(brought, record) if isinstance(brought, str) else brought
+
+
+class Verified(str):
+    """A chain's string with what became of it: ``denoise`` is the record of the run (outcome, judge, score, every
+    attempt). Equal to the plain string, and a plain string once it is cut or joined."""
+
+    denoise: dict[str, Any]
+
+    def __new__(cls, text: str, denoise: dict[str, Any] | None = None) -> Verified:
+        """``text`` with its record."""
+        made = super().__new__(cls, text)
+        made.denoise = denoise or {}
+        return made
+
+    def __getnewargs__(self) -> tuple[str, dict[str, Any]]:  # type: ignore[override]
+        """Copies and pickles keep the record."""
+        return str(self), self.denoise
 
 
 def messages_in(given: Any) -> list[BaseMessage] | None:

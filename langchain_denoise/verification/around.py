@@ -18,6 +18,7 @@ from denoise_core import InputError, Message
 from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
+from denoise_core.augmenter.memory import Attempt
 from denoise_core.augmenter.streaming import StreamEvent, adraft_first, aheld_back, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import places
@@ -29,6 +30,7 @@ from langchain_denoise.verification.streamed import Streamed
 from langchain_denoise.verification.verifier import Verifier, conversation
 
 Show = Literal["held_back", "draft_first"]
+Returns = Literal["output", "answer"]
 
 
 def verified(
@@ -39,6 +41,7 @@ def verified(
     answer: str | Callable[..., Any] | None = None,
     evidence: str | Callable[..., Any] | None = None,
     feedback: str | Callable[..., Any] | None = None,
+    returns: Returns = "output",
 ) -> VerifiedRunnable:
     """``chain`` with its answers held against what it found, and asked again while they do not hold.
 
@@ -58,8 +61,9 @@ def verified(
     that running again does no harm; without it a graph or agent raises `InputError`.
 
     The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in
-    ``response_metadata["denoise"]`` of a message, in the span ``denoise_record`` and the custom event ``denoise``;
-    an output that is a bare string, or structured, carries none itself.
+    ``response_metadata["denoise"]`` of a message, in ``output.denoise`` of a string (still a ``str``), in the span
+    ``denoise_record`` and the custom event ``denoise``; a structured output carries none itself.
+    ``returns="answer"`` gives the whole `denoise_core.augmenter.Answer` in the output's place.
     """
     chain, verifier = coerce_to_runnable(chain), verifier or Verifier()
     if is_graph(chain) and not verifier.limits.rerun:
@@ -75,6 +79,7 @@ def verified(
         answer=answer,
         evidence=evidence,
         feedback=feedback,
+        returns=returns,
     )
 
 
@@ -100,6 +105,7 @@ class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
     answer: str | Callable[..., Any] | None = None
     evidence: str | Callable[..., Any] | None = None
     feedback: str | Callable[..., Any] | None = None
+    returns: Returns = "output"
 
     _hearing: Runnable[Any, Any] | None = PrivateAttr(default=None)
 
@@ -165,7 +171,7 @@ class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
         answer = self.verifier.told(self.verifier.loop.answer(question, history, drafter=drafts))
         output, record = drafts.output_of(answer)
         tell(run_manager, {"question": question}, short_record(record), record)
-        return output
+        return answer if self.returns == "answer" else output
 
     async def _averify(
         self, input: Any, run_manager: AsyncParentRunManager, config: RunnableConfig, **kwargs: Any
@@ -175,7 +181,7 @@ class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
         answer = self.verifier.told(await self.verifier.loop.aanswer(question, history, drafter=drafts))
         output, record = drafts.output_of(answer)
         await atell(run_manager, {"question": question}, short_record(record), record)
-        return output
+        return answer if self.returns == "answer" else output
 
     def _history(self, input: Any) -> tuple[Message, ...]:
         messages = None if callable(self.question) else places.messages_in(places.as_state(input))
@@ -285,9 +291,15 @@ class ChainDrafts:
         if best is None:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin
-        if answer.text != best.candidate or best.repaired:
+        if answer.text != best.candidate or best.repaired or self._reasons(output, best):
             output = places.with_answer(output, answer.text, self.settings.answer)
         return places.with_record(output, record), record
+
+    def _reasons(self, output: Any, best: Attempt) -> bool:
+        """The output holds the model's reasoning beside the text that was judged."""
+        if best.fields is not None or callable(self.settings.answer):
+            return False
+        return places.answer_in(places.as_state(output), self.settings.answer).strip() != best.candidate
 
 
 def piece_of(chunk: Any, place: str | Callable[..., Any] | None) -> str:

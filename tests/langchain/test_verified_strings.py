@@ -1,0 +1,42 @@
+"""A chain that gives a bare string: the string itself says what became of it."""
+
+import copy
+
+import pytest
+from langchain_core.runnables import RunnableLambda
+
+from langchain_denoise import verified
+
+PASSAGE = "The tower was completed in 1889."
+
+
+def chain(text):
+    return RunnableLambda(lambda given: text)
+
+
+def asked(text, **options):
+    around = verified(chain(text), evidence=lambda given, brought: [PASSAGE], **options)
+    return around.invoke("When was the tower completed?")
+
+
+def test_a_string_is_a_string_and_carries_its_record():
+    right, wrong = asked("It was completed in 1889."), asked("It was completed in 1925.")
+    assert (type(right).__mro__[1], right) == (str, "It was completed in 1889.")
+    assert (right.denoise["outcome"], wrong.denoise["outcome"]) == ("supported", "unsupported")
+    assert right.denoise["attempts"]
+    for again in (copy.copy(right), copy.deepcopy(right)):
+        assert (again, again.denoise) == (right, right.denoise)
+
+
+def test_the_whole_answer_can_be_had_instead():
+    answer = asked("It was completed in 1889.", returns="answer")
+    assert (answer.text, answer.outcome.value) == ("It was completed in 1889.", "supported")
+
+
+def test_reasoning_is_not_sent():
+    assert asked("<think>1925?</think>\nIt was completed in 1889.") == "It was completed in 1889."
+
+
+def test_a_slip_in_what_is_returned_is_refused():
+    with pytest.raises(ValueError, match="returns"):
+        asked("It was completed in 1889.", returns="all")
