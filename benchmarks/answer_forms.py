@@ -105,7 +105,7 @@ def _worse(bench: Benchmark, name: str, mine: Sequence[Case], checked: dict[str,
     utility = Groundedness(judge=judge)
     worse = cut = asked = 0
     for case in (c for c in mine if c.label == "right"):
-        loop = Augmenter(utility=utility)
+        loop = Augmenter(judge=utility)
         answer = loop.answer(case.question, drafter=Written(case.answer), evidence=case.passages)
         worse += answer.text != parse(case.answer).reply.strip()
         asked += max(0, answer.memory.drafts - 1)

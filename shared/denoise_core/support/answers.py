@@ -275,7 +275,7 @@ class _Reader:
         alone = item is not None and sum(p.claims for p in found) == 1
         for piece in found:
             if piece.claims and piece.kind != "polarity" and (heading or piece.text[-1:] in (":", "：")):
-                self.lead = (piece.text.rstrip(" :："),)
+                self.lead = () if self.wording.announces(piece.text) else (piece.text.rstrip(" :："),)
                 yield replace(piece, kind="lead")
                 continue
             cut = item if alone else inline.whole(piece.cut, clean)

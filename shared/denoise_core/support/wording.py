@@ -132,6 +132,10 @@ class Wording:
                 break
         return end + len(text[end:]) - len(text[end:].lstrip(" \n\t:")) if end else 0
 
+    def announces(self, text: str) -> bool:
+        """A line that only names what was read, or that an answer comes."""
+        return all(w in _MEANT for w in self._content(text, lexemes(text)))
+
     def about_sources(self, name: str) -> bool:
         """A key that only says that an answer comes."""
         return all(w.lower() in _MEANT or w.lower() in ("details", "explanation") for w in name.split())
