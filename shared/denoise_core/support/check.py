@@ -19,6 +19,8 @@ from denoise_core.support.question import Reader, fit_of
 from denoise_core.support.result import NOTHING, Check
 from denoise_core.support.wording import asks
 from denoise_core.text.facts import Difference
+from denoise_core.text.facts.match import HELD, standing
+from denoise_core.text.facts.reading import Reading
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage
@@ -26,7 +28,7 @@ from denoise_core.types import Passage
 READER = -13.0  # log-probability of span and window below which the reader says that it does not answer
 _SLOPE = 0.4
 _LONGEST = 20_000  # characters of an answer that are checked
-_LONG = 25  # words of an answer that a reader of spans does not judge
+_SHORT = 8  # words that a short answer has beside the question's
 _SPOKEN = ("en", "")  # languages that the reader reads
 _HALF = 0.5  # what a claim counts in the score of which nothing is known
 _BEARS, _BARELY = 0.7, 0.4  # shares of a claim's words in the passage that bears it, and in the one that it cites
@@ -119,14 +121,26 @@ class Shipped(FlowJudge):
         claim, judged = claims[0], found.claims[0]
         if judged.supported is False or judged.kind in ("language", "action"):
             return found
+        if not _one_value(question, claim):
+            return found
         fit = fit_of(self.reader, question, claim, passages)
-        if fit is None or (fit < self.least and len(claim.whole.split()) > _LONG):
+        if fit is None:
             return found
         sure = 1 / (1 + math.exp(min(50.0, _SLOPE * (self.least - fit))))
         if fit < self.least:
             why = "the passages may say it, but it does not answer the question"
             return Judgement((replace(judged, probability=sure, kind="off_question", why=why),), answers=False)
         return Judgement((replace(judged, supported=True, probability=sure, kind="", why=""),), answers=True)
+
+
+def _one_value(question: str, claim: Claim) -> bool:
+    """Beside the question's words the claim has few, and one value at most: a reader finds one span, which proves
+    no other."""
+    language = language_of(question, "en")
+    asked = Reading.of(question, language)
+    said = Reading.of(claim.whole, language)
+    values = [f for f in said.facts if f.kind in HELD and not f.doubtful and not standing(f, asked.facts)]
+    return len(values) <= 1 and len(said.stems - asked.stems) <= _SHORT
 
 
 def _refuse(question: str, answer: str, passages: Sequence[Passage]) -> None:

@@ -20,7 +20,7 @@ from denoise_core.text.stems import stem
 from denoise_core.text.wordlists import FUNCTION_WORDS
 from denoise_core.types import Passage
 
-_ALIKE = 0.25  # share of their words that two passages have in common which are records of one kind
+_ALIKE = 0.4  # share of the shorter one's words that two passages have in common which are records of one kind
 _MOST = 400  # records of one passage that are read
 _SHORT = 120  # characters of a value of metadata that is read
 _FIELDS = 12
@@ -102,7 +102,7 @@ def _telling(text: str) -> set[str]:
 
 
 def _alike(one: set[str], two: set[str]) -> bool:
-    return bool(one and two) and len(one & two) >= _ALIKE * len(one | two)
+    return len(one & two) > 1 and len(one & two) >= _ALIKE * min(len(one), len(two))
 
 
 @lru_cache(maxsize=512)
