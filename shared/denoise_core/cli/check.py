@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -64,7 +65,7 @@ def outcome(found: Check) -> str:
     return f"{word}: {found.reason}" if found.reason else word
 
 
-def as_json(found: Check, answer: str, passages: Sequence[Passage], judge: Judge) -> dict[str, object]:
+def as_json(found: Check, answer: str, passages: Sequence[Passage], judge: Judge) -> dict[str, Any]:
     """What the command prints: the check, each quote with its line, and the proof."""
     lines = {p.id: p for p in passages}
     proof = proof_of(answer, found.claims, judge.id)

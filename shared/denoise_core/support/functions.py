@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
@@ -118,7 +118,7 @@ def reading(found: object, best: float = 1.0) -> tuple[bool | None, float | None
         )
     values = found if isinstance(found, Mapping) else None
     if values is None and hasattr(found, "__float__"):
-        score = float(found)
+        score = float(cast(Any, found))
         if math.isnan(score):
             return None, None, ""
         if not 0.0 <= score <= best:

@@ -74,7 +74,8 @@ class ModelJudge(Travels):
             raise InputError(f"family={family!r}: expected {', '.join(map(repr, FAMILIES))}")
         if not 0.0 <= threshold <= 1.0:
             raise InputError(f"threshold={threshold}: expected 0 to 1")
-        self.model, self.family, self.label, self.threshold = model, family, label, threshold
+        self.model, self.label, self.threshold = model, label, threshold
+        self.family: Family | None = family
         self.ask, self.device = ask, device
         self._lock = threading.Lock()  # tokenizers are not safe in two threads at once
         self._loaded: _Tokens | _Pairs | None = None

@@ -51,12 +51,16 @@ class Shipped(FlowJudge, Travels):
     def _judge(self) -> Judge:
         with self._lock:
             if self._loaded is None:
-                try:
-                    from denoise_core import embedded
-
-                    made = getattr(embedded, "judge", None)
-                    self._loaded = made() if made else OfReader(embedded.span_reader())
-                except MissingExtra as error:
-                    fell_back("judge", error, "words alone judge, which never say that an answer is supported")
-                    self._loaded = Words()
+                self._loaded = _load()
             return self._loaded
+
+
+def _load() -> Judge:
+    try:
+        from denoise_core import embedded
+
+        made = getattr(embedded, "judge", None)
+        return made() if made else OfReader(embedded.span_reader())
+    except MissingExtra as error:
+        fell_back("judge", error, "words alone judge, which never say that an answer is supported")
+        return Words()
