@@ -34,11 +34,7 @@ class Purse:
 
     def cost(self, span: Span) -> int:
         """Tokens of a range with what it brings along that is not yet there."""
-        return self._count(span) + sum(map(self._count, self._new(span)))
-
-    def alone(self, span: Span) -> int:
-        """Tokens of a range without anything else."""
-        return self._count(span)
+        return self.alone(span) + sum(map(self.alone, self._new(span)))
 
     def take(self, span: Span) -> bool:
         """Pay for a range; False where it does not fit."""
@@ -53,7 +49,8 @@ class Purse:
         found = self.brings(self.passages[span.passage_id], span) if self.brings else ()
         return [s for s in dict.fromkeys(found) if s not in self.paid]
 
-    def _count(self, span: Span) -> int:
+    def alone(self, span: Span) -> int:
+        """Tokens of a range without what it brings along."""
         return self.rule.count(self.passages[span.passage_id].text[span.start : span.end])
 
 

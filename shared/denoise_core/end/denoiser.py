@@ -146,13 +146,14 @@ class ENDDenoiser:
         cuts = [self._asked(passages) for _, passages in asked]
         started = time.perf_counter()
         scored = self.scorer.scored_many([(q, own.texts) for (q, _), own in zip(asked, cuts, strict=True)])
-        found = []
+        seconds = (time.perf_counter() - started) / max(1, len(asked))
+        out = []
         for (query, _), own, first in zip(asked, cuts, scored, strict=True):
             scores = self._placed(own, first)
             parts = self._parts(own, scores)
-            found.append((query, own, first, scores, parts, self._scored(query, parts.texts).scores))
-        seconds = (time.perf_counter() - started) / max(1, len(asked))
-        return [self._result(*each, seconds) for each in found]
+            more = self._scored(query, parts.texts).scores
+            out.append(self._result(query, own, first, scores, parts, more, seconds))
+        return out
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         scorer = self.scorer
@@ -324,7 +325,7 @@ class ENDDenoiser:
             raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
         texts = []
         for passage in passages:
-            texts += [t for t in self._readings(passage, _tiling(passage, self.chunker(passage))) if t]
+            texts += filter(None, self._readings(passage, _tiling(passage, self.chunker(passage))))
         if progress is None:
             return self.scorer.warm(texts)
         read = 0
