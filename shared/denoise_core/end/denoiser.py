@@ -323,7 +323,7 @@ class ENDDenoiser:
         """
         if not isinstance(self.scorer, Warms):
             raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
-        texts = []
+        texts: list[str] = []
         for passage in passages:
             texts += filter(None, self._readings(passage, _tiling(passage, self.chunker(passage))))
         if progress is None:
