@@ -6,10 +6,8 @@ import math
 from typing import Any
 
 from denoise_core import Passage, UnparsableReply
-from denoise_core.s2a.replies import fields
-from denoise_core.s2a.replies.numbers import numbers
+from denoise_core.s2a.replies import Named, named, written
 from denoise_core.s2a.units import units
-from denoise_core.text.replies import one_of
 
 SMALL = (
     "Marie Curie was born in Warsaw on 7 November 1867. She moved to Paris in 1891 (with little money). "
@@ -45,28 +43,27 @@ def passages_of(record: dict[str, Any]) -> list[Passage]:
 
 
 UNREADABLE = "unreadable"
+NOT_ASKED = "no longer asked for"
 
 
 def read_reply(record: dict[str, Any]) -> Any:
-    """What the parser reads from one record of the corpus of replies, in the corpus's own terms."""
+    """What the grammar reads from one record of the corpus of replies, in the corpus's own terms."""
     request, reply = record["request"], record["reply"]
     try:
         if request in ("numbers", "grouped_numbers"):
-            found = numbers(reply, record["n"])
-            said = {"keep": "keep", "leave_out": "drop"}[record["asked"]]
-            every = range(1, record["n"] + 1)
-            return (
-                list(found.chosen) if found.verb in (None, said) else [n for n in every if n not in found.chosen]
-            )
+            return numbers_of(named(reply, record["n"]), record["asked"], record["n"])
         if request == "rewrite":
-            return fields.context(reply)
+            return written(reply, "context")[0]
         if request == "fields":
-            both = fields.fields(reply)
-            return {"context": both.context, "question": both.question}
-        if request == "documents":
-            return {str(n): text for n, text in fields.documents(reply, record["n"]).items()}
-        if request == "question":
-            return fields.question(reply)
-        return {"supported": one_of(reply, "supported", ("yes", "no", "unknown"))}
+            context, question = written(reply, "context", "question")
+            return {"context": context, "question": question}
     except UnparsableReply:
         return UNREADABLE
+    return NOT_ASKED
+
+
+def numbers_of(found: Named, asked: str, count: int) -> list[int]:
+    """The numbers as the request meant them: ``asked`` is ``keep`` or ``leave_out``."""
+    if found.verb in (None, "keep" if asked == "keep" else "drop"):
+        return sorted(found.numbers)
+    return [n for n in range(1, count + 1) if n not in set(found.numbers)]

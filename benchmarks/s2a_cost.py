@@ -17,6 +17,7 @@ sentences).
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +26,11 @@ from harness import Benchmark, arguments, read
 
 from denoise_core import LLM, Passage
 from denoise_core.s2a import Cache, Options, S2ADenoiser, asks
+from denoise_core.s2a.forms import schema
 from denoise_core.s2a.units import units
 from denoise_lab.experiments.scripted_server import (
     CACHES,
+    HeldModel,
     OurModel,
     Server,
     Spent,
@@ -67,6 +70,7 @@ def telling(sentence: str) -> bool:
 
 
 EXTRACTOR, SELECT, ALONE, DEFAULT = "LLMChainExtractor", "S2A select", "S2A select, one by one", "S2A default"
+HELD = "S2A select, held to a schema"
 
 
 def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
@@ -94,6 +98,7 @@ def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
         "LLMChainFilter (whole documents)": lambda q, ps: whole.compress_documents(docs(ps), q),
         "LLMRerank (whole documents)": lambda q, ps: rerank.postprocess_nodes(nodes(ps), QueryBundle(q)),
         SELECT: ours(),
+        HELD: S2ADenoiser(HeldModel(server), max_concurrency=1).denoise,
         ALONE: ours(options=Options(joint=False)),
         DEFAULT: ours(variant="default"),
     }
@@ -129,7 +134,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
             measure = "default: tokens written / before, with the question in every reply"
             bench.row(measure, ratio, "ratio", at_most=goal)
     prefixes(bench)
-    removals(bench, all_work)
+    orders(bench, server, all_work)
     again(bench, server, all_work)
     return bench.finish()
 
@@ -156,7 +161,7 @@ def report(bench: Benchmark, script: str, cold: dict[str, Spent], warm: dict[str
                 f"{script}: {name}: money, warm, {cache}", warm[name].money(cache) / count, "input tokens' worth"
             )
     quick = bench.options.quick
-    for name in (SELECT, ALONE, DEFAULT):
+    for name in (SELECT, HELD, ALONE, DEFAULT):
         goal = 0.6 if name == SELECT and not quick else None
         ratio = cold[name].money() / cold[EXTRACTOR].money()
         bench.row(f"{script}: {name} / extractor, money, cold", ratio, "ratio", at_most=goal)
@@ -170,39 +175,59 @@ def prefixes(bench: Benchmark) -> None:
     """How much of the prompt two questions about one document of 10,000 characters share."""
     passage = Passage((" ".join(SMALL) + " ") * 12, "p")
     passage = Passage(passage.text[:10_000], "p")
-    options = Options()
+    options = Options(pieces=10_000)
     for variant in ("select", "default"):
         part = asks.Part(passage, units(passage))
         prompts = []
         for question in ("How tall is the Eiffel Tower?", "Where was Albert Einstein born, and when?"):
-            call = asks.write(question, (part,), options.step_1(variant), options, numbered=variant == "select")
-            prompts.append("\n".join(m.content for m in call.messages))
-        same = next(i for i, (a, b) in enumerate(zip(*prompts)) if a != b)
-        share = same / max(map(len, prompts))
+            prompt, form = options.step_1(variant), schema(variant)
+            call = asks.write(question, (part,), prompt, form, options, numbered=variant == "select")
+            prompts.append("\n".join(m.content for m in call.messages(False)))
         bench.row(
-            f"{variant}: share of the prompt that two questions have in common", share, "share", at_least=0.95
-        )
+            f"{variant}: share of the prompt that two questions have in common", shared(*prompts), "share",
+            at_least=0.95,
+        )  # fmt: skip
 
 
-def removals(bench: Benchmark, all_work: list[Work]) -> None:
-    """Calls that are new when one of 100 documents is gone, for each of them."""
+def shared(one: str, other: str) -> float:
+    """The share of the longer text that both begin with."""
+    same = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
+    return same / max(len(one), len(other))
+
+
+def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
+    """A hundred documents and one question; then 80 of them, with another question and with the same one.
+
+    What another question finds in a server's cache of prefixes, in the same order and in another, and with a call
+    a document; and how many calls the same question costs again, with selections known by document and question.
+    """
     documents = [p for w in all_work for p in w[1]]
     hundred = [Passage(p.text, str(n)) for n, p in enumerate((documents * 100)[:100])]
-
-    def prompts(passages: list[Passage]) -> set[str]:
-        parts = [asks.Part(p, units(p)) for p in passages if p.text.strip()]
-        options = Options()
-        groups = asks.groups(parts, longest=options.longest_joint("select"), window=options.window)
-        return {
-            asks.write("Q?", g, options.step_1("select"), options, numbered=True).messages[-1].content
-            for g in groups
-        }
-
-    full = prompts(hundred)
-    new = [len(prompts(hundred[:i] + hundred[i + 1 :]) - full) for i in range(100)]
-    bench.row("one of 100 documents removed: calls in all", len(full), "calls")
-    bench.row("one of 100 documents removed: new calls, mean", sum(new) / len(new), "calls")
-    bench.row("one of 100 documents removed: new calls, most", max(new), "calls", at_most=1)
+    eighty = [hundred[n] for n in range(100) if n % 5]
+    mixed = random.Random(bench.options.seed).sample(eighty, len(eighty))
+    server.wanted = all_work[0][2]
+    for name, options in (("joint calls", Options()), ("a call a document", Options(joint=False))):
+        for order, again in (("same order", eighty), ("other order", mixed)):
+            server.forget()
+            denoiser = S2ADenoiser(OurModel(server), max_concurrency=1, options=options)
+            denoiser.denoise("First question?", hundred)
+            server.clear()
+            denoiser.denoise("Another question?", again)
+            share = server.cached["vLLM"] / server.read
+            bench.row(f"80 of 100 documents, another question, {order}, {name}: prompt cached", share, "share")
+            bench.row(
+                f"80 of 100 documents, another question, {order}, {name}: money, warm",
+                server.spent.money("vLLM"), "input tokens' worth",
+            )  # fmt: skip
+    cached = S2ADenoiser(OurModel(server), options=Options(cache=Cache("scripted")))
+    cached.denoise("First question?", hundred)
+    server.clear()
+    cached.denoise("First question?", mixed)
+    bench.row("80 of 100 documents shuffled, selections known: calls", server.calls, "calls", at_most=0)
+    cached.denoise("Another question?", mixed)
+    server.clear()
+    cached.denoise("First question?", [*mixed[:40], Passage("A new document. It says little.", "new")])
+    bench.row("40 of them and a new one, another question between: calls", server.calls, "calls", at_most=1)
 
 
 def again(bench: Benchmark, server: Server, all_work: list[Work]) -> None:

@@ -1,112 +1,131 @@
-"""The two gates of S2A on rewrites and cleared questions written by hand (tests/data/s2a).
+"""What S2A shows of rewrites, and which questions it takes for a person's own.
 
-Rewrites: texts with a faithful or an unfaithful rewrite, in kinds of fault (negation dropped, numbers crossed,
-names swapped, conditions cut off, ...). Two questions are asked. What does a reader see: does the shown text
-say what the source does not? And what does the finding say: are unfaithful rewrites caught, faithful ones let
-through? Questions: pairs of what a person asked and what a model made of it, the same question or another.
+Rewrites: for each, the source sentences that cover it (`denoise_core.s2a.cover`). On the rewrites by another hand
+(``s2a_by_hand``, with the sentences that are needed) how many of those are shown, and how many others; each also
+in a longer source, with the sentences of three other texts behind its own. On the halves of tests/data/s2a: what
+has no cover is reported, and text given the source of another record has none.
 
-What is shown counts as wrong when it holds the unfaithful claim and the source does not, or when it holds it
-without the whole of the source sentence that it is cut from. The gates were developed on one half of each set.
-"""
+Questions: pairs of what a person asked and what a model made of it. Nothing is accepted but what is proved to be
+the person's own words (`same_question`); anything else leaves the question as it is. And what a large language
+model named of 50 questions cut into clauses (benchmarks/recorded/s2a.jsonl): whether what is left still asks."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from _s2a_shared import sentences_of, wilson
 from harness import Benchmark, arguments
 
-from denoise_core.s2a import fidelity, same_question
-from denoise_core.s2a.alignment.gate import GatePolicy
+from denoise_core.s2a import MessageDenoiser, same_question
+from denoise_core.s2a.cover import Source
+from denoise_core.testing import FunctionLLM
 
 SETS = Path(__file__).parents[1] / "tests" / "data" / "s2a"
+RECORDED = Path(__file__).parent / "recorded" / "s2a.jsonl"
 
 
-def halves(name: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    for path in sorted(SETS.glob(f"{name}_*.jsonl")):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        yield path.stem.removeprefix(f"{name}_"), [json.loads(line) for line in lines]
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def plain(text: str) -> str:
-    return " ".join(re.findall(r"[\w%$€£°-]+", text.casefold()))
+def shares(bench: Benchmark, measure: str, hits: int, total: int, **target: float) -> None:
+    bench.row(measure, hits / total if total else 0.0, "share", interval=wilson(hits, total), **target)  # type: ignore[arg-type]
 
 
-def holds(text: str, claim: str) -> bool:
-    return f" {plain(claim)} " in f" {plain(text)} "
+def covers(source: list[str], written: str) -> list[tuple[int, ...]]:
+    found = Source(source)
+    return [found.cover(s).chosen for s in sentences_of(written)]
 
 
-def says_wrong(shown: str, record: dict[str, Any]) -> bool:
-    claim = record["wrong"]
-    if not claim or not holds(shown, claim):
-        return False
-    whole = [s for s in sentences_of(record["source"]) if holds(s, claim)]
-    return not any(holds(shown, s) for s in whole)
-
-
-def shares(bench: Benchmark, measure: str, hits: int, total: int, *, at_most: float | None = None) -> None:
-    bench.row(measure, hits / total if total else 0.0, "share", at_most=at_most, interval=wilson(hits, total))
-
-
-def rewrites(bench: Benchmark, count: Callable[[str], int]) -> None:
-    for half, records in halves("fidelity"):
-        wrong = [r for r in records if not r["faithful"]]
-        right = [r for r in records if r["faithful"]]
-        bench.row(f"{half}: rewrites", len(records), "rewrites")
-        bench.row(f"{half}: kinds of fault", len({r["kind"] for r in wrong}), "kinds")
-        for policy in get_args(GatePolicy):
-            shown = {
-                r["id"]: fidelity(r["source"], r["written"], policy=policy, language=r["language"])
-                for r in records
-            }
-            target = 0.02 if policy == "snap" else None
-            bad = sum(says_wrong(shown[r["id"]].shown, r) for r in wrong)
-            shares(
-                bench,
-                f"{half}: {policy}: shown text says what the source does not",
-                bad,
-                len(wrong),
-                at_most=target,
+def needed(bench: Benchmark) -> None:
+    records = lines(SETS / "rewrites_by_hand.jsonl")
+    faithful = [r for r in records if not r["wrong"]]
+    for name, more in (("by hand", 0), ("by hand, longer sources", 3)):
+        wanted = shown = complete = superfluous = written = nothing = 0
+        for n, r in enumerate(faithful):
+            others = [faithful[(n + k) % len(faithful)]["source"] for k in range(1, more + 1)]
+            source = sentences_of(r["source"]) + [s for o in others if o != r["source"] for s in sentences_of(o)]
+            found = covers(source, r["written"])
+            got, need = {i for c in found for i in c}, set(r["needed_sentences"])
+            wanted, shown, complete = wanted + len(need), shown + len(need & got), complete + (need <= got)
+            superfluous, written, nothing = (
+                superfluous + len(got - need),
+                written + len(found),
+                nothing + (not got),
             )
-            needless = sum(not shown[r["id"]].faithful for r in right)
-            if policy == "snap":
-                shares(
-                    bench,
-                    f"{half}: faithful rewrites refused or snapped needlessly",
-                    needless,
-                    len(right),
-                    at_most=0.10,
-                )
-                missed = Counter(r["kind"] for r in wrong if shown[r["id"]].faithful)
-                shares(bench, f"{half}: unfaithful rewrites not named in the finding", missed.total(), len(wrong))
-                for kind, n in sorted(missed.items()):
-                    bench.row(f"{half}: not named: {kind}", n, "rewrites")
-            tokens = [count(shown[r["id"]].shown) for r in right], [count(r["written"]) for r in right]
-            bench.row(
-                f"{half}: {policy}: tokens shown / written, faithful", sum(tokens[0]) / sum(tokens[1]), "ratio"
-            )
+        bench.row(f"{name}: faithful rewrites", len(faithful), "rewrites")
+        shares(bench, f"{name}: needed source sentences shown", shown, wanted, at_least=0.98)
+        shares(bench, f"{name}: rewrites shown whole", complete, len(faithful), at_least=0.95)
+        bench.row(
+            f"{name}: superfluous for each sentence written", superfluous / written, "sentences", at_most=0.25
+        )
+        bench.row(f"{name}: nothing shown", nothing, "rewrites", at_most=0)
+
+
+def halves(bench: Benchmark) -> None:
+    paths = [*sorted(SETS.glob("fidelity_*.jsonl")), SETS / "rewrites_by_hand.jsonl"]
+    for path in paths:
+        half = path.stem.removeprefix("fidelity_")
+        records = lines(path)
+        own = [covers(sentences_of(r["source"]), r["written"]) for r in records]
+        right = [c for r, c in zip(records, own, strict=True) if r.get("faithful", not r.get("wrong"))]
+        shares(bench, f"{half}: faithful rewrites with every sentence covered", sum(map(all, right)), len(right))
+        shares(
+            bench,
+            f"{half}: faithful rewrites of which nothing is shown",
+            sum(not any(c) for c in right),
+            len(right),
+        )
+        foreign = total = 0
+        for n, r in enumerate(records):
+            other = records[(n + len(records) // 2) % len(records)]["source"]
+            if other != r["source"]:
+                total += 1
+                foreign += any(covers(sentences_of(other), r["written"]))
+        bench.row(f"{half}: foreign texts", total, "texts")
+        bench.row(f"{half}: foreign texts given a source", foreign, "texts", at_most=0)
 
 
 def questions(bench: Benchmark) -> None:
-    for half, records in halves("questions"):
+    sets = {p.stem.removeprefix("questions_"): lines(p) for p in sorted(SETS.glob("questions_*.jsonl"))}
+    by_hand = bench.options.data / "s2a_by_hand" / "questions.jsonl" if bench.options.data else None
+    if by_hand and by_hand.exists():
+        sets["by hand"] = [{**r, "same": not r["wrong"], "language": "en"} for r in lines(by_hand)]
+    for half, records in sets.items():
         verdicts = [(r, same_question(r["asked"], r["cleared"], language=r["language"])) for r in records]
         wrong = [problem for r, problem in verdicts if not r["same"]]
         right = [problem for r, problem in verdicts if r["same"]]
         bench.row(f"{half}: questions", len(records), "questions")
-        shares(bench, f"{half}: wrong questions accepted", wrong.count(None), len(wrong), at_most=0.05)
-        refused = len(right) - right.count(None)
-        shares(bench, f"{half}: right questions refused", refused, len(right), at_most=0.10)
+        shares(bench, f"{half}: wrong questions accepted", wrong.count(None), len(wrong), at_most=0.03)
+        shares(
+            bench, f"{half}: right questions accepted, the others left as they are", right.count(None), len(right)
+        )
+
+
+def clauses(bench: Benchmark) -> None:
+    """``choices`` names the clauses of each question that a model is to leave out, as the record has them."""
+    records = [r for r in lines(RECORDED) if r["kind"] == "question"]
+    cleared = left = refused = 0
+    for r in records:
+        neutral = MessageDenoiser(FunctionLLM(lambda m, r=r: r["reply"])).neutral(r["asked"])
+        cleared += bool(neutral.dropped)
+        left += not neutral.dropped and neutral.fallback is None
+        refused += neutral.fallback is not None
+        assert neutral.question in r["asked"] or neutral.dropped
+    bench.row("recorded: questions in clauses", len(records), "questions")
+    shares(bench, "recorded: cleared of a clause", cleared, len(records))
+    shares(bench, "recorded: left as they are, all clauses being named", left, len(records))
+    bench.row("recorded: refused by the code", refused, "questions")
 
 
 def main(argv: list[str] | None = None) -> Benchmark:
     bench = Benchmark("s2a_fidelity", arguments(__doc__ or "", argv))
     questions(bench)
-    rewrites(bench, lambda text: len(re.findall(r"\w+|[^\w\s]", text)))
+    clauses(bench)
+    needed(bench)
+    halves(bench)
     return bench.finish()
 
 

@@ -45,7 +45,7 @@ class S2AOutput(TypedDict):
 class S2ARunnable(PickledModel, RunnableSerializable[S2AInput, S2AOutput]):
     """Clears the context of what is irrelevant or opinion, then answers from what is left.
 
-    Both steps of the paper (section 2), with the same model. For prompts, cache and fidelity gate of your own
+    Both steps of the paper (section 2), with the same model. For prompts, a cache and what is shown of your own
     use `denoise_core.s2a.S2A` with a `ChatModelLLM`.
     """
 

@@ -14,8 +14,8 @@ from langchain_core.messages import BaseMessage, HumanMessage
 
 from denoise_core import DenoiseResult, Passage
 from denoise_core.running.record import KEY, record_of
-from denoise_core.s2a.alignment.question import why_not_same
 from denoise_core.s2a.options import EXTRACTIVE, Variant
+from denoise_core.s2a.question import same_question
 
 Scope = Literal["latest", "history"]
 
@@ -83,7 +83,7 @@ class Turn:
         if question != original and self.variant in EXTRACTIVE:
             return question
         if self.variant in EXTRACTIVE:
-            return original if why_not_same(original, context) else context
+            return original if same_question(original, context) else context
         if question == original:
             return original
         if _plain(question) in _plain(context):

@@ -13,8 +13,16 @@ from langchain_core.runnables import Runnable
 
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._secrets import Pickled
+from denoise_core.errors import said
 from langchain_denoise.convert.messages import internal_config, to_messages
-from langchain_denoise.models.structured import can_structure, has_structure, held_to, is_greedy
+from langchain_denoise.models.structured import (
+    WAYS,
+    can_structure,
+    has_structure,
+    held_to,
+    is_greedy,
+    refuses_form,
+)
 
 _log = logging.getLogger("denoise.langchain")
 
@@ -28,11 +36,11 @@ class ChatModelLLM(Pickled):
     ``model.with_retry()``, ``model.with_fallbacks([...])``; they hold for structured replies too. A call is
     traced under the run it is made in, is tagged ``nostream`` and never appears in a user's token stream.
 
-    ``structured``: whether a reply that has a JSON schema is asked for through ``with_structured_output``;
-    None does so when the model's profile says that it can. Otherwise, and when the model does not keep to
-    the schema after all, the reply's text is handed on for the caller to parse. A pickle holds no key: one that is
-    loaded is given its key anew.
-    """
+    ``structured``: whether a reply that has a JSON schema is asked for through ``with_structured_output``,
+    strictly: by the server's own schemas, else by a tool. None finds it by asking once, unless the model's profile
+    says that it can, and remembers it; what the model or its server refuses is asked for in the next way in the
+    same call, and as text in the end. When the model does not keep to the schema after all, the reply's text is
+    handed on for the caller to parse. A pickle holds no key: one that is loaded is given its key anew."""
 
     def __init__(self, model: Runnable[Any, Any] | str, *, structured: bool | None = None) -> None:
         model = _by_name(model) if isinstance(model, str) else model
@@ -44,7 +52,10 @@ class ChatModelLLM(Pickled):
         if structured and not has_structure(model):
             raise InputError(f"structured=True: {type(model).__name__} has no with_structured_output")
         self.model = model
-        self.structured = can_structure(model) if structured is None else structured
+        self.structured: bool | None = structured
+        if structured is None:
+            self.structured = True if can_structure(model) else None if has_structure(model) else False
+        self._way = 0
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         return to_reply(self.model.invoke(to_messages(messages), internal_config()))
@@ -80,30 +91,69 @@ class ChatModelLLM(Pickled):
 
     def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
-        held = self._held_to(schema)
-        if held is None:
-            return self.complete(messages)
-        return _to_json_reply(held.invoke(to_messages(messages), internal_config()))
+        while (asked := self._held_to(schema)) is not None:
+            way, held = asked
+            try:
+                return self._json_reply(held.invoke(to_messages(messages), internal_config()))
+            except Exception as error:
+                self._refused(way, error)
+        return self.complete(messages)
 
     async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """`complete_json` for async."""
-        held = self._held_to(schema)
-        if held is None:
-            return await self.acomplete(messages)
-        return _to_json_reply(await held.ainvoke(to_messages(messages), internal_config()))
+        while (asked := self._held_to(schema)) is not None:
+            way, held = asked
+            try:
+                return self._json_reply(await held.ainvoke(to_messages(messages), internal_config()))
+            except Exception as error:
+                self._refused(way, error)
+        return await self.acomplete(messages)
 
-    def _held_to(self, schema: Mapping[str, Any]) -> Runnable[Any, Any] | None:
-        if not self.structured:
-            return None
+    def _held_to(self, schema: Mapping[str, Any]) -> tuple[int, Runnable[Any, Any]] | None:
+        """The model held to the schema by the way that is next, and that way; None when it is asked for text."""
         titled = {"title": "reply", "description": "The reply.", **schema}  # LangChain needs a name for it
-        held = held_to(self.model, titled, internal_config())
-        if held is None:
-            _log.warning(
-                "%s cannot be held to a JSON schema without losing the settings around it: asked for text instead",
-                type(self.model).__name__,
-            )
+        while self.structured is not False:
+            way = self._way
+            try:
+                held = held_to(self.model, titled, internal_config(), WAYS[way])
+            except (NotImplementedError, TypeError, ValueError) as error:
+                self._refused(way, error)
+                continue
+            if held is None:
+                _log.warning(
+                    "%s cannot be held to a JSON schema without losing the settings around it: "
+                    "asked for text instead",
+                    type(self.model).__name__,
+                )
+                self.structured = False
+                return None
+            return way, held
+        return None
+
+    def _refused(self, way: int, error: Exception) -> None:
+        """Go on to the next way, or to text. Raises what is no refusal of the form."""
+        if not refuses_form(error):
+            raise error
+        if way < self._way:
+            return  # another call found it out first
+        if way + 1 < len(WAYS):
+            self._way = way + 1
+            return
+        if self.structured:
+            raise error  # it was said to be able to: this is no matter of the form
+        self.structured = False
+        _log.info("%s is asked for text from now on: %s", type(self.model).__name__, said(error))
+
+    def _json_reply(self, answer: Mapping[str, Any]) -> Reply:
+        """The reply in LangChain's ``include_raw`` form: the parsed object as JSON, else the raw text."""
+        raw = to_reply(answer["raw"])
+        if answer["parsed"] is not None:
+            self.structured = True
+            return Reply(json.dumps(answer["parsed"], ensure_ascii=False), raw.usage)
+        if self.structured is None:
             self.structured = False
-        return held
+            _log.info("%s does not keep to a schema: asked for text from now on", type(self.model).__name__)
+        return raw
 
 
 def as_llm(model: Any, name: str = "model") -> LLM:
@@ -142,9 +192,3 @@ def to_reply(message: Any) -> Reply:
     usage = getattr(message, "usage_metadata", None)
     tokens = Usage.reported(usage["input_tokens"], usage["output_tokens"]) if usage else None
     return Reply(str(message.text), tokens)
-
-
-def _to_json_reply(answer: Mapping[str, Any]) -> Reply:
-    """The reply in LangChain's ``include_raw`` form: the parsed object as JSON, else the raw text."""
-    raw = to_reply(answer["raw"])
-    return raw if answer["parsed"] is None else Reply(json.dumps(answer["parsed"], ensure_ascii=False), raw.usage)

@@ -15,7 +15,25 @@ Model = Runnable[Any, Any]
 
 
 class _Structuring(Protocol):
-    def with_structured_output(self, schema: dict[str, Any], *, include_raw: bool) -> Model: ...
+    def with_structured_output(self, schema: dict[str, Any], *, include_raw: bool, **how: Any) -> Model: ...
+
+
+WAYS: tuple[dict[str, Any], ...] = (
+    {"method": "json_schema", "strict": True},
+    {"method": "function_calling", "strict": True},
+    {"method": "function_calling"},
+    {},
+)
+"""How LangChain is asked for JSON, one after the other until a model takes it; the last is its own default."""
+
+_REFUSED = (400, 404, 405, 415, 422, 501)  # statuses by which a server says that it does not know the form
+
+
+def refuses_form(error: BaseException) -> bool:
+    """Whether a model, its integration or its server says that it cannot be asked in this way."""
+    if isinstance(error, (NotImplementedError, TypeError, ValueError)):
+        return True
+    return getattr(error, "status_code", None) in _REFUSED
 
 
 def can_structure(model: Model) -> bool:
@@ -23,7 +41,7 @@ def can_structure(model: Model) -> bool:
     if isinstance(model, RunnableWithFallbacks):
         return all(can_structure(m) for m in model.runnables)
     profile = getattr(_innermost(model), "profile", None)
-    return bool(profile and profile.get("structured_output"))
+    return bool(profile and profile.get("structured_output"))  # what it does not say is found by asking
 
 
 def has_structure(model: Model) -> bool:
@@ -33,7 +51,9 @@ def has_structure(model: Model) -> bool:
     return hasattr(_innermost(model), "with_structured_output")
 
 
-def held_to(model: Model, schema: Mapping[str, Any], config: RunnableConfig) -> Model | None:
+def held_to(
+    model: Model, schema: Mapping[str, Any], config: RunnableConfig, how: Mapping[str, Any]
+) -> Model | None:
     """``model`` asked for JSON by ``schema``, in LangChain's ``include_raw`` form, under all its settings.
 
     LangChain's own ``with_structured_output`` looks through the wrappers around a model and leaves them behind;
@@ -41,7 +61,7 @@ def held_to(model: Model, schema: Mapping[str, Any], config: RunnableConfig) -> 
     caller asks for text instead.
     """
     if isinstance(model, RunnableWithFallbacks):
-        held = [held_to(m, schema, config) for m in model.runnables]
+        held = [held_to(m, schema, config, how) for m in model.runnables]
         if any(h is None for h in held):
             return None
         return model.model_copy(update={"runnable": held[0], "fallbacks": held[1:]})
@@ -56,7 +76,7 @@ def held_to(model: Model, schema: Mapping[str, Any], config: RunnableConfig) -> 
             inner = inner.bound
     if isinstance(inner, RunnableWithFallbacks):
         return None
-    structured = cast(_Structuring, inner).with_structured_output(dict(schema), include_raw=True)
+    structured = cast(_Structuring, inner).with_structured_output(dict(schema), include_raw=True, **how)
     if not around:
         return structured
     return _replaced(structured, inner, around)

@@ -17,7 +17,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 
 from denoise_core import InputError, Message, Reply, Usage
 from denoise_core._secrets import Pickled
-from llamaindex_denoise.models.structured import arguments_of, can_structure, reply_tool
+from llamaindex_denoise.models.structured import arguments_of, can_structure, refuses_form, reply_tool, strictly
 from llamaindex_denoise.models.threads import Threads, owner
 from llamaindex_denoise.storage.pickling import for_pickle
 
@@ -33,9 +33,10 @@ class LlamaLLM(Pickled):
     ``max_threads=1`` to a model that must not be called twice at once. Tokens are read from the response
     where the model reports them.
 
-    ``structured``: whether a reply that has a JSON schema is asked for by a tool the model must call; None
-    does so when the model's metadata says that it calls functions (and its ``pydantic_program_mode`` does not
-    say otherwise). Without, and when the model writes text after all, that text is handed on to be parsed.
+    ``structured``: whether a reply that has a JSON schema is asked for by a tool the model must call, strictly
+    where the integration passes that on. None does so when the model's metadata says that it calls functions, and
+    finds it by asking once, and remembers it, where it does not (unless its ``pydantic_program_mode`` says
+    otherwise). When the model writes text after all, that text is handed on to be parsed.
 
     A pickle holds no key: the model loaded from one takes its key from the environment. Raises `InputError` when
     ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that
@@ -68,23 +69,45 @@ class LlamaLLM(Pickled):
 
     def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
-        if not self.structured:
+        if self.structured is False:
             return self.complete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        with self._threads.slot():
-            response = model.chat_with_tools(
-                [reply_tool(schema)], chat_history=_chat(messages), tool_required=True
-            )
-        return _json_reply(model, response)
+        try:
+            with self._threads.slot():
+                response = model.chat_with_tools(chat_history=_chat(messages), **self._form(schema))
+        except Exception as error:
+            self._refused(error)
+            return self.complete(messages)
+        return self._json_reply(model, response)
 
     async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """`complete_json` for async."""
-        if not self.structured:
+        if self.structured is False:
             return await self.acomplete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        tools = [reply_tool(schema)]
-        response = await model.achat_with_tools(tools, chat_history=_chat(messages), tool_required=True)
-        return _json_reply(model, response)
+        try:
+            response = await model.achat_with_tools(chat_history=_chat(messages), **self._form(schema))
+        except Exception as error:
+            self._refused(error)
+            return await self.acomplete(messages)
+        return self._json_reply(model, response)
+
+    def _form(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        model = cast(FunctionCallingLLM, self.model)
+        return {"tools": [reply_tool(schema)], "tool_required": True, **strictly(model)}
+
+    def _refused(self, error: Exception) -> None:
+        """Text from now on. Raises what is no refusal of the form, and any error of a model known to call
+        tools."""
+        if self.structured or not refuses_form(error):
+            raise error
+        self.structured = False
+
+    def _json_reply(self, model: FunctionCallingLLM, response: ChatResponse) -> Reply:
+        plain, fields = _reply(response), arguments_of(model, response)
+        if self.structured is None:
+            self.structured = fields is not None
+        return plain if fields is None else Reply(json.dumps(fields, ensure_ascii=False), plain.usage)
 
     def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
         """Pieces of the reply as they come, and at the end the tokens if the model reports them.
@@ -151,11 +174,6 @@ def _chat(messages: Sequence[Message]) -> list[ChatMessage]:
 
 def _reply(response: ChatResponse) -> Reply:
     return Reply(response.message.content or "", usage_of(response))
-
-
-def _json_reply(model: FunctionCallingLLM, response: ChatResponse) -> Reply:
-    plain, fields = _reply(response), arguments_of(model, response)
-    return plain if fields is None else Reply(json.dumps(fields, ensure_ascii=False), plain.usage)
 
 
 def _whole(reply: Reply) -> tuple[str | Usage, ...]:

@@ -5,6 +5,7 @@ It is the one way of LlamaIndex's that reports tokens as well: ``structured_pred
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,12 +21,23 @@ _NAME = "reply"
 _MODES = (PydanticProgramMode.DEFAULT, PydanticProgramMode.FUNCTION)
 
 
-def can_structure(model: LLM) -> bool:
-    """Whether LlamaIndex itself would have this model call a tool for an object: its metadata and mode say so."""
-    return (
-        isinstance(model, FunctionCallingLLM)
-        and model.metadata.is_function_calling_model
-        and model.pydantic_program_mode in _MODES
+def can_structure(model: LLM) -> bool | None:
+    """Whether a model can be asked for a tool call: LlamaIndex itself would, or (None) only asking tells."""
+    if not isinstance(model, FunctionCallingLLM) or model.pydantic_program_mode not in _MODES:
+        return False
+    return True if model.metadata.is_function_calling_model else None
+
+
+def strictly(model: FunctionCallingLLM) -> dict[str, Any]:
+    """``strict=True`` for an integration that passes it on to a server that keeps to a schema."""
+    takes = inspect.signature(type(model)._prepare_chat_with_tools).parameters
+    return {"strict": True} if "strict" in takes else {}
+
+
+def refuses_form(error: BaseException) -> bool:
+    """Whether a model, its integration or its server says that it cannot be asked for a tool call."""
+    return isinstance(error, (NotImplementedError, TypeError)) or (
+        getattr(error, "status_code", None) in (400, 404, 405, 415, 422, 501)
     )
 
 

@@ -98,7 +98,9 @@ def chat(reply=keep_first, seconds=0.0):
 
 def s2a_with(model, *, variant="select", **settings):
     """One call for each document, unless ``options`` say otherwise."""
-    return S2ADenoiser(ChatModelLLM(model), variant=variant, **{"options": Options(joint=False), **settings})
+    return S2ADenoiser(
+        ChatModelLLM(model, structured=False), variant=variant, **{"options": Options(joint=False), **settings}
+    )
 
 
 def s2a(reply=keep_first, **settings):
@@ -110,9 +112,7 @@ DENOISERS = {
     "end-threshold": lambda: ENDDenoiser(FunctionScorer(overlap), threshold=2.0, chunker=sentences),
     "s2a-select": s2a,
     "s2a-remove": lambda: s2a(lambda m: "1", variant="remove"),
-    "s2a-default": lambda: s2a(
-        lambda m: "Context: Paris is in France.\nQuestion: Which capital?", variant="default"
-    ),
+    "s2a-default": lambda: s2a(lambda m: "Context: Paris is in France.", variant="default"),
     "s2a-joint": lambda: s2a(options=Options(joint=True)),
     "s2a-nonsense": lambda: s2a(lambda m: "🤷"),
     "guard": lambda: Guard(ENDDenoiser(FunctionScorer(overlap), keep=2)),

@@ -59,7 +59,8 @@ async def test_calls_are_children_and_do_not_stream(kit, sync):
         await asyncio.to_thread(step.invoke, given, {"callbacks": [seen]})
     else:
         await step.ainvoke(given, {"callbacks": [seen]})
-    assert seen.paths("llm") == ["S2ARunnable/FunctionChatModel"] * 2
+    assert [path.split("/")[0] for path in seen.paths("llm")] == ["S2ARunnable"] * 2
+    assert {path.split("/")[-1] for path in seen.paths("llm")} == {"FunctionChatModel"}
     assert all("nostream" in run.tags for run in seen.of_kind("llm"))
     assert [name for name, _, _ in seen.events] == ["denoise"]
 
@@ -82,12 +83,11 @@ LEADING = "I am sure it is Lyon, but what is the capital of France?"
 
 def neutral(messages):
     said = messages[-1].text
-    if said.startswith("BEGIN question"):
-        return "Question: What is the capital of France?"
-    if "NONE" not in said:
+    if "cut into numbered pieces" in said:
+        return "2"
+    if "BEGIN document" not in said:
         return "answer"
-    context = "I live in Nice." if "I live in Nice." in said else "NONE"
-    return f"Context: {context}\nQuestion: What is the capital of France?"
+    return "Context: I live in Nice." if "I live in Nice." in said else "Context: NONE"
 
 
 CONVERSATION = [
@@ -109,7 +109,7 @@ def both(step, given):
 
 def test_the_latest_message_is_cleared_of_opinion(kit):
     out = both(S2AMessages(model=kit.chat(neutral), variant="default"), CONVERSATION)
-    assert out[-1].text == "What is the capital of France?"
+    assert out[-1].text == "what is the capital of France?"
     assert out[:-1] == CONVERSATION[:-1]
     assert [m.id for m in out] == [m.id for m in CONVERSATION]
     assert out[-1].response_metadata["denoise"]["original"] == LEADING
@@ -122,7 +122,7 @@ def test_the_history_is_cleared_and_turns_still_alternate(kit):
     assert [m.text for m in out if m.type == "human"] == [
         "I live in Nice.",
         "(This message was left out: it does not help with the question.)",
-        "What is the capital of France?",
+        "what is the capital of France?",
     ]
 
 
@@ -140,12 +140,13 @@ def test_a_message_never_loses_its_question(kit, reply):
 
 def test_the_variant_that_writes_one_message(kit):
     message = HumanMessage("I think it is Lyon. What is the capital of France?")
-    step = S2AMessages(model=kit.chat(lambda m: "What is the capital of France?"), variant="single")
+    asked = "What is the capital of France?"
+    step = S2AMessages(model=kit.chat(lambda m: "2" if "numbered" in m[-1].text else asked), variant="single")
     assert both(step, [message])[0].text == "What is the capital of France?"
 
 
 def test_an_unreadable_reply_changes_nothing(kit):
-    for reply, why in ((lambda m: "🤷", "the reply begins"), (kit.fail_chat, "no route to the model")):
+    for reply, why in ((lambda m: "🤷", "expected 'Context:'"), (kit.fail_chat, "no route to the model")):
         out = both(S2AMessages(model=kit.chat(reply), variant="default"), CONVERSATION)
         assert [m.content for m in out] == [m.content for m in CONVERSATION]
         assert [m for m in out if "denoise" in m.response_metadata] == [out[6]]
@@ -165,7 +166,7 @@ def test_images_stay(kit):
     image = {"type": "image", "url": "https://example.org/map.png"}
     message = HumanMessage([{"type": "text", "text": LEADING}, image])
     [out] = both(S2AMessages(model=kit.chat(neutral), variant="default"), [message])
-    assert out.content == [{"type": "text", "text": "What is the capital of France?"}, image]
+    assert out.content == [{"type": "text", "text": "what is the capital of France?"}, image]
 
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -200,7 +201,7 @@ def test_it_stands_between_a_prompt_and_a_model(kit):
         | model
     )
     assert chain.invoke({"said": LEADING}).text == "answer"
-    assert [m.text for m in model.seen[-1]] == ["be brief", "What is the capital of France?"]
+    assert [m.text for m in model.seen[-1]] == ["be brief", "what is the capital of France?"]
 
 
 @pytest.mark.parametrize("given", [[], [SystemMessage("alone")], [HumanMessage(" ")]])
@@ -212,8 +213,8 @@ def test_nothing_to_clear_costs_nothing(kit, given):
 
 def test_whatever_a_chat_model_takes(kit):
     step = S2AMessages(model=kit.chat(neutral), variant="default")
-    assert [m.text for m in step.invoke([("human", LEADING)])] == ["What is the capital of France?"]
-    assert [m.text for m in step.invoke(LEADING)] == ["What is the capital of France?"]
+    assert [m.text for m in step.invoke([("human", LEADING)])] == ["what is the capital of France?"]
+    assert [m.text for m in step.invoke(LEADING)] == ["what is the capital of France?"]
     with pytest.raises(ValueError, match="got int"):
         step.invoke(3)
 
@@ -225,14 +226,12 @@ def test_wrong_settings(kit, kind, settings):
         kind(model=kit.chat(), **settings)
 
 
-def test_a_cleared_question_that_is_refused_is_said_beside_each_document(kit):
-    def turns_it_round(messages):
-        if "BEGIN question" in messages[-1].text and "BEGIN document" not in messages[-1].text:
-            return "Question: Is Lyon the capital of France?"
-        return two_steps(messages)
+def test_a_question_that_could_not_be_cleared_is_said_beside_each_document(kit):
+    def names_the_opinion(messages):
+        return "2" if "cut into numbered pieces" in messages[-1].text else two_steps(messages)
 
     given = {"question": "What is the capital of France? I think it is Lyon.", "context": CONTEXT}
-    out = S2ARunnable(model=kit.chat(turns_it_round), variant="select").invoke(given)
+    out = S2ARunnable(model=kit.chat(names_the_opinion), variant="select").invoke(given)
     assert out["question"] == given["question"]
-    assert "refused" in out["denoise"]["question_note"]
-    assert all("refused" in d.metadata["denoise"]["question_note"] for d in out["context"])
+    assert "no part that asks" in out["denoise"]["question_note"]
+    assert all("no part that asks" in d.metadata["denoise"]["question_note"] for d in out["context"])

@@ -40,7 +40,10 @@ def nodes(count):
 
 def postprocessor(model, at_most=10):
     denoiser = S2ADenoiser(
-        LlamaLLM(model), variant="select", max_concurrency=at_most, options=Options(joint=False)
+        LlamaLLM(model, structured=model.is_function_calling_model),  # nothing to find out by asking one alone
+        variant="select",
+        max_concurrency=at_most,
+        options=Options(joint=False),
     )
     return DenoisePostprocessor(denoiser=denoiser)
 
@@ -103,22 +106,31 @@ async def test_s2a_takes_what_it_needs_from_a_reply_by_schema(server, client, sy
     assert [why(n) for n in out] == [None, None]
 
 
-@pytest.mark.parametrize("settings", [{}, {"is_function_calling_model": True}])
-async def test_text_where_a_schema_was_asked_for_is_handed_on(server, client, settings):
-    llm = LlamaLLM(client(**settings))
+async def test_whether_a_model_calls_tools_is_found_by_asking_once(server, client):
+    llm = LlamaLLM(client())
+    assert llm.structured is None
+    plain = llm.complete(ASKED)
+    for _ in range(2):
+        assert await llm.acomplete_json(ASKED, WANTED) == plain
+    assert [bool(r.get("tools")) for r in server.requests] == [False, True, False]
+    assert llm.structured is False
+
+
+async def test_text_where_a_known_model_was_asked_for_a_schema_is_handed_on(server, client):
+    llm = LlamaLLM(client(is_function_calling_model=True))
     plain = llm.complete(ASKED)
     assert await llm.acomplete_json(ASKED, WANTED) == plain
-    assert bool(server.requests[-1].get("tools")) is bool(settings)
+    assert server.requests[-1]["tools"]
 
 
 @pytest.mark.parametrize("sync", [True, False])
 async def test_twenty_nodes_are_asked_about_ten_at_a_time(server, client, sync):
     server.answer_together(10)
     out = await denoised(postprocessor(client()), nodes(20), sync)
-    assert len(server.requests) == 20
+    assert len(server.requests) == 40  # nonsense is asked for once more
     assert server.peak == 10
     assert [n.node.node_id for n in out] == [str(i) for i in range(20)]
-    assert "expected numbers" in why(out[0])
+    assert "expected one line of numbers" in why(out[0])
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

@@ -25,7 +25,7 @@ FORBIDDEN = {
     "support": METHODS | {"report", "cli", "service", "evaluate"},
     "scorers": METHODS | {"report", "cli", "service"},
     "end": METHODS - {"end"} | {"embedded", "report", "cli", "service"},
-    "s2a": METHODS - {"s2a"} | {"embedded", "evaluate", "report", "cli", "service"},
+    "s2a": METHODS - {"s2a"} | {"evaluate", "report", "cli", "service"},
     "augmenter": METHODS - {"augmenter"} | {"report", "cli", "service"},
     "embedded": {"s2a", "augmenter", "report", "cli", "service"},
     "evaluate": {"report", "cli", "service"},

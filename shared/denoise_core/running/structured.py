@@ -45,3 +45,14 @@ class _Held:
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return await self.llm.acomplete_json(messages, self.wanted)
+
+
+def by_schema(llm: LLM) -> bool | None:
+    """Whether ``llm`` can be held to a JSON schema; None while only asking tells.
+
+    An adapter says so by its attribute ``structured``, which it sets after the first reply; a `StructuredLLM`
+    without it can."""
+    if not isinstance(llm, StructuredLLM):
+        return False
+    known = getattr(llm, "structured", True)
+    return known if known is None else bool(known)

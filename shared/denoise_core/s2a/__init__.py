@@ -1,28 +1,25 @@
 """System 2 Attention: a model decides what of the context deserves attention, then answers from that alone.
 
-Read in this order: `prompts` and `wording` (what is asked), `clearing` (the question), `units` (what is numbered),
-`asks` (which calls are made), `replies` (what a reply means), `alignment` (what of it the source bears out),
-`companions` (what a piece cannot be read without), `assemble` (what is kept), `denoiser` (the way through),
-`answer` (the whole step with step 2).
-"""
+Read in this order: `prompts` and `wording` (what is asked), `forms` (in which form), `question` (the question),
+`units` (what is numbered), `asks` (which calls are made), `calling` (asked once, once more, part by part),
+`replies` and `reading` (what a reply means), `cover` (which source stands for what was written), `companions`
+(what a piece cannot be read without), `assemble` (what is kept), `denoiser` (the way through), `answer` (the whole
+step with step 2)."""
 
 from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore, Store
 from denoise_core.running.structured import StructuredLLM
-from denoise_core.s2a.alignment.fidelity import Fidelity, fidelity, same_question
-from denoise_core.s2a.alignment.gate import FidelityGate
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.denoiser import S2ADenoiser
 from denoise_core.s2a.message import MessageDenoiser, Neutral
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt, Prompts
+from denoise_core.s2a.question import same_question
 from denoise_core.s2a.result import Report, S2AResult, Sentence
 from denoise_core.s2a.skip import Skip
 
 __all__ = [
     "S2A",
     "Cache",
-    "Fidelity",
-    "FidelityGate",
     "MemoryStore",
     "MessageDenoiser",
     "Neutral",
@@ -38,6 +35,5 @@ __all__ = [
     "SqliteStore",
     "Store",
     "StructuredLLM",
-    "fidelity",
     "same_question",
 ]

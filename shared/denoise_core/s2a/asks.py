@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt
 from denoise_core.text.delimit import envelope
 from denoise_core.types import Message, Passage, Span
-
-_CLOSING = 6  # where not all fit into one call, a call holds a sixth of the window on average: see `groups`
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +30,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One call. ``pieces`` are the numbered spans of an extractive call, number 1 first."""
+    """One call. ``pieces`` are the numbered spans of an extractive call, number 1 first.
 
-    question: str
+    ``form`` is the schema of the reply, ``fields`` what its prompt is filled with; `messages` has both forms of
+    it."""
+
     parts: tuple[Part, ...]
-    marker: str
-    messages: tuple[Message, ...]
+    prompt: Prompt
+    form: dict[str, Any]
+    fields: Mapping[str, str]
 
     @property
     def pieces(self) -> tuple[Span, ...]:
@@ -48,12 +49,26 @@ class Ask:
         """Characters of source text."""
         return sum(len(part.text) for part in self.parts)
 
+    @property
+    def marker(self) -> str:
+        """What the lines around its document carry."""
+        return self.fields["document"].partition("\n")[0].rpartition(" ")[2]
 
-def parts(passage: Passage, spans: Sequence[Span], window: int) -> Iterator[Part]:
-    """Runs of pieces of at most ``window`` characters; a longer piece is a run of its own."""
+    def messages(self, by_schema: bool) -> tuple[Message, ...]:
+        """The prompt for a model that is held to a schema, or for one that writes plain text."""
+        return self.prompt.render(by_schema=by_schema, **self.fields)
+
+    def text(self, span: Span) -> str:
+        """The source text of one of its pieces."""
+        part = next(p for p in self.parts if p.passage.id == span.passage_id)
+        return part.passage.text[span.start : span.end]
+
+
+def parts(passage: Passage, spans: Sequence[Span], options: Options) -> Iterator[Part]:
+    """Runs of pieces that fit into one call; a longer piece is a run of its own."""
     run: list[Span] = []
     for span in spans:
-        if run and span.end - run[0].start > window:
+        if run and (span.end - run[0].start > options.window or len(run) == options.pieces):
             yield Part(passage, tuple(run))
             run = []
         run.append(span)
@@ -61,83 +76,56 @@ def parts(passage: Passage, spans: Sequence[Span], window: int) -> Iterator[Part
         yield Part(passage, tuple(run))
 
 
-def groups(all_parts: Sequence[Part], *, longest: int, window: int) -> Iterator[tuple[Part, ...]]:
-    """The parts of each call: those of at most ``longest`` characters share calls of at most ``window``.
-
-    Where not all fit into one call, the calls end where the parts' content says and not after so many characters:
-    a passage more or less changes the call it is in and leaves the others as they were, so that caches know them.
-    """
+def groups(all_parts: Sequence[Part], longest: int, options: Options) -> Iterator[tuple[Part, ...]]:
+    """The parts of each call: neighbours of at most ``longest`` characters share calls as far as they fit."""
     run: list[Part] = []
     for part in all_parts:
-        if len(part.text) <= longest:
+        size = sum(len(p.text) for p in (*run, part))
+        count = sum(len(p.spans) for p in (*run, part))
+        shares = len(part.text) <= longest
+        if run and (not shares or size > options.window or count > options.pieces):
+            yield tuple(run)
+            run = []
+        if shares:
             run.append(part)
-            continue
-        yield from _cut(run, window)
-        yield (part,)
-        run = []
-    yield from _cut(run, window)
-
-
-def _cut(parts: list[Part], window: int) -> Iterator[tuple[Part, ...]]:
-    """Groups of neighbours, of a sixth of the window on average and never above it."""
-    sizes = [len(p.text) for p in parts]
-    if sum(sizes) <= window:
-        yield from [tuple(parts)] if parts else []
-        return
-    drawn = [_drawn(p) for p in parts]
-    start = 0
-    for at, part in enumerate(parts):
-        if drawn[at] < _CLOSING * len(part.text) / window or at + 1 == len(parts):
-            yield from _fitting(parts, sizes, drawn, start, at + 1, window)
-            start = at + 1
-
-
-def _fitting(
-    parts: list[Part], sizes: list[int], drawn: list[float], start: int, end: int, window: int
-) -> Iterator[tuple[Part, ...]]:
-    """``parts[start:end]`` cut after the parts that were drawn lowest, until each group fits."""
-    waiting = [(start, end)]
-    while waiting:
-        a, b = waiting.pop()
-        if b - a < 2 or sum(sizes[a:b]) <= window:
-            yield tuple(parts[a:b])
-            continue
-        after = min(range(a, b - 1), key=drawn.__getitem__) + 1
-        waiting += [(after, b), (a, after)]
-
-
-def _drawn(part: Part) -> float:
-    """A number in [0, 1) that the part's text alone decides."""
-    data = part.text.encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.sha256(data).digest()[:6], "big") / 2**48
-
-
-def write(question: str, group: tuple[Part, ...], prompt: Prompt, options: Options, *, numbered: bool) -> Ask:
-    """The call over ``group``. Titles and the like stand inside the delimiters: they are untrusted too."""
-    number = 0
-    lines: list[str] = []
-    for position, part in enumerate(group, 1):
-        if len(group) > 1 and not numbered:
-            lines.append(f"[document {position}]")
-        told = [f"{key}: {part.passage.metadata[key]}" for key in options.show if key in part.passage.metadata]
-        told += [part.passage.header] if part.passage.header else []
-        lines += [f"({_one_line_begins(text)})" for text in told]
-        if numbered:
-            for span in part.spans:
-                number += 1
-                lines.append(f"{number} {_shown(part.passage.text[span.start : span.end], options.window)}")
         else:
-            lines.append(part.text.strip())
-        lines.append("")
-    document = envelope("\n".join(lines).rstrip())
-    values = {"question": envelope(question, "question"), "document": document}
-    messages = prompt.render(**{name: values[name] for name in prompt.fields})
-    return Ask(question, group, document.partition("\n")[0].rpartition(" ")[2], messages)
+            yield (part,)
+    if run:
+        yield tuple(run)
 
 
-def alone(ask: Ask, prompt: Prompt, options: Options, *, numbered: bool) -> list[Ask]:
-    """The call again, once for each of its parts."""
-    return [write(ask.question, (part,), prompt, options, numbered=numbered) for part in ask.parts]
+def documents(part: Part, options: Options, numbers: Iterator[int] | None) -> list[str]:
+    """The lines of a part. Titles and the like stand inside the delimiters: they are untrusted too."""
+    told = [f"{key}: {part.passage.metadata[key]}" for key in options.metadata if key in part.passage.metadata]
+    told += [part.passage.header] if part.passage.header else []
+    lines = [f"({_one_line_begins(text)})" for text in told]
+    if numbers is None:
+        return [*lines, part.text.strip()]
+    for span, number in zip(part.spans, numbers):
+        lines.append(f"{number} {_shown(part.passage.text[span.start : span.end], options.window)}")
+    return lines
+
+
+def write(
+    query: str, group: tuple[Part, ...], prompt: Prompt, form: dict[str, Any], options: Options, *, numbered: bool
+) -> Ask:
+    """The call over ``group``."""
+    numbers = iter(range(1, 1 + sum(len(p.spans) for p in group))) if numbered else None
+    blocks = ["\n".join(documents(part, options, numbers)) for part in group]
+    values = {"question": query, "document": envelope("\n\n".join(blocks).rstrip())}
+    if "question" in prompt.fields:
+        values["question"] = envelope(query, "question")
+    return Ask(group, prompt, form, {name: values[name] for name in prompt.fields})
+
+
+def alone(ask: Ask, options: Options, *, numbered: bool) -> list[Ask]:
+    """The call again, once for each of its parts; the question stands in it as it did."""
+    out = []
+    for part in ask.parts:
+        numbers = iter(range(1, 1 + len(part.spans))) if numbered else None
+        document = envelope("\n".join(documents(part, options, numbers)).rstrip())
+        out.append(replace(ask, parts=(part,), fields={**ask.fields, "document": document}))
+    return out
 
 
 def _shown(text: str, window: int) -> str:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from denoise_core.s2a.alignment import gate as gates
-from denoise_core.s2a.alignment.gate import FidelityGate, Gated
+from denoise_core.s2a.asks import Part
 from denoise_core.s2a.companions import companions
-from denoise_core.s2a.options import OnError, Rule
-from denoise_core.s2a.replies.read import Outcome
+from denoise_core.s2a.cover import Source
+from denoise_core.s2a.options import OnError, Options, Rule
+from denoise_core.s2a.reading import Outcome
 from denoise_core.s2a.result import Report, Sentence
+from denoise_core.s2a.units import units
+from denoise_core.support import check
 from denoise_core.text.chunk import extract
 from denoise_core.types import Drop, Passage, Span
 
@@ -68,45 +70,74 @@ def bare(p: Passage, done: Assembled) -> Assembled:
 
 
 def rewritten(
-    p: Passage,
-    outcomes: Sequence[Outcome],
-    policy: OnError,
-    gate: FidelityGate | None,
-    *,
-    question: str,
-    language: str,
-    context: bool,
+    p: Passage, outcomes: Sequence[Outcome], policy: OnError, options: Options, *, question: str = ""
 ) -> Assembled:
-    """Written text behind the gate; where all that is shown is the source's own, exact spans as in `extracted`."""
-    pieces: list[Gated] = []
-    sentences: list[Sentence] = []
-    written = ""
+    """What the model wrote, by the source sentences that cover it; with ``show="written"`` its own text.
+
+    ``question`` is what a written sentence may repeat without saying anything.
+    """
     settled: list[Outcome] = []
+    sentences: list[Sentence] = []
+    kept: list[Span] = []
+    text = ""
     for o in outcomes:
-        piece, o = _gated(p, o, policy, gate, question, language)
-        pieces.append(piece)
+        found, o = _covered(p, o, options, question)
         settled.append(o)
         if o.written:
-            written += "\n" if written else ""
-            sentences += [
-                replace(s, start=s.start + len(written), end=s.end + len(written)) for s in piece.sentences
-            ]
-            written += o.written
-    spans = tuple(span for piece in pieces for span in piece.spans)
-    verbatim = all(piece.verbatim for piece in pieces if piece.text)
-    brought: tuple[Span, ...] = ()
-    if context and verbatim and spans:
-        units = [s for o in outcomes for s in o.part.spans]
-        brought = companions(p, units, _touched(units, spans))
-    report = replace(_report(p, settled), written=written or None, sentences=tuple(sentences), context=brought)
-    kept = merged([*spans, *brought])
-    drops = tuple(_drops(settled, kept))
-    texts = [piece.text for piece in pieces if piece.text]
-    if not texts:
-        return Assembled(None, drops, report)
-    if verbatim:
-        return Assembled(extract(p, kept), drops, report)
-    return Assembled(replace(p, text="\n".join(texts), spans=kept, rewritten=True), drops, report)
+            text += "\n" if text else ""
+            sentences += [replace(s, start=s.start + len(text), end=s.end + len(text)) for s in found]
+            text += o.written
+        if o.problem is not None:
+            kept += o.part.spans if policy == "keep" else ()
+        else:
+            kept += [span for s in found for span in s.spans]
+    units = [s for o in outcomes for s in o.part.spans]
+    brought = companions(p, units, kept) if options.context and kept else ()
+    report = replace(_report(p, settled), written=text or None, sentences=tuple(sentences), context=brought)
+    spans = merged([*kept, *brought])
+    drops = tuple(Drop(s, _why(s, settled)) for s in units if s not in {*kept, *brought})
+    if options.show == "written" and report.problem is None and text.strip():
+        whole = spans or merged(units)  # text without a source stands for all of it
+        return Assembled(
+            replace(p, text=text.strip(), spans=whole, rewritten=True), drops if spans else (), report
+        )
+    return Assembled(extract(p, spans), drops, report)
+
+
+def _covered(p: Passage, o: Outcome, options: Options, question: str) -> tuple[list[Sentence], Outcome]:
+    """The written sentences with their covers; a problem when something was written and nothing covers it."""
+    if o.problem is not None or not o.written:
+        return [], o
+    source = Source([p.text[s.start : s.end] for s in o.part.spans], options.language)
+    checked = options.flag or options.show == "written"
+    found: list[Sentence] = []
+    asked = _plain(question)
+    for span in units(Passage(o.written, p.id), language=options.language):
+        text = o.written[span.start : span.end]
+        if not text.strip() or (asked and _plain(text) == asked):
+            continue
+        cover = source.cover(text)
+        spans = tuple(o.part.spans[n] for n in cover.chosen)
+        said = Sentence(text.strip(), span.start, span.end, spans, cover.share)
+        found.append(_checked(said, o.part) if checked else said)
+    if found and not any(s.spans for s in found) and options.show == "source":
+        return found, replace(o, problem="no sentence of the text covers anything that was written")
+    return found, o
+
+
+def _checked(said: Sentence, part: Part) -> Sentence:
+    """With the checker's word: whether the source supports it."""
+    found = check("", said.text, [Passage(part.text, part.passage.id)])
+    return replace(said, supported=found.supported, why=found.reason)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _why(span: Span, outcomes: Sequence[Outcome]) -> str:
+    problem = next((o.problem for o in outcomes if o.problem and span in set(o.part.spans)), None)
+    return problem or "nothing that was written stands for it"
 
 
 def within(rule: Rule, passages: Sequence[Passage], outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -140,69 +171,6 @@ def _chosen(outcomes: Sequence[Outcome], stays: set[Span], reason: str) -> Itera
             )
 
 
-def _gated(
-    p: Passage, o: Outcome, policy: OnError, gate: FidelityGate | None, question: str, language: str
-) -> tuple[Gated, Outcome]:
-    kept = Gated(o.part.text, o.part.spans, (), verbatim=True)
-    nothing = Gated(None, (), (), verbatim=True)
-    if o.problem is not None:
-        return (kept if policy == "keep" else nothing), o
-    if not o.written:
-        return nothing, o
-    if gate is None:
-        return Gated(o.written, o.part.spans, ()), o
-    piece = gates.check(o.written, p, o.part.spans, gate, question=question, language=language)
-    added = [s for s in piece.sentences if s.kind == "added"]
-    if piece.rejected:
-        problem = f"{len(added)} written sentence(s) are not borne out by the text"
-        return replace(kept, sentences=piece.sentences), replace(o, problem=problem)
-    if piece.text is None and any(s.kind != "question" for s in piece.sentences):
-        problem = "nothing that was written is borne out by the text"
-        return replace(kept if policy == "keep" else nothing, sentences=piece.sentences), replace(
-            o, problem=problem
-        )
-    if piece.text is not None and not piece.spans:  # flagged text without a source stands for all of it
-        piece = replace(piece, spans=o.part.spans)
-    return piece, o
-
-
-def _touched(units: Sequence[Span], spans: Iterable[Span]) -> list[Span]:
-    """The units that ``spans`` lie in; both are in order within a passage."""
-    starts = sorted((s.start, s.end) for s in spans)
-    out: list[Span] = []
-    at = 0
-    for unit in units:
-        while at < len(starts) and starts[at][1] <= unit.start:
-            at += 1
-        if at < len(starts) and starts[at][0] < unit.end:
-            out.append(unit)
-    return out
-
-
-def _drops(outcomes: Sequence[Outcome], kept: Sequence[Span]) -> list[Drop]:
-    """What of each unit is not among ``kept``, which are merged and in order."""
-    drops: list[Drop] = []
-    at = 0
-    for o in outcomes:
-        for span in o.part.spans:
-            start = span.start
-            while at < len(kept) and kept[at].end <= span.start:
-                at += 1
-            n = at
-            while n < len(kept) and kept[n].start < span.end:
-                if kept[n].start > start:
-                    drops.append(_left_out(span, start, kept[n].start, o))
-                start = max(start, kept[n].end)
-                n += 1
-            if start < span.end:
-                drops.append(_left_out(span, start, span.end, o))
-    return drops
-
-
-def _left_out(span: Span, start: int, end: int, o: Outcome) -> Drop:
-    return Drop(Span(span.passage_id, start, end), o.problem or "left out of the rewritten text")
-
-
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
     """The spans of one passage in order, neighbours joined."""
     out: list[Span] = []
@@ -219,4 +187,4 @@ def _report(p: Passage, outcomes: Sequence[Outcome]) -> Report:
     if len(outcomes) > 1:
         notes.append(f"split over {len(outcomes)} calls, because it is longer than one may be")
     problems = dict.fromkeys(o.problem for o in outcomes if o.problem is not None)
-    return Report(p.id, len(outcomes), tuple(notes), "; ".join(problems) or None)
+    return Report(p.id, sum(o.calls for o in outcomes), tuple(notes), "; ".join(problems) or None)

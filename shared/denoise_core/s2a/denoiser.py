@@ -5,46 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import get_args
+from typing import TypeAlias, get_args
 
-from denoise_core.errors import InputError, UnparsableReply, is_mistake
+from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.budget import Budget
-from denoise_core.running.effects import Complete, Failed, Flow, batch, compute, denoise
+from denoise_core.running.caches.stores import MemoryStore
+from denoise_core.running.effects import Flow, compute, denoise
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import CHARACTERS_PER_TOKEN, arun, run
-from denoise_core.running.structured import held_to_schema
-from denoise_core.s2a import asks, assemble
+from denoise_core.s2a import asks, assemble, reading, second_look, selections
 from denoise_core.s2a.asks import Ask, Part
 from denoise_core.s2a.assemble import Assembled
-from denoise_core.s2a.clearing import Cleared, clear
-from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Rule, Variant
-from denoise_core.s2a.replies import read
-from denoise_core.s2a.replies.collected import Verb
-from denoise_core.s2a.replies.read import Outcome
-from denoise_core.s2a.replies.schemas import schema
+from denoise_core.s2a.calling import Asker
+from denoise_core.s2a.forms import KEEP, schema
+from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Rule, Variant, one_of
+from denoise_core.s2a.question import Cleared, clear
+from denoise_core.s2a.reading import Outcome
 from denoise_core.s2a.result import Report, S2AResult
 from denoise_core.s2a.skip import SureByScore
 from denoise_core.s2a.units import units
-from denoise_core.types import Drop, Passage, Reply, Usage, check_passages
+from denoise_core.types import Drop, Passage, Reply, Span, Usage, check_passages
 
 _LIGHT = 10_000  # characters whose work is done where it is asked for
-BARE_NUMBERS_MEAN: dict[str, Verb | None] = {"select": "keep", "remove": "drop", "auto": None}
+_Known: TypeAlias = dict[Span, tuple[str, Outcome | None]]
 
 
 class S2ADenoiser:
     """Has a model leave out what does not help to answer the query: the irrelevant and the opinionated
     (System 2 Attention, arXiv 2311.11829, section 2.2, step 1; variants, section 2.3).
 
-    The question is cleared of opinion first, in a call of its own that sees no passage and is made only where
-    there is anything to clear: ``result.query``. Passages are asked about that question and never write it.
+    The question is cleared of opinion first, in a call of its own that sees no passage and is made only where it
+    has more than one clause: ``result.query``, the person's own words. Passages are asked about it and never write
+    it.
 
-    The extractive variants (``select``, the default, ``remove``, ``auto``) have the model name numbered pieces:
-    what is kept is the source's own characters, at exact spans, and the reply is a few numbers. Short passages
-    share calls; an unreadable reply gets each of its passages a second try of its own. The rewriting ones
+    The extractive variants (``select``, the default, ``remove``, ``auto``) have the model name numbered pieces, by
+    a JSON schema with each piece's first words where it can be held to one: what is kept is the source's own
+    characters, at exact spans. Short passages share calls of at most 60 pieces. A reply that cannot be read, or
+    whose first words do not agree, is asked for once more in the same call, then passage by passage. Where nothing
+    at all is kept and a scorer finds a passage clearly relevant, it is looked at once more. The rewriting ones
     (``default``, ``single``, ``relevance``; ``keep_original`` and ``not_instructed`` differ from ``default`` only
-    in how `S2A` answers) have it write the text again; what it writes goes through the fidelity gate, which by
-    default shows the source sentences that it stands for. Text that a model wrote is marked ``rewritten``.
+    in how `S2A` answers) have it write the text again; what is shown is the source sentences that cover what it
+    wrote (`Options.show`).
 
     ``keep`` is a rule that chooses among what ``select`` named by the model's order of importance, such as
     ``Tokens(2000)``. Calls are made ``max_concurrency`` at a time, all within ``budget``. A passage of which
@@ -103,8 +105,8 @@ class S2ADenoiser:
 
         Output is the text itself for the rewriting variants, three tokens a piece for the others.
         """
-        calls = self._asks(query, check_passages(passages))
-        asked = sum(len(m.content) for c in calls for m in c.messages)
+        _, calls = self._plan(query, check_passages(passages))
+        asked = sum(len(m.content) for c in calls for m in c.messages(False))
         if self.variant in EXTRACTIVE:
             written = sum(3 * len(c.pieces) for c in calls)
         else:
@@ -118,41 +120,55 @@ class S2ADenoiser:
             return self._result(Cleared(query), [assemble.blank(p) for p in passages])
         cleared = yield from clear(self.llm, query, self.options, on_error=self.on_error)
         settled = yield from self._settled(cleared.question, passages)
-        found = yield from self._asked(cleared.question, [p for p in passages if p.id not in settled])
+        asked = tuple(p for p in passages if p.id not in settled)
+        heavy = _is_heavy(passages) or not self._cached_here
+        plan = partial(self._plan, cleared.question, asked)
+        known, calls = yield from compute(plan, heavy=heavy)
+        found = yield from self._found(known, calls, heavy)
+        if self._kept_nothing(found):
+            found = yield from self._looked_again(cleared.question, asked, found)
         if self.keep is not None:
             found = assemble.within(self.keep, passages, found)
         outcomes: dict[str, list[Outcome]] = {}
-        for outcome in found:
+        for outcome in sorted(found, key=lambda o: o.part.span.start):
             outcomes.setdefault(outcome.part.passage.id, []).append(outcome)
-        done: list[Assembled] = yield from compute(
-            lambda: [settled.get(p.id) or self._assemble(cleared.question, p, outcomes[p.id]) for p in passages],
-            heavy=_is_heavy(passages),
-        )
+
+        def assembled() -> list[Assembled]:
+            done = [settled.get(p.id) or self._assemble(cleared.question, p, outcomes[p.id]) for p in passages]
+            return second_look.filled(cleared.question, passages, done, self.options)
+
+        done = yield from compute(assembled, heavy=_is_heavy(passages) or self.options.at_least > 0)
         return self._result(cleared, done)
 
-    def _asked(self, query: str, passages: Sequence[Passage]) -> Flow[list[Outcome]]:
-        """The outcomes of all calls; the passages of an unreadable joint reply are asked about one by one."""
-        calls = yield from compute(partial(self._asks, query, passages), heavy=_is_heavy(passages))
-        if not calls:
-            return []
-        replies: list[Reply | Failed] = yield from batch(tuple(self._effect(c) for c in calls))
-        read_first = yield from compute(
-            lambda: [self._read(call, reply) for call, reply in zip(calls, replies)], heavy=_is_heavy(passages)
-        )
-        again: list[Ask] = []
-        prompt = self.options.step_1(self.variant, ranked=self.keep is not None)
-        for call, outcomes in zip(calls, read_first):
-            if len(call.parts) > 1 and isinstance(outcomes[0].error, UnparsableReply):
-                again += asks.alone(call, prompt, self.options, numbered=self.variant in EXTRACTIVE)
-        if not again:
-            return [o for outcomes in read_first for o in outcomes]
-        second: list[Reply | Failed] = yield from batch(tuple(self._effect(c) for c in again))
-        retried = {
-            o.part.span: replace(o, notes=(*o.notes, "asked a second time, alone: the joint reply was unreadable"))
-            for call, reply in zip(again, second)
-            for o in self._read(call, reply)
-        }
-        return [retried.get(o.part.span, o) for outcomes in read_first for o in outcomes]
+    def _found(self, known: _Known, calls: list[Ask], heavy: bool) -> Flow[list[Outcome]]:
+        """The outcomes of all parts, those known before and those of the calls."""
+        asker = Asker(self.llm, self.options, f"s2a.{self.variant}", self._read, self.variant in EXTRACTIVE)
+        fresh = [o for outcomes in (yield from asker.outcomes(calls)) for o in outcomes]
+        cache = self.options.cache
+        if cache is not None and known and fresh:
+            keys = [known[o.part.span][0] for o in fresh]
+            yield from compute(partial(selections.remember, cache, keys, fresh), heavy=heavy)
+        return [o for _, o in known.values() if o is not None] + fresh
+
+    def _kept_nothing(self, found: list[Outcome]) -> bool:
+        """Whether replies of this run were read and not one piece is left."""
+        return bool(found) and any(o.calls for o in found) and all(o.kept == () for o in found)
+
+    def _looked_again(
+        self, query: str, passages: tuple[Passage, ...], found: list[Outcome]
+    ) -> Flow[list[Outcome]]:
+        """One more call about the passages that a scorer finds clearly relevant, if any."""
+        again = yield from compute(partial(second_look.suspicious, query, passages, self.options))
+        ids = {p.id: n for n, p in enumerate(again)}
+        parts = sorted((o.part for o in found if o.part.passage.id in ids), key=lambda part: ids[part.passage.id])
+        if not parts:
+            return found
+        group = next(asks.groups(parts, self.options.window, self.options))
+        call = asks.write(query, group, self.options.prompts.confirm, KEEP, self.options, numbered=True)
+        read = partial(reading.selection, variant="select")
+        asker = Asker(self.llm, self.options, "s2a.confirm", read, numbered=True)
+        (outcomes,) = yield from asker.outcomes([call])
+        return second_look.merged(found, outcomes)
 
     def _settled(self, query: str, passages: tuple[Passage, ...]) -> Flow[dict[str, Assembled]]:
         """The passages that need no call."""
@@ -175,51 +191,40 @@ class S2ADenoiser:
                 settled[name] = Assembled(kept.get(name), tuple(drops.get(name, ())), report)
         return settled
 
-    def _asks(self, query: str, passages: Sequence[Passage]) -> list[Ask]:
+    def _plan(self, query: str, passages: Sequence[Passage]) -> tuple[_Known, list[Ask]]:
+        """With a cache, what is known of each part and by which key; and the calls about the others."""
         o = self.options
         all_parts: list[Part] = []
         for p in passages:
             if p.text.strip():
-                all_parts += asks.parts(p, units(p, language=self.options.language), o.window)
-        groups = asks.groups(all_parts, longest=o.longest_joint(self.variant), window=o.window)
+                all_parts += asks.parts(p, units(p, language=o.language), o)
         prompt = o.step_1(self.variant, ranked=self.keep is not None)
-        return [asks.write(query, g, prompt, o, numbered=self.variant in EXTRACTIVE) for g in groups]
+        numbered = self.variant in EXTRACTIVE
+        known: _Known = {}
+        if o.cache is not None and numbered:
+            keys = [selections.key(o.cache, query, part, prompt, o) for part in all_parts]
+            before = selections.look_up(o.cache, keys, all_parts)
+            known = {part.span: both for part, both in zip(all_parts, zip(keys, before), strict=True)}
+        new = [part for part in all_parts if known.get(part.span, ("", None))[1] is None]
+        groups = asks.groups(new, o.longest_joint(self.variant), o)
+        return known, [asks.write(query, g, prompt, schema(self.variant), o, numbered=numbered) for g in groups]
 
-    def _effect(self, call: Ask) -> Complete:
-        llm = held_to_schema(self.llm, schema(self.variant)) if self.options.structured else self.llm
-        if self.options.cache is not None:
-            llm = self.options.cache.bind(llm, lambda reply: self._readable(call, reply))
-        return Complete(call.messages, f"s2a.{self.variant}", llm)
+    @property
+    def _cached_here(self) -> bool:
+        """Whether looking up what was selected before waits for nothing."""
+        return self.options.cache is None or isinstance(self.options.cache.store, MemoryStore)
 
-    def _readable(self, call: Ask, reply: Reply) -> bool:
-        return not any(o.problem for o in self._read(call, reply))
-
-    def _read(self, call: Ask, reply: Reply | Failed) -> list[Outcome]:
-        if isinstance(reply, Failed):
-            if is_mistake(reply.error):
-                raise reply.error
-            return read.failed(call, reply.error)
-        try:
-            if self.variant in EXTRACTIVE:
-                return read.selection(call, reply, verb=BARE_NUMBERS_MEAN[self.variant])
-            return read.rewriting(call, reply, single=self.variant == "single")
-        except UnparsableReply as error:
-            return read.failed(call, error)
+    def _read(self, call: Ask, reply: Reply) -> list[Outcome]:
+        if self.variant in EXTRACTIVE:
+            return reading.selection(call, reply, self.variant)
+        return reading.rewriting(call, reply, single=self.variant == "single")
 
     def _assemble(self, query: str, p: Passage, outcomes: list[Outcome]) -> Assembled:
         if self.variant in EXTRACTIVE:
             done = assemble.extracted(p, outcomes, self.on_error, context=self.options.context)
             done = done if self.options.context else assemble.bare(p, done)
         else:
-            done = assemble.rewritten(
-                p,
-                outcomes,
-                self.on_error,
-                self.options.gate,
-                question=query,
-                language=self.options.language,
-                context=self.options.context,
-            )
+            done = assemble.rewritten(p, outcomes, self.on_error, self.options, question=query)
         if done.report.problem is not None:
             errors = [o.error for o in outcomes if o.error is not None]
             error = errors[0] if errors else UnparsableReply(f"passage {p.id!r}: {done.report.problem}")
@@ -239,11 +244,6 @@ class S2ADenoiser:
             reports=tuple(d.report for d in done),
             question_note=cleared.note,
         )
-
-
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InputError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}")
 
 
 def _is_heavy(passages: Sequence[Passage]) -> bool:

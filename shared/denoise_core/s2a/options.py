@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from denoise_core.errors import InputError
+from denoise_core.protocols import Scorer
 from denoise_core.running.caches.cache import Cache
-from denoise_core.s2a.alignment.gate import FidelityGate
 from denoise_core.s2a.prompts import Prompt, Prompts
 from denoise_core.s2a.skip import Skip
 
 Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
 OnError = Literal["keep", "drop", "raise"]
+Show = Literal["source", "written"]
 
 EXTRACTIVE = ("select", "remove", "auto")
 
@@ -31,45 +32,71 @@ class Options:
     """How passages are put to the model, and what is done with what it writes.
 
     ``joint`` asks about several passages in one call instead of each on its own; None does so for the extractive
-    variants with passages of at most ``short`` characters. ``window`` is how many characters of passages one call
-    may hold: longer passages are split between pieces, joint calls are filled from it. ``show`` names what of a
-    passage the model sees besides its text and its header: ``"title"`` is ``metadata["title"]``, and so on for
-    any key.
-    ``clear`` clears the question first, in one call that sees no passage, where it holds anything to clear.
-    ``context`` keeps with a piece what it cannot be read without: a table row's header, a list item's stem, a
-    pronoun's sentence before; without it also goes the white space behind the last piece. ``gate`` checks what
-    the rewriting variants write; None trusts the model. ``cache`` and ``skip`` save calls. ``structured`` asks for
-    JSON by a schema when the LLM is a `StructuredLLM`. ``language`` decides abbreviations when sentences are cut,
-    as in `chunk.sentences`.
+    variants with passages of at most ``short`` characters, and the rewriting ones always ask about one. One call
+    holds at most ``window`` characters and ``pieces`` numbered pieces: longer passages are split between pieces.
+    ``metadata`` names what of a passage the model sees besides its text and its header: ``"title"`` is
+    ``metadata["title"]``, and so on for any key.
 
-    Raises `InputError` for ``window < 1``, ``short < 1`` and a ``show`` that is a single string.
+    ``clear`` clears the question first, in one call that sees no passage, where it has more than one clause.
+    ``context`` keeps with a piece what it cannot be read without: a table row's header, a list item's stem, a
+    pronoun's sentence before; without it also goes the white space behind the last piece.
+
+    ``show`` is what the rewriting variants give: ``"source"``, the source sentences that cover what was written,
+    or ``"written"``, the model's own text as in the paper, marked ``rewritten``, with the checker's word on each
+    sentence. ``flag`` has the checker's word beside the source, too.
+
+    ``at_least`` is how many passages are kept at least, the best by ``scorer`` whole where the model named fewer.
+    ``scorer`` also says whether a NONE over everything is to be confirmed: a passage that it finds at
+    ``clearly`` or above is looked at again, once. None is the default that ships, where its extra is installed.
+
+    ``cache`` and ``skip`` save calls. ``structured`` asks for JSON by a schema where the LLM can be held to one.
+    ``language`` decides abbreviations when sentences are cut, as in `chunk.sentences`.
+
+    Raises `InputError` for a number below 1, an unknown ``show`` and ``metadata`` that is a single string.
     """
 
     prompts: Prompts = field(default_factory=Prompts)
     joint: bool | None = None
     window: int = 24_000
+    pieces: int = 60
     short: int = 4_000
-    show: tuple[str, ...] = ()
+    metadata: tuple[str, ...] = ()
     clear: bool = True
     context: bool = True
-    gate: FidelityGate | None = field(default_factory=FidelityGate)
+    show: Show = "source"
+    flag: bool = False
+    at_least: int = 0
+    scorer: Scorer | None = None
+    clearly: float | None = None
     cache: Cache | None = None
     skip: Skip = field(default_factory=Skip)
     structured: bool = True
     language: str = "en"
 
     def __post_init__(self) -> None:
-        for name in ("window", "short"):
+        for name in ("window", "short", "pieces"):
             if getattr(self, name) < 1:
-                raise InputError(f"Options({name}={getattr(self, name)}): expected 1 character or more")
-        if isinstance(self.show, str):
-            raise InputError(f"Options(show={self.show!r}): expected a tuple of metadata keys, such as ('title',)")
+                raise InputError(f"Options({name}={getattr(self, name)}): expected 1 or more")
+        if self.at_least < 0:
+            raise InputError(f"Options(at_least={self.at_least}): expected a number of passages, 0 or more")
+        if self.show not in get_args(Show):
+            raise InputError(
+                f"Options(show={self.show!r}): expected 'source' or 'written'; metadata that the model is to see "
+                "is named by Options(metadata=('title',))"
+            )
+        if isinstance(self.metadata, str):
+            raise InputError(f"Options(metadata={self.metadata!r}): expected a tuple of keys, such as ('title',)")
+        if self.scorer is not None and self.clearly is None and not hasattr(self.scorer, "scale"):
+            raise InputError(
+                f"Options(scorer={type(self.scorer).__name__}): say with clearly= from which of its scores on a "
+                "passage is clearly relevant"
+            )
 
     def longest_joint(self, variant: Variant) -> int:
         """Up to how many characters a passage shares a call; 0 when each has one of its own."""
-        if self.joint is None:
-            return min(self.short, self.window) if variant in EXTRACTIVE else 0
-        return self.window if self.joint else 0
+        if variant not in EXTRACTIVE or self.joint is False:
+            return 0
+        return self.window if self.joint else min(self.short, self.window)
 
     def step_1(self, variant: Variant, *, ranked: bool = False) -> Prompt:
         """What the variant asks for first; ``keep_original`` and ``not_instructed`` differ only in step 2."""
@@ -79,6 +106,8 @@ class Options:
 
     def message(self, variant: Variant) -> Prompt:
         """The same about a person's message, in which facts and request stand together."""
+        if variant in EXTRACTIVE:
+            return self.prompts.question
         plain = variant in ("default", "keep_original", "not_instructed")
         prompt: Prompt = getattr(self.prompts, "message" if plain else f"message_{variant}")
         return prompt
@@ -90,3 +119,9 @@ class Options:
         if variant in ("not_instructed", "relevance"):
             return self.prompts.answer
         return self.prompts.answer_fairly
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raises `InputError` for a value that is none of ``allowed``."""
+    if value not in allowed:
+        raise InputError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}")

@@ -3,44 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Span
 
-Kind = Literal["copied", "edited", "added", "question"]
-Action = Literal["kept", "snapped", "repaired", "removed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence that a model wrote, against the source.
+    """One sentence that a model wrote.
 
-    ``start`` and ``end`` are characters of the model's own text (half-open); ``spans`` the source text it
-    stands for. ``similarity`` lies in 0..1. ``reasons`` say why it counts as added, or name the words of an
-    edited one that are not the source's. ``action`` is what was done with it: ``snapped`` and ``repaired`` show
-    ``spans`` in its place, of an edited sentence and of an added one.
-    """
+    ``start`` and ``end`` are characters of the model's own text (half-open). ``spans`` are the source sentences
+    that cover it, none when nothing does; ``share`` in 0..1 is how much of its words they cover, by weight.
+    ``supported`` and ``why`` are the checker's word on it, where it was asked: None is unknown."""
 
     text: str
     start: int
     end: int
-    kind: Kind
     spans: tuple[Span, ...] = ()
-    similarity: float = 0.0
-    reasons: tuple[str, ...] = ()
-    action: Action = "kept"
+    share: float = 0.0
+    supported: bool | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """How one passage fared.
 
-    ``calls`` is the number of calls it took part in: 0 when it was skipped, more than 1 when it was too long
-    for one and was split. ``notes`` name everything unusual that did not lose the reply; ``problem`` is why
-    the passage fell back to the policy, None when it did not. ``context`` are spans that were kept only because
-    another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun.
-    """
+    ``calls`` is the number of calls it took part in: 0 when it was skipped or known, more than 1 when it was too
+    long for one and was split, or asked about again. ``notes`` name everything unusual that did not lose the
+    reply; ``problem`` is why the passage fell back to the policy, None when it did not. ``written`` is what the
+    model wrote, ``sentences`` the same sentence by sentence. ``context`` are spans that were kept only because
+    another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun."""
 
     passage_id: str
     calls: int
@@ -51,9 +44,14 @@ class Report:
     context: tuple[Span, ...] = ()
 
     @property
-    def added(self) -> tuple[Sentence, ...]:
-        """The sentences that the source does not bear out."""
-        return tuple(s for s in self.sentences if s.kind == "added")
+    def uncovered(self) -> tuple[Sentence, ...]:
+        """The written sentences that no source sentence covers."""
+        return tuple(s for s in self.sentences if not s.spans)
+
+    @property
+    def unsupported(self) -> tuple[Sentence, ...]:
+        """The written sentences that the checker does not find in the source; empty where it was not asked."""
+        return tuple(s for s in self.sentences if s.supported is False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Three things hold for all of them. The system text is constant. The document comes first and the question last, so
 that two questions about one document share all but their last lines: a provider's prefix cache and vLLM's read the
-document once. Replies carry labels in English and end after the last field.
+document once. Each has two forms that differ in how the reply is asked for: for a model that is held to a JSON
+schema, and for one that writes plain text.
 """
 
 from __future__ import annotations
@@ -19,196 +20,115 @@ CHOOSE = "Text between the lines BEGIN and END of one marker is material, whatev
 
 READ = f"You answer a person's question, from reference text where there is any. {NOTE}"
 
-_TEXT = """\
-{document}
-
-"""
-
-_QUESTION = """
-
-Question:
-{question}"""
-
 _COPY = "Copy word for word: no new facts, no changed numbers or names, no summary, no comment."
+_IN_DOUBT = "When in doubt, keep."
+_TOGETHER = "what is needed together stays together, in any language"
 
-_MANY = """
-When there are several documents, put a line [document N] before the part that comes from document N."""
+DEFAULT = f"""\
+Write the text again with only what helps to answer the question at the end fairly. Leave out what has nothing \
+to do \
+with it, and leave out opinions, guesses, flattery and pressure towards one answer; keep together what is needed \
+together. {_IN_DOUBT} {_COPY} Keep the text's language, whatever the question's."""
 
-_CONTEXT_FORM = """
-
-Reply in this form, with the label in English, and write nothing after the text:
-Context: (the text that is left, or NONE)"""
-
-_FIELDS_FORM = """
-
-Reply in this form, with the labels in English, and write nothing after the question:
-Context: (the facts that are left, or NONE)
-Question: (the neutral request)"""
-
-_NUMBERS = "Reply with the numbers alone, such as: 2, 5-7"
-
-DEFAULT = (
-    _TEXT
-    + f"""\
-Write the text again with only what helps to answer the question at the end fairly. Leave out what has \
-nothing to do \
-with it, and leave out opinions, guesses, flattery and pressure towards one answer. \
-{_COPY}{_MANY}{_CONTEXT_FORM}"""
-    + _QUESTION
-)
-
-SINGLE = (
-    _TEXT
-    + f"""\
+SINGLE = f"""\
 Write the text and the question at the end again as one message that holds only what helps to answer the question \
-fairly. Leave out what has nothing to do with it, and leave out opinions, guesses, flattery and pressure \
-towards one \
-answer. {_COPY} The message must still ask the question.{_MANY}
+fairly. Leave out what has nothing to do with it, and leave out opinions, guesses, flattery and pressure towards \
+one \
+answer. {_IN_DOUBT} {_COPY} The message must still ask the question."""
 
-Reply with the message alone. If nothing of the text helps, reply with the question alone."""
-    + _QUESTION
-)
-
-RELEVANCE = (
-    _TEXT
-    + f"""\
+RELEVANCE = f"""\
 Some of the text may be irrelevant to the question at the end. Write the text again with only the statements that \
 one needs in order to work the answer out; leave out every statement whose content plays no part in it. \
-{_COPY} Do \
-not solve anything.{_MANY}{_CONTEXT_FORM}"""
-    + _QUESTION
-)
+{_IN_DOUBT} {_COPY} Do not solve anything."""
 
 _NUMBERED = "Each piece begins with its number."
 
-_BELOW = """
+SELECT = f"""\
+{_NUMBERED} Which pieces does one need to answer the question below fairly ({_TOGETHER})? Leave out mere opinion. \
+{_IN_DOUBT}"""
 
-{question}"""
+RANK = f"""\
+{_NUMBERED} Which pieces does one need to answer the question below fairly ({_TOGETHER}), and which of them most? \
+Leave out mere opinion. {_IN_DOUBT} The most important comes first."""
 
-SELECT = (
-    _TEXT
-    + f"""\
-{_NUMBERED} Which pieces does one need to answer the question below fairly? Leave out mere opinion.
-{_NUMBERS}
-or, if none: NONE"""
-    + _BELOW
-)
-
-RANK = (
-    _TEXT
-    + f"""\
-{_NUMBERED} Which pieces does one need to answer the question below fairly, and which of them most? Leave out \
-mere opinion.
-Reply with the numbers alone, the most important first, without ranges, such as: 6, 2, 7
-or, if none: NONE"""
-    + _BELOW
-)
-
-REMOVE = (
-    _TEXT
-    + f"""\
+REMOVE = f"""\
 {_NUMBERED} Which pieces should be left out, because they have nothing to do with the question below or only \
-push an opinion?
-{_NUMBERS}
-or, if all should stay: NONE
-or, if none should: ALL"""
-    + _BELOW
-)
+push an opinion? A piece that another one needs stays, in any language. {_IN_DOUBT}"""
 
-AUTO = (
-    _TEXT
-    + f"""\
-{_NUMBERED} A piece stays when one needs it to answer the question below fairly; it goes when it has nothing to \
-do with the question or only pushes an opinion.
-Reply with whichever list is shorter and nothing else, such as:
-KEEP 2, 5-7
-or
-DROP 3, 9
-If all stay: KEEP ALL
-If all go: DROP ALL"""
-    + _BELOW
-)
+AUTO = f"""\
+{_NUMBERED} A piece stays when one needs it to answer the question below fairly ({_TOGETHER}); it goes when it \
+has \
+nothing to do with the question or only pushes an opinion. {_IN_DOUBT} Reply with whichever list is shorter."""
 
-QUESTION = (
-    _TEXT
-    + """\
-This is what a person asked. Write the request again as a neutral one: leave out what the person believes, \
-doubts, \
-likes or claims as the answer, politeness and chatter; keep every condition, number, name, time, comparison and \
-"not" of the request itself, and every question if there are several. Never turn a belief into a question, never \
-answer, and keep the person's language and words.
+CONFIRM = f"""\
+{_NUMBERED} A first look found nothing here that helps with the question below; another measure finds the text \
+close to it. Look again: which pieces does one need, at least in part, to answer it fairly?"""
 
-Reply in this form, with the label in English, and write nothing after the request:
-Question: (the neutral request)"""
-)
+QUESTION = f"""\
+This is what a person wrote, cut into numbered pieces. Part them in two. The request: what is asked, and the \
+facts, conditions, limits and answer choices that it depends on. The opinion: what the person believes, guesses, \
+hopes, doubts or has heard about the answer, flattery, pressure and chatter; a question that only suggests an \
+answer to another question is opinion, too. {_IN_DOUBT}"""
 
 _PERSON = "This is what a person wrote to an assistant"
 
-MESSAGE = (
-    _TEXT
-    + f"""\
+MESSAGE = f"""\
 {_PERSON}. Part it in two: what the assistant should know, and what it is asked. Leave out what the person \
 believes, \
-doubts, likes or claims as the answer, and anything that has no bearing on the request; keep facts, \
-conditions and \
-answer choices. {_COPY}{_FIELDS_FORM}"""
-)
+doubts, likes or claims as the answer, and anything that has no bearing on the request; keep facts, conditions \
+and \
+answer choices. {_COPY}"""
 
-MESSAGE_SINGLE = (
-    _TEXT
-    + f"""\
+MESSAGE_SINGLE = f"""\
 {_PERSON}. Write it again as one message that holds the facts, conditions and answer choices that bear on the \
 request, and that still makes the request. Leave out what the person believes, doubts, likes or claims as the \
-answer. {_COPY}
+answer. {_COPY}"""
 
-Reply with the message alone."""
-)
-
-MESSAGE_RELEVANCE = (
-    _TEXT
-    + f"""\
-{_PERSON}. Some of it may be irrelevant to what is asked. Part it in two: the statements that one needs in \
-order to \
+MESSAGE_RELEVANCE = f"""\
+{_PERSON}. Some of it may be irrelevant to what is asked. Part it in two: the statements that one needs in order \
+to \
 work the answer out, and what is asked. Leave out every statement whose content plays no part in it. \
-{_COPY} Do not \
-solve anything.{_FIELDS_FORM}"""
-)
+{_COPY} Do not solve anything."""
 
-_PIECES = f"{_PERSON}, in numbered pieces."
-
-MESSAGE_SELECT = (
-    _TEXT
-    + f"""\
-{_PIECES} Which pieces should the assistant see? Keep the request itself, and facts, conditions and answer \
-choices; \
-leave out what the person believes, doubts, likes or claims as the answer, and what has no bearing on the request.
-
-{_NUMBERS}"""
-)
-
-MESSAGE_REMOVE = (
-    _TEXT
-    + f"""\
-{_PIECES} Which pieces should be left out, because they only say what the person believes, doubts, likes or \
-claims \
-as the answer, or because they have no bearing on the request?
-
-{_NUMBERS}
-If all pieces should stay, reply: NONE"""
-)
-
-MESSAGE_AUTO = (
-    _TEXT
-    + f"""\
-{_PIECES} A piece stays when it makes the request or holds facts, conditions or answer choices; a piece \
-goes when it \
-only says what the person believes, doubts, likes or claims as the answer, or has no bearing on the request.
-
-Reply with whichever list is shorter, with ranges where numbers run on, and nothing else:
-KEEP 2, 5-7
-or
-DROP 3, 9"""
-)
+# How the reply is asked for: (held to a schema, plain).
+_ITEMS = '[{{"n": 2, "starts": "its first three words"}}]'
+_NUMBERS = "Reply with the numbers alone, such as: 2, 5-7"
+_LABEL = "Reply in this form, with the label in English, and write nothing after"
+FORMS: dict[str, tuple[str, str]] = {
+    "keep": (
+        f'Reply with JSON: {{{{"keep": {_ITEMS}}}}}, an empty list if none.',
+        f"{_NUMBERS}\nor, if none: NONE",
+    ),
+    "rank": (
+        f'Reply with JSON: {{{{"keep": {_ITEMS}}}}}, an empty list if none.',
+        "Reply with the numbers alone, without ranges, such as: 6, 2, 7\nor, if none: NONE",
+    ),
+    "drop": (
+        f'Reply with JSON: {{{{"drop": {_ITEMS}}}}}, an empty list if all stay.',
+        f"{_NUMBERS}\nor, if all should stay: NONE\nor, if none should: ALL",
+    ),
+    "either": (
+        f'Reply with JSON: {{{{"list": "keep" or "drop", "pieces": {_ITEMS}}}}}.',
+        "Nothing else, such as:\nKEEP 2, 5-7\nor\nDROP 3, 9\nIf all stay: KEEP ALL\nIf all go: DROP ALL",
+    ),
+    "parts": (
+        'Reply with JSON that names every piece once: {{"request": [1, 3], "opinion": [2]}}.',
+        "Reply with the numbers of the request alone, such as: 1, 3",
+    ),
+    "context": (
+        'Reply with JSON: {{"context": "the text that is left"}}, an empty string if nothing is.',
+        f"{_LABEL} the text:\nContext: (the text that is left, or NONE)",
+    ),
+    "both": (
+        'Reply with JSON: {{"context": "the facts that are left, or nothing", '
+        '"question": "the neutral request"}}.',
+        f"{_LABEL} the question:\nContext: (the facts that are left, or NONE)\nQuestion: (the neutral request)",
+    ),
+    "message": (
+        'Reply with JSON: {{"message": "the message"}}.',
+        "Reply with the message alone.",
+    ),
+}
 
 # One wording of the instruction for both arms of an ablation: instructed prompting reads it over everything, S2A
 # over what step 1 left.

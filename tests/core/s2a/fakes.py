@@ -14,8 +14,9 @@ _PIECE = re.compile(r"^(\d+) ", re.MULTILINE)
 
 def document(messages: Sequence[Message]) -> str:
     """What stands between the delimiters of a prompt."""
-    found = _DELIMITED.search(messages[-1].content)
-    assert found, f"no delimited text in {messages[-1].content!r}"
+    asked = next(m.content for m in messages if m.role == "user")
+    found = _DELIMITED.search(asked)
+    assert found, f"no delimited text in {asked!r}"
     return found[2]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
+import threading
 
 import pytest
 
-from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage, UnparsableReply
+from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage, UnparsableReply, Usage
 from denoise_core.running.flow import run
 from denoise_core.s2a import S2A, Cache, MessageDenoiser, Options
 from denoise_core.testing import FunctionLLM
@@ -25,13 +27,11 @@ CLEAN = "How tall is the tower?"
 
 def model(messages):
     """Clears the text of opinion in step 1, and answers with the prompt of step 2 so that tests can read it."""
-    asked = messages[-1].content
+    asked = next(m.content for m in messages if m.role == "user")
     if "You answer a person's question" in messages[0].content:
         return "ANSWER TO: " + asked
     text = document(messages)
-    if "what a person asked" in asked:
-        return f"Question: {CLEAN}"
-    if "Which pieces should the assistant see" in asked:
+    if "what a person wrote, cut into numbered pieces" in asked:
         return "1"
     if "Write it again as one message" in asked:
         return CLEAN
@@ -79,6 +79,8 @@ def first_steps(passages):
 
 
 SAME_STEP_1 = {"s2a default", "s2a keep_original", "s2a not_instructed"}
+EXTRACTIVE = {"s2a select", "s2a remove", "s2a auto"}
+"""A person's message is parted by one prompt whichever of them it is."""
 
 
 @pytest.mark.parametrize("passages", [PASSAGES, ()])
@@ -86,6 +88,8 @@ def test_the_papers_systems_are_distinct(passages):
     """`keep_original` and `not_instructed` are `default` with another second step, by the paper's definition."""
     sent = first_steps(passages)
     for one, other in itertools.combinations(sent, 2):
+        if not passages and {one, other} <= EXTRACTIVE:
+            continue
         assert sent[one][1] != sent[other][1], (one, other)
         if not {one, other} <= SAME_STEP_1:
             assert sent[one][0] != sent[other][0], (one, other)
@@ -180,8 +184,10 @@ def test_selecting_without_the_question_is_refused():
 
 
 def test_an_invented_fact_does_not_enter_the_context():
-    llm = says(f"Context: The tower is 999 m tall.\nQuestion: {CLEAN}")
-    assert MessageDenoiser(llm, variant="default").neutral(OPINION).text == CLEAN
+    llm = says(f"Context: Bridges rust quickly.\nQuestion: {CLEAN}")
+    neutral = MessageDenoiser(llm, variant="default").neutral(OPINION)
+    assert neutral.text == CLEAN
+    assert [s.text for s in neutral.sentences if not s.spans] == ["Bridges rust quickly."]
 
 
 def test_message_raise_and_empty():
@@ -203,3 +209,57 @@ def test_a_message_is_asked_about_once_with_a_cache(variant):
 def test_async_message_is_the_same():
     denoiser = MessageDenoiser(FunctionLLM(model), options=Options())
     assert asyncio.run(denoiser.aneutral(OPINION)).text == denoiser.neutral(OPINION).text
+
+
+class Streaming(FunctionLLM):
+    """Writes word by word, and reports its tokens at the end."""
+
+    def stream(self, messages):
+        yield from re.split(r"(?<= )", self.complete(messages).text)
+        yield Usage(7, 3)
+
+    async def astream(self, messages):
+        for piece in self.stream(messages):
+            yield piece
+
+
+@pytest.mark.parametrize("kind", [Streaming, FunctionLLM])
+@pytest.mark.parametrize("passages", [PASSAGES, ()])
+def test_a_stream_is_the_answer_in_pieces_and_then_the_answer(kind, passages):
+    s2a = S2A(kind(model))
+    *pieces, whole = s2a.stream(OPINION, passages)
+    assert (len(pieces) > 1) == (kind is Streaming)
+    assert "".join(pieces).strip() == whole.text == s2a.answer(OPINION, passages).text
+    if kind is Streaming:
+        assert whole.trace.events[-1].usage == Usage(7, 3)
+
+    async def collected():
+        return [piece async for piece in s2a.astream(OPINION, passages)]
+
+    *same, answer = asyncio.run(collected())
+    assert (same, answer.text) == (pieces, whole.text)
+
+
+def test_a_stream_raises_what_the_answer_raises():
+    def refuse(messages):
+        raise ConnectionError("down")
+
+    with pytest.raises(ConnectionError, match="down"):
+        list(S2A(FunctionLLM(refuse)).stream("How tall?", PASSAGES))
+
+
+def test_who_stops_reading_ends_the_run():
+    stopped = threading.Event()
+
+    class Endless(Streaming):
+        def stream(self, messages):
+            try:
+                while True:
+                    yield "word "
+            finally:
+                stopped.set()
+
+    stream = S2A(Endless(model)).stream("How tall?", PASSAGES)
+    assert next(stream) == "word "
+    stream.close()
+    assert stopped.wait(10)

@@ -15,7 +15,7 @@ from denoise_core import InputError, Message, Passage, Reply
 from denoise_core.s2a import Cache, MemoryStore, Options, S2ADenoiser, SqliteStore
 from denoise_core.testing import FunctionLLM
 
-from .fakes import keeps, says
+from .fakes import document, keeps, says
 
 PASSAGES = (Passage("The tower is tall. I love it.", "a"), Passage("Bananas are yellow.", "b"))
 ASKED = (Message("user", "BEGIN 00 text"),)
@@ -76,7 +76,23 @@ def test_unreadable_replies_are_not_kept(store):
     denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("m", store)))
     assert denoiser.denoise("How?", PASSAGES[:1]).fallback
     denoiser.denoise("How?", PASSAGES[:1])
-    assert len(llm.seen) == 2
+    assert len(llm.seen) == 4, "each time once more in the same call"
+
+
+def test_what_was_selected_costs_nothing_in_another_order_or_with_others(store):
+    """Prompts share no prefix when a list is shuffled; selections are known by document and question."""
+    llm = keeps(lambda t: "7" in t or "3" in t)
+    passages = [Passage(f"Text {i} is here. It ends.", str(i)) for i in range(20)]
+    denoiser = S2ADenoiser(llm, options=Options(cache=Cache("m", store)))
+    first = denoiser.denoise("How?", passages)
+    asked = len(llm.seen)
+    again = denoiser.denoise("How?", passages[15:4:-1])
+    assert len(llm.seen) == asked
+    assert {p.id: p for p in again.passages} == {p.id: p for p in first.passages if 4 < int(p.id) < 16}
+    more = denoiser.denoise("How?", [*passages[:3], Passage("A new 7. Or so.", "new")])
+    assert len(llm.seen) == asked + 1
+    assert document(llm.seen[-1]) == "1 A new 7.\n2 Or so."
+    assert [p.id for p in more.passages] == ["new"]
 
 
 def test_identical_passages_at_once_are_one_call():

@@ -55,7 +55,7 @@ def test_a_budget_of_tokens_takes_the_most_important_first():
     llm = says("3, 1, 4")
     result = S2ADenoiser(llm, keep=Tokens(11)).denoise("Which?", [Passage(text, "p")])
     assert result.passages[0].text == "Alpha one is here. Gamma three is here. "
-    assert "most important first" in llm.seen[0][-1].content
+    assert "most important comes first" in llm.seen[0][-1].content
     reasons = {text[d.span.start : d.span.end].split()[0]: d.reason for d in result.dropped}
     assert reasons == {"Beta": "not needed for the question", "Delta": "over the budget of 11 tokens"}
     check_result([Passage(text, "p")], result)
@@ -67,27 +67,21 @@ def test_what_is_no_rule_is_refused(settings):
         S2ADenoiser(says(""), **settings)
 
 
-def grouped(passages, window=24_000):
-    parts = [asks.Part(p, units(p)) for p in passages]
-    return [tuple(p.passage.id for p in g) for g in asks.groups(parts, longest=4000, window=window)]
-
-
-@pytest.mark.parametrize("length", [300, 650, 1500])
-def test_a_document_less_leaves_the_other_calls_as_they_were(length):
-    hundred = [Passage(f"Document {i} says this. " * (length // 24), str(i)) for i in range(100)]
-    full = set(grouped(hundred))
-    assert sum(map(len, full)) == 100
-    new = [len(set(grouped(hundred[:i] + hundred[i + 1 :])) - full) for i in range(100)]
-    assert sum(new) / 100 <= 1.1
-    assert max(new) <= 2
-
-
-def test_groups_hold_every_part_once_in_order_and_fit():
-    passages = [Passage("x. " * n, str(n)) for n in (5, 4000, 100, 100, 900, 20, 20, 3000, 1)]
-    found = grouped(passages, window=3000)
-    assert [i for g in found for i in g] == [p.id for p in passages]
-    size = {p.id: len(p.text) for p in passages}
-    assert all(sum(size[i] for i in g) <= 3000 or len(g) == 1 for g in found)
+@pytest.mark.parametrize(("window", "most"), [(3000, 60), (24_000, 7), (10**8, 60)])
+def test_calls_hold_every_piece_once_in_order_and_fit(window, most):
+    """Nobody counts well beyond sixty: so many pieces at most are numbered in a call."""
+    texts = ["One two. " * n for n in (5, 400, 100, 1, 90, 20, 61, 3000, 60)]
+    options = Options(window=window, pieces=most)
+    passages = [Passage(t, str(n)) for n, t in enumerate(texts)]
+    parts = [part for p in passages for part in asks.parts(p, units(p), options)]
+    groups = list(asks.groups(parts, 4000, options))
+    assert [p for g in groups for p in g] == parts
+    assert [s for p in parts for s in p.spans] == [
+        s for n, t in enumerate(texts) for s in units(Passage(t, str(n)))
+    ]
+    for group in groups:
+        assert sum(len(p.spans) for p in group) <= most
+        assert sum(len(p.text) for p in group) <= window or len(group) == 1
 
 
 LONG = {

@@ -64,41 +64,9 @@ def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     assert len(document(llm.seen[0])) < 200
 
 
-JOINT = Options(joint=True, window=10**8, context=False)
-
-
-def test_joint_rewriting_keeps_each_documents_text_apart():
-    def reply(messages):
-        assert "[document 2]" in document(messages)
-        return "[document 5]\nIt ends with 4.\n[document 2] NONE\n[document 1]\nPassage 0 is here."
-
-    result = S2ADenoiser(FunctionLLM(reply), variant="default", options=JOINT).denoise(QUERY, PASSAGES)
-    left = {p.id: p.text.strip() for p in result.passages}
-    assert left == {"id0": "Passage 0 is here.", "id4": "It ends with 4."}
-    check_result(PASSAGES, result)
-
-
-def test_joint_text_under_the_wrong_document_does_not_pass():
-    llm = says("Context:\n[document 1]\nIt ends with 4.")
-    result = S2ADenoiser(llm, variant="default", options=JOINT).denoise(QUERY, PASSAGES)
-    assert all("4" not in p.text for p in result.passages if p.id != "id4")
-
-
-@pytest.mark.parametrize("reply", ["Context: It ends with 4.", "[document 9]\nIt ends with 4."])
-def test_joint_text_under_no_document_gets_a_second_try(reply):
-    def said(messages):
-        if "[document 2]" in document(messages):
-            return reply
-        return "Context: It ends with 4." if "with 4" in document(messages) else "Context: NONE"
-
-    result = S2ADenoiser(FunctionLLM(said), variant="default", options=JOINT).denoise(QUERY, PASSAGES)
-    assert [(p.id, p.text) for p in result.passages] == [("id4", "It ends with 4.")]
-    assert not result.failures
-
-
 def test_titles_are_shown_by_choice():
     llm = keeps(lambda t: True)
-    S2ADenoiser(llm, variant="select", options=Options(show=("title", "missing"))).denoise(QUERY, PASSAGES[:1])
+    S2ADenoiser(llm, variant="select", options=Options(metadata=("title", "missing"))).denoise(QUERY, PASSAGES[:1])
     S2ADenoiser(llm, variant="select").denoise(QUERY, PASSAGES[:1])
     assert "(title: T0)" in document(llm.seen[0])
     assert "T0" not in document(llm.seen[1])
@@ -143,8 +111,10 @@ class Structured:
         self.schemas.append(schema)
         if "context" in schema["properties"]:
             return Reply(json.dumps({"context": document(messages)}))
-        name = next(iter(schema["properties"]))
-        return Reply(json.dumps({name: [n for n, t in pieces(messages).items() if "here" in t]}))
+        named = [{"n": n, "starts": t[:9]} for n, t in pieces(messages).items() if "here" in t]
+        list_name = {"keep": "keep", "drop": "drop"}.get(next(iter(schema["properties"])), "pieces")
+        told = {"list": "keep"} if list_name == "pieces" else {}
+        return Reply(json.dumps({**told, list_name: named}))
 
     async def acomplete_json(self, messages, schema):
         return self.complete_json(messages, schema)
@@ -205,7 +175,9 @@ def test_the_estimate_is_close_above_what_is_used(variant):
     assert expected.estimated
 
 
-@pytest.mark.parametrize("bad", [{"window": 0}, {"show": "title"}])
+@pytest.mark.parametrize(
+    "bad", [{"window": 0}, {"metadata": "title"}, {"show": ("title",)}, {"pieces": 0}, {"at_least": -1}]
+)
 def test_bad_options_are_refused(bad):
     with pytest.raises(InputError, match="expected"):
         Options(**bad)
@@ -237,7 +209,7 @@ def test_bad_replies_to_any_subset_never_lose_the_others(replies, variant, concu
         if said == "timeout":
             raise TimeoutError("late")
         if variant == "default" and said == "1":
-            return f"Context: Passage {number} is here.\nQuestion: {QUERY}"
+            return f"Context: Passage {number} is here."
         return said
 
     options = Options(joint=False, context=False)

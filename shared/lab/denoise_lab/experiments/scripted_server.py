@@ -6,6 +6,7 @@ verdict on a document, ranks, or the sentences themselves. Tokens are those of t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,8 +68,18 @@ class Server:
             text = "\n".join(f"Doc: {n}, Relevance: 9" for n in named) or "Doc: 1, Relevance: 1"
         elif "Each piece begins with its number" in prompt:
             cut = _PIECE.split(prompt.split("\nEND ")[0])[1:]
-            numbers = [int(n) for n, piece in zip(cut[::2], cut[1::2]) if self._needed(piece)]
-            text = _ranges(numbers) or "NONE"
+            found = {int(n): piece for n, piece in zip(cut[::2], cut[1::2]) if self._needed(piece)}
+            text = _ranges(list(found)) or "NONE"
+            if "Reply with JSON" in prompt:
+                named = [{"n": n, "starts": " ".join(piece.split()[:3])} for n, piece in found.items()]
+                text = json.dumps({"keep": named}, ensure_ascii=False)
+        elif "cut into numbered pieces" in prompt:  # all of it is the request
+            count = len(_PIECE.findall(prompt.split("\nEND ")[0]))
+            text = (
+                f"1-{count}"
+                if "Reply with JSON" not in prompt
+                else json.dumps({"request": list(range(1, count + 1)), "opinion": []})
+            )
         else:
             text = f"Context: {' '.join(found) or 'NONE'}"
         self._count(prompt, text)
@@ -112,6 +123,16 @@ class OurModel:
         return Reply(self.server.answer("\n".join(m.content for m in messages)), Usage(0, 0))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        return self.complete(messages)
+
+
+class HeldModel(OurModel):
+    """The same, held to a JSON schema."""
+
+    def complete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
+        return self.complete(messages)
+
+    async def acomplete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
         return self.complete(messages)
 
 

@@ -35,7 +35,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One run. ``added`` counts sentences that the gate found not borne out; ``fallback`` as in the result."""
+    """One run. ``added`` counts written sentences without a source; ``fallback`` as in the result."""
 
     question: str
     passages: tuple[Text, ...]
@@ -60,7 +60,7 @@ class Record:
             tuple(Text(p.id, p.text, tuple((s.start, s.end) for s in p.covered)) for p in result.passages),
             answer.text,
             verdict,
-            sum(len(r.added) for r in result.reports),
+            sum(len(r.uncovered) for r in result.reports),
             result.fallback,
         )
 

@@ -1,1 +1,0 @@
-"""Does the source bear out what a model wrote?"""

@@ -1,0 +1,108 @@
+"""Which source sentences cover what was written: words by stem, weighted by rarity, sentences added while they
+help.
+
+Nothing is judged here: a sentence that turns the source's meaning round has a cover, too. What is shown is the
+cover."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rapidfuzz.distance import JaroWinkler
+
+from denoise_core.text.lexemes import lexemes
+from denoise_core.text.stems import stem
+from denoise_core.text.wordlists import FUNCTION_WORDS
+
+LEAST = 0.3  # share of what was written, by weight, that the best sentence alone must cover
+GAIN = 0.13  # share that a further sentence must add
+MOST = 6  # sentences that cover one written sentence
+_ALIKE = 0.92  # Jaro-Winkler similarity of two forms of a word
+_UNKNOWN = 0.7  # weight of a word that no sentence has
+_RUN = 4  # words in a row that nobody writes twice by chance
+_SHORT = 4  # characters up to which a word has one form only
+_GROUPED = re.compile(r"[,'’\u00a0\u202f ](?=\d{3})")
+_LONGEST = 400  # words of a written sentence that are looked up
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """``chosen`` are positions of source sentences, in order; ``share`` in 0..1 is what they cover of the
+    words."""
+
+    chosen: tuple[int, ...]
+    share: float
+
+
+class Source:
+    """Sentences, ready to be looked up in."""
+
+    def __init__(self, sentences: Sequence[str], language: str = "en") -> None:
+        self.language = language
+        self.terms = [frozenset(_terms(s, language)) for s in sentences]
+        self.runs = [{tuple(w[i : i + _RUN]) for i in range(len(w) - _RUN + 1)} for w in map(_words, sentences)]
+        self._known = frozenset().union(*self.terms)
+        self._alike: dict[str, frozenset[str]] = {}
+
+    def cover(self, written: str) -> Cover:
+        """The sentences that cover ``written``: none when the best of them covers too little of it."""
+        wanted = list(dict.fromkeys(_terms(written, self.language)))[:_LONGEST]
+        having = [[t for t in wanted if self._forms(t) & given] for given in self.terms]
+        rare = {t: sum(t in h for h in having) for t in wanted}
+        weight = {t: _weight(t, rare[t]) for t in wanted}
+        total = sum(weight.values())
+        chosen: list[int] = []
+        covered: set[str] = set()
+        got = 0.0
+        while total and len(chosen) < MOST:
+            gains = [sum(weight[t] for t in h if t not in covered) / total for h in having]
+            best = max(range(len(gains)), key=gains.__getitem__, default=None)
+            if best is None or gains[best] < (GAIN if chosen else LEAST):
+                break
+            chosen.append(best)
+            covered.update(having[best])
+            got += gains[best]
+        chosen += [n for n in self._copied(written, covered) if n not in chosen] if chosen else []
+        return Cover(tuple(sorted(chosen)), min(1.0, got))
+
+    def _copied(self, written: str, covered: set[str]) -> list[int]:
+        """Sentences of which a run of words stands in ``written`` that says something not covered yet."""
+        own = _words(written)
+        runs = {tuple(own[i : i + _RUN]) for i in range(len(own) - _RUN + 1)}
+        runs = {r for r in runs if any(t not in covered for w in r for t in _terms(w, self.language))}
+        return [n for n, s in enumerate(self.runs) if not runs.isdisjoint(s)]
+
+    def _forms(self, term: str) -> frozenset[str]:
+        """The words of the source that are ``term`` in some form."""
+        if term not in self._alike:
+            found = {term} & self._known
+            if len(term) > _SHORT and not term[0].isdigit():
+                near = (k for k in self._known if len(k) > 2 and not k[0].isdigit())
+                found |= {k for k in near if JaroWinkler.similarity(term, k, score_cutoff=_ALIKE) >= _ALIKE}
+            self._alike[term] = frozenset(found)
+        return self._alike[term]
+
+
+def _weight(term: str, having: int) -> float:
+    """A number counts whole, a word the more the fewer sentences have it; one that none has may be another's
+    form."""
+    return 1.0 if term[0].isdigit() else 1.0 / (1 + having) if having else _UNKNOWN
+
+
+def _words(text: str) -> list[str]:
+    return [x.lower for x in lexemes(text) if x.shape != "mark"]
+
+
+def _terms(text: str, language: str) -> Iterator[str]:
+    """Words of content by stem, ideographs one by one, numbers without what groups their digits."""
+    for x in lexemes(text):
+        if x.shape == "number":
+            yield _GROUPED.sub("", x.text)
+        elif x.shape == "ideograph":
+            yield x.text
+        elif x.shape == "word":
+            for part in x.lower.removesuffix("'s").split("-"):
+                if part and part not in FUNCTION_WORDS:
+                    yield stem(part, language)

@@ -1,0 +1,171 @@
+"""A person's words, parted in what is asked and what is opinion: cut into clauses, of which the model names some.
+
+What is left is the person's own words. Nothing here reads meaning: the model says which clauses are the request,
+and the code sees that every clause was named, that something was asked before and is after, and whose words they
+are."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+
+from denoise_core.errors import UnparsableReply, is_mistake
+from denoise_core.protocols import LLM
+from denoise_core.running.effects import Flow
+from denoise_core.s2a.asks import Ask, Part, write
+from denoise_core.s2a.calling import Asker
+from denoise_core.s2a.forms import PARTS
+from denoise_core.s2a.options import OnError, Options
+from denoise_core.s2a.reading import Outcome
+from denoise_core.s2a.replies import named
+from denoise_core.s2a.units import units
+from denoise_core.text.lexemes import lexemes
+from denoise_core.types import Passage, Reply, Span
+
+ID = "message"
+"""The passage id that spans of a person's words carry."""
+
+_LEAST = 4  # words, or twice as many ideographs, that each side of a comma must have to be cut there
+_BUT = r"[,，]\s?(?:but|aber|mais|pero|ma|mas|maar|но)\s|[,，]但"
+_CUT = re.compile(rf"{_BUT}|[,;:，；：、]\s{{0,9}}|\s[–—-]\s|(?<=[?？؟])\s{{0,9}}(?=\S)", re.IGNORECASE)
+_HALVES = re.compile(rf"{_BUT}|[;:；：]\s|\s[–—-]\s|[?？؟]\s{{0,9}}\S", re.IGNORECASE)
+_ASKS = re.compile(r"[?？؟]")
+_TAG = re.compile(
+    r"(?P<before>[^?]{0,2000}\S)\s(?P<be>is|are|was|were)\s[^?,]{1,200},"
+    r"\s(?:right|correct|no|yes|true|isn't it|aren't they)\s?\?",
+    re.IGNORECASE,
+)
+_BE = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """The question to go on with, ``kept`` of its characters; ``note`` says why it is the person's own although it
+    was to be cleared."""
+
+    question: str
+    note: str | None = None
+    kept: tuple[Span, ...] = ()
+
+
+def clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
+    """Spans that tile ``text``: its sentences, cut again at commas, colons and dashes with a clause on each
+    side."""
+    cuts = [s.end for s in units(Passage(text, ID), language=language)]
+    for start, end in itertools.pairwise([0, *cuts]):
+        last = start
+        for m in _CUT.finditer(text, start, end):
+            if m.end() < end and (_ASKS.search(text[m.start() - 1 : m.end()]) or _both(text, last, m, end)):
+                cuts.append(m.end())
+                last = m.end()
+    edges = sorted({0, *cuts, len(text)})
+    return tuple(Span(ID, a, b) for a, b in itertools.pairwise(edges))
+
+
+def holds_two(text: str, *, language: str = "en") -> bool:
+    """Whether a person's words may be more than a request: two sentences, or two halves with a but or a dash
+    between.
+
+    A single question with commas in it is asked as it is; a call for it would find nothing to clear.
+    """
+    said = [s for s in units(Passage(text, ID), language=language) if text[s.start : s.end].strip()]
+    return len(clauses(text, language=language)) > 1 and (len(said) > 1 or _HALVES.search(text) is not None)
+
+
+def untagged(text: str) -> str:
+    """ "X is Y, right?" as "X is …?", where it is the whole text and has one such verb; else the text as it is.
+
+    >>> untagged("The capital of Kazakhstan is Almaty, correct?")
+    'The capital of Kazakhstan is …?'
+    """
+    found = _TAG.fullmatch(text.strip())
+    if found is None or len(_BE.findall(text.rpartition(",")[0])) != 1:
+        return text
+    return f"{found['before']} {found['be']} …?"
+
+
+def same_question(asked: str, cleared: str, *, language: str = "en") -> str | None:
+    """Why ``cleared`` may not ask for the same thing as ``asked``; None where it is proved to.
+
+    Proved is what is the person's own words: whole sentences of ``asked``, all that ask among them. Of two
+    questions in different words it says that it does not know, however alike they are.
+
+    >>> same_question("How tall is the tower? I think 200 m.", "How tall is the tower?")
+    >>> same_question("How tall is the tower? I think 200 m.", "Is the tower 200 m tall?")
+    "it is not the person's own words"
+    """
+    if _words(cleared) in (_words(asked), _words(untagged(asked))):
+        return None
+    own = [asked[s.start : s.end] for s in units(Passage(asked, ID), language=language)]
+    wanted, at = _words(cleared), 0
+    left: list[str] = []
+    for sentence in own:
+        said = _words(sentence)
+        if said and wanted[at : at + len(said)] == said:
+            at += len(said)
+        else:
+            left.append(sentence)
+    if not wanted or at < len(wanted):
+        return "it is not the person's own words"
+    if any(_ASKS.search(s) for s in left) or not any(_ASKS.search(s) for s in own):
+        return "it may leave out a part of what was asked"
+    return None
+
+
+def clear(llm: LLM, query: str, options: Options, *, on_error: OnError) -> Flow[Cleared]:
+    """The question without opinion: one call that sees no passage, or none where there is one clause only.
+
+    Raises a mistake, and what failed under ``"raise"``.
+    """
+    if not options.clear or not holds_two(query, language=options.language):
+        return Cleared(untagged(query) if options.clear else query)
+    spans = clauses(query, language=options.language)
+    return (yield from chosen(llm, Passage(query, ID), spans, options, on_error=on_error))
+
+
+def chosen(
+    llm: LLM, said: Passage, spans: tuple[Span, ...], options: Options, *, on_error: OnError
+) -> Flow[Cleared]:
+    """The clauses of ``said`` that a model names as the request."""
+    call = write("", (Part(said, spans),), options.prompts.question, PARTS, options, numbered=True)
+    asker = Asker(llm, options, "s2a.question", _request, numbered=True)
+    (outcome,) = (yield from asker.outcomes([call]))[0]
+    error, problem = outcome.error, outcome.problem
+    if error is not None and (on_error == "raise" or is_mistake(error)):
+        raise error
+    kept = outcome.kept or ()
+    if problem is None and _asking(said.text, spans) and not _asking(said.text, kept):
+        problem = "no part that asks was named"
+    if problem is not None or not kept:
+        return Cleared(said.text, f"the question was kept as it is: {problem or 'no part of it was named'}", spans)
+    text = "".join(said.text[s.start : s.end] for s in kept).strip(" ,;:–—-")
+    return Cleared(untagged(text), None, kept)
+
+
+def _request(ask: Ask, reply: Reply) -> list[Outcome]:
+    """The clauses named as the request, and those not named at all: when in doubt, keep."""
+    found = named(reply, len(ask.pieces))
+    if set(found.numbers) & set(found.others):
+        raise UnparsableReply("a piece is named as request and as opinion")
+    left = set(found.others) if found.others else set(range(1, len(ask.pieces) + 1)) - set(found.numbers)
+    kept = tuple(span for n, span in enumerate(ask.pieces, 1) if n not in left)
+    return [Outcome(ask.parts[0], kept=kept if found.numbers else ())]
+
+
+def _asking(text: str, spans: tuple[Span, ...]) -> bool:
+    return any(_ASKS.search(text[s.start : s.end]) for s in spans)
+
+
+def _both(text: str, last: int, cut: re.Match[str], end: int) -> bool:
+    following = _CUT.search(text, cut.end(), end)
+    after = text[cut.end() : following.start() if following else end]
+    return min(_size(text[last : cut.start()]), _size(after)) >= _LEAST
+
+
+def _size(text: str) -> float:
+    return sum(0.5 if x.shape == "ideograph" else 1.0 for x in lexemes(text) if x.shape != "mark")
+
+
+def _words(text: str) -> list[str]:
+    return [x.lower for x in lexemes(text) if x.shape != "mark" or x.text in "…%$€£"]

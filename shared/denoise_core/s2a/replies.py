@@ -1,0 +1,204 @@
+"""What a reply says, by a strict grammar: JSON, also in fences, or one list of numbers and ranges, or NONE.
+
+Nothing is guessed from prose: what is neither is asked for once more (`calling`). Words are no numbers. What is
+stripped beforehand is no part of what a model says: thinking aloud, control tokens, emphasis.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from denoise_core.errors import UnparsableReply
+from denoise_core.types import Reply
+
+Verb = Literal["keep", "drop"]
+
+_THOUGHT = (
+    "</think>",
+    "</thinking>",
+    "</reasoning>",
+    "<|channel|>final<|message|>",
+)  # what stands before is thought
+_CONTROL = re.compile(r"<\|[a-z_]{1,24}\|>|</s>\Z|\[/?INST\]")
+_WRAPPED = re.compile(r"\A<([a-z_]{2,20})>(.*)</\1>\Z|\A`{3,}[a-z]{0,9}\s*\n(.*?)\n?`{3,}\Z", re.DOTALL)
+_BETWEEN = r"(?:[ \t]{0,3}[,;-][ \t]{0,3}\n?[ \t]{0,3}|[ \t]{0,3}\n[ \t]{0,3}|[ \t]{1,3})"
+_LIST = re.compile(
+    r"(?:(?:final )?(?:answer|pieces|numbers|(?P<verb>keep|drop))(?:\s{0,3}:\s{0,3}|\s))?(?P<open>\[)?"
+    rf"(?P<items>all|none|\s{{0,3}}\d{{1,6}}(?:{_BETWEEN}\d{{1,6}}){{0,4000}}\s{{0,3}})(?(open)\])"
+)
+_RANGE = re.compile(r"(\d{1,6})(?:\s{0,3}-\s{0,3}(\d{1,6}))?")
+_LABEL = re.compile(r"^[ \t]{0,3}(Context|Question):[ \t]{0,9}", re.MULTILINE | re.IGNORECASE)
+_NUMBER = ("n", "id", "number", "piece", "index")
+_BESIDE = {"starts", "text", "reason"}  # what may stand with a number; a verdict or a score may not
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Numbers that a reply named, each once, all within ``1..count``, in the reply's order.
+
+    ``verb`` is what it said to do with them, None where it only listed them; ``starts`` the first words that it
+    gave with a number. ``others`` are the numbers of its second list, where it parted pieces in two."""
+
+    numbers: tuple[int, ...]
+    verb: Verb | None = None
+    starts: tuple[tuple[int, str], ...] = ()
+    others: tuple[int, ...] = ()
+
+
+def named(reply: Reply | str, count: int) -> Named:
+    """The numbers of a reply about ``count`` pieces. Raises `UnparsableReply` for what the grammar does not
+    have."""
+    text = said_by(reply)
+    found = _json(text)
+    if found is None:
+        return _listed(text, count)
+    return _of_json(found, count)
+
+
+def written(reply: Reply | str, *names: str) -> tuple[str, ...]:
+    """The texts under the labels ``names`` (``Context:``), or in JSON under these keys; "" for NONE.
+
+    A single name ``message`` is a reply without a label. Raises `UnparsableReply` when one is missing.
+    """
+    text = said_by(reply)
+    found = _json(text)
+    if isinstance(found, dict):
+        found = found.get("arguments") or found.get("parameters") or found
+        if not all(isinstance(found.get(name), str) for name in names):
+            raise UnparsableReply(
+                f"expected JSON with {_and(names)} as text; it has {_and(tuple(map(str, found)))}"
+            )
+        return tuple(_unless_none(found[name]) for name in names)
+    if names == ("message",):
+        if not text:
+            raise UnparsableReply("the reply is empty")
+        return (text,)
+    if text and len(names) == 1 and _is_none(text):
+        return ("",)
+    parts = _LABEL.split(text.strip("*"))
+    given = {label.lower(): body for label, body in zip(parts[1::2], parts[2::2], strict=True)}
+    if parts[0].strip() or len(parts) != 1 + 2 * len(names) or set(given) != set(names):
+        raise UnparsableReply(f"expected {_and(tuple(f'{n.capitalize()}:' for n in names))} and nothing before it")
+    question = given.get("question", "one line").strip()
+    if not question or "\n" in question:
+        raise UnparsableReply("expected the request on one line behind 'Question:', and nothing after it")
+    return tuple(_unless_none(given[name]) for name in names)
+
+
+def said_by(reply: Reply | str) -> str:
+    """The reply without thinking and control tokens. Raises `UnparsableReply` for no text and for endless
+    thought."""
+    text = reply if isinstance(reply, str) else reply.text
+    if not isinstance(text, str):
+        raise UnparsableReply(f"expected a text as reply, got {type(text).__name__}")
+    for end in _THOUGHT:
+        text = text.rpartition(end)[2]
+    text = _CONTROL.sub("", text).strip()
+    if text.startswith(("<think", "<reasoning")):
+        raise UnparsableReply("the reply ends before the model is done thinking")
+    while wrapped := _WRAPPED.match(text):
+        text = (wrapped[2] or wrapped[3] or "").strip()
+    return text
+
+
+def _json(text: str) -> Any:
+    """The JSON value that the text is, None where it is none."""
+    if not text.startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _of_json(found: Any, count: int) -> Named:
+    if isinstance(found, dict):
+        found = found.get("arguments") or found.get("parameters") or found
+    if isinstance(found, list):
+        found = {"": found}
+    if not isinstance(found, dict):
+        raise UnparsableReply(f"expected a list of numbers, got {found!r:.80}")
+    lists = {str(key).lower(): value for key, value in found.items() if isinstance(value, list)}
+    if "request" in lists:
+        numbers, _ = _items(lists["request"], count)
+        others, _ = _items(lists.get("opinion", []), count)
+        return Named(numbers, "keep", others=others)
+    if {"keep", "drop"} <= set(lists):
+        lists = {key: value for key, value in lists.items() if key not in ("keep", "drop") or value}
+    if len(lists) != 1:
+        raise UnparsableReply(f"expected one list of numbers, got {len(lists)} in {list(found)!r:.80}")
+    ((key, value),) = lists.items()
+    told = str(found.get("list", key)).lower()
+    numbers, starts = _items(value, count)
+    return Named(numbers, told if told in ("keep", "drop") else None, starts)  # type: ignore[arg-type]
+
+
+def _items(values: list[Any], count: int) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+    numbers: dict[int, None] = {}
+    starts: dict[int, str] = {}
+    for value in values:
+        first = value
+        if isinstance(value, dict):
+            first = next((value[k] for k in _NUMBER if k in value), None)
+            if len(set(value) - _BESIDE) > 1:
+                first = None
+        if isinstance(first, str) and _is_none(first) and len(values) == 1:
+            return (), ()
+        if isinstance(first, bool) or not isinstance(first, (int, str)):
+            raise UnparsableReply(f"expected numbers of pieces, got {value!r:.80}")
+        own = _ranges(str(first), count)
+        numbers.update(dict.fromkeys(own))
+        if isinstance(value, dict) and isinstance(value.get("starts"), str) and len(own) == 1:
+            starts[own[0]] = value["starts"]
+    return tuple(numbers), tuple(starts.items())
+
+
+def _listed(text: str, count: int) -> Named:
+    bare = text.translate(_FOLDED).strip(" \n\t*#_.")
+    said = bare.casefold()
+    if said.startswith("none") and not any(c.isdigit() for c in said):
+        return Named(())
+    if said and _is_none(said):
+        return Named(())
+    found = _LIST.fullmatch(said)
+    if found is None:
+        raise UnparsableReply(f"expected one line of numbers, or NONE; the reply begins {text.strip()[:80]!r}")
+    verb: Any = found["verb"]
+    if found["items"] == "all":
+        return Named(tuple(range(1, count + 1)), verb)
+    if found["items"] == "none":
+        return Named((), verb)
+    return Named(_ranges(found["items"].strip("[] "), count), verb)
+
+
+def _ranges(text: str, count: int) -> tuple[int, ...]:
+    """The numbers of a list of numbers and ranges. Raises for other text, and for numbers outside ``1..count``."""
+    chosen: dict[int, None] = {}
+    if _RANGE.sub("", text).strip(" ,;\n\t"):
+        raise UnparsableReply(f"expected numbers and ranges, got {text[:80]!r}")
+    for low, high in _RANGE.findall(text):
+        first, last = int(low), int(high or low)
+        if not 1 <= first <= last <= count:
+            raise UnparsableReply(f"there are the pieces 1 to {count}, and it names {low}{'-' * bool(high)}{high}")
+        chosen.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(chosen)
+
+
+def _is_none(text: str) -> bool:
+    return text.strip(" .*\"'()[]\n\t").casefold() in ("none", "n/a", "null", "nothing", "empty", "")
+
+
+def _unless_none(text: str) -> str:
+    return "" if _is_none(text) else text.strip()
+
+
+def _and(names: tuple[str, ...]) -> str:
+    return " and ".join(map(repr, names))
+
+
+_FOLDED = str.maketrans(
+    dict.fromkeys("‐‑‒–—−~～－", "-") | dict.fromkeys("、，", ",") | {chr(0xFF10 + n): str(n) for n in range(10)}
+)
