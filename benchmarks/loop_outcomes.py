@@ -24,8 +24,8 @@ from harness import Benchmark, Options, arguments, read
 from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
-from denoise_core.augmenter.vectors import KeptVectors
-from denoise_core.embedded import encoder
+from denoise_core.support.check import Shipped
+from denoise_core.support.hold import Words
 from denoise_lab.span_reader.split import SHARE
 from denoise_lab.split import place
 
@@ -55,8 +55,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     questions = _made_up_names() if options.quick else _names(options)
     bench.about["reader"] = ABOUT
     reader, _ = bench_reader()
-    both = Groundedness(reader=reader, embed=KeptVectors(encoder().vectors))
-    for utility in (Groundedness(), both):
+    for utility in (Groundedness(Words()), Groundedness(Shipped(reader))):
         _real_drafts(bench, rows, utility)
         _distractors(bench, questions, utility)
     _adversaries(bench)
