@@ -11,6 +11,7 @@ from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.knowledge import LLMQueries
 from denoise_core.augmenter.streaming import Finished, Revised, held_back
 from denoise_core.running.effects import Flow
+from denoise_core.support.hold import Words
 from denoise_core.testing import FunctionLLM
 
 QUESTION = "When was the opera house by the river completed?"
@@ -183,7 +184,7 @@ def _model(sources: Consolidator) -> Achieved:
         used.append(Usage(sum(len(m.content) for m in messages) // 4, 20))
         return Reply(MADE_UP, used[-1])
 
-    answer = Augmenter(FunctionLLM(write), sources, limits=LoopLimits(patience=3)).answer(QUESTION)
+    answer = Augmenter(FunctionLLM(write), sources, judge=Words(), limits=LoopLimits(patience=3)).answer(QUESTION)
     total = sum(u.total for u in used)
     counted = sum(e.usage.total for e in answer.trace.events if e.tag == "draft" and e.usage)
     return Achieved(_fooled(answer), 0, abs(total - counted) / max(1, total))
