@@ -195,7 +195,7 @@ def test_the_cascade_asks_the_second_judge_where_the_first_is_not_sure(probabili
     llm = scripted(reply(abstains=True))
     claims = Claims(ANSWER, (Claim("The tower stands in Paris.", 0, 26), Claim("It was completed", 27, 43)))
     claims = claims if probabilities else Claims(ANSWER)
-    cascade = Cascade(First(*probabilities), LLMJudge(llm, name="m"))
+    cascade = Cascade(First(*probabilities), LLMJudge(llm, name="m"), short=8)
     found = cascade.judge(QUESTION, claims, PASSAGES)
     assert len(llm.seen) == calls
     assert found.abstains is (True if calls else None)
