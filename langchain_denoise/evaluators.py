@@ -1,7 +1,8 @@
 """Evaluators for LangSmith-style datasets: functions of a run and an example. No account is needed to call them.
 
-A run has ``outputs``, an example ``inputs`` and ``outputs``, as objects or dicts; documents are `Document`s,
-dicts of them, or texts. Each gives ``{"key", "score", "comment"}``, the score None where nothing can be said.
+A run has ``outputs``, an example ``inputs`` and ``outputs``, as objects or dicts; or ``inputs``, ``outputs`` and
+``reference_outputs`` are given by these names. Documents are `Document`s, dicts of them, or texts. Each gives
+``{"key", "score", "comment"}``, the score None where nothing can be said.
 """
 
 from __future__ import annotations
@@ -17,21 +18,35 @@ from langchain_denoise.convert.places import ANSWER_KEYS, EVIDENCE_KEYS, QUESTIO
 from langchain_denoise.verification.verifier import Verifier
 
 
-def gold_kept(run: Any, example: Any) -> dict[str, Any]:
+def gold_kept(
+    run: Any = None,
+    example: Any = None,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    outputs: Mapping[str, Any] | None = None,
+    reference_outputs: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The share of ``example.outputs["gold"]`` (texts) that stand in the documents of ``run.outputs``, white space
     aside."""
-    gold = [_plain(t) for t in _texts(_part(example, "outputs").get("gold", ()))]
-    found = _plain(" ".join(_texts(_documents(_part(run, "outputs")))))
+    gold = [_plain(t) for t in _texts(_part(example, "outputs", reference_outputs).get("gold", ()))]
+    found = _plain(" ".join(_texts(_documents(_part(run, "outputs", outputs)))))
     kept = sum(g in found for g in gold)
     score = kept / len(gold) if gold else None
     return {"key": "gold_kept", "score": score, "comment": f"{kept} of {len(gold)}"}
 
 
-def tokens_saved(run: Any, example: Any) -> dict[str, Any]:
+def tokens_saved(
+    run: Any = None,
+    example: Any = None,
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    outputs: Mapping[str, Any] | None = None,
+    reference_outputs: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The share of the characters of ``example.inputs``' documents that those of ``run.outputs`` do without; of
     the tokens it is about the same."""
-    before = sum(map(len, _texts(_documents(_part(example, "inputs")))))
-    after = sum(map(len, _texts(_documents(_part(run, "outputs")))))
+    before = sum(map(len, _texts(_documents(_part(example, "inputs", inputs)))))
+    after = sum(map(len, _texts(_documents(_part(run, "outputs", outputs)))))
     score = 1 - after / before if before else None
     return {"key": "tokens_saved", "score": score, "comment": f"{before} characters, then {after}"}
 
@@ -43,18 +58,29 @@ class Supported:
     def __init__(self, verifier: Verifier | None = None) -> None:
         self.verifier = verifier or Verifier()
 
-    def __call__(self, run: Any, example: Any) -> dict[str, Any]:
-        outputs, inputs = _part(run, "outputs"), _part(example, "inputs")
-        question = _first({**inputs, **{k: v for k, v in outputs.items() if k not in ANSWER_KEYS}}, QUESTION_KEYS)
-        evidence = [Passage(t, f"passage-{i}") for i, t in enumerate(_texts(_documents(outputs)))]
-        written = Written(str(_first(outputs, ANSWER_KEYS)), evidence)
+    def __call__(
+        self,
+        run: Any = None,
+        example: Any = None,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        reference_outputs: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        found, given = _part(run, "outputs", outputs), _part(example, "inputs", inputs)
+        question = _first({**given, **{k: v for k, v in found.items() if k not in ANSWER_KEYS}}, QUESTION_KEYS)
+        evidence = [Passage(t, f"passage-{i}") for i, t in enumerate(_texts(_documents(found)))]
+        written = Written(str(_first(found, ANSWER_KEYS)), evidence)
         answer = self.verifier.loop.answer(str(question), drafter=written)
         score = {"supported": 1, "unsupported": 0}.get(str(answer.outcome))
         why = "; ".join(r.text for a in answer.memory.attempts[:1] for r in a.verdict.reasons)
         return {"key": "supported", "score": score, "comment": f"{answer.outcome}: {why}".rstrip(": ")}
 
 
-def _part(value: Any, name: str) -> Mapping[str, Any]:
+def _part(value: Any, name: str, given: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    """What was given by its name, or else stands under ``name`` of a run or an example."""
+    if given is not None:
+        return given
     found = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     if not isinstance(found, Mapping):
         raise InputError(f"expected an object or dict with {name} as a dict, got {type(value).__name__}")

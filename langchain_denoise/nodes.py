@@ -12,17 +12,21 @@ from typing_extensions import override
 
 from denoise_core import InputError, arun, run
 from denoise_core._secrets import PickledModel
-from denoise_core.augmenter import Verdict, WorkingMemory
+from denoise_core.augmenter import Outcome, Verdict, WorkingMemory
+from denoise_core.augmenter.drafting import Drafted
 from denoise_core.running.effects import Flow
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert import places
+from langchain_denoise.convert.claims import claimed
 from langchain_denoise.convert.history import Scope
+from langchain_denoise.observe import atell, tell
 from langchain_denoise.s2a import S2AMessages
 from langchain_denoise.settings import DenoiseSettings
 from langchain_denoise.verification.verifier import Verifier
 
 Update = dict[str, Any]
+_OUTCOMES = {"pass": Outcome.SUPPORTED, "fail": Outcome.UNSUPPORTED, "unknown": Outcome.UNKNOWN}
 
 
 class _Node(PickledModel, RunnableSerializable[Any, Update]):
@@ -104,9 +108,10 @@ class S2ANode(_Node):
 class JudgeNode(_Node):
     """Judges the answer in the state against the evidence in it; for a conditional edge to act on.
 
-    Gives ``{verdict: {"outcome": "pass" | "fail" | "unknown", "score", "reasons", "feedback"}}``, plain JSON.
-    Where question, answer and evidence stand is told, or found, as in `verified`. Bounding the loop is the
-    graph's: count the tries in its state.
+    Gives ``{verdict: {"outcome": "supported" | "unsupported" | "unknown", "score", "reasons", "feedback"}}``,
+    plain JSON, in the words of `denoise_core.augmenter.Outcome`; the span ``denoise_record`` shows it too. Where
+    question, answer and evidence stand is told, or found, as in `verified`. Bounding the loop is the graph's:
+    count the tries in its state.
     """
 
     verifier: Verifier
@@ -117,21 +122,27 @@ class JudgeNode(_Node):
 
     @override
     def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
-        return {self.verdict: run(self._judged(state), budget=self.verifier.budget)[0]}
+        verdict = run(self._judged(state), budget=self.verifier.budget)[0]
+        tell(run_manager, {"verdict": self.verdict}, verdict, verdict)
+        return {self.verdict: verdict}
 
     @override
     async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
-        return {self.verdict: (await arun(self._judged(state), budget=self.verifier.budget))[0]}
+        verdict = (await arun(self._judged(state), budget=self.verifier.budget))[0]
+        await atell(run_manager, {"verdict": self.verdict}, verdict, verdict)
+        return {self.verdict: verdict}
 
-    def _judged(self, state: Any) -> Flow[dict[str, Any]]:
-        state = places.as_state(state)
+    def _judged(self, given: Any) -> Flow[dict[str, Any]]:
+        state = places.as_state(given)
         if not isinstance(state, Mapping):
             raise InputError(
                 f"expected the state as a dict, a pydantic object or a dataclass, got {type(state).__name__}"
             )
-        candidate = places.answer_in(state, self.answer)
-        evidence = places.evidence_in(state, state, self.evidence)
-        memory = WorkingMemory(places.question_in(state, self.question), evidence)
+        said = claimed(given if callable(self.answer) else state, self.answer)
+        candidate = Drafted(said.text, fields=said.fields).text
+        by_user = given if callable(self.evidence) else state
+        evidence = places.evidence_in(by_user, by_user, self.evidence)
+        memory = WorkingMemory(places.question_in(given, self.question), evidence)
         return _judge(self.verifier, memory, candidate)
 
 
@@ -139,7 +150,7 @@ def _judge(verifier: Verifier, memory: WorkingMemory, candidate: str) -> Flow[di
     verdict: Verdict = yield from verifier.utility.assess(memory, candidate)
     feedback = "" if verdict.passed else (yield from verifier.feedback.write(memory, candidate, verdict))
     return {
-        "outcome": verdict.outcome,
+        "outcome": str(_OUTCOMES[verdict.outcome]),
         "score": float(verdict.score),
         "reasons": [r.text for r in verdict.reasons],
         "feedback": feedback,

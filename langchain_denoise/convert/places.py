@@ -22,7 +22,7 @@ from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_
 Place: TypeAlias = str | Callable[..., Any] | None
 
 QUESTION_KEYS = ("question", "input", "query")
-ANSWER_KEYS = ("answer", "output", "result")
+ANSWER_KEYS = ("answer", "output", "result", "text")
 EVIDENCE_KEYS = ("context", "documents", "source_documents")
 MESSAGES = "messages"
 
@@ -34,19 +34,6 @@ def as_state(given: Any) -> Any:
     if dataclasses.is_dataclass(given) and not isinstance(given, type):
         return {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
     return given
-
-
-def fields_in(brought: Any) -> dict[str, Any] | None:
-    """Structured output as its fields: of a pydantic object or dataclass, or of a mapping that holds no answer."""
-    if isinstance(brought, Mapping):
-        if MESSAGES in brought or any(key in brought for key in ANSWER_KEYS):
-            return None
-        return dict(brought)
-    if isinstance(brought, BaseModel) and not isinstance(brought, (BaseMessage, PromptValue, Document)):
-        return brought.model_dump(mode="json")
-    if dataclasses.is_dataclass(brought) and not isinstance(brought, type):
-        return dataclasses.asdict(brought)
-    return None
 
 
 def question_in(given: Any, place: Place) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any, Literal
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -28,6 +28,7 @@ from denoise_core.augmenter.memory import best_attempt
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.record import KEY
 from denoise_core.text.words import content_words
+from langchain_denoise.convert.claims import Claimed, checked_claims, claimed, resolved, with_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.convert.places import as_passages, tool_results, with_record
 from langchain_denoise.observe import short_record
@@ -45,9 +46,9 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
     """Judges the answer, has the model write it again with feedback, and gives the best.
 
     Only the last model call is repeated, with the same tool results: no tool runs twice. A reply with tool calls
-    passes unjudged; a structured one is judged field by field. The evidence is what the tools brought since the
-    user's last message, in the whole conversation with ``evidence="conversation"``, or what a function of the
-    messages gives: documents or strings.
+    passes unjudged; of a structured one the fields are judged that `verified` judges, or ``claims``. The evidence
+    is what the tools brought since the user's last message, in the whole conversation with
+    ``evidence="conversation"``, or what a function of the messages gives: documents or strings.
 
     Rejected drafts and feedback never become messages of the agent. The answer streams as one message, once it is
     known how far it holds; with ``show="draft_first"`` the first draft streams token by token as the model writes
@@ -66,6 +67,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
         *,
         evidence: Find | Scope = "turn",
         show: Literal["held", "draft_first"] = "held",
+        claims: Sequence[str] | None = None,
         name: str = "VerificationMiddleware",
     ) -> None:
         super().__init__()
@@ -80,6 +82,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
         self.verifier = verifier or Verifier()
         self.evidence: Find | Scope = evidence
         self.show = show
+        self.claims = checked_claims(claims)
         self._name = name
 
     @property
@@ -158,6 +161,7 @@ class ModelDrafts:
         aask: AsyncHandler | None,
     ) -> None:
         self.request = request
+        self.claims = settings.claims
         self.first = first
         self.ask = ask
         self.aask = aask
@@ -195,13 +199,11 @@ class ModelDrafts:
         message = next((m for m in reversed(response.result) if isinstance(m, AIMessage)), AIMessage(""))
         usage = message.usage_metadata
         tokens = Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None
-        final = final_of(response)
+        final = final_of(response, self.claims)
         if final is None:
             self.wants_tools = response
             return Drafted(str(message.text), tokens, judge=False, origin=response)
-        fields = final if isinstance(final, dict) else None
-        text = "" if isinstance(final, dict) else final
-        return Drafted(text, tokens, found=self.found, fields=fields, origin=response)
+        return Drafted(final.text, tokens, found=self.found, fields=final.fields, origin=response)
 
     def reconsidered(self, answer: Answer) -> Answer:
         """The answer; or a draft from before the last tool call, when it holds now and no later one does."""
@@ -237,25 +239,32 @@ class ModelDrafts:
         best = answer.best
         response: ModelResponse[Any] = self.first if best is None or best.origin is None else best.origin
         whole = best is not None and best.candidate == answer.text == _text(response)
-        if whole or response.structured_response is not None:
+        structured = response.structured_response
+        if structured is not None and best is not None:
+            final = final_of(response, self.claims) or Claimed()
+            if sources := resolved(final.cited, answer.memory.evidence):
+                record["sources"] = sources
+            if final.fields is None and answer.text != final.text:
+                response = replace(response, structured_response=with_text(structured, answer.text, final.path))
+        if whole or structured is not None:
             return _with_last(response, lambda m: with_record(m, record))
         said = {"content": answer.text}
         return _with_last(response, lambda m: with_record(m.model_copy(update=said), record))
 
 
-def final_of(response: ModelResponse[Any]) -> str | dict[str, Any] | None:
-    """The final answer in a response, its fields when structured; None when it calls tools or says nothing."""
+def final_of(response: ModelResponse[Any], claims: Sequence[str] | None = None) -> Claimed | None:
+    """What is judged of the final answer in a response; None when it calls tools or says nothing."""
     structured = response.structured_response
     if structured is not None:
-        if isinstance(structured, BaseModel):
-            return structured.model_dump(mode="json")
-        return dict(structured) if isinstance(structured, dict) else json.dumps(structured, default=str)
+        if isinstance(structured, BaseModel | Mapping) or is_dataclass(structured):
+            return claimed(structured, None, claims)
+        return Claimed(json.dumps(structured, default=str))
     if len(response.result) != 1:
         return None
     message = response.result[0]
     if not isinstance(message, AIMessage) or message.tool_calls or not message.text.strip():
         return None
-    return str(message.text)
+    return Claimed(str(message.text))
 
 
 def evidence_of(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, Literal
 
@@ -11,17 +11,17 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializa
 from langchain_core.runnables.base import RunnableBindingBase, RunnableLike, RunnableSequence, coerce_to_runnable
 from langchain_core.runnables.config import merge_configs
 from langchain_core.utils.pydantic import TypeBaseModel
-from pydantic import ConfigDict, PrivateAttr
+from pydantic import ConfigDict, PrivateAttr, field_validator
 from typing_extensions import override
 
 from denoise_core import InputError, Message
 from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
-from denoise_core.augmenter.memory import Attempt
 from denoise_core.augmenter.streaming import StreamEvent, adraft_first, aheld_back, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import places
+from langchain_denoise.convert.claims import checked_claims, claimed, resolved, with_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.observe import atell, short_record, tell
 from langchain_denoise.verification.collect import Collector
@@ -42,6 +42,7 @@ def verified(
     evidence: str | Callable[..., Any] | None = None,
     feedback: str | Callable[..., Any] | None = None,
     returns: Returns = "output",
+    claims: Sequence[str] | None = None,
 ) -> VerifiedRunnable:
     """``chain`` with its answers held against what it found, and asked again while they do not hold.
 
@@ -49,8 +50,13 @@ def verified(
     where there are none, the documents under a usual key of output or input (``context documents
     source_documents``). ``evidence`` says where else: a key, or a function of input and output. ``question`` and
     ``answer`` say the same of these; left out, they are looked for where LangChain's own chains keep them: a
-    string, messages, or one of the keys ``question input query`` and ``answer output result``. Structured output
-    (pydantic, a dataclass, a dict without such a key) is judged field by field.
+    string, messages, or one of the keys ``question input query`` and ``answer output result text``. A function
+    gets what the chain took or gave as it is.
+
+    Of structured output (pydantic, a dataclass, a dict, ``include_raw=True``) the same fields are judged, or those
+    that ``claims`` names: ``["answer", "findings[].text"]``; where it has none of these every field but sources,
+    confidence and follow-up questions. ``sources citations references`` are looked up in the evidence: the
+    record's ``sources`` lists the documents, and under ``unresolved`` what stands nowhere.
 
     What is wrong with a draft goes to the model that writes, behind its own prompt, and to no search: the chain's
     input stays as it was. ``feedback`` is for a chain in which no model can be seen: a key of the input, or a
@@ -80,6 +86,7 @@ def verified(
         evidence=evidence,
         feedback=feedback,
         returns=returns,
+        claims=claims,
     )
 
 
@@ -106,10 +113,16 @@ class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
     evidence: str | Callable[..., Any] | None = None
     feedback: str | Callable[..., Any] | None = None
     returns: Returns = "output"
+    claims: list[str] | None = None
 
     _hearing: Runnable[Any, Any] | None = PrivateAttr(default=None)
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @field_validator("claims", mode="before")
+    @classmethod
+    def _a_list_of_paths(cls, claims: Any) -> Any:
+        return checked_claims(claims)
 
     @override
     def model_post_init(self, context: Any, /) -> None:
@@ -276,13 +289,17 @@ class ChainDrafts:
     def _drafted(self, brought: Any, collector: Collector) -> Drafted:
         s, found = self.settings, collector.found
         brought = places.without_said(brought)
-        fields = places.fields_in(brought) if s.answer is None else None
-        text = "" if fields is not None else places.answer_in(places.as_state(brought), s.answer)
+        said = claimed(brought, s.answer, s.claims)
         if s.evidence is not None or not any(f.passages for f in found):
             passages = places.evidence_or_none(self.given, brought, s.evidence)
             found = [Found(passages)] if passages else []
         return Drafted(
-            text, collector.usage, calls=collector.calls, found=tuple(found), fields=fields, origin=brought
+            said.text,
+            collector.usage,
+            calls=collector.calls,
+            found=tuple(found),
+            fields=said.fields,
+            origin=brought,
         )
 
     def output_of(self, answer: Answer) -> tuple[Any, dict[str, Any]]:
@@ -291,15 +308,18 @@ class ChainDrafts:
         if best is None:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin
-        if answer.text != best.candidate or best.repaired or self._reasons(output, best):
-            output = places.with_answer(output, answer.text, self.settings.answer)
+        said = claimed(output, self.settings.answer, self.settings.claims)
+        if sources := resolved(said.cited, answer.memory.evidence):
+            record["sources"] = sources
+        shown = said.text.strip() if said.fields is None and not callable(self.settings.answer) else best.candidate
+        if answer.text != best.candidate or best.repaired or shown != best.candidate:  # reasoning is not sent
+            if said.fields is not None:
+                raise InputError(
+                    f"cannot put another answer into a {type(output).__name__}: pass answer='key', or limits that "
+                    "send unsupported answers as they are"
+                )
+            output = with_text(output, answer.text, said.path)
         return places.with_record(output, record), record
-
-    def _reasons(self, output: Any, best: Attempt) -> bool:
-        """The output holds the model's reasoning beside the text that was judged."""
-        if best.fields is not None or callable(self.settings.answer):
-            return False
-        return places.answer_in(places.as_state(output), self.settings.answer).strip() != best.candidate
 
 
 def piece_of(chunk: Any, place: str | Callable[..., Any] | None) -> str:

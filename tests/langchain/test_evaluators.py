@@ -1,9 +1,14 @@
 """Evaluators are functions of a run and an example; no account, no network."""
 
+import inspect
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from langchain_core.documents import Document
+from langsmith import RunTree
+from langsmith.evaluation import run_evaluator
+from langsmith.schemas import Example
 
 from langchain_denoise.evaluators import Supported, gold_kept, tokens_saved
 
@@ -34,6 +39,19 @@ def test_supported():
 
 def test_what_is_missing_is_said():
     with pytest.raises(ValueError, match="none of the keys answer"):
-        Supported()(SimpleNamespace(outputs={"text": "x"}), EXAMPLE)
+        Supported()(SimpleNamespace(outputs={"says": "x"}), EXAMPLE)
     with pytest.raises(ValueError, match="with outputs as a dict"):
         gold_kept(SimpleNamespace(outputs=None), EXAMPLE)
+
+
+@pytest.mark.parametrize("evaluator", [gold_kept, tokens_saved, Supported()], ids=["gold", "tokens", "supported"])
+def test_by_run_and_example_or_by_name_as_langsmith_calls_them(evaluator):
+    made = run(PARIS, [PARIS])
+    by_name = {"inputs": EXAMPLE["inputs"], "outputs": made.outputs, "reference_outputs": EXAMPLE["outputs"]}
+    assert evaluator(**by_name) == evaluator(made, EXAMPLE)
+    asked = set(inspect.signature(evaluator).parameters)
+    assert asked == {"run", "example", "inputs", "outputs", "reference_outputs"}
+    wrapped = run_evaluator(evaluator)
+    root = RunTree(name="app", inputs={}, outputs=made.outputs)
+    example = Example(id=uuid4(), dataset_id=uuid4(), inputs=EXAMPLE["inputs"], outputs=EXAMPLE["outputs"])
+    assert wrapped.evaluate_run(root, example).score == evaluator(made, EXAMPLE)["score"]

@@ -69,4 +69,4 @@ async def test_nodes_take_typed_state(state, sync, kit):
     out = await asyncio.to_thread(app.invoke, given) if sync else await app.ainvoke(given)
     assert [d.id for d in out["documents"]] == ["a"]
     assert out["messages"][0].text == "What is the capital of France?"
-    assert out["verdict"]["outcome"] == "pass"
+    assert out["verdict"]["outcome"] == "supported"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import operator
+from dataclasses import make_dataclass
 from typing import Annotated
 
 import pytest
@@ -11,6 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
+from denoise_core.augmenter import Outcome
 from langchain_denoise import Verifier
 from langchain_denoise.nodes import DenoiseNode, JudgeNode, S2ANode
 from langchain_denoise.testing import RunRecorder
@@ -40,7 +42,7 @@ async def test_a_graph_that_denoises_drafts_judges_and_tries_again(kit):
         return {"answer": PARIS if told else LYON, "tries": 1}
 
     def decide(state):
-        return END if state["verdict"]["outcome"] == "pass" or state["tries"] >= 3 else "draft"
+        return END if state["verdict"]["outcome"] == "supported" or state["tries"] >= 3 else "draft"
 
     graph = StateGraph(State)
     graph.add_node("retrieve", lambda state: {"documents": FOUND})
@@ -54,7 +56,7 @@ async def test_a_graph_that_denoises_drafts_judges_and_tries_again(kit):
     graph.add_conditional_edges("judge", decide)
     out = await both(graph.compile(), {"question": kit.question})
     assert [d.id for d in out["documents"]] == ["atlas"]
-    assert (out["answer"], out["tries"], out["verdict"]["outcome"]) == (PARIS, 2, "pass")
+    assert (out["answer"], out["tries"], out["verdict"]["outcome"]) == (PARIS, 2, "supported")
 
 
 async def test_a_verdict_is_plain_and_says_what_is_wrong():
@@ -62,7 +64,7 @@ async def test_a_verdict_is_plain_and_says_what_is_wrong():
     state = {"question": "capital?", "answer": LYON, "context": FOUND}
     verdict = (await both(node, state))["verdict"]
     assert json.loads(json.dumps(verdict)) == verdict
-    assert verdict["outcome"] == "fail"
+    assert verdict["outcome"] == "unsupported"
     assert verdict["reasons"]
     assert "1789" in verdict["feedback"]
     assert (await both(node, {**state, "answer": PARIS}))["verdict"]["feedback"] == ""
@@ -73,7 +75,7 @@ async def test_a_message_state_is_judged_by_its_last_answer():
     found = await both(
         JudgeNode(verifier=Verifier(), verdict="check", evidence=lambda given, brought: [PARIS]), state
     )
-    assert found["check"]["outcome"] == "fail"
+    assert found["check"]["outcome"] == "unsupported"
 
 
 async def test_cleared_words_replace_the_originals_by_id(kit):
@@ -116,3 +118,17 @@ def test_wrong_settings(kit):
         JudgeNode(verifier="strict")
     with pytest.raises(ValueError, match="or a dataclass, got str"):
         JudgeNode(verifier=Verifier()).invoke("q")
+
+
+async def test_a_judge_says_what_everything_else_says_and_shows_it():
+    seen = RunRecorder()
+    got = []
+    node = JudgeNode(verifier=Verifier(), answer=lambda state: got.append(state) or state.said)
+    state = make_dataclass("State", ["question", "said", "context"])("capital?", LYON, FOUND)
+    config = {"callbacks": [seen]}
+    verdict = (await asyncio.to_thread(node.invoke, state, config))["verdict"]
+    assert verdict["outcome"] == Outcome.UNSUPPORTED
+    assert got == [state]
+    assert seen.paths("chain") == ["JudgeNode", "JudgeNode/denoise_record"]
+    right = {"question": "capital?", "answer": {"answer": PARIS, "sources": ["atlas"]}, "context": FOUND}
+    assert (await JudgeNode(verifier=Verifier()).ainvoke(right))["verdict"]["outcome"] == Outcome.SUPPORTED

@@ -1,0 +1,176 @@
+"""Structured answers: the fields that claim something are judged, and what they cite is looked up."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from pydantic import BaseModel
+
+from denoise_core import InputError, Passage
+from denoise_core.augmenter import LoopLimits, Verdict
+from denoise_core.augmenter.utility import without_effects
+from langchain_denoise import Verifier, verified
+from langchain_denoise.convert.claims import claimed, resolved
+from langchain_denoise.testing import RunRecorder
+
+TOWER = "The Eiffel Tower was finished in 1889."
+FOUND = [
+    Document(page_content=f"{TOWER} It has three floors.", id="d1", metadata={"source": "notes/tower.txt"}),
+    Document(page_content="Bananas are yellow.", id="d2", metadata={"title": "Fruit"}),
+]
+
+
+class Finding(BaseModel):
+    text: str
+    weight: float = 0.5
+
+
+class Cited(BaseModel):
+    answer: str
+    sources: list[str] = []
+    confidence: float = 0.9
+    follow_up_questions: list[str] = []
+    findings: list[Finding] = []
+
+
+@dataclass
+class Plain:
+    answer: str
+    sources: list = field(default_factory=list)
+
+
+class Quote(BaseModel):
+    source_id: int
+    quote: str
+
+
+class Quoted(BaseModel):
+    result: str
+    citations: list[Quote]
+
+
+@pytest.fixture
+def judged():
+    """A verifier that passes what says 1889 and nothing that holds a word of no claim, and what it read."""
+    seen = []
+
+    class Judge:
+        def assess(self, memory, candidate):
+            seen.append(candidate)
+            good = "1889" in candidate and "tower.txt" not in candidate and "0.9" not in candidate
+            return without_effects(Verdict("pass" if good else "fail", float(good)))
+
+    return Verifier(judge=Judge(), limits=LoopLimits(attempts=1)), seen
+
+
+def chain_of(output):
+    return {"context": lambda q: FOUND, "output": lambda q: output} | RunnableLambda(lambda x: x["output"])
+
+
+EVIDENCE = {"evidence": lambda given, brought: FOUND}
+ONE = Cited(answer=TOWER, sources=["tower.txt"], follow_up_questions=["Who built it?"])
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        ONE,
+        ONE.model_dump(),
+        Plain(TOWER, ["tower.txt"]),
+        {"raw": AIMessage("{}"), "parsed": ONE, "parsing_error": None},
+        {"raw": AIMessage(TOWER), "parsed": None, "parsing_error": ValueError("no JSON")},
+        {"answer": ONE, "context": FOUND},
+        Quoted(result=TOWER, citations=[Quote(source_id=1, quote=TOWER)]),
+    ],
+    ids=lambda o: type(o).__name__,
+)
+def test_only_what_claims_is_judged(judged, output):
+    verifier, seen = judged
+    chain = verified(RunnableLambda(lambda q: output), verifier, **EVIDENCE)
+    recorder = RunRecorder()
+    out = chain.invoke("When was it finished?", {"callbacks": [recorder]})
+    assert seen == [TOWER]
+    assert [data["outcome"] for _, data, _ in recorder.events] == ["supported"]
+    assert out == output or {k: v for k, v in out.items() if k != "denoise"} == output
+    assert asyncio.run(chain.ainvoke("When was it finished?")) == out
+
+
+def test_fields_that_the_user_names_are_judged_and_no_others(judged):
+    verifier, seen = judged
+    output = ONE.model_copy(
+        update={"findings": [Finding(text="Finished in 1889."), Finding(text="Three floors.")]}
+    )
+    chain = verified(RunnableLambda(lambda q: output), verifier, claims=["findings[].text"], **EVIDENCE)
+    assert chain.invoke("When?") == output
+    assert seen == ['{"findings[].text": ["Finished in 1889.", "Three floors."]}']
+    with pytest.raises(ValueError, match="claims"):
+        verified(RunnableLambda(lambda q: output), verifier, claims="answer")
+    wrong = verified(RunnableLambda(lambda q: output), verifier, claims=["finding[].text"], **EVIDENCE)
+    with pytest.raises(InputError, match=r"finding.*findings"):
+        wrong.invoke("When?")
+
+
+def test_an_object_without_an_answer_is_judged_field_by_field_but_for_its_sources():
+    class Tower(BaseModel):
+        finished: int
+        sources: list[str]
+        confidence: float
+
+    said = claimed(Tower(finished=1889, sources=["tower.txt"], confidence=0.9), None)
+    assert (said.fields, said.cited) == ({"finished": 1889}, ("tower.txt",))
+
+
+def test_what_is_cited_is_looked_up_and_what_stands_nowhere_is_listed(judged):
+    verifier, _ = judged
+    recorder = RunRecorder()
+    output = ONE.model_copy(update={"sources": ["tower.txt", "Fruit", "d1", "tour.pdf"]})
+    verified(RunnableLambda(lambda q: output), verifier, **EVIDENCE).invoke("When?", {"callbacks": [recorder]})
+    [(_, record, _)] = recorder.events
+    assert [s["id"] for s in record["sources"]["resolved"]] == ["d1", "d2", "d1"]
+    assert record["sources"]["unresolved"] == ["tour.pdf"]
+
+
+def test_a_quote_is_found_with_its_span_and_one_that_is_not_there_is_listed():
+    passages = [Passage(d.page_content, d.id) for d in FOUND]
+    cited = [Quote(source_id=1, quote="three floors"), Quote(source_id=2, quote="three floors"), 3]
+    found = resolved(cited, passages)
+    [one] = found["resolved"]
+    assert (one["id"], FOUND[0].page_content[slice(*one["span"])]) == ("d1", "three floors")
+    assert found["unresolved"] == [{"source_id": 2, "quote": "three floors"}, 3]
+    assert resolved((), passages) == {}
+
+
+def test_functions_get_the_very_object(judged):
+    verifier, seen = judged
+    got = []
+
+    def answer(output):
+        got.append(output)
+        return output.answer
+
+    assert verified(RunnableLambda(lambda q: ONE), verifier, answer=answer, **EVIDENCE).invoke("When?") == ONE
+    assert all(o is ONE for o in got)
+    assert seen == [TOWER]
+
+
+@pytest.mark.parametrize(
+    "output", [Cited(answer="In 1789."), Plain("In 1789."), {"answer": Cited(answer="In 1789.")}]
+)
+def test_another_answer_takes_the_place_of_the_field(judged, output):
+    verifier = Verifier(judge=judged[0].utility, limits=LoopLimits(attempts=1, unsupported="abstain"))
+    out = verified(RunnablePassthrough() | RunnableLambda(lambda q: output), verifier, **EVIDENCE).invoke("When?")
+    inner = out["answer"] if isinstance(out, dict) else out
+    assert type(inner) is type(output if not isinstance(output, dict) else output["answer"])
+    assert "1789" not in inner.answer
+    assert inner.answer
+
+
+def test_an_agents_structured_answer_is_judged_by_the_same_fields():
+    middleware = pytest.importorskip("langchain_denoise.middleware.verification")
+    response = middleware.ModelResponse(result=[AIMessage("")], structured_response=ONE)
+    assert middleware.final_of(response).text == TOWER
+    named = middleware.final_of(response, ["confidence"])
+    assert named.fields == {"confidence": 0.9}
