@@ -129,7 +129,9 @@ def _show(found: Check, passages: Sequence[Passage], judge: Judge) -> None:
     for n, claim in enumerate(found.claims, 1):
         verdict = verdict_of(claim)
         sure = "" if claim.probability is None else f" {claim.probability:.2f}"
-        console.print(Text(f"{n}. "), Text(f"{verdict}{sure}", _STYLES[verdict]), Text(plain(claim.text)), sep="")
+        console.print(
+            Text(f"{n}. "), Text(f"{verdict}{sure}", _STYLES[verdict]), Text(f"  {plain(claim.text)}"), sep=""
+        )
         if claim.why:
             console.print(Text(f"   {plain(claim.why)}"))
         for q in claim.quotes:

@@ -11,7 +11,6 @@ from denoise_core.running.effects import Flow, compute
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.recipes import Travels
 from denoise_core.support.cascade import Cascade
-from denoise_core.support.check import Shipped as OfReader
 from denoise_core.support.hold import Words
 from denoise_core.support.judging import Claim, FlowJudge, Judge, Judgement
 from denoise_core.support.quoting import LLMJudge
@@ -57,10 +56,9 @@ class Shipped(FlowJudge, Travels):
 
 def _load() -> Judge:
     try:
-        from denoise_core import embedded
+        from denoise_core.embedded import judge
 
-        made = getattr(embedded, "judge", None)
-        return made() if made else OfReader(embedded.span_reader())
+        return judge()
     except MissingExtra as error:
         fell_back("judge", error, "words alone judge, which never say that an answer is supported")
         return Words()
