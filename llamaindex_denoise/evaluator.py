@@ -136,6 +136,8 @@ class EvaluatorUtility:
     def __init__(self, evaluator: BaseEvaluator, *, best_score: float = 1.0, max_characters: int = 24_000) -> None:
         if not isinstance(evaluator, BaseEvaluator):
             raise InputError(f"expected a llama_index evaluator, got {type(evaluator).__name__}")
+        if type(evaluator).__name__ == "SemanticSimilarityEvaluator":  # asked by name: importing it costs
+            raise InputError("a SemanticSimilarityEvaluator compares with a reference answer, and here is none")
         if not best_score > 0 or max_characters < 1:
             raise InputError(f"best_score={best_score}, max_characters={max_characters}: expected both above 0")
         self.evaluator = evaluator
@@ -154,8 +156,8 @@ class EvaluatorUtility:
         for p in evidence:
             if left <= 0:
                 break
-            contexts.append(p.text[:left])
-            left -= len(p.text)
+            contexts.append(p.headed[:left])
+            left -= len(p.headed)
         return contexts
 
     def _verdict(self, result: dict[str, Any]) -> Verdict:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_index.core.agent.workflow import AgentOutput, AgentStream, FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.bridge.pydantic import Field
+from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
 from llama_index.core.memory import BaseMemory
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
@@ -24,6 +24,7 @@ from denoise_core.augmenter.prompts import REVISE
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.text.delimit import envelope
 from llamaindex_denoise.engines.base import messages_of
+from llamaindex_denoise.loop import loop_of
 from llamaindex_denoise.models.llm import usage_of
 from llamaindex_denoise.nodes.convert import says_something, to_passages
 
@@ -77,8 +78,8 @@ class VerificationEvent(Event):
 class VerifiedFunctionAgent(FunctionAgent):
     """A function agent that holds its final answer against what its tools found before it sends it.
 
-    The loop of ``augmenter`` judges, repairs and asks again, as around an engine: ``Augmenter(judge=...,
-    limits=LoopLimits(attempts=2), budget=...)``; its ``llm`` serves a judge that asks a model and names none. Only
+    The loop of ``augmenter`` judges, repairs and asks again, as around an engine; ``judge``, ``budget``, ``limits``
+    and ``unsupported`` make one (`loop_of`). An argument that nothing reads is an error. Only
     the last model call is repeated, with the same tool results. A model that answers feedback with another tool
     call gets it; the drafts of the whole turn count towards ``limits.attempts``. What is sent is the best draft
     since the last tool call; rejected drafts appear neither in the user's stream nor in the memory. An answer
@@ -94,7 +95,15 @@ class VerifiedFunctionAgent(FunctionAgent):
     seen here.
     """
 
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
     augmenter: Augmenter = Field(default_factory=Augmenter, exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _loop(cls, values: dict[str, Any]) -> dict[str, Any]:
+        said = {k: values[k] for k in ("augmenter", "judge", "budget", "limits", "unsupported") if k in values}
+        return {**{k: v for k, v in values.items() if k not in said}, "augmenter": loop_of(**said)}
 
     async def take_step(
         self,

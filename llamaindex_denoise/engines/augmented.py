@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -21,8 +22,8 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import DenoiseResult, InputError, Message, Passage, arun, run
-from denoise_core.augmenter import Answer, Augmenter, Consolidator, WorkingMemory
+from denoise_core import Budget, DenoiseResult, InputError, Message, Passage, arun, run
+from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, WorkingMemory
 from denoise_core.augmenter.traces.record import answer_record
 from llamaindex_denoise.engines.base import (
     DenoiseEngine,
@@ -34,6 +35,8 @@ from llamaindex_denoise.engines.base import (
 from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve, can_retrieve
 from llamaindex_denoise.engines.drafting import Asked, adrafting, drafting
 from llamaindex_denoise.events import AnswerEvent
+from llamaindex_denoise.loop import loop_of
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 from llamaindex_denoise.models.settings import llm_or_settings
 from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.nodes.convert import says_something, to_nodes, to_passages
@@ -87,10 +90,15 @@ class AugmentedQueryEngine(DenoiseEngine):
         query_engine: BaseQueryEngine,
         augmenter: Augmenter | None = None,
         *,
+        judge: Any = None,
+        budget: Budget | None = None,
+        limits: LoopLimits | None = None,
+        unsupported: Literal["send", "abstain"] | None = None,
         streaming: Streaming = False,
     ) -> AugmentedQueryEngine:
-        """The loop around an existing engine: ``Augmenter(judge=..., budget=..., limits=...)``, or its defaults.
-        A utility that asks a model and names none asks the augmenter's ``llm``.
+        """The loop around an existing engine: ``augmenter``, or one with this ``judge`` (whatever judges, a
+        LlamaIndex model or evaluator too), ``budget``, ``limits`` and ``unsupported`` (see `loop_of`). A utility
+        that asks a model and names none asks the augmenter's ``llm``.
 
         An engine without ``retrieve`` and ``synthesize`` is asked once, and what it says is judged and repaired;
         ``limits=LoopLimits(rerun=True)`` asks it again. Raises `InputError` when it is no LlamaIndex query engine.
@@ -101,9 +109,8 @@ class AugmentedQueryEngine(DenoiseEngine):
                 "index.as_query_engine(llm=...)"
             )
         manager = query_engine.callback_manager
-        engine = cls(
-            Augmenter() if augmenter is None else augmenter, streaming=streaming, callback_manager=manager
-        )
+        loop = loop_of(augmenter, judge=judge, budget=budget, limits=limits, unsupported=unsupported)
+        engine = cls(loop, streaming=streaming, callback_manager=manager)
         engine.query_engine = query_engine
         return engine
 
@@ -115,14 +122,24 @@ class AugmentedQueryEngine(DenoiseEngine):
         *,
         node_postprocessors: Sequence[BaseNodePostprocessor] = (),
         augmenter: Augmenter | None = None,
+        judge: Any = None,
+        budget: Budget | None = None,
+        limits: LoopLimits | None = None,
+        unsupported: Literal["send", "abstain"] | None = None,
         streaming: Streaming = False,
         **settings: Any,
     ) -> AugmentedQueryEngine:
         """As LlamaIndex's ``RetrieverQueryEngine.from_args``, whose ``settings`` it takes, with answers checked as
         in `around`.
 
-        ``llm`` is `Settings.llm` if none is given. Raises `InputError` when there is none.
+        ``llm`` is `Settings.llm` if none is given. Raises `InputError` when there is none, and for a setting that
+        LlamaIndex does not name (it would leave it out in silence).
         """
+        named = inspect.signature(RetrieverQueryEngine.from_args).parameters.items()
+        known = [n for n, p in named if p.kind is not p.VAR_KEYWORD]
+        if unknown := [n for n in settings if n not in known]:
+            raise InputError(f"from_args: no setting {', '.join(unknown)}; there are {', '.join(known)}")
+        loop = loop_of(augmenter, judge=judge, budget=budget, limits=limits, unsupported=unsupported)
         inner = RetrieverQueryEngine.from_args(
             retriever,
             llm=llm_or_settings(llm, of="AugmentedQueryEngine.from_args"),
@@ -130,7 +147,7 @@ class AugmentedQueryEngine(DenoiseEngine):
             streaming=streaming in ("draft_first", "held_back"),
             **settings,
         )
-        return cls.around(inner, augmenter, streaming=streaming)
+        return cls.around(inner, loop, streaming=streaming)
 
     def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
         """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
@@ -151,7 +168,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         if self.query_engine is not None:
             return self.query_engine.retrieve(query_bundle)
         memory = WorkingMemory(query_bundle.query_str)
-        found, _ = run(self.augmenter.consolidator.gather(memory), budget=self.augmenter.budget)
+        found, _ = run(self._searching(query_bundle).gather(memory), budget=self.augmenter.budget)
         return _evidence_nodes(memory.question, found.evidence, found.retrieved)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -159,7 +176,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         if self.query_engine is not None:
             return await aretrieve(self.query_engine, query_bundle, self._threads)
         memory = WorkingMemory(query_bundle.query_str)
-        found, _ = await arun(self.augmenter.consolidator.gather(memory), budget=self.augmenter.budget)
+        found, _ = await arun(self._searching(query_bundle).gather(memory), budget=self.augmenter.budget)
         return _evidence_nodes(memory.question, found.evidence, found.retrieved)
 
     def synthesize(
@@ -195,14 +212,23 @@ class AugmentedQueryEngine(DenoiseEngine):
                 raise NotImplementedError(
                     f"{type(self.query_engine).__name__} does not support synthesize; use query"
                 )
-            drafter = EngineDrafter(self.query_engine, self._threads, given)
+            drafter = EngineDrafter(self.query_engine, self._threads, query, given)
             return Asked(self.augmenter, query.query_str, said, drafter, extra=list(additional or ()))
-        if given is None:
-            return Asked(self.augmenter, query.query_str, said, extra=list(additional or ()))
         loop = copy.copy(self.augmenter)
+        if given is None:
+            loop.consolidator = self._searching(query)
+            return Asked(loop, query.query_str, said, extra=list(additional or ()))
         loop.consolidator = Consolidator(_Given(given), denoiser=self.augmenter.consolidator.denoiser)
         without_text = [n for n in given if not says_something(n.node)]
         return Asked(loop, query.query_str, said, extra=[*without_text, *(additional or ())])
+
+    def _searching(self, query: QueryBundle) -> Consolidator:
+        """The loop's consolidator, whose LlamaIndex retrievers are asked the question with the whole bundle."""
+        searching = copy.copy(self.augmenter.consolidator)
+        searching.sources = tuple(
+            s.asking(query) if isinstance(s, RetrieverAdapter) else s for s in searching.sources
+        )
+        return searching
 
     def _answer(self, asked: Asked) -> RESPONSE_TYPE:
         payload: dict[str, Any] = {EventPayload.QUERY_STR: asked.question}

@@ -49,9 +49,14 @@ class EngineDrafter:
     """
 
     def __init__(
-        self, engine: BaseQueryEngine, threads: Threads, nodes: Sequence[NodeWithScore] | None = None
+        self,
+        engine: BaseQueryEngine,
+        threads: Threads,
+        asked: QueryBundle,
+        nodes: Sequence[NodeWithScore] | None = None,
     ) -> None:
         self.engine = engine
+        self.asked = asked
         self.nodes = None if nodes is None else list(nodes)
         self.repeatable = can_retrieve(engine)
         self._threads = threads
@@ -59,9 +64,9 @@ class EngineDrafter:
     def draft(self, request: DraftRequest) -> Drafted:
         with collecting() as seen:
             if self.repeatable:
-                response = self.engine.synthesize(_query(request), self._retrieve(request))
+                response = self.engine.synthesize(self._query(request), self._retrieve())
             else:
-                response = self.engine.query(_query(request))
+                response = self.engine.query(self._query(request))
             text = text_of_response(response)
         return self._drafted(request, response, text, seen)
 
@@ -70,9 +75,9 @@ class EngineDrafter:
             return await self._threads.run(lambda: self.draft(request))
         with collecting() as seen:
             if self.repeatable:
-                response = await self.engine.asynthesize(_query(request), await self._aretrieve(request))
+                response = await self.engine.asynthesize(self._query(request), await self._aretrieve())
             else:
-                response = await self.engine.aquery(_query(request))
+                response = await self.engine.aquery(self._query(request))
             text = await atext_of_response(response)
         return self._drafted(request, response, text, seen)
 
@@ -80,11 +85,11 @@ class EngineDrafter:
         """`draft` in pieces, where the engine's own response is a stream."""
         with collecting() as seen:
             if not self.repeatable:
-                response = self.engine.query(_query(request))
+                response = self.engine.query(self._query(request))
             else:
-                nodes = self._retrieve(request)
+                nodes = self._retrieve()
                 yield Found(_passages(nodes), request.question)
-                response = self.engine.synthesize(_query(request), nodes)
+                response = self.engine.synthesize(self._query(request), nodes)
             pieces = []
             if isinstance(response, StreamingResponse):
                 for piece in response.response_gen:
@@ -104,11 +109,11 @@ class EngineDrafter:
             return
         with collecting() as seen:
             if not self.repeatable:
-                response = await self.engine.aquery(_query(request))
+                response = await self.engine.aquery(self._query(request))
             else:
-                nodes = await self._aretrieve(request)
+                nodes = await self._aretrieve()
                 yield Found(_passages(nodes), request.question)
-                response = await self.engine.asynthesize(_query(request), nodes)
+                response = await self.engine.asynthesize(self._query(request), nodes)
             pieces = []
             if isinstance(response, AsyncStreamingResponse):
                 async for piece in response.async_response_gen():
@@ -119,14 +124,25 @@ class EngineDrafter:
                 yield pieces[0]
         yield self._drafted(request, response, "".join(pieces), seen)
 
-    def _retrieve(self, request: DraftRequest) -> list[NodeWithScore]:
+    def _query(self, request: DraftRequest) -> QueryBundle:
+        """What was asked; with what was wrong with the last draft behind it, of which nothing is embedded."""
+        before = [f"{m.role}: {m.content}" for m in request.history]
+        after = []
+        if request.rejected:
+            after = [draft_block(request.rejected), REVISE, envelope(request.feedback, "feedback")]
+        if not before and not after:
+            return self.asked
+        text = "\n\n".join([*before, request.question, *after])
+        return replace(self.asked, query_str=text, custom_embedding_strs=list(self.asked.embedding_strs))
+
+    def _retrieve(self) -> list[NodeWithScore]:
         if self.nodes is None:
-            self.nodes = self.engine.retrieve(QueryBundle(request.question))
+            self.nodes = self.engine.retrieve(self.asked)
         return self.nodes
 
-    async def _aretrieve(self, request: DraftRequest) -> list[NodeWithScore]:
+    async def _aretrieve(self) -> list[NodeWithScore]:
         if self.nodes is None:
-            self.nodes = await aretrieve(self.engine, QueryBundle(request.question), self._threads)
+            self.nodes = await aretrieve(self.engine, self.asked, self._threads)
         return self.nodes
 
     def _drafted(self, request: DraftRequest, response: RESPONSE_TYPE, text: str, seen: Seen) -> Drafted:
@@ -159,18 +175,6 @@ def _passages(nodes: Sequence[NodeWithScore]) -> tuple[Passage, ...]:
 def _fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
     found = response.response if isinstance(response, PydanticResponse) else None
     return found.model_dump(mode="json") if isinstance(found, BaseModel) else None
-
-
-def _query(request: DraftRequest) -> QueryBundle:
-    """The question; with what was wrong with the last draft behind it, of which nothing is embedded."""
-    before = [f"{m.role}: {m.content}" for m in request.history]
-    after = []
-    if request.rejected:
-        after = [draft_block(request.rejected), REVISE, envelope(request.feedback, "feedback")]
-    if not before and not after:
-        return QueryBundle(request.question)
-    text = "\n\n".join([*before, request.question, *after])
-    return QueryBundle(text, custom_embedding_strs=[request.question])
 
 
 def can_retrieve(engine: BaseQueryEngine) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -27,12 +28,24 @@ class RetrieverAdapter:
             )
         self.retriever = retriever
         self._threads = Threads(max_threads)
+        self._asked: QueryBundle | None = None
+
+    def asking(self, bundle: QueryBundle) -> RetrieverAdapter:
+        """One that searches for ``bundle.query_str`` with the whole bundle (embedding, custom strings, image)."""
+        other = copy.copy(self)
+        other._asked = bundle
+        return other
 
     def retrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(self.retriever.retrieve(query), captions=True)
+        return to_passages(self.retriever.retrieve(self._bundle(query)), captions=True)
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(await retrieve_nodes(self.retriever, QueryBundle(query), self._threads), captions=True)
+        found = await retrieve_nodes(self.retriever, self._bundle(query), self._threads)
+        return to_passages(found, captions=True)
+
+    def _bundle(self, query: str) -> QueryBundle:
+        asked = self._asked
+        return asked if asked is not None and asked.query_str == query else QueryBundle(query)
 
 
 async def retrieve_nodes(retriever: BaseRetriever, query: QueryBundle, threads: Threads) -> list[NodeWithScore]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Protocol
@@ -14,7 +15,9 @@ _OURS = ("denoise_core", "llamaindex_denoise")
 
 
 class Reads(Protocol):
-    """Whoever walks on from here."""
+    """Whoever walks on from here, and what it could not read."""
+
+    unknown: list[str]
 
     def parts(self, value: Any, at: str, depth: int) -> Iterator[str]: ...
 
@@ -23,7 +26,7 @@ def function_parts(value: FunctionType, reader: Reads, at: str, depth: int) -> I
     """Code, defaults, captured values, and what the code names of its module."""
     yield f"{value.__module__}.{value.__qualname__}"
     if _installed(value.__module__):
-        yield _version(value.__module__)
+        yield version_of(value.__module__, reader)
         captured = [c.cell_contents for c in value.__closure__ or () if _filled(c)]
         yield from reader.parts([value.__defaults__, captured], f"{at}.{value.__name__}", depth)
         return
@@ -42,7 +45,7 @@ def class_parts(value: type, reader: Reads, at: str, depth: int) -> Iterator[str
     for cls in value.__mro__:
         yield name_of(cls)
         if _installed(cls.__module__):
-            yield _version(cls.__module__)
+            yield version_of(cls.__module__, reader)
             continue
         for name, member in sorted(vars(cls).items()):
             found = _member(member)
@@ -116,11 +119,34 @@ def _installed(module: str | None) -> bool:
     return "site-packages" in place or "dist-packages" in place
 
 
-def _version(module: str) -> str:
+def version_of(module: str, reader: Reads) -> str:
+    """The versions of the distributions that bring the module's package; without one the hash of its file; without
+    that ``reader`` is told that the module is unknown."""
     top = module.split(".")[0]
     if top in _OURS:
         return f"{top} {_sources(top)}"
-    return f"{top} {getattr(sys.modules.get(top), '__version__', '')}"
+    if top in sys.stdlib_module_names:
+        return f"{top} {sys.version}"
+    found = _released(top, module)
+    if not found:
+        reader.unknown.append(f"the version of {module}")
+    return found
+
+
+@cache
+def _released(top: str, module: str) -> str:
+    named = sorted(set(_distributions().get(top, ())))
+    if named:
+        return f"{top} " + " ".join(f"{name} {version(name)}" for name in named)
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file and Path(file).is_file():
+        return f"{top} {hashlib.sha256(Path(file).read_bytes()).hexdigest()}"
+    return ""
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()
 
 
 @cache

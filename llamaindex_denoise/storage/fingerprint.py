@@ -28,7 +28,7 @@ from llama_index.core.schema import BaseComponent
 
 import denoise_core
 from llamaindex_denoise.storage import weights
-from llamaindex_denoise.storage.code import class_parts, function_parts, name_of, ours
+from llamaindex_denoise.storage.code import class_parts, function_parts, name_of, ours, version_of
 
 _DEPTH = 50
 
@@ -91,7 +91,7 @@ class _Reader:
         elif isinstance(value, np.ndarray):
             yield weights.array(value)
         elif isinstance(value, ModuleType):
-            yield f"module {value.__name__} {getattr(value, '__version__', '')}"
+            yield f"module {value.__name__} {version_of(value.__name__, self)}"
         elif id(value) in self.seen:
             yield f"again {list(self.seen).index(id(value))}"
         else:

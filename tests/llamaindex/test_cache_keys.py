@@ -1,5 +1,7 @@
 """A cache key tells apart what would denoise differently, and nothing else."""
 
+import importlib
+import sys
 import types
 from datetime import date
 from pathlib import Path
@@ -13,6 +15,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, LlamaLLM
+from llamaindex_denoise.storage import code
 from llamaindex_denoise.storage.fingerprint import fingerprint
 
 torch = pytest.importorskip("torch")
@@ -157,3 +160,39 @@ def test_an_edited_scorer_is_not_answered_from_the_cache():
 
     assert texts("def score(q, t): return float(t.startswith(q))") == ["abc"]
     assert texts("def score(q, t): return float(t.endswith(q))") == ["bca"]
+
+
+def installed(folder, monkeypatch, version=None, source="def score(q, t): return 1.0\n"):
+    """A function of an installed package without a ``__version__``; with ``version`` a distribution brings it."""
+    site = folder / "site-packages"
+    site.mkdir(parents=True)
+    (site / "unversioned_scorer.py").write_text(source)
+    if version is not None:
+        about = site / f"unversioned_scorer-{version}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: unversioned-scorer\nVersion: {version}\n")
+        (about / "top_level.txt").write_text("unversioned_scorer\n")
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.delitem(sys.modules, "unversioned_scorer", raising=False)
+    code._distributions.cache_clear()
+    code._released.cache_clear()
+    return ENDDenoiser(FunctionScorer(importlib.import_module("unversioned_scorer").score), threshold=0.5)
+
+
+def test_a_package_without_a_version_of_its_own_is_told_by_its_distribution(tmp_path, monkeypatch):
+    digests = [
+        fingerprint(installed(tmp_path / str(n), monkeypatch, version=v)).digest
+        for n, v in enumerate(["1.0", "1.1", "1.0"])
+    ]
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_a_module_of_no_distribution_is_told_by_its_file_and_one_without_a_file_is_unknown(tmp_path, monkeypatch):
+    first = fingerprint(installed(tmp_path / "a", monkeypatch))
+    second = fingerprint(installed(tmp_path / "b", monkeypatch, source="def score(q, t): return 2.0\n"))
+    assert first.digest != second.digest
+    assert not first.unknown
+    third = installed(tmp_path / "c", monkeypatch)
+    (tmp_path / "c" / "site-packages" / "unversioned_scorer.py").unlink()
+    code._released.cache_clear()
+    assert fingerprint(third).unknown == ("the version of unversioned_scorer",)

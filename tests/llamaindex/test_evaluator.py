@@ -27,6 +27,7 @@ from denoise_core.augmenter import Augmenter, WorkingMemory
 from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionLLM, ListRetriever
 from llamaindex_denoise import AugmentedQueryEngine, EvaluatorUtility, UtilityEvaluator
+from llamaindex_denoise.nodes.convert import to_passages
 
 QUESTION = "Where is the red tower?"
 CONTEXT = ["The red tower is in Porto. Bread is cheap there."]
@@ -193,6 +194,14 @@ def test_evidence_is_capped():
     evaluator = Fixed(passing=True)
     verdict_of(evaluator, max_characters=40)
     assert evaluator.seen == [(QUESTION, "said", ["a" * 30, "b" * 10])]
+
+
+def test_an_evaluator_reads_what_stands_in_the_metadata():
+    evaluator = Fixed(passing=True)
+    node = TextNode(text="Revenue was 12.4 million.", metadata={"company": "Acme", "year": 2022})
+    memory = WorkingMemory("Acme's revenue?", evidence=to_passages([NodeWithScore(node=node)]))
+    run(EvaluatorUtility(evaluator).assess(memory, "12.4 million."))
+    assert evaluator.seen[0][2] == ["company: Acme\nyear: 2022\nRevenue was 12.4 million."]
 
 
 def test_an_error_keeps_its_own_type():

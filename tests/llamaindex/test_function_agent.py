@@ -55,8 +55,7 @@ def search(query: str) -> str:
 def agent_with(script, tools=(search,), **settings):
     llm = Calling(script=script)
     wrapped = [t if not callable(t) or hasattr(t, "metadata") else FunctionTool.from_defaults(t) for t in tools]
-    loop = {k: settings.pop(k) for k in ("utility", "limits", "budget") if k in settings}
-    return VerifiedFunctionAgent(name="guide", llm=llm, tools=wrapped, augmenter=Augmenter(**loop), **settings)
+    return VerifiedFunctionAgent(name="guide", llm=llm, tools=wrapped, **settings)
 
 
 async def ask(agent, question=QUESTION):
