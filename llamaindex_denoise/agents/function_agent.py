@@ -78,8 +78,8 @@ class VerificationEvent(Event):
 class VerifiedFunctionAgent(FunctionAgent):
     """A function agent that holds its final answer against what its tools found before it sends it.
 
-    The loop of ``augmenter`` judges, repairs and asks again, as around an engine; ``judge``, ``budget``, ``limits``
-    and ``unsupported`` make one (`loop_of`). An argument that nothing reads is an error. Only
+    The loop of ``augmenter`` judges, repairs and asks again, as around an engine; ``judge``, ``budget``,
+    ``limits`` and ``unsupported`` make one (`loop_of`). An argument that nothing reads is an error. Only
     the last model call is repeated, with the same tool results. A model that answers feedback with another tool
     call gets it; the drafts of the whole turn count towards ``limits.attempts``. What is sent is the best draft
     since the last tool call; rejected drafts appear neither in the user's stream nor in the memory. An answer

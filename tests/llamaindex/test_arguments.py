@@ -1,4 +1,4 @@
-"""What is said to a front door acts, and what nothing reads is an error; the bundle of a question travels whole."""
+"""What is said to a front door acts, what nothing reads is an error, and a question's bundle travels whole."""
 
 import pytest
 from llama_index.core import MockEmbedding, VectorStoreIndex
@@ -68,7 +68,7 @@ def test_what_llamaindex_itself_names_is_taken(scripted):
 def test_values_of_the_wrong_kind_are_errors(scripted, wrong):
     with pytest.raises(InputError):
         AugmentedQueryEngine.around(inner(scripted(lambda m: RIGHT)), **wrong)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
         VerifiedFunctionAgent(name="guide", llm=Calling(script=None), **wrong)
 
 
