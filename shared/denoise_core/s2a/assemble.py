@@ -76,32 +76,39 @@ def rewritten(
 
     ``question`` is what a written sentence may repeat without saying anything.
     """
-    settled: list[Outcome] = []
-    sentences: list[Sentence] = []
-    kept: list[Span] = []
-    text = ""
-    for o in outcomes:
-        found, o = _covered(p, o, options, question)
-        settled.append(o)
-        if o.written:
-            text += "\n" if text else ""
-            sentences += [replace(s, start=s.start + len(text), end=s.end + len(text)) for s in found]
-            text += o.written
-        if o.problem is not None:
-            kept += o.part.spans if policy == "keep" else ()
-        else:
-            kept += [span for s in found for span in s.spans]
+    found = [_covered(p, o, options, question) for o in outcomes]
+    settled = [o for _, o in found]
+    kept = [span for own, o in found for span in _shown(own, o, policy)]
     units = [s for o in outcomes for s in o.part.spans]
     brought = companions(p, units, kept) if options.context and kept else ()
-    report = replace(_report(p, settled), written=text or None, sentences=tuple(sentences), context=brought)
+    text, sentences = _together(found)
+    report = replace(_report(p, settled), written=text or None, sentences=sentences, context=brought)
     spans = merged([*kept, *brought])
     drops = tuple(Drop(s, _why(s, settled)) for s in units if s not in {*kept, *brought})
     if options.show == "written" and report.problem is None and text.strip():
         whole = spans or merged(units)  # text without a source stands for all of it
-        return Assembled(
-            replace(p, text=text.strip(), spans=whole, rewritten=True), drops if spans else (), report
-        )
+        passage = replace(p, text=text.strip(), spans=whole, rewritten=True)
+        return Assembled(passage, drops if spans else (), report)
     return Assembled(extract(p, spans), drops, report)
+
+
+def _shown(own: Sequence[Sentence], o: Outcome, policy: OnError) -> list[Span]:
+    """The source that stands for one outcome: what covers its sentences, or all of it where it fell back."""
+    if o.problem is not None:
+        return list(o.part.spans) if policy == "keep" else []
+    return [span for s in own for span in s.spans]
+
+
+def _together(found: Sequence[tuple[list[Sentence], Outcome]]) -> tuple[str, tuple[Sentence, ...]]:
+    """All that was written of one passage, a line for each call, and its sentences at their places there."""
+    text = ""
+    sentences: list[Sentence] = []
+    for own, o in found:
+        if o.written:
+            text += "\n" if text else ""
+            sentences += [replace(s, start=s.start + len(text), end=s.end + len(text)) for s in own]
+            text += o.written
+    return text, tuple(sentences)
 
 
 def _covered(p: Passage, o: Outcome, options: Options, question: str) -> tuple[list[Sentence], Outcome]:

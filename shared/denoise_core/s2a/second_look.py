@@ -17,9 +17,7 @@ from denoise_core.s2a.options import Options
 from denoise_core.s2a.reading import Outcome
 from denoise_core.types import Passage
 
-CLEARLY = (
-    1.0  # of the default's scores: see docs/s2a.md for how often it is reached with and without a needed text
-)
+CLEARLY = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
 MOST = 3  # passages that are looked at again
 CONFIRMED = "nothing was kept of any passage, though this one looked relevant: asked once more, and confirmed"
 FOUND = "nothing was kept of any passage, though this one looked relevant: asked once more, and kept"

@@ -12,7 +12,7 @@ from denoise_core.result import DenoiseResult
 from denoise_core.running.offload import offload
 from denoise_core.s2a.units import units
 from denoise_core.text.chunk import extract
-from denoise_core.types import Drop, Passage, Span
+from denoise_core.types import Drop, Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,14 @@ class SureByScore:
         dropped: list[Drop] = []
         for p, spans in zip(passages, pieces):
             own = [(span, next(scores)) for span in spans]
-            if all(s >= self.rule.keep_from or s < self.rule.drop_below for _, s in own):
-                stays: list[Span] = [span for span, s in own if s >= self.rule.keep_from]
-                left = extract(p, stays)
+            if all(map(self._is_sure, (s for _, s in own))):
+                left = extract(p, [span for span, s in own if s >= self.rule.keep_from])
                 kept += [left] if left else []
-                dropped += [Drop(span, "surely not needed", s) for span, s in own if s < self.rule.drop_below]
+                dropped += [Drop(span, "surely not needed", s) for span, s in own if s < self.rule.keep_from]
         return DenoiseResult(query, tuple(kept), tuple(dropped))
+
+    def _is_sure(self, score: float) -> bool:
+        return score >= self.rule.keep_from or score < self.rule.drop_below
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         return await offload(self.denoise, query, passages)
