@@ -79,7 +79,8 @@ def hold(question: str, claim: Claim, evidence: Evidence) -> Judged:
     differs = _nowhere(reading, asked, evidence, "" if sentence is None else evidence.text(sentence))
     placed = tuple(_placed(d, claim) for d in differs)
     same, nearest = evidence.nearest(said)
-    beside = Reading.of("" if nearest is None else evidence.text(nearest), evidence.language)
+    head = "" if nearest is None else evidence.heads[nearest.passage]
+    beside = Reading.of("" if nearest is None else f"{head}\n{evidence.text(nearest)}", evidence.language)
     against = next((p for p, d in zip(placed, differs, strict=True) if _otherwise(d, reading, beside)), None)
     if against is not None and same >= _SAME:
         near = () if nearest is None else (Quote(evidence.span(nearest), evidence.text(nearest)),)
