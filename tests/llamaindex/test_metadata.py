@@ -1,12 +1,12 @@
 """Metadata is read where LlamaIndex itself would show it, and nowhere else; what is cut is the text alone."""
 
 import pytest
+from judging import by_words
 from llama_index.core.base.response.schema import Response
 from llama_index.core.schema import Document, ImageNode, MetadataMode, Node, NodeWithScore, TextNode
 from llamaindex_denoisers import both
 
 from denoise_core import DenoiseResult, Guard, Pipeline
-from denoise_core.augmenter import Groundedness
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import LLMDiscrim
@@ -42,7 +42,7 @@ def test_a_judge_holds_an_answer_against_what_an_llm_is_shown():
     def passes(answer, **hidden):
         node = TextNode(text=REVENUE, metadata={"company": "Alpha", "year": 2023}, **hidden)
         response = Response(answer, source_nodes=[NodeWithScore(node=node, score=0.5)])
-        return UtilityEvaluator(Groundedness()).evaluate_response("What was the revenue?", response).passing
+        return UtilityEvaluator(by_words()).evaluate_response("What was the revenue?", response).passing
 
     right = "The revenue of Alpha in 2023 was 12.4 million euros."
     assert passes(right) is True

@@ -47,7 +47,7 @@ def test_no_value_is_put_in():
         ("It stands. It was built in 1925 [2]. All like it.", "It stands. All like it."),
         ("It stands. Built in 1925. It was sold then. All like it.", "It stands. All like it."),  # points back
         ("Known:\n\n- it stands\n- built in 1925 [1]\n\nAll like it.", "Known:\n\n- it stands\nAll like it."),
-        ("So:\n\n- built in 1925\n\nAll like it.", "All like it."),  # the line that announced it
+        ("Facts of its making:\n\n- built in 1925\n\nAll like it.", "All like it."),  # the line that announced it
         ("| a | b |\n|---|---|\n| x | in 1925 |\n| y | in 1889 |\n", "| a | b |\n|---|---|\n| y | in 1889 |"),
         ("**Paris.** *The Tower* was built in 1925. All like it.", "**Paris.** All like it."),
         ("**It stands. Built in 1925.** All like it.", ""),  # half of what is bold

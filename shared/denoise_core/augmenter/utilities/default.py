@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 from denoise_core.errors import MissingExtra
 from denoise_core.protocols import LLM
@@ -43,7 +44,8 @@ class Shipped(FlowJudge, Travels):
     def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[Judgement]:
         def judged() -> Judgement:
             found = self._judge().judge(question, claims, passages)
-            return found if isinstance(found, Judgement) else Judgement(tuple(found))
+            judgement = found if isinstance(found, Judgement) else Judgement(tuple(found))
+            return _proven_otherwise(judgement, Words().judge(question, claims, passages))
 
         return (yield from compute(judged))
 
@@ -62,3 +64,12 @@ def _load() -> Judge:
     except MissingExtra as error:
         fell_back("judge", error, "words alone judge, which never say that an answer is supported")
         return Words()
+
+
+def _proven_otherwise(found: Judgement, words: Judgement) -> Judgement:
+    """What a reader finds, but for claims of which code proves that the evidence says otherwise: a value of
+    another record, another date."""
+    if len(found) != len(words):
+        return found
+    claims = tuple(w if w.supported is False else f for f, w in zip(found, words, strict=True))
+    return replace(found, claims=claims)
