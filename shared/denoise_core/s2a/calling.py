@@ -44,14 +44,19 @@ class Asker:
         again = yield from self._batch([self._corrected(asks[n], found[n][0]) for n in unread])
         for n, reply in zip(unread, again, strict=True):
             found[n] = _noted(self._outcomes(asks[n], reply), CORRECTED, calls=2)
-        split = [n for n in unread if _unread(found[n]) and len(asks[n].parts) > 1]
-        singles = [(n, ask) for n in split for ask in alone(asks[n], self.options, numbered=self.numbered)]
-        if singles:
-            last = yield from self._once([ask for _, ask in singles])
-            for n in split:
-                own = [o for (at, _), outcomes in zip(singles, last, strict=True) if at == n for o in outcomes]
-                found[n] = _noted(own, ALONE, calls=3)
+        yield from self._part_by_part(asks, found, [n for n in unread if _unread(found[n])])
         return found
+
+    def _part_by_part(self, asks: Sequence[Ask], found: list[list[Outcome]], left: list[int]) -> Flow[None]:
+        """The calls ``left`` that hold several parts again, a call a part; ``found`` is changed in its places."""
+        singles = [(n, ask) for n in left for ask in alone(asks[n], self.options, numbered=self.numbered)]
+        singles = [(n, ask) for n, ask in singles if len(asks[n].parts) > 1]
+        if not singles:
+            return
+        last = yield from self._once([ask for _, ask in singles])
+        for n in dict.fromkeys(n for n, _ in singles):
+            own = [o for (at, _), outcomes in zip(singles, last, strict=True) if at == n for o in outcomes]
+            found[n] = _noted(own, ALONE, calls=3)
 
     def _once(self, asks: Sequence[Ask]) -> Flow[list[list[Outcome]]]:
         replies: list[Reply | Failed] = []

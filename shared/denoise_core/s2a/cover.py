@@ -50,22 +50,10 @@ class Source:
         """The sentences that cover ``written``: none when the best of them covers too little of it."""
         wanted = list(dict.fromkeys(_terms(written, self.language)))[:_LONGEST]
         having = [[t for t in wanted if self._forms(t) & given] for given in self.terms]
-        rare = {t: sum(t in h for h in having) for t in wanted}
-        weight = {t: _weight(t, rare[t]) for t in wanted}
-        total = sum(weight.values())
-        chosen: list[int] = []
-        covered: set[str] = set()
-        got = 0.0
-        while total and len(chosen) < MOST:
-            gains = [sum(weight[t] for t in h if t not in covered) / total for h in having]
-            best = max(range(len(gains)), key=gains.__getitem__, default=None)
-            if best is None or gains[best] < (GAIN if chosen else LEAST):
-                break
-            chosen.append(best)
-            covered.update(having[best])
-            got += gains[best]
+        weight = {t: _weight(t, sum(t in h for h in having)) for t in wanted}
+        chosen, covered, share = _greedy(having, weight)
         chosen += [n for n in self._copied(written, covered) if n not in chosen] if chosen else []
-        return Cover(tuple(sorted(chosen)), min(1.0, got))
+        return Cover(tuple(sorted(chosen)), min(1.0, share))
 
     def _copied(self, written: str, covered: set[str]) -> list[int]:
         """Sentences of which a run of words stands in ``written`` that says something not covered yet."""
@@ -83,6 +71,23 @@ class Source:
                 found |= {k for k in near if JaroWinkler.similarity(term, k, score_cutoff=_ALIKE) >= _ALIKE}
             self._alike[term] = frozenset(found)
         return self._alike[term]
+
+
+def _greedy(having: list[list[str]], weight: dict[str, float]) -> tuple[list[int], set[str], float]:
+    """Positions that cover most of the weight, best first, while each adds enough; what they cover; its share."""
+    total = sum(weight.values())
+    chosen: list[int] = []
+    covered: set[str] = set()
+    got = 0.0
+    while total and having and len(chosen) < MOST:
+        gains = [sum(weight[t] for t in h if t not in covered) / total for h in having]
+        best = max(range(len(gains)), key=gains.__getitem__)
+        if gains[best] < (GAIN if chosen else LEAST):
+            break
+        chosen.append(best)
+        covered.update(having[best])
+        got += gains[best]
+    return chosen, covered, got
 
 
 def _weight(term: str, having: int) -> float:

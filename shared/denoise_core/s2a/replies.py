@@ -66,18 +66,24 @@ def written(reply: Reply | str, *names: str) -> tuple[str, ...]:
     text = said_by(reply)
     found = _json(text)
     if isinstance(found, dict):
-        found = found.get("arguments") or found.get("parameters") or found
-        if not all(isinstance(found.get(name), str) for name in names):
-            raise UnparsableReply(
-                f"expected JSON with {_and(names)} as text; it has {_and(tuple(map(str, found)))}"
-            )
-        return tuple(_unless_none(found[name]) for name in names)
+        return _of_keys(found, names)
     if names == ("message",):
         if not text:
             raise UnparsableReply("the reply is empty")
         return (text,)
     if text and len(names) == 1 and _is_none(text):
         return ("",)
+    return _of_labels(text, names)
+
+
+def _of_keys(found: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
+    found = found.get("arguments") or found.get("parameters") or found
+    if not all(isinstance(found.get(name), str) for name in names):
+        raise UnparsableReply(f"expected JSON with {_and(names)} as text; it has {_and(tuple(map(str, found)))}")
+    return tuple(_unless_none(found[name]) for name in names)
+
+
+def _of_labels(text: str, names: tuple[str, ...]) -> tuple[str, ...]:
     parts = _LABEL.split(text.strip("*"))
     given = {label.lower(): body for label, body in zip(parts[1::2], parts[2::2], strict=True)}
     if parts[0].strip() or len(parts) != 1 + 2 * len(names) or set(given) != set(names):
