@@ -13,6 +13,7 @@ import random
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from harness import Benchmark, Options, arguments, read
 
 from denoise_core.embedded import judge
 from denoise_core.embedded.reader.calibration import POINTS
+from denoise_core.embedded.reader.judge import Read
 from denoise_core.embedded.sample import prepared_answers
 from denoise_core.support import check
 from denoise_core.types import Passage
@@ -29,7 +31,7 @@ from denoise_lab.span_reader.measure import auc
 from denoise_lab.span_reader.split import CALIBRATED, SHARE
 from denoise_lab.split import place
 
-MOST = 100  # answers or claims of a set, of each label
+MOST = 40  # answers or claims of a set, of each label
 NAMES = {
     "nq_gold_distractors20": "NQ",
     "hotpotqa_distractor": "HotpotQA",
@@ -90,7 +92,10 @@ def sets(options: Options) -> Iterator[tuple[str, list[Example]]]:
 def _measure(bench: Benchmark, name: str, examples: list[Example], rng: np.random.Generator) -> None:
     right = np.array([e.right for e in examples])
     asked = judge()
-    read_as = [asked.read(e.question, [e.claim], e.passages)[0] for e in examples]
+    read_as: list[Read] = []
+    for _, group in groupby(examples, key=lambda e: (e.question, id(e.passages))):
+        same = list(group)  # read together, so that each window is read once
+        read_as += asked.read(same[0].question, [e.claim for e in same], same[0].passages)
     verdicts = {point: [judge(point).decide(r) for r in read_as] for point in POINTS}
     scores = np.array([asked.probability(r) for r in read_as])
     words = np.array([check(e.question, e.claim, e.passages).score for e in examples])

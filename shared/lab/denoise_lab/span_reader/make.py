@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, help="of the whole run")
     parser.add_argument("--seconds", type=float, default=10_800, help="of this call at most; the next goes on")
     parser.add_argument("--rate", type=float, help="of learning, at its height")
-    parser.add_argument("--limit", type=int, default=400, help="claims and questions of a set to calibrate on")
+    parser.add_argument("--limit", type=int, default=100, help="claims and questions of a set to calibrate on")
     given = parser.parse_args(argv)
     given.out.mkdir(parents=True, exist_ok=True)
     if given.what == "ship":
@@ -83,6 +83,7 @@ def train(what: str, data: Path, out: Path, begin: Path | None, course: dict[str
     from denoise_lab.span_reader.train import Steps, look
 
     torch.set_num_threads(1)
+    torch.manual_seed(0)
     network = nets.Network(nets.minilm_weights(minilm()))
     parts = load(data, tokens())
     if what == "claims":
@@ -132,7 +133,7 @@ def calibrate(data: Path, out: Path, limit: int) -> None:
     from denoise_core.embedded.reader.calibration import Calibration
     from denoise_core.embedded.reader.forward import Network
     from denoise_core.embedded.reader.judge import ShippedJudge
-    from denoise_core.embedded.reader.span_reader import SpanReader
+    from denoise_core.embedded.reader.span_reader import NOWHERE, SpanReader
     from denoise_core.embedded.reader.windows import tokens
     from denoise_lab.span_reader import calibrate as lines
     from denoise_lab.span_reader.claims import TRAINING, grounding, sample_of
@@ -144,6 +145,7 @@ def calibrate(data: Path, out: Path, limit: int) -> None:
     for name in lines.SETS:
         CONSOLE.print("calibrating on", name)
         found += lines.of_answers(judge, lines.questions(data, name, "calibration")[:limit], name)
+    found = [c for c in found if c.read.fit is not NOWHERE]  # the others are judged as claims
     answers = lines.fitted([c.read.answers for c in found], found, "answers")
     pairs = [p for name in TRAINING for p in sample_of(grounding(data, name), "calibration", limit)]
     read = lines.of_claims(judge, pairs)
@@ -151,7 +153,7 @@ def calibrate(data: Path, out: Path, limit: int) -> None:
     held = [
         a[0].holds
         for name in FLOOR_FROM
-        for q in lines.questions(data, name, "calibration")[:60]
+        for q in lines.questions(data, name, "calibration")[:30]
         if (a := reader.answers(q.text, [p for p in q.passages if p.id in q.gold], 1))
     ]
     floor = sorted(held)[int((1 - lines.ANSWERED) * len(held))]
