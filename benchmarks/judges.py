@@ -21,9 +21,10 @@ from harness import Benchmark, Options, arguments, read
 
 from denoise_core.embedded import judge
 from denoise_core.embedded.reader.calibration import POINTS
+from denoise_core.embedded.reader.claims import Told
 from denoise_core.embedded.reader.judge import Read
+from denoise_core.embedded.reader.windows import tokens, windows
 from denoise_core.embedded.sample import prepared_answers
-from denoise_core.support import check
 from denoise_core.types import Passage
 from denoise_lab.span_reader import calibrate
 from denoise_lab.span_reader.claims import MEASURING, TRAINING, grounding, sample_of
@@ -98,7 +99,7 @@ def _measure(bench: Benchmark, name: str, examples: list[Example], rng: np.rando
         read_as += asked.read(same[0].question, [e.claim for e in same], same[0].passages)
     verdicts = {point: [judge(point).decide(r) for r in read_as] for point in POINTS}
     scores = np.array([asked.probability(r) for r in read_as])
-    words = np.array([check(e.question, e.claim, e.passages).score for e in examples])
+    words = np.array([_words(e) for e in examples])
     is_answers = name in (*NAMES.values(), "demo")
     is_claims = name in (*TRAINING, *MEASURING)
     bench.row(f"{name}: answers", len(examples), "count")
@@ -120,6 +121,14 @@ def _measure(bench: Benchmark, name: str, examples: list[Example], rng: np.rando
         }
         for what, (share, target) in rows.items():
             bench.row(f"{name}: {point}, {what}", share, "share", **target)
+
+
+def _words(example: Example) -> float:
+    """Words alone, as a score: the share of the claim's stems and numbers that the best window of the evidence has.
+    `check` without a judge has none, since it never says "supported"."""
+    said = Told.of(example.claim).stems
+    cut = [(p.text, w) for p in example.passages for w in windows(p, tokens())]
+    return max((len(said & Told.of(t[w.start : w.end]).stems) / max(1, len(said)) for t, w in cut), default=0.0)
 
 
 def _demo() -> list[Example]:

@@ -35,7 +35,7 @@ class Logistic:
         x = self.bias + sum(w * features[name] for name, w in self.weights.items())
         return 1 / (1 + math.exp(-min(max(x, -60.0), 60.0)))
 
-    def decide(self, probability: float, point: Point) -> bool | None:
+    def decide(self, probability: float, point: str) -> bool | None:
         """True from the operating point on, False below ``refused``, None between."""
         if probability >= self.points[point]:
             return True
