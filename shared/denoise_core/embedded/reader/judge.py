@@ -20,6 +20,7 @@ from denoise_core.support.judging import Claim, Judged, Judgement, Quote
 from denoise_core.text.language import language_of
 from denoise_core.types import Passage, Span, check_passages
 
+NAME = 4  # words from which on a claim's own words say which language it is in
 LONGEST = 25  # words of a claim that is looked for as a span
 
 
@@ -66,7 +67,7 @@ class ShippedJudge:
         if len(claims) > 1:
             read = [replace(r, fit=NOWHERE) for r in read]
         texts = {p.id: p.text for p in given}
-        said = tuple(self._said(c, r, texts) for c, r in zip(claims, read, strict=True))
+        said = tuple(self._said(question, c, r, texts) for c, r in zip(claims, read, strict=True))
         best = max(fits, key=self.probability, default=None)
         return Judgement(said, answers=None if best is None else self.decide(best))
 
@@ -116,8 +117,9 @@ class ShippedJudge:
             return self.calibration.claims, read.claims
         return self.calibration.answers, read.answers
 
-    def _said(self, claim: Claim, read: Read, texts: dict[str, str]) -> Judged:
-        if language_of(claim.whole, "en") != "en":
+    def _said(self, question: str, claim: Claim, read: Read, texts: dict[str, str]) -> Judged:
+        told = claim.whole if len(claim.whole.split()) > NAME or not question.strip() else question
+        if language_of(told, "en") != "en":
             return _unknown(claim, "language", "this judge reads English")
         supported, probability = self.decide(read), self.probability(read)
         found = read.fit is not NOWHERE
