@@ -124,8 +124,8 @@ def _measure(bench: Benchmark, name: str, examples: list[Example], rng: np.rando
 
 
 def _words(example: Example) -> float:
-    """Words alone, as a score: the share of the claim's stems and numbers that the best window has. `check` without
-    a judge has no such score, since it never says "supported"."""
+    """Words alone, as a score: the share of the claim's stems and numbers that the best window has. `check`
+    without a judge has no such score, since it never says "supported"."""
     said = Told.of(example.claim).stems
     cut = [(p.text, w) for p in example.passages for w in windows(p, tokens())]
     return max((len(said & Told.of(t[w.start : w.end]).stems) / max(1, len(said)) for t, w in cut), default=0.0)
