@@ -86,10 +86,21 @@ def rewritten(
     spans = merged([*kept, *brought])
     drops = tuple(Drop(s, _why(s, settled)) for s in units if s not in {*kept, *brought})
     if options.show == "written" and report.problem is None and text.strip():
-        whole = spans or merged(units)  # text without a source stands for all of it
-        passage = replace(p, text=text.strip(), spans=whole, rewritten=True)
-        return Assembled(passage, drops if spans else (), report)
+        return _as_written(p, text.strip(), spans, merged(units), drops, report)
     return Assembled(extract(p, spans), drops, report)
+
+
+def _as_written(
+    p: Passage,
+    text: str,
+    spans: tuple[Span, ...],
+    whole: tuple[Span, ...],
+    drops: tuple[Drop, ...],
+    report: Report,
+) -> Assembled:
+    """The model's own text; one without a source stands for the whole of it."""
+    passage = replace(p, text=text, spans=spans or whole, rewritten=True)
+    return Assembled(passage, drops if spans else (), report)
 
 
 def _shown(own: Sequence[Sentence], o: Outcome, policy: OnError) -> list[Span]:

@@ -58,10 +58,7 @@ def _with_blanks(text: str, spans: list[Span]) -> tuple[Span, ...]:
 def _blocks(text: str) -> list[tuple[int, int, bool]]:
     """``(start, end, is_prose)`` line by line, lines of one code block, item or turn joined."""
     lines = text.splitlines(keepends=True)
-    speakers = [m[1].strip() for line in lines if (m := _TURN.match(line))]
-    dialogue = frozenset(s for s, n in Counter(speakers).items() if n > 1)
-    if len(speakers) >= 2 and len(speakers) >= sum(bool(line.strip()) for line in lines) / 2:
-        dialogue = frozenset(speakers)
+    dialogue = _speakers(lines)
     named = sum(bool(_INITIAL.match(line)) for line in lines) == 1
     out: list[tuple[int, int, bool]] = []
     fence: str | None = None
@@ -75,25 +72,33 @@ def _blocks(text: str) -> list[tuple[int, int, bool]]:
             if opening and opening[1].startswith(fence) and not line[opening.end() :].strip():
                 fence = None
             continue
-        turn = _TURN.match(line)
-        if opening:
-            fence, goes_on = opening[1], False
-            out.append((start, at, False))
-        elif ROW.match(line.rstrip("\r\n")):
-            goes_on = False
-            out.append((start, at, False))
-        elif (ITEM.match(line) and not (named and _INITIAL.match(line))) or (turn and turn[1].strip() in dialogue):
-            goes_on, item = True, not (turn and turn[1].strip() in dialogue)
-            out.append((start, at, False))
-        elif not line.strip():
-            goes_on = False
-            out.append((start, at, True))
-        elif goes_on and (not item or line[0].isspace() or line[0].islower()):
+        kind = "fence" if opening else _kind_of(line, dialogue, named)
+        if kind == "text" and goes_on and (not item or line[0].isspace() or line[0].islower()):
             out[-1] = (out[-1][0], at, False)
-        else:
-            goes_on = False
-            out.append((start, at, True))
+            continue
+        fence = opening[1] if opening else None
+        goes_on, item = kind in ("item", "turn"), kind == "item"
+        out.append((start, at, kind in ("text", "blank")))
     return out
+
+
+def _speakers(lines: list[str]) -> frozenset[str]:
+    """Who speaks in a dialogue: names that stand before a colon twice, or all where every other line has one."""
+    speakers = [m[1].strip() for line in lines if (m := _TURN.match(line))]
+    if len(speakers) >= 2 and len(speakers) >= sum(bool(line.strip()) for line in lines) / 2:
+        return frozenset(speakers)
+    return frozenset(s for s, n in Counter(speakers).items() if n > 1)
+
+
+def _kind_of(line: str, dialogue: frozenset[str], named: bool) -> str:
+    if ROW.match(line.rstrip("\r\n")):
+        return "row"
+    turn = _TURN.match(line)
+    if turn and turn[1].strip() in dialogue:
+        return "turn"
+    if ITEM.match(line) and not (named and _INITIAL.match(line)):
+        return "item"
+    return "text" if line.strip() else "blank"
 
 
 def _prose(text: str, start: int, end: int, language: str) -> list[int]:
