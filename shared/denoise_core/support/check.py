@@ -121,7 +121,7 @@ class Shipped(FlowJudge):
         claim, judged = claims[0], found.claims[0]
         if judged.supported is False or judged.kind in ("language", "action"):
             return found
-        if not _one_value(question, claim):
+        if not one_value(question, claim):
             return found
         fit = fit_of(self.reader, question, claim, passages)
         if fit is None:
@@ -133,7 +133,7 @@ class Shipped(FlowJudge):
         return Judgement((replace(judged, supported=True, probability=sure, kind="", why=""),), answers=True)
 
 
-def _one_value(question: str, claim: Claim) -> bool:
+def one_value(question: str, claim: Claim) -> bool:
     """Beside the question's words the claim has few, and one value at most: a reader finds one span, which proves
     no other."""
     language = language_of(question, "en")

@@ -12,9 +12,11 @@ from denoise_core.running.effects import Flow, compute
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.recipes import Travels
 from denoise_core.support.cascade import Cascade
+from denoise_core.support.check import one_value
 from denoise_core.support.hold import Words
 from denoise_core.support.judging import Claim, FlowJudge, Judge, Judgement
 from denoise_core.support.quoting import LLMJudge
+from denoise_core.support.wording import asks
 from denoise_core.types import Passage
 
 
@@ -45,7 +47,7 @@ class Shipped(FlowJudge, Travels):
         def judged() -> Judgement:
             found = self._judge().judge(question, claims, passages)
             judgement = found if isinstance(found, Judgement) else Judgement(tuple(found))
-            return _proven_otherwise(judgement, Words().judge(question, claims, passages))
+            return _within_reach(question, claims, judgement, Words().judge(question, claims, passages))
 
         return (yield from compute(judged))
 
@@ -66,10 +68,14 @@ def _load() -> Judge:
         return Words()
 
 
-def _proven_otherwise(found: Judgement, words: Judgement) -> Judgement:
-    """What a reader finds, but for claims of which code proves that the evidence says otherwise: a value of
-    another record, another date."""
-    if len(found) != len(words):
+def _within_reach(question: str, claims: Sequence[Claim], found: Judgement, words: Judgement) -> Judgement:
+    """What a reader of spans can tell: whether one value answers. It is kept off yes and no and claims of several
+    values, where it was right of 43 % of what it decided; what code proves to be otherwise stands before it."""
+    if not len(found) == len(words) == len(claims):
         return found
-    claims = tuple(w if w.supported is False else f for f, w in zip(found, words, strict=True))
-    return replace(found, claims=claims)
+    out = []
+    for claim, told, word in zip(claims, found, words, strict=True):
+        open_ = asks(question) or claim.kind == "polarity" or not one_value(question, claim)
+        open_ = open_ or (told.supported is False and len(claims) > 1)
+        out.append(word if word.supported is False or (open_ and told.supported is not None) else told)
+    return replace(found, claims=tuple(out), answers=found.answers if len(claims) == 1 else None)
