@@ -12,7 +12,7 @@ from denoise_core.types import Drop, Span
 class Noted:
     """Keeps passages with a word of the query. Writes a line to ``log`` for each row; waits ``pause`` seconds.
 
-    A query ``die once`` kills the process the first time, ``die`` every time; ``fail`` raises.
+    A query ``die once`` kills the process the first time, ``die`` every time; ``fail`` raises, ``hang`` takes an hour.
     """
 
     def __init__(self, log, pause=0.0):
@@ -26,7 +26,7 @@ class Noted:
             os.kill(os.getpid(), signal.SIGKILL)
         if query == "fail":
             raise OSError("the disk is gone, api_key=sk-verysecret1")
-        time.sleep(self.pause)
+        time.sleep(3600 if query == "hang" else self.pause)
         with open(self.log, "ab", buffering=0) as log:
             log.write(b"%s\n" % query.encode())
         kept = tuple(p for p in passages if set(query.split()) & set(p.text.split()))

@@ -252,15 +252,16 @@ def bulk(
         Engine.process
     ),
     workers: Workers = None,
+    seconds: Annotated[float, typer.Option(min=0.001, help="What a row may take, before it is a bad one.")] = 300,
 ) -> None:
     """Denoise many rows: {'id': ..., 'query': ..., 'passages': [...]} or, with --query, {'id': ..., 'text': ...}.
 
     Writes exactly one row for each id. Killed at any moment, the same command goes on where it was. Rows that
-    cannot be denoised go to OUT.bad.jsonl with the reason.
+    cannot be denoised go to OUT.bad.jsonl with the reason, and the command ends with 1.
     """
     from denoise_core.cli.bulk import bulk_own
 
-    bulk_own(source, out, denoiser, keep=keep, query=query, engine=engine.value, workers=workers)
+    bulk_own(source, out, denoiser, keep=keep, query=query, engine=engine.value, workers=workers, seconds=seconds)
 
 
 def _print_version(wanted: bool) -> None:

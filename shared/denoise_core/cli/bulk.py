@@ -23,8 +23,9 @@ def bulk_own(
     query: str | None,
     engine: Literal["process", "ray"],
     workers: int | None,
+    seconds: float,
 ) -> None:
-    """Denoise, with a line of progress a second on standard error."""
+    """Denoise, with a line of progress a second on standard error. Ends with 1 where a row was bad."""
     aside = Console(stderr=True, highlight=False)
     methods = ("end", "bm25", "embedding")
     if denoiser in methods:
@@ -34,14 +35,14 @@ def bulk_own(
 
     def tell(found: Progress) -> None:
         left = "" if found.left is None else f", {found.left:,.0f} s left"
-        line = (
-            f"{found.done:,} rows, {found.bad:,} bad, {100 * found.share:.0f} % read, {found.rate:,.0f} a second"
-        )
+        line = f"{found.done:,} rows, {found.bad:,} bad, {100 * found.share:.0f} %, {found.rate:,.0f} a second"
         aside.print(Text(line + left, style="dim"))
 
     job = f"{denoiser}, keep {keep}"
-    done = bulk(source, out, chosen, query=query, engine=engine, workers=workers, job=job, progress=tell)
-    aside.print(Text(plain(f"{done.rows:,} rows in {out}, {done.known:,} of them from before")))
+    done = bulk(
+        source, out, chosen, query=query, engine=engine, workers=workers, seconds=seconds, job=job, progress=tell
+    )
+    aside.print(Text(plain(f"{done.rows:,} rows in {out}; {done.known:,} were known from before")))
     if done.bad:
         aside.print(Text(plain(f"{done.bad:,} bad rows, with reasons, in {out}.bad.jsonl"), style="yellow"))
         raise typer.Exit(1)

@@ -5,18 +5,22 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from bulk_denoisers import Noted
+from hypothesis import given
+from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
 from denoise_core.embedded import default_denoiser
 from denoise_core.errors import MissingExtra
 from denoise_core.service.bulk import bulk
-from denoise_core.service.bulk.journal import Journal
+from denoise_core.service.bulk.parts import Parts
+from denoise_core.service.bulk.rows import ROWS, Piece, plan_of
 
 COMMAND = Path(sys.executable).with_name("rag-denoise")
 
@@ -60,6 +64,7 @@ def test_every_row_once_and_as_a_plain_loop_has_it(tmp_path, noted, workers):
     )
     found = read(tmp_path / "out.jsonl")
     assert {r["id"]: r for r in found} == expected(rows, noted)
+    assert [r["id"] for r in found] == [r["id"] for r in rows], "in the order of the input"
     assert len(found) == done.rows == 150
     assert (done.known, done.bad, done.died) == (0, 0, 0)
     assert told[-1].share == 1
@@ -126,7 +131,7 @@ def test_bad_rows_go_to_the_side_file_with_their_reasons_and_spoil_no_other(tmp_
         assert any(n == name and re.search(reason, said) for n, said in bad), (name, reason, bad)
 
 
-def test_a_killed_worker_costs_its_own_chunks_alone(tmp_path, noted):
+def test_a_killed_worker_costs_its_own_pieces_alone(tmp_path, noted):
     rows = rows_of(400)
     rows[100]["query"], rows[250]["query"] = "die once a", "die once b"
     done = bulk(write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl", noted, workers=2)
@@ -134,18 +139,38 @@ def test_a_killed_worker_costs_its_own_chunks_alone(tmp_path, noted):
     assert {r["id"]: r for r in read(tmp_path / "out.jsonl")} == expected(rows, noted)
     assert done.rows == 400
     computed = (tmp_path / "log").read_text().splitlines()[:-400]  # `expected` above computed each once more
-    assert len(computed) - 400 <= 2 * 32, "rows of a killed worker's chunk that were done, twice"
+    assert len(computed) - 400 <= 2 * ROWS, "rows of a killed worker's piece that were done, twice"
 
 
-def test_a_row_that_kills_every_worker_is_a_bad_one(tmp_path, noted):
+def test_rows_that_kill_or_hang_each_time_are_bad_ones(tmp_path, noted):
     rows = rows_of(100)
-    rows[40]["query"] = "die"
-    done = bulk(write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl", noted, workers=2)
-    assert {r["id"] for r in read(tmp_path / "out.jsonl")} == {f"row-{i}" for i in range(100) if i != 40}
-    assert done.bad == 1
-    assert read(tmp_path / "out.jsonl.bad.jsonl") == [
-        {"where": "", "id": "row-40", "reason": "its worker died each time"}
+    rows[40]["query"], rows[70]["query"] = "die", "hang"
+    source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl"
+    done = bulk(source, out, noted, workers=2, seconds=0.3)
+    assert [r["id"] for r in read(out)] == [f"row-{i}" for i in range(100) if i not in (40, 70)]
+    assert done.bad == 2
+    bad = read(tmp_path / "out.jsonl.bad.jsonl")
+    assert [(r["id"], r["reason"]) for r in bad] == [
+        (name, "its worker died each time, or took longer than 0.3 seconds") for name in ("row-40", "row-70")
     ]
+
+
+@pytest.mark.parametrize(("size", "count"), [(1_000, 40), (100_000, 24), (10_000_000, 3)])
+def test_rows_of_every_size_come_through(tmp_path, noted, size, count):
+    rows = [{"id": str(i), "query": f"tower {i}", "passages": ["tower " + "x" * size]} for i in range(count)]
+    source = write(tmp_path / "in.jsonl", rows)
+    pieces, _ = plan_of([source])
+    assert sum(p.count for p in pieces) == count
+    assert all(p.count == 1 or p.count * size <= 1 << 20 for p in pieces)
+    assert bulk(source, tmp_path / "out.jsonl", noted, workers=2).rows == count
+    assert [len(r["passages"][0]["text"]) for r in read(tmp_path / "out.jsonl")] == [size + 6] * count
+
+
+def test_a_second_driver_is_refused(tmp_path, noted):
+    source, out = write(tmp_path / "in.jsonl", rows_of(3)), tmp_path / "out.jsonl"
+    with Parts(out), pytest.raises(InputError, match="being written by another process"):
+        bulk(source, out, noted, workers=1)
+    assert bulk(source, out, noted, workers=1).rows == 3
 
 
 DRIVER = """
@@ -166,33 +191,57 @@ def test_a_killed_driver_goes_on_where_it_was(tmp_path):
     script.write_text(DRIVER)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     command = [sys.executable, script, source, out, log]
-    journal = tmp_path / "out.jsonl.journal"
+    parts = tmp_path / "out.jsonl.parts"
     with subprocess.Popen(command, env=env, start_new_session=True) as first:
-        while not (journal.exists() and journal.read_bytes().count(b"\n") > 200):
+        while len(list(parts.glob("*.jsonl"))) < 4:
             assert first.poll() is None
             time.sleep(0.01)
-        first.send_signal(signal.SIGKILL)
+        os.killpg(first.pid, signal.SIGKILL)
     assert not out.exists()
-    written = journal.read_bytes().count(b"\n") - 1
-    with journal.open("ab") as file:
-        file.write(b'{"id": "row-5')  # torn in the middle of a write
+    written = sum(p.read_bytes().count(b"\n") for p in parts.glob("*.jsonl"))
+    (parts / "000000000320-000000000384.jsonl.1.tmp").write_bytes(b'{"id": "row-3')  # torn in a write
     said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=True).stdout
     assert list(map(int, said.split())) == [600, written]
-    assert Counter(r["id"] for r in read(out)) == {f"row-{i}": 1 for i in range(600)}
+    assert [r["id"] for r in read(out)] == [f"row-{i}" for i in range(600)]
     computed = len(log.read_text().splitlines())
-    assert computed - 600 <= 2 * 2 * 32, "what was under way, and nothing else, is done twice"
-    assert not journal.exists()
+    assert computed - 600 <= 2 * ROWS, "what was under way, and nothing else, is done twice"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["driver.py", "in.jsonl", "log", "out.jsonl"]
 
 
-def test_an_output_that_is_there_and_a_journal_of_another_job_are_refused(tmp_path, noted):
+def test_an_output_that_is_there_and_parts_of_another_job_are_refused(tmp_path, noted):
     source, out = write(tmp_path / "in.jsonl", rows_of(3)), tmp_path / "out.jsonl"
-    Journal(out, {"files": [["in.jsonl", 1]], "job": "another"}).close()
+    with Parts(out) as parts:
+        parts.begin({"job": "another"})
     with pytest.raises(InputError, match="of another job"):
         bulk(source, out, noted, workers=1)
-    (tmp_path / "out.jsonl.journal").unlink()
+    (tmp_path / "out.jsonl.parts" / "manifest.json").unlink()
     bulk(source, out, noted, workers=1)
     with pytest.raises(InputError, match="is there already"):
         bulk(source, out, noted, workers=1)
+
+
+def test_an_input_that_changed_under_the_same_name_and_size_is_another_job(tmp_path):
+    one, other = (plan_of([write(tmp_path / "in.jsonl", [{"id": i}])])[1] for i in ("a", "b"))
+    assert one != other
+
+
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=8), st.data())
+def test_what_no_part_holds_is_what_remains(counts, data):
+    """Whatever halves of pieces are done, the rest and no other row remains."""
+    with tempfile.TemporaryDirectory() as folder:
+        starts = [sum(counts[:i]) for i in range(len(counts))]
+        pieces = [Piece(Path("x"), 0, 0, first, count) for first, count in zip(starts, counts)]
+        parts, done = Parts(Path(folder) / "out.jsonl"), set()
+        parts.folder.mkdir()
+        for piece in pieces:
+            some = [piece]
+            while data.draw(st.booleans()) and some[-1].count > 1:
+                some += some.pop().halves()
+            for part in data.draw(st.lists(st.sampled_from(some), unique=True)):
+                (parts.folder / f"{part.name}.jsonl").touch()
+                done |= set(range(part.first, part.first + part.count))
+        left = [n for p in parts.remaining(pieces) for n in range(p.first, p.first + p.count)]
+        assert left == sorted(set(range(sum(counts))) - done)
 
 
 class Missing(Noted):
@@ -239,14 +288,14 @@ def test_the_command(tmp_path):
         text=True,
         timeout=120,
     )
-    assert found.returncode == 0, found.stderr
+    assert found.returncode == 1, found.stderr
     assert "30 rows in out.jsonl" in found.stderr
     assert "1 bad rows" in found.stderr
     assert len(read(tmp_path / "out.jsonl")) == 30
 
 
 def test_threads_of_numeric_libraries_share_the_cores_unless_the_user_says_otherwise(monkeypatch):
-    from denoise_core.service.bulk.processes import _THREADS, _threads
+    from denoise_core.service.bulk.workers import _THREADS, _threads
 
     for name in _THREADS:
         monkeypatch.delenv(name, raising=False)

@@ -1,37 +1,24 @@
-"""Workers of either kind, and `map` over them: what is computed far away comes back in order, once each."""
+"""`map` over workers: what is computed far away comes back in the items' order, once each."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import TimeoutError
 from typing import Any, TypeVar
 
+from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.running.fallbacks import fell_back
-from denoise_core.service.bulk.processes import Processes
-from denoise_core.service.bulk.worker import Task, Workers
+from denoise_core.service.bulk.job import checked
+from denoise_core.service.bulk.rays import begun
+from denoise_core.service.bulk.workers import do, pool
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-DEATHS = 5  # workers that die one after the other without an answer: the work cannot be done here
-AHEAD = 2  # items of a worker that are under way or wait for their turn to be given out
-
-
-def started(task: Task, engine: str, count: int | None) -> Callable[[], Workers]:
-    """What starts the workers: processes of this machine, or actors of a Ray cluster. Raises `InputError` for a
-    number or an engine that cannot be."""
-    if count is not None and count < 1:
-        raise InputError(f"workers={count}: expected 1 or more")
-    if engine == "process":
-        return lambda: Processes(task, count or os.cpu_count() or 1)
-    if engine == "ray":
-        from denoise_core.service.bulk.rays import Rays
-
-        return lambda: Rays(task, count)
-    raise InputError(f"engine={engine!r}: expected 'process' or 'ray'")
+TRIES = 5  # of an item whose worker died
 
 
 class Spread:
@@ -39,73 +26,81 @@ class Spread:
 
     ``call`` travels to them and so does each item; both are pickled. Items are taken as workers take them, results
     come in the items' order. A worker that dies is replaced, and what it had is computed again. What ``call``
-    raises is raised here, and ends the work; so do `DEATHS` deaths in a row, with `InputError`.
+    raises is raised here, and ends the work; so do `TRIES` deaths over one item, with `InputError`.
     """
 
     def __init__(self, engine: str = "process", workers: int | None = None) -> None:
-        started(_Tried(abs), engine, workers)
+        checked(engine, workers)
         self.engine = engine
         self.workers = workers
 
     def __call__(self, call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        left = enumerate(items)
-        first = next(left, None)
-        if first is None:
-            return
-        workers = started(_Tried(call), self.engine, self.workers)()
+        given = iter(items)
+        first = list(_taken(given, 1))
+        if first:
+            each = _on_ray if self.engine == "ray" else _on_processes
+            yield from each(call, first, given, self.workers)
+
+
+def _on_processes(call: Any, first: list[Any], given: Iterator[Any], count: int | None) -> Iterator[Any]:
+    count = count or os.cpu_count() or 1
+    ended = (TimeoutError, require("pebble", extra="bulk").ProcessExpired)
+    with pool(call, count) as workers:
+
+        def ask(item: Any) -> Any:
+            return workers.schedule(do, args=(item,))
+
+        under_way = deque((item, ask(item)) for item in first)
+        while under_way:
+            under_way.extend((item, ask(item)) for item in _taken(given, 2 * count - len(under_way)))
+            item, future = under_way.popleft()
+            for tried in range(1, TRIES + 1):
+                try:
+                    yield future.result()
+                    break
+                except ended as error:
+                    if tried == TRIES:
+                        raise InputError(f"{TRIES} workers died one after the other over one item") from error
+                    fell_back("bulk", "a worker died", "it was replaced, and what it had is computed again")
+                    future = ask(item)
+
+
+class Actor:
+    """Holds the call of one actor."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+
+    def do(self, item: Any) -> Any:
+        return self.call(item)
+
+
+def _on_ray(call: Any, first: list[Any], given: Iterator[Any], count: int | None) -> Iterator[Any]:
+    ray = begun()
+    room = int(ray.cluster_resources().get("CPU", 0))
+    count = max(1, min(count or room, room - 1))
+    made = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=TRIES)(Actor)
+    actors = deque(made.remote(call) for _ in range(count))
+    try:
+        under_way: deque[Any] = deque()
+        while first or under_way:
+            for item in first or _taken(given, 2 * count - len(under_way)):
+                actors.rotate()
+                under_way.append(actors[0].do.remote(item))
+            first = []
+            if under_way:
+                try:
+                    yield ray.get(under_way.popleft())
+                except ray.exceptions.RayTaskError as error:
+                    raise (error.cause or error) from None  # as the call raised it
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+
+
+def _taken(given: Iterator[T], count: int) -> Iterator[T]:
+    for _ in range(count):
         try:
-            yield from _in_order(workers, left, first)
-        finally:
-            workers.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Tried:
-    """The task: what it gives, or what it raised."""
-
-    call: Callable[[Any], Any]
-
-    def __call__(self, item: Any) -> tuple[Any, Exception | None]:
-        try:
-            return self.call(item), None
-        except Exception as error:  # raised where the work was asked for
-            return None, error
-
-
-def _in_order(workers: Workers, left: Iterator[tuple[int, Any]], first: tuple[int, Any]) -> Iterator[Any]:
-    under_way: list[deque[tuple[int, Any]]] = [deque() for _ in range(workers.count)]
-    again: deque[tuple[int, Any]] = deque([first])
-    found: dict[int, Any] = {}
-    given = in_a_row = 0
-    while True:
-        for depth in range(AHEAD):
-            for number, own in enumerate(under_way):
-                if len(own) != depth or not workers.ready(number):
-                    continue
-                # What waits for a slow item is bounded: nothing far ahead of it is begun.
-                room = sum(map(len, under_way)) + len(found) < 2 * AHEAD * workers.count
-                item = again.popleft() if again else next(left, None) if room else None
-                if item is not None:
-                    own.append(item)
-                    workers.send(number, item[1])
-        if not any(under_way) and not again:
+            yield next(given)
+        except StopIteration:
             return
-        for number, answer in workers.wait():
-            own = under_way[number]
-            if answer is None:
-                in_a_row += 1
-                fell_back("bulk", "a worker died", "it was replaced, and what it had is computed again")
-                if in_a_row > DEATHS:
-                    raise InputError(f"{in_a_row} workers died one after the other without an answer")
-                again.extend(own)
-                own.clear()
-                continue
-            in_a_row = 0
-            position, _ = own.popleft()
-            result, error = answer
-            if error is not None:
-                raise error
-            found[position] = result
-        while given in found:
-            yield found.pop(given)
-            given += 1
