@@ -12,7 +12,8 @@ from denoise_core.types import Drop, Span
 class Noted:
     """Keeps passages with a word of the query. Writes a line to ``log`` for each row; waits ``pause`` seconds.
 
-    A query ``die once`` kills the process the first time, ``die`` every time; ``fail`` raises, ``hang`` takes an hour.
+    A query ``die once`` kills the process the first time, ``die`` every time; ``fail`` raises, ``hang`` takes
+    an hour.
     """
 
     def __init__(self, log, pause=0.0):

@@ -201,40 +201,38 @@ def check(
     )
 
 
-@app.command()
-def serve(
-    method: Annotated[Method, typer.Option(help="How to denoise; 'end' is the embedded default.")] = Method.end,
-    keep: Annotated[str | None, typer.Option(help="As for 'run': 5, 0.3, 30% or auto.")] = None,
-    denoiser: Annotated[
-        Path | None, typer.Option(help="A folder that 'rag-denoise fit' wrote, instead of --method.")
-    ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
-    name: Annotated[
-        list[str] | None,
-        typer.Option("--name", help="A name that clients may call the service by, '*' for any; again for more."),
-    ] = None,
-    token_env: Annotated[
-        str | None, typer.Option(help="The environment variable with the token that requests must bring.")
-    ] = None,
-    workers: Workers = None,
-) -> None:
-    """Serve denoising over HTTP, in the shapes that rerank clients speak. Nothing leaves the machine.
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+def serve(context: typer.Context) -> None:
+    """Serve denoising over HTTP, in the shapes that rerank clients speak; 'serve --help' has the settings.
 
-    POST /v1/denoise, /v1/rerank (Jina, Cohere, vLLM, text-embeddings-inference) and /v1/check; GET /healthz,
-    /metrics (Prometheus) and /docs (OpenAPI). Requests that wait together are worked on together.
-
-    [bold]Example[/bold]
-
-    rag-denoise serve --port 8080
-
-    curl localhost:8080/v1/rerank --json '{"query": "who wrote it?", "documents": ["A clerk did.", "Rain."]}'
+    POST /v1/denoise, /v1/rerank (Jina, Cohere, vLLM, text-embeddings-inference) and /v1/check; GET /livez,
+    /readyz, /metrics (Prometheus) and /docs (OpenAPI).
     """
     from denoise_core.cli.serve import serve_own
 
-    serve_own(
-        denoiser, method.value, keep, host=host, port=port, names=name or [], token=token_env, workers=workers
-    )
+    serve_own(context.args)
+
+
+@app.command()
+def mcp(
+    http: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve over HTTP on this port; without, over stdio.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
+    folder: Annotated[
+        list[Path] | None, typer.Option("--folder", help="Files below it may be read; may be given several times.")
+    ] = None,
+    keep: Annotated[str | None, typer.Option(help="As for 'run': 5, 0.3, 30% or auto.")] = None,
+    judge: Annotated[str | None, typer.Option(help="As for 'check'.")] = None,
+    llm: Annotated[str | None, typer.Option(help="As for 'check'.")] = None,
+) -> None:
+    """Offer denoising to agents over the Model Context Protocol: denoise, recall and check."""
+    from denoise_core.cli.mcp import mcp_own
+
+    mcp_own(http, host, folder or [], keep, judge, llm)
 
 
 @app.command()

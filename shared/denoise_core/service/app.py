@@ -2,101 +2,103 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import math
-import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from fastapi import FastAPI, HTTPException, Request
+import anyio
+from fastapi import FastAPI, HTTPException, Request, Security
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from denoise_core import __version__
-from denoise_core.errors import InputError, said
-from denoise_core.service.batching import Batcher, Busy
-from denoise_core.service.bodies import CheckAnswer, Denoise, Rerank, passages_of
+from denoise_core.errors import BrokenLaw, InputError
+from denoise_core.service import bodies, work
+from denoise_core.service.desk import Busy, Desk
+from denoise_core.service.keys import Keys
 from denoise_core.service.metrics import Metrics
-from denoise_core.service.outside import Outside, token_of
-from denoise_core.service.settings import Service
-from denoise_core.service.work import ToCheck, ToDenoise, ToScore, Worker
-from denoise_core.types import Passage
+from denoise_core.service.outside import HOSTS, Outside
+from denoise_core.service.settings import Service, ServiceLimits
 
-log = logging.getLogger("denoise")
+T = TypeVar("T")
 
 _ABOUT = "Denoises passages before a language model reads them, ranks them, and holds answers against them."
+_STATUSES = {
+    401: "the key",
+    408: "slow body",
+    413: "too much",
+    415: "no JSON",
+    422: "not as expected",
+    429: "quota",
+}
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": bodies.Problem, "description": what}
+    for status, what in {**_STATUSES, 500: "failed", 503: "busy: Retry-After", 504: "too late"}.items()
+}
 
 
 def make_app(service: Service) -> FastAPI:
-    """The application for `service`, for uvicorn or any other ASGI server. Raises `InputError` for a token's
-    variable that is not set. Needs the extra ``serve``."""
-    token = token_of(service)
-    batcher = Batcher(Worker(service), service.limits, lambda size: metrics.batch.observe(size))
-    metrics = Metrics(lambda: batcher.length)
+    """The application for `service`, for uvicorn or any other ASGI server. Raises `InputError` for keys that
+    cannot be read. Needs the extra ``serve``."""
+    limits, desk, keys = service.limits, Desk(service.limits), Keys(service)
+    metrics = Metrics(lambda: desk.waiting)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        batcher.start()
         yield
-        await batcher.stop()
+        desk.close()
 
     app = FastAPI(title="rag-denoise", version=__version__, description=_ABOUT, lifespan=lifespan)
-    app.add_middleware(Outside, service=service, token=token)
+    app.router.route_class = _route(limits)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(service.hosts or HOSTS), www_redirect=False)
+    app.add_middleware(Outside, service=service, keys=keys, metrics=metrics)
+    asked = {"dependencies": [Security(HTTPBearer(auto_error=False))], "responses": _PROBLEMS}
 
-    @app.middleware("http")
-    async def counted(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        began = time.perf_counter()
-        status = 500
-        try:
-            response = await call_next(request)
-            status = response.status_code
-            return response
-        finally:
-            route = request.scope.get("route")
-            path = getattr(route, "path", "other")  # paths that nobody serves would be a label each
-            metrics.requests.labels(path, str(status)).inc()
-            metrics.seconds.labels(path).observe(time.perf_counter() - began)
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        return JSONResponse({"detail": _said(error)}, 422)
 
-    @app.exception_handler(Exception)
-    async def failed(request: Request, error: Exception) -> JSONResponse:
-        log.error("%s: %s", request.url.path, said(error))
-        return JSONResponse({"detail": f"{type(error).__name__}; see the service's own output"}, 500)
-
-    async def ask(asked: Any, texts: list[str]) -> Any:
-        limits, characters = service.limits, sum(map(len, texts))
-        if len(texts) > limits.passages:
-            raise HTTPException(413, f"{len(texts)} passages; at most {limits.passages} are taken at once")
+    async def ask(call: Callable[[], T], *texts: str, passages: int) -> T:
+        characters = sum(map(len, texts))
+        if passages > limits.passages:
+            raise HTTPException(413, f"{passages} passages; at most {limits.passages} are taken at once")
         if characters > limits.characters:
             raise HTTPException(413, f"{characters:,} characters; at most {limits.characters:,} are taken at once")
         try:
-            return await batcher.ask(asked, len(texts))
+            return await desk.ask(call, characters)
         except Busy as error:
-            raise HTTPException(503, "too many requests wait", {"Retry-After": "1"}) from error
-        except TimeoutError as error:
-            raise HTTPException(504, f"no answer within {limits.seconds:g} s") from error
-        except InputError as error:
-            raise HTTPException(422, str(error)) from error
+            raise HTTPException(503, "busy: ask again later", {"Retry-After": str(error.after)}) from None
+        except TimeoutError:
+            raise HTTPException(504, f"no answer within {limits.seconds:g} s") from None
+        except BrokenLaw:
+            raise
+        except InputError as error:  # its message may quote the request
+            raise HTTPException(422, f"it cannot be worked on as it is: {type(error).__name__}") from None
 
-    @app.post("/v1/denoise")
-    async def denoise(body: Denoise) -> Response:
+    @app.post("/v1/denoise", response_model=bodies.Denoised, **asked)
+    async def denoise(body: bodies.Denoise) -> Response:
         """What is kept of the passages for the query and what is dropped: texts, ranges, scores and reasons."""
         passages = _passages(body.passages)
         texts = [p.text for p in passages]
-        result = await ask(ToDenoise(body.query, passages), texts)
+        call = partial(work.denoised, service, body.query, passages)
+        result, found = await ask(call, body.query, *texts, passages=len(texts))
         metrics.denoised(sum(map(len, texts)), result)
-        return _json(result.as_json())
+        return _json(found)
 
-    @app.post("/v1/check")
-    async def check(body: CheckAnswer) -> Response:
+    @app.post("/v1/check", response_model=bodies.Checked, **asked)
+    async def check(body: bodies.CheckAnswer) -> Response:
         """Whether the passages support the answer, claim by claim, and whether it answers the question."""
         passages = _passages(body.passages)
-        found = await ask(ToCheck(body.question, body.answer, passages), [p.text for p in passages])
-        return _json({"passed": found.passed, **found.as_json()})
+        call = partial(work.checked, service, body.question, body.answer, passages)
+        texts = [p.text for p in passages]
+        return _json(await ask(call, body.question, body.answer, *texts, passages=len(texts)))
 
-    async def rerank(body: Rerank) -> Response:
+    async def rerank(body: bodies.Rerank) -> Response:
         """Documents by relevance, best first. ``relevance_score`` is the scorer's own number through a sigmoid, 0
         to 1; ``texts`` in the place of ``documents`` is answered in the shape of text-embeddings-inference."""
         if service.scorer is None:
@@ -105,36 +107,35 @@ def make_app(service: Service) -> FastAPI:
         if given is None:
             raise HTTPException(422, "documents is missing: expected a list of texts")
         texts = [d if isinstance(d, str) else d.text for d in given]
-        scores = await ask(ToScore(body.query, tuple(texts)), texts)
-        order = sorted(range(len(texts)), key=lambda i: -scores[i])
-        if body.documents is None:
-            raw = body.raw_scores
-            told = [{"index": i, "score": scores[i] if raw else _sigmoid(scores[i])} for i in order]
-            return _json([r | {"text": texts[i]} for i, r in zip(order, told)] if body.return_text else told)
-        rows = [
-            {"index": i, "relevance_score": _sigmoid(scores[i])}
-            | ({"document": {"text": texts[i]}} if body.return_documents else {})
-            for i in order[: len(order) if body.top_n is None else body.top_n]
-        ]
-        about = {"id": f"rerank-{uuid.uuid4().hex}", "model": service.name}
-        return _json(about | {"results": rows, "meta": {"api_version": {"version": "1"}}})
+        call = partial(work.reranked, service, body, texts)
+        return _json(await ask(call, body.query, *texts, passages=len(texts)))
 
-    app.post("/v1/rerank")(rerank)
+    ranked = bodies.Reranked | list[bodies.RankedText]
+    app.post("/v1/rerank", response_model=ranked, **asked)(rerank)
     for path in ("/v2/rerank", "/rerank"):  # Cohere's second version; text-embeddings-inference
         app.post(path, include_in_schema=False)(rerank)
 
-    @app.get("/v1/models")
+    @app.get("/v1/models", response_model=bodies.Models, **asked)
     async def models() -> dict[str, Any]:
         """The one that is served."""
         return {"object": "list", "data": [{"id": service.name, "object": "model", "owned_by": "local"}]}
 
-    @app.get("/healthz")
-    async def health() -> dict[str, Any]:
-        """That it is there, how many requests wait, and how many are worked on."""
-        known = {"status": "ok", "model": service.name, "version": __version__}
-        return known | {"waiting": batcher.length, "working": batcher.under_way}
+    def health(status: str) -> dict[str, Any]:
+        known = {"status": status, "model": service.name, "version": __version__}
+        return known | {"waiting": desk.waiting, "working": desk.working}
 
-    @app.get("/metrics", response_class=PlainTextResponse)
+    @app.get("/livez", response_model=bodies.Health)
+    async def live() -> dict[str, Any]:
+        """That the process answers."""
+        return health("ok")
+
+    @app.get("/readyz", response_model=bodies.Health, responses={503: {"model": bodies.Health}})
+    async def ready() -> Response:
+        """That work gets done: 503 when some is under way and none was done for ``stalled`` seconds."""
+        status = "ok" if desk.ready else "stalled"
+        return JSONResponse(health(status), 200 if desk.ready else 503)
+
+    @app.get("/metrics", response_class=PlainTextResponse, **asked)
     async def figures() -> Response:
         """For Prometheus."""
         return Response(metrics.page(), media_type=CONTENT_TYPE_LATEST)
@@ -142,17 +143,50 @@ def make_app(service: Service) -> FastAPI:
     return app
 
 
-def _passages(given: Any) -> tuple[Passage, ...]:
+def _route(limits: ServiceLimits) -> type[APIRoute]:
+    """Bodies are parsed on a thread, one at a time, so that the loop goes on."""
+    one: list[anyio.CapacityLimiter] = []
+
+    class Read(Request):
+        async def json(self) -> Any:
+            if not one:
+                one.append(anyio.CapacityLimiter(1))
+            try:
+                return await anyio.to_thread.run_sync(bodies.parsed, await self.body(), limits, limiter=one[0])
+            except OverflowError:
+                raise HTTPException(413, f"too many parts for {limits.passages} passages") from None
+            except (ValueError, RecursionError):
+                raise HTTPException(422, "expected a JSON object in UTF-8 with finite numbers") from None
+
+    class Route(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def read(request: Request) -> Response:
+                return await handle(Read(request.scope, request.receive))
+
+            return read
+
+    return Route
+
+
+def _said(error: RequestValidationError) -> str:
+    """Where the first few are wrong and how, without what was sent; a field nobody knows is not named either."""
+    known = {*bodies.Rerank.model_fields, *bodies.Given.model_fields, *bodies.CheckAnswer.model_fields}
+    told = []
+    for each in list(error.errors())[:3]:
+        place = [str(p) if isinstance(p, int) or p in known else "?" for p in each["loc"][1:]]
+        told.append(f"{'.'.join(place)}: {each['type'].replace('_', ' ')}")
+    return "; ".join(told)
+
+
+def _passages(given: Any) -> Any:
     try:
-        return passages_of(given)
+        return bodies.passages_of(given)
     except (InputError, TypeError) as error:
-        raise HTTPException(422, str(error)) from error
+        detail = str(error) if isinstance(error, InputError) else "passages: not as expected"
+        raise HTTPException(422, detail[:200]) from None
 
 
-def _json(found: Any) -> Response:
-    """In ASCII, so that whatever stands in metadata can be written."""
-    return Response(json.dumps(found), media_type="application/json")
-
-
-def _sigmoid(score: float) -> float:
-    return 1 / (1 + math.exp(-score)) if score > -700 else 0.0
+def _json(found: bytes) -> Response:
+    return Response(found, media_type="application/json")

@@ -1,15 +1,34 @@
-"""What clients send, as the OpenAPI page shows it."""
+"""What clients send and what they get, as the OpenAPI page shows it; and reading the one with bounded work."""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from denoise_core.errors import InputError
+from denoise_core.service.settings import ServiceLimits
 from denoise_core.types import Passage, well_formed
 
-Said = Annotated[str, AfterValidator(well_formed)]
+MOST = 10_000  # passages that any service takes; its own limit is lower
+LONGEST = 16_000_000  # characters of a text, likewise
+FIELDS = 16  # of an object that is no metadata
+EACH = 64  # quotes, commas and brackets for each passage, metadata included
+
+
+def _whole(value: Any) -> Any:
+    return well_formed(value) if isinstance(value, str) else value
+
+
+Said = Annotated[str, BeforeValidator(_whole), Field(max_length=LONGEST)]
 """A text; half a character, which JSON can spell and no reply can hold, is U+FFFD."""
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
 
 
 class Text(BaseModel):
@@ -25,43 +44,184 @@ class Rerank(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     query: Said
-    documents: list[Said | Text] | None = None
-    texts: list[Said] | None = None
-    model: str | None = None
+    documents: Annotated[list[Said | Text], Field(max_length=MOST, fail_fast=True)] | None = None
+    texts: Annotated[list[Said], Field(max_length=MOST, fail_fast=True)] | None = None
+    model: Annotated[str, Field(max_length=1000)] | None = None
     top_n: int | None = Field(default=None, ge=0)
     return_documents: bool = False
     raw_scores: bool = False
     return_text: bool = False
 
 
-class Given(BaseModel):
+class Given(Strict):
     """A passage; its id is its number in the list unless given."""
 
-    model_config = ConfigDict(extra="forbid")
-
     text: Said
-    id: Said | None = None
+    id: Annotated[str, BeforeValidator(_whole), Field(max_length=1000)] | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class Denoise(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+Passages = Annotated[list[Said | Given], Field(max_length=MOST, fail_fast=True)]
 
+
+class Denoise(Strict):
     query: Said
-    passages: list[Said | Given]
+    passages: Passages
 
 
-class CheckAnswer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class CheckAnswer(Strict):
     question: Said
     answer: Said
-    passages: list[Said | Given]
+    passages: Passages
 
 
-def passages_of(given: list[str | Given]) -> tuple[Passage, ...]:
-    """As the core takes them."""
+class Range(BaseModel):
+    """Characters ``[start, end)`` of the passage ``id``."""
+
+    id: str
+    start: int
+    end: int
+
+
+class Scored(Range):
+    score: float | None
+
+
+class Dropped(Scored):
+    reason: str
+
+
+class Left(BaseModel):
+    """What is left of a passage, and where its text stood."""
+
+    id: str
+    text: str
+    rewritten: bool
+    spans: list[Range]
+    metadata: dict[str, Any]
+
+
+class Denoised(BaseModel):
+    query: str
+    passages: list[Left]
+    kept: list[Scored]
+    dropped: list[Dropped]
+    relevant: bool | None
+    note: str | None
+    fallback: str | None
+    question_note: str | None
+
+
+class Ranked(BaseModel):
+    index: int
+    relevance_score: float
+    document: Text | None = None
+
+
+class RankedText(BaseModel):
+    """In the shape of text-embeddings-inference."""
+
+    index: int
+    score: float
+    text: str | None = None
+
+
+class Reranked(BaseModel):
+    id: str
+    model: str
+    results: list[Ranked]
+    meta: dict[str, dict[str, str]]
+
+
+class Evidence(BaseModel):
+    passage: str
+    start: int
+    end: int
+
+
+class Claimed(BaseModel):
+    """A claim of the answer, its characters ``[start, end)``."""
+
+    text: str
+    start: int
+    end: int
+    supported: bool | None
+    score: float | None
+    evidence: list[Evidence]
+    differences: list[str]
+    why: str
+
+
+class Checked(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    passed: bool
+    supported: bool | None
+    answers: bool | None
+    score: float | None
+    kind: str
+    reason: str
+    claims: list[Claimed]
+
+
+class Model(BaseModel):
+    id: str
+    object: str
+    owned_by: str
+
+
+class Models(BaseModel):
+    object: str
+    data: list[Model]
+
+
+class Health(BaseModel):
+    """``waiting`` requests, ``working`` threads."""
+
+    status: str
+    model: str
+    version: str
+    waiting: int
+    working: int
+
+
+class Problem(BaseModel):
+    """What is wrong, in words that repeat nothing of the request."""
+
+    detail: str
+
+
+def parsed(body: bytes, limits: ServiceLimits) -> Any:
+    """The JSON of a body. Raises `OverflowError` for one of more parts than its limits could need, before anything
+    is built of them, and `ValueError` for what is no JSON object, NaN and infinity included."""
+    most = EACH * limits.passages + 2000
+    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if bare.count(b'"') > most:
+        raise OverflowError
+    outside = b"".join(bare.split(b'"')[::2])  # of the texts
+    if sum(map(outside.count, (b",", b"[", b"{"))) > most:
+        raise OverflowError
+    found = json.loads(body, parse_constant=_refuse, parse_float=_finite)
+    if not isinstance(found, dict):
+        raise ValueError("no object")
+    inner = [v for held in found.values() if isinstance(held, list) for v in held if isinstance(v, dict)]
+    if any(len(each) > FIELDS for each in (found, *inner)):
+        raise OverflowError
+    return found
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError("no finite number")
+
+
+def _finite(text: str) -> float:
+    return value if math.isfinite(value := float(text)) else _refuse(text)
+
+
+def passages_of(given: Sequence[str | Given]) -> tuple[Passage, ...]:
+    """As the core takes them. Raises `InputError` for two of one id."""
     read = [Given(text=p) if isinstance(p, str) else p for p in given]
-    return tuple(
-        Passage(p.text, str(n) if p.id is None else p.id, metadata=p.metadata) for n, p in enumerate(read)
-    )
+    names = [str(n) if p.id is None else p.id for n, p in enumerate(read)]
+    if len(set(names)) < len(names):
+        raise InputError("passages: two have the same id")
+    return tuple(Passage(p.text, name, metadata=p.metadata) for name, p in zip(names, read, strict=True))

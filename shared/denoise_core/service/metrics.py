@@ -1,4 +1,4 @@
-"""Figures for Prometheus: requests, time, batches, what was kept, and every fallback that was logged."""
+"""Figures for Prometheus: requests, time, what was kept, and every fallback that was logged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from denoise_core.result import DenoiseResult
 from denoise_core.running import fallbacks
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_SIZES = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Metrics:
@@ -24,7 +23,6 @@ class Metrics:
         own: dict[str, Any] = {"registry": self.registry}
         self.requests = Counter("denoise_requests", "Requests by path and status.", ["path", "status"], **own)
         self.seconds = Histogram("denoise_request_seconds", "Seconds.", ["path"], buckets=_SECONDS, **own)
-        self.batch = Histogram("denoise_batch_requests", "Requests worked on together.", buckets=_SIZES, **own)
         self.characters = Counter("denoise_characters", "Characters, given and kept.", ["which"], **own)
         Gauge("denoise_waiting_requests", "Requests that wait.", **own).set_function(waiting)
         self.registry.register(_Fallbacks())

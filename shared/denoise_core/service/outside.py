@@ -1,118 +1,189 @@
-"""What stands between the network and the service: by which name it is called, the token, the size of a body."""
+"""The service's outer wall: ids and the access log, keys, and bodies that are too long, too slow or not JSON."""
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import json
-import os
+import logging
+import time
+import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import suppress
+from contextlib import ExitStack
 from typing import Any
 
-from denoise_core.errors import InputError
+from starlette.datastructures import Headers, MutableHeaders
+
+from denoise_core.service.keys import Keys
+from denoise_core.service.metrics import Metrics
 from denoise_core.service.settings import Service
 
-Scope = MutableMapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
 
-OPEN = "/healthz"  # answers without a token, for whoever watches over the process
+OPEN = ("/livez", "/readyz")  # answer without a key, for whoever watches over the process
+HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
+
+log = logging.getLogger("denoise")
+access = logging.getLogger("denoise.access")  # a line a request at INFO: no text, no address, no key
+
+
+class Refused(Exception):
+    def __init__(self, status: int, detail: str, after: int | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.after = status, detail, after
 
 
 class Outside:
-    """ASGI middleware in front of everything."""
+    """ASGI middleware in front of everything. Nothing that a request holds is logged, whatever goes wrong."""
 
-    def __init__(self, app: Any, service: Service, token: str | None) -> None:
+    def __init__(self, app: Any, service: Service, keys: Keys, metrics: Metrics) -> None:
         self.app = app
-        self.service = service
-        self._token = token
+        self.limits = service.limits
+        self.keys = keys
+        self.metrics = metrics
+        self.held = 0  # bytes of bodies
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = {k.lower(): v.decode("latin-1") for k, v in scope["headers"]}
-        refused = self._refused(scope, headers)
-        if refused is not None:
-            await _reply(send, *refused)
-            return
-        limits = self.service.limits
-        seen, whole, wrong = 0, False, ""
+        headers = Headers(scope=scope)
+        asked = headers.get("x-request-id", "")
+        number = asked if 0 < len(asked) <= 64 and asked.replace("-", "").isalnum() else uuid.uuid4().hex
+        began, status, who = time.perf_counter(), 0, "-"
 
-        async def limited() -> MutableMapping[str, Any]:
-            nonlocal seen, whole, wrong
-            if whole:
-                return await receive()
-            try:
-                async with asyncio.timeout(limits.seconds):
-                    message = await receive()
-            except TimeoutError as error:
-                wrong = f"408 the body did not come within {limits.seconds:g} s"
-                raise _Unread from error
-            seen += len(message.get("body", b""))
-            if seen > limits.body:
-                wrong = f"413 the body is longer than {limits.body:,} bytes"
-                raise _Unread
-            whole = not message.get("more_body", False)
-            return message
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = number
+            await send(message)
 
-        async def unless(message: MutableMapping[str, Any]) -> None:
-            if not wrong:  # else the application answers what it made of a body that it could not read
-                await send(message)
+        held = [0]
+        try:
+            with _span(scope, headers) as span:
+                who = self._allowed(scope, headers)
+                body = await self._body(receive, headers, held) if scope["method"] == "POST" else None
+                await self.app(scope, receive if body is None else _once(body, receive), answer)
+                span(status)
+        except Refused as error:
+            await _reply(answer, error)
+        except Exception as error:  # its text may be the user's, so its class is all that is told
+            log.error("request %s: %s", number, type(error).__name__)
+            if not status:
+                await _reply(answer, Refused(500, f"{type(error).__name__}; request {number} in the log"))
+        finally:
+            self.held -= held[0]
+            seconds = time.perf_counter() - began
+            path = getattr(scope.get("route"), "path", "other")  # paths that nobody serves would be a label each
+            self.metrics.requests.labels(path, str(status)).inc()
+            self.metrics.seconds.labels(path).observe(seconds)
+            access.info(
+                "%s %s %s %s %d %.0f ms", number, who or "-", scope["method"], path, status, 1000 * seconds
+            )
 
-        with suppress(_Unread):
-            await self.app(scope, limited, unless)
-        if wrong:
-            await _reply(send, int(wrong[:3]), wrong[4:])
-
-    def _refused(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
-        name = headers.get(b"host", "").rsplit("@")[-1]
-        bare = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
-        hosts = self.service.hosts
-        if not (bare in hosts or "*" in hosts or (not hosts and loopback(bare))):
-            called = ", ".join(hosts) or "localhost or 127.0.0.1"
-            return 403, f"this service does not go by that name: call it {called}"
-        if self._token is not None and scope["path"] != OPEN:
-            given = headers.get(b"authorization", "")
-            if not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
-                return 401, "a token is needed: Authorization: Bearer ..."
+    def _allowed(self, scope: MutableMapping[str, Any], headers: Headers) -> str:
+        if scope["path"] in OPEN:
+            return ""
+        who = self.keys.who(headers.get("authorization", ""))
+        if who is None:
+            raise Refused(401, "a key is needed: Authorization: Bearer ...")
         if scope["method"] == "POST":
-            if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
-                return 415, "send the body with Content-Type: application/json"
-            length = headers.get(b"content-length", "0")
-            if length.isascii() and length.isdigit() and int(length) > self.service.limits.body:
-                return 413, f"the body has {int(length):,} bytes; at most {self.service.limits.body:,} are read"
-        return None
+            if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+                raise Refused(415, "send the body with Content-Type: application/json")
+            if after := self.keys.wait(who):
+                raise Refused(429, "the quota of this key is spent", after)
+        return who
+
+    async def _body(self, receive: Receive, headers: Headers, held: list[int]) -> bytes:
+        """All of it, within its limits; ``held`` says what of `self.held` is its own."""
+        most, length = self.limits.body, headers.get("content-length", "0")
+        if length.isascii() and length.isdigit() and int(length[:20]) > most:
+            raise Refused(413, f"the body is longer than {most:,} bytes")
+        parts, more = [], True
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refused(400, "the body ended early")
+                    part = message.get("body", b"")
+                    held[0] += len(part)
+                    self.held += len(part)
+                    if held[0] > most:
+                        raise Refused(413, f"the body is longer than {most:,} bytes")
+                    if self.held > self.limits.bodies:
+                        raise Refused(503, "too many bodies are being read", 1)
+                    parts.append(part)
+                    more = message.get("more_body", False)
+        except TimeoutError as error:
+            raise Refused(408, f"the body did not come within {self.limits.body_seconds:g} s") from error
+        return b"".join(parts)
 
 
-def token_of(service: Service) -> str | None:
-    """The token that requests must bring. Raises `InputError` when its variable is not set."""
-    token = os.environ.get(service.token_env) if service.token_env else None
-    if service.token_env and not token:
-        raise InputError(f"token_env={service.token_env!r}: that environment variable is not set")
-    return token
+def _once(body: bytes, receive: Receive) -> Receive:
+    left = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def read() -> Message:
+        return left.pop() if left else await receive()
+
+    return read
 
 
-class _Unread(Exception):
-    """A body that is too long, or does not come."""
+def _span(scope: MutableMapping[str, Any], headers: Headers) -> Any:
+    """A span of OpenTelemetry around the request, where that is installed: method, path and status, no text."""
+    stack = ExitStack()
+    span = None
+    try:
+        from opentelemetry import propagate, trace
+    except ImportError:
+        pass
+    else:
+        within = propagate.extract(dict(headers))
+        tracer = trace.get_tracer("rag_denoise")
+        kind = trace.SpanKind.SERVER
+        span = stack.enter_context(
+            tracer.start_as_current_span(
+                "request", within, kind, record_exception=False, set_status_on_exception=False
+            )
+        )
+    return _Spanned(stack, span, scope)
+
+
+class _Spanned:
+    def __init__(self, stack: ExitStack, span: Any, scope: MutableMapping[str, Any]) -> None:
+        self._stack, self._span, self._scope = stack, span, scope
+
+    def __enter__(self) -> Callable[[int], None]:
+        return self._told
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+
+    def _told(self, status: int) -> None:
+        if self._span is not None:
+            route = getattr(self._scope.get("route"), "path", "other")
+            self._span.update_name(f"{self._scope['method']} {route}")
+            self._span.set_attributes({"http.route": route, "http.response.status_code": status})
 
 
 def loopback(host: str) -> bool:
     """Whether a name is this machine's own."""
-    if host.lower() == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
 
-async def _reply(send: Send, status: int, detail: str) -> None:
-    body = json.dumps({"detail": detail}).encode()
+async def _reply(send: Send, refused: Refused) -> None:
+    body = json.dumps({"detail": refused.detail}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status in (408, 413):
-        headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    headers.append((b"connection", b"close"))  # what of a body is still on its way is not read
+    if refused.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if refused.after is not None:
+        headers.append((b"retry-after", str(refused.after).encode()))
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

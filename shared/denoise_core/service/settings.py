@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer, expect_denoiser
@@ -15,19 +16,21 @@ MOST_WORKERS = 4  # threads of one process; what Python itself does keeps more o
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """``body`` in bytes, ``passages`` and ``characters`` of one request; ``waiting`` requests at most, more are
-    sent away with the status 503; ``seconds`` until a request is given up (504). ``batch`` requests at most are
-    worked on together, of ``together`` passages in all. ``workers`` threads compute; None: one for each core, at
-    most `MOST_WORKERS`. One worker works on all that wait at once, which is what a GPU wants.
+    """``body`` bytes of one request, ``bodies`` of all that are read at a time; a body has ``body_seconds`` to
+    come. ``passages`` and ``characters`` of one request. ``seconds`` until a request is given up (504); one that
+    would wait longer, by what requests took so far, is refused at once (503), and so are more than ``waiting``.
+    ``workers`` threads compute; None: one for each core, at most `MOST_WORKERS`. When work is under way and none
+    was done for ``stalled`` seconds, ``/readyz`` says so.
     """
 
     body: int = 8 << 20
+    bodies: int = 64 << 20
+    body_seconds: float = 10.0
     passages: int = 1000
     characters: int = 4_000_000
     waiting: int = 256
     seconds: float = 60.0
-    batch: int = 16
-    together: int = 400
+    stalled: float = 120.0
     workers: int | None = None
 
     def __post_init__(self) -> None:
@@ -47,16 +50,17 @@ class Service:
     """``denoiser`` under the name ``name``. ``reader`` is the reader that ``/v1/check`` asks besides words, or a
     function that loads it at the first use.
 
-    ``token_env`` names the environment variable with the token that requests must bring (``Authorization:
-    Bearer``); None asks for none. ``hosts`` are the names by which the service may be called; those of this
-    machine alone unless given, and ``("*",)`` for any: so no web page that a browser has open can reach a service
-    on one's own machine.
+    Requests must bring a key (``Authorization: Bearer``) where one is named: ``token_env`` is the environment
+    variable with the only one, ``keys`` a TOML file of several with names and quotas (`service.keys`).
+    ``hosts`` are the names by which the service may be called; those of this machine alone unless given, and
+    ``("*",)`` for any: so no web page that a browser has open can reach a service on one's own machine.
     """
 
     denoiser: Denoiser
     name: str = "rag-denoise"
     reader: Reader | Callable[[], Reader] | None = None
     token_env: str | None = None
+    keys: Path | None = None
     hosts: tuple[str, ...] = ()
     limits: ServiceLimits = field(default_factory=ServiceLimits)
 

@@ -1,77 +1,64 @@
-"""What is computed for a batch of requests, on a thread of the service's own."""
+"""What is computed for a request, on a thread of the service's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+import math
+import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.protocols import Scorer
+from denoise_core.errors import BadScores
 from denoise_core.result import DenoiseResult
-from denoise_core.running.fallbacks import fell_back
+from denoise_core.service.bodies import Rerank
 from denoise_core.service.settings import Service
-from denoise_core.support import Check, Reader, check
+from denoise_core.support import Reader, check
 from denoise_core.types import Passage, well_formed
 
 
-@dataclass(frozen=True, slots=True)
-class ToScore:
-    query: str
-    texts: tuple[str, ...]
+def denoised(service: Service, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, bytes]:
+    """The result, and as JSON."""
+    result = service.denoiser.denoise(query, passages)
+    return result, written(result.as_json())
 
 
-@dataclass(frozen=True, slots=True)
-class ToDenoise:
-    query: str
-    passages: tuple[Passage, ...]
+def checked(service: Service, question: str, answer: str, passages: Sequence[Passage]) -> bytes:
+    """Whether the passages support the answer, as JSON."""
+    reader = service.reader
+    if reader is not None and not isinstance(reader, Reader):
+        reader = reader()
+    found = check(question, answer, passages, reader)
+    return written({"passed": found.passed, **found.as_json()})
 
 
-@dataclass(frozen=True, slots=True)
-class ToCheck:
-    question: str
-    answer: str
-    passages: tuple[Passage, ...]
+def reranked(service: Service, body: Rerank, texts: Sequence[str]) -> bytes:
+    """Texts by their scores, best first, as JSON in the shape that was asked in. Raises `BadScores`."""
+    scorer = service.scorer
+    assert scorer is not None  # asked before
+    given = scorer.score(body.query, [well_formed(t) for t in texts]) if texts else []
+    found = np.asarray(given, dtype=np.float64)
+    if found.shape != (len(texts),) or not np.isfinite(found).all():
+        raise BadScores(f"expected {len(texts)} finite scores, got an array of shape {found.shape}")
+    scores = found.tolist()
+    order = sorted(range(len(texts)), key=lambda i: -scores[i])
+    if body.documents is None:
+        told = [{"index": i, "score": scores[i] if body.raw_scores else _sigmoid(scores[i])} for i in order]
+        return written([r | {"text": texts[i]} for i, r in zip(order, told)] if body.return_text else told)
+    rows = [
+        {"index": i, "relevance_score": _sigmoid(scores[i])}
+        | ({"document": {"text": texts[i]}} if body.return_documents else {})
+        for i in order[: len(order) if body.top_n is None else body.top_n]
+    ]
+    about = {"id": f"rerank-{uuid.uuid4().hex}", "model": service.name}
+    return written(about | {"results": rows, "meta": {"api_version": {"version": "1"}}})
 
 
-class Worker:
-    """Answers a batch: each request its result, or the exception that is its own."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-
-    def __call__(self, batch: Sequence[Any]) -> list[Any]:
-        together = [a for a in batch if isinstance(a, ToDenoise)]
-        done = dict(zip(map(id, together), self._denoised(together), strict=True))
-        return [done[id(a)] if id(a) in done else _tried(self._one, a) for a in batch]
-
-    def _denoised(self, asked: Sequence[ToDenoise]) -> list[Any]:
-        denoiser = self.service.denoiser
-        if isinstance(denoiser, ENDDenoiser) and len(asked) > 1:
-            try:
-                return list(denoiser.denoise_many([(a.query, a.passages) for a in asked]))
-            except Exception as error:  # one of them spoils it for all: each by itself says which, and why
-                fell_back("requests read together", error, "each was denoised by itself")
-        return [_tried(self._one, a) for a in asked]
-
-    def _one(self, asked: Any) -> DenoiseResult | Check | list[float]:
-        if isinstance(asked, ToDenoise):
-            return self.service.denoiser.denoise(asked.query, asked.passages)
-        if isinstance(asked, ToScore):
-            scorer = self.service.scorer
-            assert isinstance(scorer, Scorer)  # asked before it is queued
-            texts = [well_formed(t) for t in asked.texts]
-            return np.asarray(scorer.score(asked.query, texts), dtype=np.float64).tolist() if texts else []
-        reader = self.service.reader
-        if reader is not None and not isinstance(reader, Reader):
-            reader = reader()
-        return check(asked.question, asked.answer, asked.passages, reader)
+def written(found: Any) -> bytes:
+    """In ASCII, so that whatever stands in metadata can be written. Raises `ValueError` for NaN."""
+    return json.dumps(found, allow_nan=False).encode()
 
 
-def _tried(call: Callable[[Any], Any], asked: Any) -> Any:
-    try:
-        return call(asked)
-    except Exception as error:  # this request's own; the others of the batch go on
-        return error
+def _sigmoid(score: float) -> float:
+    return 1 / (1 + math.exp(-score)) if score > -700 else 0.0

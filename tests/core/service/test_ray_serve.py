@@ -50,7 +50,7 @@ def test_answers_are_the_services_own(url):
     scores = DefaultScorer().score(QUERY, TEXTS)
     ranked = post(url, "/v1/rerank", query=QUERY, documents=TEXTS)["results"]
     assert [r["index"] for r in ranked] == scores.argsort()[::-1].tolist()
-    assert httpx.get(url + "/healthz").json()["status"] == "ok"
+    assert httpx.get(url + "/livez").json()["status"] == "ok"
 
 
 def test_a_killed_replica_is_replaced(url):

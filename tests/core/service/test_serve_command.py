@@ -38,7 +38,7 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
 
         thread = threading.Thread(target=ask)
         thread.start()
-        while not httpx.get(found[1] + "/healthz", timeout=60).json()["working"]:
+        while not httpx.get(found[1] + "/livez", timeout=60).json()["working"]:
             time.sleep(0.01)
         running.send_signal(by)
         thread.join()
@@ -56,7 +56,7 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
         (["--port", "70000"], "--port"),
         (["--token-env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE"),
         (["--denoiser", "missing/folder"], "missing/folder"),
-        (["--method", "s2a-select"], "--model"),
+        (["--method", "s2a-select"], "--method"),
     ],
 )
 def test_what_cannot_be_served_is_said(arguments, says):

@@ -20,7 +20,7 @@ from denoise_core.scorers import BM25Scorer, RemoteReranker
 from denoise_core.service import Service, ServiceLimits
 from denoise_core.service.app import make_app
 from denoise_core.support import check
-from denoise_core.testing import FunctionLLM, FunctionScorer
+from denoise_core.testing import FunctionLLM
 
 pytestmark = pytest.mark.enable_socket
 
@@ -84,11 +84,11 @@ def test_our_own_remote_scorer_speaks_to_it(url):
     ("path", "body", "status", "says"),
     [
         ("/v1/denoise", {"query": QUERY}, 422, "passages"),
-        ("/v1/denoise", {"query": QUERY, "passages": TEXTS, "keep": 3}, 422, "keep"),
-        ("/v1/denoise", {"query": QUERY, "passages": [{"text": "a", "id": "x"}] * 2}, 422, "'x'"),
+        ("/v1/denoise", {"query": QUERY, "passages": TEXTS, "secret": 3}, 422, "?: extra forbidden"),
+        ("/v1/denoise", {"query": QUERY, "passages": [{"text": "a", "id": "x"}] * 2}, 422, "same id"),
         ("/v1/denoise", {"query": QUERY, "passages": ["a"] * 51}, 413, "at most 50"),
         ("/v1/denoise", {"query": QUERY, "passages": ["a" * 10_001]}, 413, "at most 10,000"),
-        ("/v1/rerank", {"query": QUERY, "documents": ["a" * 20_001]}, 413, "at most 20,000"),
+        ("/v1/rerank", {"query": QUERY, "documents": ["a" * 20_001]}, 413, "20,000 bytes"),
         ("/v1/rerank", {"query": QUERY}, 422, "documents is missing"),
         ("/v1/rerank", {"documents": TEXTS}, 422, "query"),
         ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "top_n": -1}, 422, "top_n"),
@@ -114,13 +114,13 @@ def test_half_a_character_is_a_mark(url):
 
 def test_only_this_machines_names_and_json_bodies(url):
     for host, status in (
-        ("evil.example", 403),
+        ("evil.example", 400),
         ("localhost", 200),
         ("127.0.0.1:1", 200),
         ("[::1]", 200),
-        ("", 403),
+        ("", 400),
     ):
-        assert httpx.get(url + "/healthz", headers={"host": host}).status_code == status
+        assert httpx.get(url + "/livez", headers={"host": host}).status_code == status
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
         reply = httpx.post(url + "/v1/denoise", content=b"{}", headers={"content-type": kind})
         assert reply.status_code == 415
@@ -138,19 +138,19 @@ def test_a_body_that_says_no_length_is_limited_too(url):
 
 
 def test_a_body_that_does_not_come_is_given_up():
-    with serving(Service(default_denoiser(), limits=ServiceLimits(seconds=0.2))) as url:
+    with serving(Service(default_denoiser(), limits=ServiceLimits(body_seconds=0.2))) as url:
         with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=30) as slow:
             head = "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             slow.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
             assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
-        assert httpx.get(url + "/healthz").status_code == 200
+        assert httpx.get(url + "/livez").status_code == 200
 
 
 def test_the_openapi_page_health_and_figures(url):
     post(url, "/v1/denoise", query=QUERY, passages=TEXTS)
     paths = httpx.get(url + "/openapi.json").json()["paths"]
-    assert {"/v1/denoise", "/v1/rerank", "/v1/check", "/healthz", "/metrics"} <= set(paths)
-    assert httpx.get(url + "/healthz").json()["status"] == "ok"
+    assert {"/v1/denoise", "/v1/rerank", "/v1/check", "/livez", "/readyz", "/metrics"} <= set(paths)
+    assert httpx.get(url + "/livez").json()["status"] == "ok"
     assert httpx.get(url + "/v1/models").json()["data"][0]["id"] == "rag-denoise"
     fallbacks.fell_back("some part", ValueError("x"), "something else was done")
     page = httpx.get(url + "/metrics").text
@@ -170,15 +170,15 @@ def test_a_token(monkeypatch):
             body = {"query": QUERY, "documents": TEXTS}
             assert httpx.post(url + "/v1/rerank", json=body, headers=headers).status_code == status
             assert httpx.get(url + "/metrics", headers=headers).status_code == status
-        assert httpx.get(url + "/healthz").status_code == 200
+        assert httpx.get(url + "/livez").status_code == 200
 
 
 def test_other_names():
     with serving(Service(default_denoiser(), hosts=("denoise.internal",))) as url:
-        assert httpx.get(url + "/healthz").status_code == 403
-        assert httpx.get(url + "/healthz", headers={"host": "denoise.internal"}).status_code == 200
+        assert httpx.get(url + "/livez").status_code == 400
+        assert httpx.get(url + "/livez", headers={"host": "denoise.internal"}).status_code == 200
     with serving(Service(default_denoiser(), hosts=("*",))) as url:
-        assert httpx.get(url + "/healthz", headers={"host": "anything"}).status_code == 200
+        assert httpx.get(url + "/livez", headers={"host": "anything"}).status_code == 200
 
 
 class Slow:
@@ -202,17 +202,19 @@ class Slow:
 
 async def test_too_many_are_sent_away_and_late_ones_given_up():
     slow = Slow()
-    with serving(Service(slow, limits=ServiceLimits(waiting=2, batch=1, seconds=3.0, workers=1))) as url:
+    with serving(Service(slow, limits=ServiceLimits(waiting=2, seconds=3.0, workers=1))) as url:
         async with httpx.AsyncClient(base_url=url, timeout=30) as client:
 
             async def ask(query):
                 reply = await client.post("/v1/denoise", json={"query": query, "passages": TEXTS})
+                assert (reply.status_code == 503) == ("retry-after" in reply.headers)
                 return reply.status_code
 
             first = asyncio.create_task(ask("wait"))
             assert await asyncio.to_thread(slow.begun.wait, 2)
             found = await asyncio.gather(*(ask(QUERY) for _ in range(6)))
-            assert sorted(found) == [503, 503, 503, 503, 504, 504]
+            assert sorted(found)[:4] == [503] * 4
+            assert set(found[4:]) <= {503, 504}
             assert await first == 504
             slow.go.set()
             assert await ask(QUERY) == 200
@@ -221,59 +223,8 @@ async def test_too_many_are_sent_away_and_late_ones_given_up():
 def test_a_failure_is_one_requests_own_and_says_no_secret():
     with serving(Service(Slow())) as url:
         found = post(url, "/v1/denoise", 500, query="broken", passages=TEXTS)
-        assert found == {"detail": "OSError; see the service's own output"}
+        assert re.fullmatch("OSError; request [0-9a-f]{32} in the log", found["detail"])
         assert post(url, "/v1/denoise", query=QUERY, passages=TEXTS)["passages"]
-
-
-class Counting(DefaultScorer):
-    """How many questions came together."""
-
-    def __init__(self):
-        super().__init__()
-        self.together = []
-
-    def scored_many(self, asked):
-        self.together.append(len(asked))
-        return super().scored_many(asked)
-
-
-async def test_requests_that_wait_together_are_worked_on_together_with_the_same_results():
-    scorer = Counting()
-    with serving(Service(ENDDenoiser(scorer, keep=2))) as url:
-        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-
-            async def ask(n):
-                passages = [{"text": t, "id": f"{n}-{i}"} for i, t in enumerate(TEXTS)]
-                reply = await client.post("/v1/denoise", json={"query": f"{QUERY} {n}", "passages": passages})
-                return reply.json()
-
-            found = await asyncio.gather(*(ask(n) for n in range(40)))
-    assert max(scorer.together) > 1
-    for n, reply in enumerate(found):
-        alone = [Passage(t, f"{n}-{i}") for i, t in enumerate(TEXTS)]
-        expected = ENDDenoiser(DefaultScorer(), keep=2).denoise(f"{QUERY} {n}", alone)
-        assert [p["id"] for p in reply["passages"]] == [p.id for p in expected.passages]
-        assert [k["score"] for k in reply["kept"]] == pytest.approx([k.score for k in expected.kept], abs=1e-4)
-
-
-def test_one_bad_request_of_a_batch_spoils_no_other():
-    from denoise_core.service.work import ToCheck, ToDenoise, ToScore, Worker
-
-    def score(query, text):
-        if query == "broken":
-            raise OSError("gone")
-        return 1.0
-
-    worker = Worker(Service(ENDDenoiser(FunctionScorer(score))))
-    batch = [
-        ToDenoise("q", PASSAGES),
-        ToDenoise("broken", PASSAGES),
-        ToScore("q", ("a",)),
-        ToScore("broken", ("a",)),
-    ]
-    found = worker([*batch, ToCheck("q", "a", PASSAGES), ToDenoise("q", PASSAGES)])
-    assert [isinstance(f, OSError) for f in found] == [False, True, False, True, False, False]
-    assert found[2] == [1.0]
 
 
 def test_what_scores_is_found_inside():

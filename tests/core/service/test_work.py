@@ -1,52 +1,99 @@
-"""A batch of requests: each its own result, and what makes them be done one by one is heard of."""
+"""Which requests are worked on: admission by the wait to expect, and what a call that hangs or fails leaves."""
 
 import asyncio
-import logging
 import threading
 
 import pytest
 
-from denoise_core import DenoiseResult, ENDDenoiser, Passage
-from denoise_core.service.batching import Batcher
-from denoise_core.service.settings import Service, ServiceLimits
-from denoise_core.service.work import ToDenoise, Worker
-from denoise_core.testing import FunctionScorer
+from denoise_core.service.desk import LOST, Busy, Desk
+from denoise_core.service.settings import ServiceLimits
 
 
-class TogetherFails(ENDDenoiser):
-    def denoise_many(self, asked):
-        raise ConnectionError("the batch was too much")
+def stop():
+    raise StopIteration
 
 
-def test_a_batch_that_fails_as_one_is_done_one_by_one_and_said(caplog):
-    denoiser = TogetherFails(FunctionScorer(lambda query, text: len(text)), keep=1)
-    asked = [ToDenoise("q", (Passage("Long text.", "a"), Passage("Text.", "b"))) for _ in range(3)]
-    with caplog.at_level(logging.WARNING, logger="denoise"):
-        found = Worker(Service(denoiser))(asked)
-    assert all(isinstance(f, DenoiseResult) and [p.id for p in f.passages] == ["a"] for f in found)
-    assert "each was denoised by itself" in caplog.text
-    assert "the batch was too much" in caplog.text
+async def test_a_call_is_answered_and_what_it_raises_is_raised():
+    desk = Desk(ServiceLimits(workers=2))
+    assert await desk.ask(lambda: 3, 10) == 3
+    for _ in range(5):
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await desk.ask(stop, 10)
+    assert await desk.ask(lambda: 4, 10) == 4
+    assert (desk.waiting, desk.working, desk.ready) == (0, 0, True)
+    desk.close()
 
 
-@pytest.mark.parametrize(("workers", "first"), [(1, [10]), (2, [2, 5])])
-async def test_a_worker_takes_its_share_of_what_waits(workers, first):
-    together, go, begun = [], threading.Semaphore(0), threading.Semaphore(0)
+async def test_a_request_that_would_wait_too_long_is_refused_at_once():
+    go = threading.Event()
+    desk = Desk(ServiceLimits(workers=1, seconds=10))
+    desk._rate = 0.001  # a second for a thousand characters
+    first = asyncio.create_task(desk.ask(go.wait, 2000))  # four seconds with the fixed cost
+    await asyncio.sleep(0)
+    with pytest.raises(Busy) as busy:
+        await desk.ask(lambda: None, 4000)  # six more
+    assert busy.value.after == 2, "then it would be done within eight tenths of the limit"
+    second = asyncio.create_task(desk.ask(lambda: "done", 1000))
+    await asyncio.sleep(0)
+    assert desk.waiting == 1
+    go.set()
+    assert await second == "done"
+    assert await first
+    desk.close()
 
-    def work(batch):
-        together.append(len(batch))
-        begun.release()
-        go.acquire()
-        return list(batch)
 
-    batcher = Batcher(work, ServiceLimits(workers=workers), lambda size: None)
-    batcher.start()
-    asked = [asyncio.create_task(batcher.ask(n, 1)) for n in range(10)]
-    for _ in range(workers):
-        await asyncio.to_thread(begun.acquire)
-    assert sorted(together) == first, "the rest is left to whoever is free sooner"
-    go.release(10)
-    assert await asyncio.gather(*asked) == list(range(10))
-    await batcher.stop()
+async def test_before_anything_is_known_a_few_wait_and_alone_everything_is_tried():
+    go = threading.Event()
+    desk = Desk(ServiceLimits(workers=1, seconds=30))
+    tasks = [asyncio.create_task(desk.ask(go.wait, 1))]
+    await asyncio.sleep(0.01)
+    tasks += [asyncio.create_task(desk.ask(go.wait, 1)) for _ in range(4)]
+    await asyncio.sleep(0.01)
+    with pytest.raises(Busy):
+        await desk.ask(lambda: None, 1)
+    go.set()
+    await asyncio.gather(*tasks)
+    desk._rate = 1.0  # 2,000 s for any
+    desk.limits = ServiceLimits(workers=1, seconds=3000)
+    assert await desk.ask(lambda: "tried", 1) == "tried"
+    desk.close()
+
+
+async def test_what_has_expired_is_not_begun():
+    go, begun = threading.Event(), []
+    desk = Desk(ServiceLimits(workers=1, seconds=0.1))
+    desk._rate = 0.02 / 2001  # each takes 20 ms
+    first = asyncio.create_task(desk.ask(go.wait, 1))
+    await asyncio.sleep(0)
+    late = [asyncio.create_task(desk.ask(lambda: begun.append(1), 1)) for _ in range(2)]
+    found = await asyncio.gather(first, *late, return_exceptions=True)
+    assert all(isinstance(f, TimeoutError | Busy) for f in found)
+    assert not begun
+    go.set()
+    assert desk.waiting == 0
+    desk.close()
+
+
+async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free():
+    go = threading.Event()
+    desk = Desk(ServiceLimits(workers=1, seconds=0.05, stalled=0.01))
+    for _ in range(LOST):
+        with pytest.raises(TimeoutError):
+            await desk.ask(go.wait, 1)
+    assert not desk.ready
+    desk._rate = 1e-9
+    assert await desk.ask(lambda: "answered", 1) == "answered", "those that hang hold no worker"
+    with pytest.raises(TimeoutError):
+        await desk.ask(go.wait, 1)
+    with pytest.raises(Busy):
+        await desk.ask(lambda: None, 1)
+    go.set()
+    while desk.working:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    assert desk.ready
+    desk._rate = 1e-9
+    assert await desk.ask(lambda: "again", 1) == "again"
+    desk.close()
 
 
 def test_every_core_computes_unless_told():

@@ -81,18 +81,19 @@ def _on_ray(call: Any, first: list[Any], given: Iterator[Any], count: int | None
     count = max(1, min(count or room, room - 1))
     made = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=TRIES)(Actor)
     actors = deque(made.remote(call) for _ in range(count))
+
+    def ask(item: Any) -> Any:
+        actors.rotate()
+        return actors[0].do.remote(item)
+
     try:
-        under_way: deque[Any] = deque()
-        while first or under_way:
-            for item in first or _taken(given, 2 * count - len(under_way)):
-                actors.rotate()
-                under_way.append(actors[0].do.remote(item))
-            first = []
-            if under_way:
-                try:
-                    yield ray.get(under_way.popleft())
-                except ray.exceptions.RayTaskError as error:
-                    raise (error.cause or error) from None  # as the call raised it
+        under_way = deque(map(ask, first))
+        while under_way:
+            under_way.extend(map(ask, _taken(given, 2 * count - len(under_way))))
+            try:
+                yield ray.get(under_way.popleft())
+            except ray.exceptions.RayTaskError as error:
+                raise (error.cause or error) from None  # as the call raised it
     finally:
         for actor in actors:
             ray.kill(actor)

@@ -1,0 +1,106 @@
+"""Which requests are worked on, and when: a bound on threads, and admission by the wait to expect."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import anyio
+
+from denoise_core.running.offload import Pool
+from denoise_core.service.settings import ServiceLimits
+
+T = TypeVar("T")
+
+FIXED = 2000  # what a request costs besides its characters, in characters
+MARGIN = 0.8  # of the limit that an expected wait may fill: estimates err
+LOST = 4  # threads for each worker that may hang before nothing more is begun
+_WEIGHT = 0.2  # of the newest request in the mean
+
+
+class Busy(Exception):
+    """It would not be done in time. ``after`` is the whole number of seconds until that may have changed."""
+
+    def __init__(self, after: float) -> None:
+        super().__init__(f"busy for {after:g} s")
+        self.after = max(1, math.ceil(after))
+
+
+class Desk:
+    """Calls on ``limits.threads`` threads, each answered as it is done. Of one event loop."""
+
+    def __init__(self, limits: ServiceLimits) -> None:
+        self.limits = limits
+        self.waiting = self.working = 0  # requests; threads, those that nobody waits for included
+        self._ahead = 0.0  # cost of all that was admitted and is not done
+        self._rate = 0.0  # seconds of one unit of cost; 0 before the first is done
+        self._lock = threading.Lock()
+        self._progress = time.monotonic()
+        self._room: anyio.CapacityLimiter | None = None
+        self._pool = Pool(limits.threads * (LOST + 1), "denoise-service")
+
+    async def ask(self, call: Callable[[], T], characters: int) -> T:
+        """What ``call`` returns. Raises `Busy` at once for one that could not be done in time, `TimeoutError` when
+        it was not, and what it raises."""
+        cost, until = characters + FIXED, time.monotonic() + self.limits.seconds
+        self._room = self._room or anyio.CapacityLimiter(self.limits.threads)
+        self._admit(cost)
+        self._ahead += cost
+        self.waiting += 1
+        queued = True
+        try:
+            async with asyncio.timeout(self.limits.seconds), self._room:
+                self.waiting, queued = self.waiting - 1, False
+                if time.monotonic() + cost * self._rate > until or self._lost:
+                    raise Busy(self.limits.seconds / 2)  # it would be given up on the way
+                return await self._pool.run(partial(self._timed, call, cost))
+        finally:
+            self._ahead -= cost
+            self.waiting -= queued
+
+    @property
+    def ready(self) -> bool:
+        """False when work is under way and none was done for too long."""
+        with self._lock:
+            return not self.working or time.monotonic() - self._progress < self.limits.stalled
+
+    def close(self) -> None:
+        self._pool.close()
+
+    @property
+    def _lost(self) -> bool:
+        return self.working >= self.limits.threads * (LOST + 1)
+
+    def _admit(self, cost: float) -> None:
+        threads, seconds = self.limits.threads, self.limits.seconds
+        expected = (self._ahead / threads + cost) * self._rate
+        known = self._rate > 0
+        if self._lost or self.waiting >= (self.limits.waiting if known else min(self.limits.waiting, 4 * threads)):
+            raise Busy(expected or 1)
+        if self._ahead and expected > MARGIN * seconds:  # alone it is tried, however long the last one took
+            raise Busy(expected - MARGIN * seconds)
+
+    def _timed(self, call: Callable[[], T], cost: float) -> T:
+        began = time.monotonic()
+        with self._lock:
+            if not self.working:
+                self._progress = began
+            self.working += 1
+        try:
+            return call()
+        except Exception:
+            raise
+        except BaseException as error:  # it would end the event loop, and all other requests with it
+            raise RuntimeError(f"the call raised {type(error).__name__}") from None
+        finally:
+            now = time.monotonic()
+            with self._lock:
+                self.working -= 1
+                self._progress = now
+                rate = (now - began) / cost
+                self._rate = rate if not self._rate else (1 - _WEIGHT) * self._rate + _WEIGHT * rate

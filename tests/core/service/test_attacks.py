@@ -1,0 +1,304 @@
+"""What a service outlives: bodies made to hurt, scorers that fail in every way, keys; and what it tells of it."""
+
+import asyncio
+import json
+import logging
+import threading
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from denoise_core import InputError, Passage
+from denoise_core.cli.serve import read_settings
+from denoise_core.embedded import default_denoiser
+from denoise_core.end import ENDDenoiser
+from denoise_core.scorers import BM25Scorer
+from denoise_core.service import Service, ServiceLimits, bodies
+from denoise_core.service.app import make_app
+from denoise_core.testing import FunctionScorer
+
+SECRET = "sk-live-5Zq8mYv2LkQ"  # in a text, a name, a key of an object: nowhere may it be told
+TEXTS = ["The tower is in Porto.", "Bread is cheap."]
+BM25 = Service(ENDDenoiser(BM25Scorer(), keep=1))
+
+
+@asynccontextmanager
+async def asking(service, **headers):
+    """A client of the application, in this process."""
+    app = make_app(service)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+        yield client
+
+
+async def post(client, body, path="/v1/denoise"):
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return await client.post(path, content=content, headers={"content-type": "application/json"})
+
+
+ATTACKS = {
+    "a million empty passages": {"query": "q", "passages": [""] * 1_000_000},
+    "wrong items": {"query": "q", "passages": [{SECRET: SECRET}] * 20_000},
+    "numbers": {"query": "q", "passages": [1] * 1_000_000},
+    "empty objects in metadata": {"query": "q", "passages": [{"text": "a", "metadata": {"a": [{}] * 500_000}}]},
+    "many fields": {"query": "q", "passages": []} | {f"{SECRET}{i}": 1 for i in range(10_000)},
+    "many fields of a passage": {"query": "q", "passages": [{f"{SECRET}{i}": 1 for i in range(10_000)}]},
+    "one wrong item": {"query": "q", "passages": [*TEXTS, {"text": 3, "id": SECRET}]},
+    "an unknown field": {"query": "q", "passages": TEXTS, SECRET: 1},
+    "a wrong query": {"query": [SECRET] * 1000, "passages": TEXTS},
+    "NaN": b'{"query": NaN, "passages": []}',
+    "infinity": b'{"query": "q", "passages": [{"text": "a", "metadata": {"a": 1e999}}]}',
+    "NaN in metadata": b'{"query": "q", "passages": [{"text": "a", "metadata": {"a": NaN}}]}',
+    "deep": b'{"query": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+    "very deep": b"[" * 1_000_000,
+    "not UTF-8": b'{"query": "\xff"}',
+    "no object": b"[1]",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+async def test_a_body_made_to_hurt_is_refused_in_few_words(name, capfd):
+    async with asking(BM25) as client:
+        reply = await post(client, ATTACKS[name])
+        assert reply.status_code in (413, 422), reply.text
+        assert len(reply.content) < 300
+        assert SECRET not in reply.text
+        assert (await post(client, {"query": "tower", "passages": TEXTS})).status_code == 200
+    assert SECRET not in "".join(capfd.readouterr())
+
+
+def parts_of(count, passages=1000):
+    body = json.dumps(
+        {"query": "q", "passages": [f'a "quoted", [bracketed] {{text}} {i} \\' for i in range(count)]}
+    )
+    return bodies.parsed(body.encode(), ServiceLimits(passages=passages))
+
+
+def test_texts_may_hold_what_structure_is_made_of():
+    assert len(parts_of(1000)["passages"]) == 1000
+    assert parts_of(3, passages=1)["passages"][0].startswith('a "quoted"'), "how many is said elsewhere"
+    body = json.dumps({"query": "q", "passages": [", [ {" * 100_000, '"' * 100_000]}).encode()
+    assert bodies.parsed(body, ServiceLimits(passages=1))["query"] == "q"
+
+
+class Fails(Exception):
+    """Of a library that puts what it was given into its message."""
+
+
+def failing(kind):
+    def score(query, text):
+        if query == "good":
+            return 1.0
+        if kind == "nan":
+            return float("nan")
+        raise {"stop": StopIteration, "input": InputError, "own": Fails, "exit": SystemExit}[kind](
+            f"{text} {SECRET}"
+        )
+
+    return Service(ENDDenoiser(FunctionScorer(score), keep=1))
+
+
+@pytest.mark.parametrize("kind", ["nan", "stop", "input", "own", "exit"])
+@pytest.mark.parametrize("path", ["/v1/denoise", "/v1/rerank"])
+async def test_a_scorer_that_fails_costs_its_request_and_says_no_text(kind, path, capfd, caplog):
+    caplog.set_level(logging.DEBUG)
+    text = f"my diary {SECRET}"
+    async with asking(failing(kind)) as client:
+        for _ in range(6):
+            reply = await post(
+                client, {"query": "q", "passages" if "denoise" in path else "documents": [text]}, path
+            )
+            assert reply.status_code in (500, 422)
+            assert "diary" not in reply.text
+        good = {"query": "good", "passages" if "denoise" in path else "documents": [text]}
+        assert (await post(client, good, path)).status_code == 200
+        assert (await client.get("/readyz")).status_code == 200
+    told = "".join(capfd.readouterr()) + caplog.text
+    assert "diary" not in told
+    assert SECRET not in told
+
+
+async def test_hung_calls_leave_it_alive_and_not_ready(capfd):
+    go = threading.Event()
+
+    def score(query, text):
+        go.wait(30)
+        return 1.0
+
+    limits = ServiceLimits(workers=2, seconds=0.05, stalled=0.01)
+    async with asking(Service(ENDDenoiser(FunctionScorer(score)), limits=limits)) as client:
+        body = {"query": "q", "passages": TEXTS}
+        replies = await asyncio.gather(*(post(client, body) for _ in range(30)))
+        assert {r.status_code for r in replies} == {503, 504}
+        assert (await client.get("/livez")).status_code == 200
+        assert (await client.get("/readyz")).json()["status"] == "stalled"
+        go.set()
+        while (await client.get("/livez")).json()["working"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        assert (await client.get("/readyz")).status_code == 200
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+async def unfinished(app, held, status, *, part=b"x" * 100_000):
+    """A client that sends one part of its body and then waits."""
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/denoise", "query_string": b"", "scheme": "http",
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "http_version": "1.1",
+        "server": ("localhost", 80), "client": ("127.0.0.1", 1), "root_path": "",
+    }  # fmt: skip
+    sent = [{"type": "http.request", "body": part, "more_body": True}]
+
+    async def receive():
+        if sent:
+            return sent.pop()
+        held.set()
+        await asyncio.sleep(60)
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            status.append(message["status"])
+
+    await app(scope, receive, send)
+
+
+async def test_unfinished_bodies_are_bounded_together_and_cut():
+    app = make_app(Service(ENDDenoiser(BM25Scorer()), limits=ServiceLimits(bodies=1_000_000, body_seconds=0.2)))
+    held, status = asyncio.Event(), []
+    await asyncio.gather(*(unfinished(app, held, status) for _ in range(60)))
+    assert sorted(status) == [408] * 10 + [503] * 50
+
+
+KEYS = """
+[search]
+key = "hush"
+quota = "3/minute"
+
+[batch]
+sha256 = "4e8f6c7a3e0ed7c5a34eac0cf3e2f2a0a7e4d3a1b7b2ee8b4b0dc0f1f1b7a6d5"
+"""
+
+
+async def test_keys_of_a_file_have_names_and_quotas(tmp_path, caplog):
+    from hashlib import sha256
+
+    file = tmp_path / "keys.toml"
+    file.write_text(
+        KEYS.replace("4e8f6c7a3e0ed7c5a34eac0cf3e2f2a0a7e4d3a1b7b2ee8b4b0dc0f1f1b7a6d5", sha256(b"x").hexdigest())
+    )
+    caplog.set_level(logging.INFO, "denoise.access")
+    async with asking(Service(ENDDenoiser(BM25Scorer()), keys=file)) as client:
+        for key, statuses in (("hush", [200, 200, 200, 429, 429]), ("x", [200] * 5), ("y", [401]), ("", [401])):
+            client.headers["authorization"] = f"Bearer {key}"
+            replies = [await post(client, {"query": "q", "passages": TEXTS}) for _ in statuses]
+            assert [r.status_code for r in replies] == statuses
+            assert all(1 <= int(r.headers["retry-after"]) <= 61 for r in replies if r.status_code == 429)
+        assert (await client.get("/livez")).status_code == 200
+        assert (await client.get("/docs")).status_code == 401
+    assert " search POST /v1/denoise 200 " in caplog.text
+    assert " batch POST /v1/denoise 200 " in caplog.text
+    assert "hush" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "names no key"),
+        ("[a]\nkey = 3", "expected a key"),
+        ("[a]\nkey = ''", "expected a key"),
+        ("[a]\nkey = 'a'\nsha256 = 'b'", "expected a key"),
+        ("[a]\nkey = 'a'\nquota = 'many'", "600/minute"),
+        ("[a]\nsha256 = 'abc'", "64 digits"),
+        ("[a]\nkey = 'x'\n[b]\nkey = 'x'", "each key once"),
+        ("key = 'hush", "TOML"),
+        ("key = 'hush'", "expected a key"),
+    ],
+)
+def test_a_file_of_keys_that_cannot_be_right_is_refused(tmp_path, text, says):
+    (tmp_path / "keys.toml").write_text(text)
+    with pytest.raises(InputError, match=says) as error:
+        make_app(Service(ENDDenoiser(BM25Scorer()), keys=tmp_path / "keys.toml"))
+    assert "hush" not in str(error.value)
+
+
+async def test_replies_are_as_the_page_says_and_the_page_is_valid():
+    from openapi_spec_validator import validate
+
+    async with asking(Service(default_denoiser())) as client:
+        page = (await client.get("/openapi.json")).json()
+        validate(page)
+        asked = {"query": "Where is the tower?", "passages": TEXTS}
+        bodies.Denoised.model_validate((await post(client, asked)).json(), strict=True)
+        found = (await post(client, asked | {"passages": []})).json()
+        bodies.Denoised.model_validate(found, strict=True)
+        answer = {"question": asked["query"], "answer": "It is in Porto. Bread costs 3 euro.", "passages": TEXTS}
+        bodies.Checked.model_validate((await post(client, answer, "/v1/check")).json())
+        ranked = {"query": "tower", "documents": TEXTS, "return_documents": True}
+        bodies.Reranked.model_validate((await post(client, ranked, "/v1/rerank")).json(), strict=True)
+        found = (await post(client, {"query": "tower", "texts": TEXTS}, "/rerank")).json()
+        assert [bodies.RankedText.model_validate(r, strict=True).index for r in found]
+        for path in ("/livez", "/readyz"):
+            bodies.Health.model_validate((await client.get(path)).json(), strict=True)
+        bodies.Models.model_validate((await client.get("/v1/models")).json(), strict=True)
+        wrong = await post(client, {})
+        bodies.Problem.model_validate(wrong.json(), strict=True)
+    for path, methods in page["paths"].items():
+        for about in methods.values():
+            for status, reply in about["responses"].items():
+                for kind, content in reply.get("content", {}).items():
+                    assert kind == "text/plain" or content["schema"], (path, status)
+            assert path in ("/livez", "/readyz") or about["security"] == [{"HTTPBearer": []}], path
+    names = [about["operationId"] for methods in page["paths"].values() for about in methods.values()]
+    assert len(set(names)) == len(names)
+
+
+async def test_a_request_has_an_id(caplog):
+    async with asking(BM25) as client:
+        assert (await client.get("/livez", headers={"x-request-id": "abc-1"})).headers["x-request-id"] == "abc-1"
+        for odd in ("a" * 65, "a\tb", "é"):
+            given = (await client.get("/livez", headers={"x-request-id": odd.encode()})).headers["x-request-id"]
+            assert len(given) == 32
+
+
+async def test_a_span_without_text_where_opentelemetry_is():
+    trace = pytest.importorskip("opentelemetry.sdk.trace", reason="OpenTelemetry is not installed")
+    from opentelemetry import trace as api
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    spans, provider = InMemorySpanExporter(), trace.TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "get_tracer", provider.get_tracer)
+        async with asking(failing("own")) as client:
+            await post(client, {"query": "good", "passages": [SECRET]})
+            await post(client, {"query": SECRET, "passages": [SECRET]})
+    found = spans.get_finished_spans()
+    assert [s.name for s in found] == ["POST /v1/denoise", "request"]
+    assert found[0].attributes == {"http.route": "/v1/denoise", "http.response.status_code": 200}
+    assert SECRET not in "".join(s.to_json() for s in found)
+
+
+def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path, monkeypatch):
+    (tmp_path / "serve.toml").write_text("port = 1\npassages = 2\nseconds = 3.5\n")
+    monkeypatch.setenv("RAG_DENOISE_CONFIG", str(tmp_path / "serve.toml"))
+    monkeypatch.setenv("RAG_DENOISE_PASSAGES", "20")
+    monkeypatch.setenv("RAG_DENOISE_PORT", "10")
+    found = read_settings(["--port", "100", "--name", "a", "--name", "b", "--access-log"])
+    assert (found.port, found.passages, found.seconds) == (100, 20, 3.5)
+    assert (found.name, found.access_log, found.workers) == (["a", "b"], True, None)
+    monkeypatch.setenv("RAG_DENOISE_WAITING", "0")
+    with pytest.raises(InputError, match="--waiting: "):
+        read_settings([])
+    monkeypatch.setenv("RAG_DENOISE_CONFIG", str(tmp_path / "none.toml"))
+    with pytest.raises(InputError, match="no such file"):
+        read_settings([])
+
+
+def test_two_passages_of_one_id_are_refused_without_naming_it():
+    given = [bodies.Given(text="a", id=SECRET)] * 2
+    with pytest.raises(InputError) as error:
+        bodies.passages_of(given)
+    assert SECRET not in str(error.value)
+    assert bodies.passages_of(["a", bodies.Given(text="b", id="x")]) == (Passage("a", "0"), Passage("b", "x"))
