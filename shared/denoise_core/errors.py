@@ -73,6 +73,18 @@ class BrokenLaw(DenoiseError, RuntimeError):
     """
 
 
+class BadReply(BrokenLaw):
+    """What a server replied is not what such a server replies: a refusal, a redirect, no JSON, NaN, another number
+    of results, or too many bytes. ``status`` is HTTP's, None where that was right."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+    def __reduce__(self) -> tuple[type[BadReply], tuple[str, int | None]]:
+        return type(self), (str(self), self.status)
+
+
 class BadScores(BrokenLaw, InputError):
     """A scorer gave NaN, or another number of scores than texts: a failure of this call, see `BrokenLaw`."""
 

@@ -14,7 +14,7 @@ from typing import Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.errors import InputError, masked
+from denoise_core.errors import BadScores, InputError, masked
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Message, Passage, Reply
 
@@ -82,6 +82,14 @@ class Scored:
     def split(self) -> tuple[int, ...]:
         """Positions of the texts that had to be cut."""
         return tuple(i for i, n in enumerate(self.parts) if n > 1)
+
+
+def numbers(found: object) -> NDArray[np.float32]:
+    """What a scorer or model handed back, as float32. Raises `BadScores` for anything but numbers."""
+    try:
+        return np.asarray(found, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadScores(f"expected an array of numbers, got {type(found).__name__}") from error
 
 
 @runtime_checkable

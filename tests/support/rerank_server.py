@@ -25,6 +25,7 @@ class Reranker(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.faults, self.seen, self.headers, self.shapes = [], [], [], []
         self.pause, self.score = pause, score
+        self.refuses = (None, 0)  # a text, and the status of every request that holds it
         self.lock, self.over, self.arrived = threading.Lock(), threading.Event(), threading.Event()
         self.now = self.peak = 0
         self.keeps, self.kept, self.counts = keeps, {}, {}
@@ -79,6 +80,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 self.connection.close()
                 return
+            if served.refuses[0] in texts:
+                fault = served.refuses[1]
             if isinstance(fault, int):
                 status, body = fault, {"error": f"fault {fault}, api_key=sk-verysecret1"}
         finally:

@@ -18,7 +18,7 @@ from denoise_core.end.companions import with_companions
 from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import Mask, Tokens, ranking, rule_for, select
 from denoise_core.errors import BadScores, InputError
-from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer
+from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer, numbers
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
@@ -137,7 +137,7 @@ class ENDDenoiser:
             return Scored(np.zeros(0, dtype=np.float32), ())
         if isinstance(self.scorer, ReportsParts):
             return self.scorer.scored(well_formed(query), texts)
-        return Scored(np.asarray(self.scorer.score(well_formed(query), texts), dtype=np.float32), ())
+        return Scored(numbers(self.scorer.score(well_formed(query), texts)), ())
 
     def denoise_many(self, asked: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
         """Several questions, each over its own passages; what the scorer can read together it reads together."""
@@ -164,7 +164,7 @@ class ENDDenoiser:
 
         async def scored(texts: Sequence[str]) -> Scored:
             given = await scorer.ascore(well_formed(query), texts) if texts else ()
-            return Scored(np.asarray(given, dtype=np.float32), ())
+            return Scored(numbers(given), ())
 
         found = await scored(asked.texts)
         scores = self._placed(asked, found)

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.end.probe import Reading
 from denoise_core.end.reader import best_of_parts, prompts_of
-from denoise_core.errors import InputError, ProbeMismatch
+from denoise_core.errors import BadReply, InputError, ProbeMismatch
 from denoise_core.local.layout import BoundLayout, Slot
 from denoise_core.running.budget import Meter
-from denoise_core.running.engines import Engine, RemoteLimits, Retried
+from denoise_core.running.engines import Engine, RemoteLimits, Retried, lowest
 from denoise_core.running.offload import offload
 from denoise_core.running.recipes import Travels
 
@@ -155,7 +155,7 @@ class RemoteScorer(Travels):
                 raise
             return [float(x) + served.offset for x in given]
 
-        return np.array(await self.engine.each(keys, self.batch, ask), dtype=np.float32)
+        return lowest(await self.engine.each(keys, self.batch, ask))
 
     async def _known(self, url: str, meter: Meter | None) -> Served:
         async with self._asking.setdefault(url, asyncio.Lock()):
@@ -167,7 +167,7 @@ class RemoteScorer(Travels):
         listed: list[dict[str, Any]] = []
         try:
             listed = [dict(m) for m in (await self.engine.request("GET", url, "/v1/models", meter=meter))["data"]]
-        except (InputError, KeyError, TypeError, ValueError):  # it lists no models: the fixed prompts decide alone
+        except (BadReply, KeyError, TypeError, ValueError):  # it lists no models: the fixed prompts decide alone
             listed = []
         names = [str(m.get("id")) for m in listed]
         model = self.model or (names[0] if len(names) == 1 else str(self.folder))
@@ -209,12 +209,12 @@ def _logits(reply: Any, count: int) -> list[float]:
         data = sorted(reply["data"], key=lambda item: item["index"])
         rows = [item["probs"] for item in data]
         if [item["index"] for item in data] == list(range(count)) and all(len(row) == 1 for row in rows):
-            return [float(row[0]) for row in rows]
-    except (KeyError, TypeError, ValueError):
+            found = [float(row[0]) for row in rows]
+            if np.isfinite(found).all():
+                return found
+    except (KeyError, TypeError, ValueError, OverflowError):
         pass
-    raise InputError(
-        f"expected a /classify reply with one number for each of {count} prompts, got {json.dumps(reply)[:200]}"
-    )
+    raise BadReply(f"expected a /classify reply with one number for each of {count} prompts")
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

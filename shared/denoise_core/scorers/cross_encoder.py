@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
+from denoise_core.protocols import numbers
 from denoise_core.running.caches.once import Once
 from denoise_core.running.recipes import Travels
 
@@ -45,7 +46,7 @@ class CrossEncoderScorer(Travels):
             return np.zeros(0, dtype=np.float32)
         with self._lock:
             self._loaded = self._loaded or _predictor(self.model)
-        scores = np.asarray(self._loaded([(query, t) for t in texts]), dtype=np.float32)
+        scores = numbers(self._loaded([(query, t) for t in texts]))
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         if scores.shape != (len(texts),):

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.errors import InputError
+from denoise_core.errors import BadReply, InputError
 from denoise_core.running.budget import Meter
-from denoise_core.running.engines import Engine, RemoteLimits
+from denoise_core.running.engines import Engine, RemoteLimits, lowest
 from denoise_core.running.recipes import Travels
 from denoise_core.scorers.discrim import CRITERIA, INSTRUCTIONS
 
@@ -38,18 +38,19 @@ class DecisionScorer:
         self.decide = decide
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """Probabilities, float32 ``(len(texts),)``. Raises `InputError` for an answer that is none."""
+        """Probabilities, float32 ``(len(texts),)``. Raises `BadReply` for an answer that is none."""
         asked = {"holds": {"type": "noul", "instructions": INSTRUCTIONS, "criteria": CRITERIA}}
         requests = [{"state": {"question": query, "passage": t}, "questions": asked} for t in texts]
         many = self.decide.many if isinstance(self.decide, _Served) else partial(map, self.decide)
-        return np.array([self._chance(answers) for answers in many(requests)], dtype=np.float32)
+        served = isinstance(self.decide, _Served)
+        return lowest([None if served and found is None else self._chance(found) for found in many(requests)])
 
     @staticmethod
     def _chance(answers: Any) -> float:
         answer = answers.get("holds") if isinstance(answers, Mapping) else None
         chance = answer.get("noul") if isinstance(answer, Mapping) else None
         if not isinstance(chance, int | float) or not 0 <= chance <= 1:
-            raise InputError(f"expected an answer such as {{'holds': {{'noul': 0.9}}}}, got {str(answers)[:200]}")
+            raise BadReply("expected an answer such as {'holds': {'noul': 0.9}}, with a chance of 0 to 1")
         return float(chance)
 
 
@@ -95,7 +96,7 @@ def served_decisions(
     "decisions" (``POST {url}/v1/decisions``, OpenAI's shape: a predicate about an input). Passages of a call are
     asked about side by side, each in a request of its own: questions of one request share what they are about, and
     a passage put among the questions would be read as an instruction. The passages leave this machine for ``url``,
-    which has no default. What is tried again and what raises: `Engine`; `InputError` for another shape.
+    which has no default. What is tried again and what raises: `Engine`.
     """
     if shape not in _WIRES:
         raise InputError(f"shape={shape!r}: expected 'systemone' or 'decisions'")
@@ -122,13 +123,17 @@ class _Served(Travels):
         return asked | {"model": self.model, "shape": self.shape}
 
     def __call__(self, request: dict[str, Any]) -> Mapping[str, Any]:
-        return self.many([request])[0]
+        found = self.many([request])[0]
+        assert found is not None  # one that is refused alone raises
+        return found
 
-    def many(self, requests: Sequence[dict[str, Any]]) -> list[Mapping[str, Any]]:
-        """The answers to each request."""
+    def many(self, requests: Sequence[dict[str, Any]]) -> list[Mapping[str, Any] | None]:
+        """The answers to each request; None for one that the server refused by itself."""
         return self.engine.run(partial(self._ask, requests))
 
-    async def _ask(self, requests: Sequence[dict[str, Any]], meter: Meter | None) -> list[Mapping[str, Any]]:
+    async def _ask(
+        self, requests: Sequence[dict[str, Any]], meter: Meter | None
+    ) -> list[Mapping[str, Any] | None]:
         wire = _WIRES[self.shape]
 
         async def ask(url: str, positions: list[int]) -> list[Mapping[str, Any]]:
@@ -136,7 +141,7 @@ class _Served(Travels):
             reply = await self.engine.request("POST", url, wire.path, body, meter)
             answers = wire.read(reply.get("answers")) if isinstance(reply, dict) else None
             if answers is None:
-                raise InputError(f"{url}{wire.path} gave no 'answers': {json.dumps(reply)[:200]}")
+                raise BadReply(f"{url}{wire.path} gave no 'answers'")
             return [answers]
 
         return await self.engine.each([json.dumps(r).encode() for r in requests], 1, ask)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
+from denoise_core.protocols import numbers
 from denoise_core.running.caches.once import Once
 from denoise_core.running.recipes import Travels
 
@@ -125,7 +126,7 @@ def _embeds(value: object) -> bool:
 
 
 def _checked(vectors: Any, n: int) -> NDArray[np.float32]:
-    out = np.asarray(vectors, dtype=np.float32)
+    out = numbers(vectors)
     if out.ndim != 2 or len(out) != n:
         raise BadScores(f"embed must return one vector for each of {n} texts, got an array of shape {out.shape}")
     if not np.isfinite(out).all():

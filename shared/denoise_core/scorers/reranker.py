@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Sequence
 from functools import partial
 from hashlib import blake2b
@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.errors import InputError
+from denoise_core.errors import BadReply, InputError
 from denoise_core.running.budget import Meter
-from denoise_core.running.engines import Engine, RemoteLimits
+from denoise_core.running.engines import Engine, RemoteLimits, lowest
 from denoise_core.running.recipes import Travels
 
 Floats = NDArray[np.float32]
@@ -52,7 +52,8 @@ class RemoteReranker(Travels):
         return asked | {name: getattr(self, name) for name in ("model", "shape", "batch")}
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """The server's own unit, float32 ``(len(texts),)``. Raises `InputError` for a reply that lacks one."""
+        """The server's own unit, float32 ``(len(texts),)``. Raises `BadReply` for a reply that lacks one;
+        a text that the server refuses by itself has the lowest score of the others."""
         return self.engine.run(partial(self._scores, query, list(texts)))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Floats:
@@ -72,7 +73,7 @@ class RemoteReranker(Travels):
             return _read(await self.engine.request("POST", url, "/rerank", body, meter), len(some))
 
         keys = [key_of(t) for t in texts]
-        return np.array(await self.engine.each(keys, self.batch, ask), dtype=np.float32)
+        return lowest(await self.engine.each(keys, self.batch, ask))
 
 
 def key_of(text: str) -> bytes:
@@ -84,10 +85,8 @@ def _read(reply: Any, count: int) -> list[float]:
     try:
         rows = reply if isinstance(reply, list) else reply["results"]
         found = {int(r["index"]): float(r["score"] if "score" in r else r["relevance_score"]) for r in rows}
-        if len(rows) == count and found.keys() == set(range(count)):
+        if len(rows) == count and found.keys() == set(range(count)) and all(map(math.isfinite, found.values())):
             return [found[i] for i in range(count)]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         pass
-    raise InputError(
-        f"expected a /rerank reply with one score for each of {count} texts, got {json.dumps(reply)[:200]}"
-    )
+    raise BadReply(f"expected a /rerank reply with one finite score for each of {count} texts")

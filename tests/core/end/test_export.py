@@ -17,6 +17,7 @@ from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.end.export import export
 from denoise_core.end.remote import MANIFEST, RemoteScorer
+from denoise_core.errors import BadReply
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.running.engines import RemoteLimits
 
@@ -274,9 +275,9 @@ def test_a_server_of_something_else_is_refused(server, exported):
 @pytest.mark.parametrize(
     "reply", [b'{"data": []}', b'{"error": "x"}', b"[1]", b'{"data": [{"index": 0, "probs": [1, 2]}]}', b"null"]
 )
-def test_a_reply_that_is_none_is_an_error_that_quotes_it(server, exported, reply):
+def test_a_reply_that_is_none_is_a_failure(server, exported, reply):
     server.reply = reply
-    with pytest.raises(InputError, match="one number for each of 3 prompts"):
+    with pytest.raises(BadReply, match="one number for each of 3 prompts"):
         RemoteScorer(server.url, exported[0]).score("who?", TEXTS)
 
 

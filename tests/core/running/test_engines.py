@@ -5,8 +5,10 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from contextlib import ExitStack
+from email.utils import formatdate
 
 import httpx
 import pytest
@@ -16,10 +18,11 @@ from rerank_server import reranking, words
 
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.errors import BudgetExceeded
+from denoise_core.errors import BadReply, BudgetExceeded, is_mistake
 from denoise_core.running.budget import Budget, Meter, current_meter
 from denoise_core.running.engines import RemoteLimits
-from denoise_core.running.engines.client import rendezvous
+from denoise_core.running.engines.client import _seconds, rendezvous
+from denoise_core.running.fallbacks import counts, forget
 from denoise_core.scorers import RemoteReranker
 
 pytestmark = pytest.mark.enable_socket
@@ -32,6 +35,7 @@ QUICK = RemoteLimits(rest=30)
 
 @pytest.fixture
 def server():
+    forget()
     with reranking() as served:
         yield served
 
@@ -57,19 +61,48 @@ def test_both_shapes(server):
         RemoteReranker(url, shape="other")
 
 
-@pytest.mark.parametrize("fault", [429, 500, 502, 503, 504, "cut"])
+@pytest.mark.parametrize("fault", [408, 425, 429, 500, 502, 503, 504, "cut"])
 def test_what_passes_is_tried_again(server, fault):
     server.faults = [fault, fault]
     assert RemoteReranker(server.url).score(QUERY, TEXTS[:5]).tolist() == EXPECTED[:5]
     assert len(server.seen) == 3
 
 
-@pytest.mark.parametrize("fault", [400, 401, 404, 422, 501])
+@pytest.mark.parametrize("fault", [301, 307, 404, 405, 409, 410, 501])
 def test_what_does_not_pass_is_not(server, fault):
     server.faults = [fault]
-    with pytest.raises(InputError, match=rf"refused the request \({fault}\).*fault {fault}, api_key=\*\*\*"):
+    with pytest.raises(BadReply, match=rf"refused the request \({fault}\)$") as error:
+        RemoteReranker(server.url).score(QUERY, TEXTS[:5])
+    assert error.value.status == fault
+    assert not is_mistake(error.value)
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("fault", [401, 403])
+def test_a_refused_key_is_a_mistake(server, fault):
+    server.faults = [fault]
+    with pytest.raises(InputError, match=rf"refused the key \({fault}\): set the key with key_env="):
         RemoteReranker(server.url).score(QUERY, TEXTS[:5])
     assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("fault", [400, 413, 422])
+def test_a_document_that_is_refused_costs_itself(server, fault):
+    server.refuses = (TEXTS[7], fault)
+    found = RemoteReranker(server.url, batch=20).score(QUERY, TEXTS[1:20]).tolist()
+    assert found[6] == min(EXPECTED[1:20])
+    assert [s for i, s in enumerate(found) if i != 6] == [s for i, s in enumerate(EXPECTED[1:20]) if i != 6]
+    assert counts()["a document of a request", "BadReply"] == 1
+    with pytest.raises(BadReply, match=str(fault)):
+        RemoteReranker(server.url).score(QUERY, [TEXTS[7]])
+
+
+def test_both_forms_of_retry_after():
+    soon = formatdate(time.time() + 30, usegmt=True)
+    assert 25 < _seconds(soon) <= 30
+    assert _seconds(formatdate(time.time() - 30, usegmt=True)) == 0
+    for said, seconds in (("7", 7), ("900", 60), ("-3", 0), ("soon", 0), ("٧", 0), ("9" * 400, 60), (None, 0)):
+        assert _seconds(said) == seconds
 
 
 @pytest.mark.parametrize(("fault", "error"), [(503, httpx.HTTPStatusError), ("cut", httpx.TransportError)])
@@ -221,7 +254,7 @@ def test_addresses_that_cannot_be_right_are_refused(url, match):
 def test_a_reply_without_a_score_each_is_refused(body):
     from denoise_core.scorers.reranker import _read
 
-    with pytest.raises(InputError, match="one score for each of 1 texts"):
+    with pytest.raises(BadReply, match="one finite score for each of 1 texts"):
         _read(body, 1)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from denoise_core import InputError
+from denoise_core.errors import BadReply
 from denoise_core.running.engines import RemoteLimits
 from denoise_core.scorers.decisions import DecisionScorer, local_decisions, served_decisions
 from denoise_core.testing import check_scorer
@@ -30,7 +31,7 @@ def test_a_decision_scorer_takes_the_probability_of_true():
 
 @pytest.mark.parametrize("answers", [{}, None, {"holds": 1}, {"holds": {"noul": "yes"}}, {"holds": {"noul": 1.5}}])
 def test_an_answer_that_is_none_is_refused(answers):
-    with pytest.raises(InputError, match="noul"):
+    with pytest.raises(BadReply, match="noul"):
         DecisionScorer(lambda request: answers).score("q", ["a"])
 
 
@@ -131,9 +132,9 @@ def test_a_server_that_speaks_the_shape_serves(server, shape):
         return DecisionScorer(served_decisions(url, model, shape=shape))
 
     assert scorer(url=server + "/").score("q", ["sea", "tree", '"sea" } 🗼']).tolist() == [0.75, 0.25, 0.75]
-    with pytest.raises(InputError, match=r"422.*unknown model"):
+    with pytest.raises(BadReply, match="422"):
         scorer("other").score("q", ["sea"])
-    with pytest.raises(InputError, match="answers"):
+    with pytest.raises(BadReply, match="answers"):
         scorer().score("q", ["broken"])
     again = pickle.loads(pickle.dumps(scorer()))  # noqa: S301  # our own bytes
     assert again.score("q", ["sea"]).tolist() == [0.75]
@@ -141,7 +142,7 @@ def test_a_server_that_speaks_the_shape_serves(server, shape):
 
 @pytest.mark.enable_socket
 def test_a_refusal_is_no_probability(server):
-    with pytest.raises(InputError, match="not this one"):
+    with pytest.raises(BadReply, match="chance"):
         DecisionScorer(served_decisions(server, "m", shape="decisions")).score("q", ["refused"])
 
 

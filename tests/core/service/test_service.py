@@ -213,8 +213,8 @@ async def test_too_many_are_sent_away_and_late_ones_given_up():
             first = asyncio.create_task(ask("wait"))
             assert await asyncio.to_thread(slow.begun.wait, 2)
             found = await asyncio.gather(*(ask(QUERY) for _ in range(6)))
-            assert sorted(found)[:4] == [503] * 4
-            assert set(found[4:]) <= {503, 504}
+            assert found.count(503) >= 4
+            assert set(found) <= {200, 503, 504}, "what waited for the first one may still be in time"
             assert await first == 504
             slow.go.set()
             assert await ask(QUERY) == 200

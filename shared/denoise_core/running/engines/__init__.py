@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from denoise_core.running.engines.client import Engine, RemoteLimits, Retried
+from denoise_core.running.engines.client import Engine, RemoteLimits, Retried, lowest
 
-__all__ = ["Engine", "RemoteLimits", "Retried"]
+__all__ = ["Engine", "RemoteLimits", "Retried", "lowest"]

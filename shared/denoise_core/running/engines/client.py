@@ -7,18 +7,24 @@ serves the next, and the bound on what is under way holds for all of them togeth
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 import time
+import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import numpy as np
+from numpy.typing import NDArray
+
 from denoise_core._optional import require
-from denoise_core.errors import InputError, masked
+from denoise_core.errors import BadReply, InputError, masked
 from denoise_core.running.budget import Meter, current_meter
 from denoise_core.running.fallbacks import fell_back
 
@@ -30,6 +36,7 @@ class RemoteLimits:
     """How a server is asked. ``timeout`` is the seconds of one request, ``deadline`` those of a whole call,
     retries included (None: no limit but a surrounding budget's). ``attempts`` is how often a request is tried in
     all, ``concurrency`` how many are under way at once. A replica that failed is asked last for ``rest`` seconds.
+    A reply has at most ``reply`` bytes, unpacked.
 
     Raises `InputError` for numbers that make no sense.
     """
@@ -39,9 +46,10 @@ class RemoteLimits:
     attempts: int = 4
     concurrency: int = 16
     rest: float = 5.0
+    reply: int = 32 << 20
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "deadline", "attempts", "concurrency"):
+        for name in ("timeout", "deadline", "attempts", "concurrency", "reply"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name}={value}: expected more than 0")
@@ -60,11 +68,12 @@ class Retried(Exception):
 class Engine:
     """Requests to servers that answer alike. ``urls`` are their addresses, without the path.
 
-    A document goes to the replica that its key names (`replicas`), to the next one while that is down. Status 429,
-    5xx and lost connections are tried again, with growing random pauses and no sooner than ``Retry-After`` says;
-    any other 4xx raises `InputError` with what the server said. After the last attempt the error comes through as
-    httpx raises it; past the deadline it is `TimeoutError`, past a surrounding budget `BudgetExceeded`. Each
-    request counts as a call of that budget.
+    A document goes to the replica that its key names (`replicas`), to the next one while that is down. Status 408,
+    425, 429, 5xx and lost connections are tried again, with growing random pauses and no sooner than
+    ``Retry-After`` says. 401 and 403 raise `InputError`: the key is wrong. Any other status, and a reply that is
+    no JSON or too long, raises `BadReply`, a failure; 400, 413 and 422 cost the documents alone that are refused
+    by themselves. After the last attempt the error comes through as httpx raises it; past the deadline it is
+    `TimeoutError`, past a surrounding budget `BudgetExceeded`. Each request counts as a call of that budget.
 
     ``key_env`` names the environment variable that holds the key; it is read at each request and kept nowhere.
     """
@@ -127,17 +136,30 @@ class Engine:
         keys: Sequence[bytes],
         batch: int,
         ask: Callable[[str, list[int]], Awaitable[Sequence[T]]],
-    ) -> list[T]:
+    ) -> list[T | None]:
         """``ask(url, positions)`` for batches of at most ``batch`` keys, each at its key's replica; results in
         order.
 
-        What failed is asked again, at the next replica; what came is not asked again.
+        What failed is asked again, at the next replica; what came is not asked again. A batch that is refused is
+        asked in halves, and one document that is refused by itself gives None, which is logged; all of them raise
+        `BadReply`.
         """
         tenacity = require("tenacity", extra="remote")
-        found: dict[int, T] = {}
+        found: dict[int, T | None] = {}
+        refused: list[BadReply] = []
 
         async def one(url: str, positions: list[int]) -> None:
-            found.update(zip(positions, await ask(url, positions), strict=True))
+            try:
+                found.update(zip(positions, await ask(url, positions), strict=True))
+            except BadReply as error:
+                if error.status not in _ITS_OWN:
+                    raise
+                if len(positions) == 1:
+                    refused.append(error)
+                    found[positions[0]] = None
+                    return
+                middle = len(positions) // 2
+                await asyncio.gather(one(url, positions[:middle]), one(url, positions[middle:]))
 
         def pause(state: Any) -> float:
             error = state.outcome.exception()
@@ -166,6 +188,10 @@ class Engine:
                         raise error  # what no second try can help first
         except Retried as error:
             raise error.error from None
+        if refused and len(refused) == len(keys):
+            raise refused[0]
+        for error in refused:
+            fell_back("a document of a request", error, "it alone has no result")
         return [found[i] for i in range(len(keys))]
 
     async def request(self, method: str, url: str, path: str, body: Any = None, meter: Meter | None = None) -> Any:
@@ -177,29 +203,47 @@ class Engine:
             if meter is not None:
                 meter.take()
             try:
-                reply = await client.request(method, url + path, json=body, headers=headers)
-                reply.raise_for_status()
-            except httpx.HTTPStatusError as error:
-                raise self._refused(url + path, error) from error
-            except (httpx.TransportError, httpx.DecodingError) as error:
+                async with client.stream(method, url + path, json=body, headers=headers) as reply:
+                    if not reply.is_success:
+                        raise self._refused(httpx, url, url + path, reply)
+                    found = await self._whole(reply, url + path)
+            except httpx.HTTPError as error:
                 self._down(url, error)
                 raise Retried(error) from error
         self.replicas.answered(url)
         try:
-            return reply.json()
-        except ValueError as error:
-            raise InputError(f"{url + path} did not answer with JSON: {masked(reply.text[:200])}") from error
+            return json.loads(found, parse_constant=_no_number)
+        except (ValueError, RecursionError) as error:
+            raise BadReply(f"{url + path} did not answer with JSON: {type(error).__name__}") from error
 
-    def _refused(self, where: str, error: Any) -> Exception:
-        status, said = error.response.status_code, masked(error.response.text[:500])
-        if status == 429:
-            return Retried(error, _seconds(error.response.headers.get("retry-after")) or 0.01)
+    async def _whole(self, reply: Any, where: str) -> bytes:
+        """The body, unpacked by hand: what unpacks to more than the limit is never held."""
+        most, packed = self.limits.reply, reply.headers.get("content-encoding", "identity").lower()
+        if packed not in ("identity", "gzip", "deflate"):
+            raise BadReply(f"{where} answered packed with {packed[:20]!r}, which was not asked for")
+        unpacked, parts, size = None if packed == "identity" else zlib.decompressobj(47), [], 0
+        async for part in reply.aiter_raw():
+            try:
+                parts.append(part if unpacked is None else unpacked.decompress(part, most + 1 - size))
+            except zlib.error as error:
+                raise BadReply(f"{where} answered with a broken {packed} stream") from error
+            size += len(parts[-1])
+            if size > most:
+                raise BadReply(f"{where} answered with more than {most:,} bytes")
+        return b"".join(parts)
+
+    def _refused(self, httpx: Any, url: str, where: str, reply: Any) -> Exception:
+        status, after = reply.status_code, _seconds(reply.headers.get("retry-after"))
+        if status in (401, 403):
+            hint = "set the key with key_env=" if self.key_env is None else f"look at the key in {self.key_env}"
+            return InputError(f"{where} refused the key ({status}): {hint}")
+        error = httpx.HTTPStatusError(f"{where} answered with {status}", request=reply.request, response=reply)
+        if status in _SOON:
+            return Retried(error, after or 0.01)
         if status in _PASSING:
-            self._down(next(u for u in self.urls if where.startswith(u)), error)
-            return Retried(error, _seconds(error.response.headers.get("retry-after")))
-        refused = InputError(f"{where} refused the request ({status}): {said}")
-        refused.__cause__ = error
-        return refused
+            self._down(url, error)
+            return Retried(error, after)
+        return BadReply(f"{where} refused the request ({status})", status)
 
     def _down(self, url: str, error: Exception) -> None:
         self.replicas.failed(url)
@@ -217,18 +261,39 @@ class Engine:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # after a fork the loop is another one
             most = httpx.Limits(max_connections=self.limits.concurrency)
-            self._client = httpx.AsyncClient(timeout=self.limits.timeout, limits=most)
+            plain = {"Accept-Encoding": "identity"}
+            self._client = httpx.AsyncClient(timeout=self.limits.timeout, limits=most, headers=plain)
             self._room, self._loop = asyncio.Semaphore(self.limits.concurrency), loop
         assert self._room is not None
         return self._client, self._room
 
 
+def lowest(found: Sequence[float | None]) -> NDArray[np.float32]:
+    """Scores as float32; a text that its server refused has that of the lowest other one."""
+    least = min((s for s in found if s is not None), default=0.0)
+    return np.array([least if s is None else s for s in found], dtype=np.float32)
+
+
 def _seconds(value: str | None) -> float:
-    """Of a Retry-After header that counts seconds, at most 60; 0 for any other."""
-    return min(60.0, float(value)) if value and value.isascii() and value.isdigit() else 0.0
+    """Of a Retry-After header, which counts seconds or names a time: at most 60, and 0 for any other."""
+    if not value or not value.isascii():
+        return 0.0
+    if value.strip().isdigit():
+        return min(60.0, float(value[:9]))
+    try:
+        then = parsedate_to_datetime(value)
+        return min(60.0, max(0.0, then.timestamp() - time.time()))
+    except (ValueError, OverflowError):
+        return 0.0
 
 
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+_SOON = (408, 425, 429)  # the server is well and asks for time
 _PASSING = (500, 502, 503, 504, 529)  # others of 500 and more, such as "not implemented", do not pass
+_ITS_OWN = (400, 413, 422)  # may be about one document of a batch
 
 _making = threading.Lock()
 _running: asyncio.AbstractEventLoop | None = None

@@ -1,0 +1,144 @@
+"""Every part of ours against everything that goes wrong around it: nothing comes through `Guard` but mistakes."""
+
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from denoise_core import Guard, Passage
+from denoise_core.augmenter import Augmenter
+from denoise_core.end import ENDDenoiser
+from denoise_core.errors import BadReply, InputError, is_mistake
+from denoise_core.running.engines import RemoteLimits
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.scorers import CrossEncoderScorer, DecisionScorer, EmbeddingScorer, LLMDiscrim, RemoteReranker
+from denoise_core.scorers.decisions import served_decisions
+from denoise_core.testing import (
+    MISBEHAVIOURS,
+    Faulty,
+    FunctionLLM,
+    ListRetriever,
+    check_faults,
+    check_remote,
+    faults_of,
+    misbehaving,
+)
+
+QUERY = "Where is the tower?"
+PASSAGES = [Passage("The tower is in Porto. It is old.", "a"), Passage("Bread is cheap.", "b")]
+QUICK = RemoteLimits(attempts=2, rest=0, reply=1 << 20)
+
+
+@pytest.mark.parametrize("name", faults_of("score"))
+def test_scorers(name):
+    check_faults(lambda part: ENDDenoiser(part, keep=1), "score", QUERY, PASSAGES, [name])
+
+
+@pytest.mark.parametrize("name", faults_of("score"))
+@pytest.mark.parametrize("kind", ["cross-encoder", "embedding", "decision"])
+def test_what_our_scorers_are_given(kind, name):
+    make = {
+        "cross-encoder": lambda part: CrossEncoderScorer(lambda pairs: part.fault(QUERY, pairs)),
+        "embedding": lambda part: EmbeddingScorer(lambda texts: part.fault(QUERY, texts)),
+        "decision": lambda part: DecisionScorer(lambda request: part.fault(QUERY, ["one"])),
+    }[kind]
+    check_faults(lambda part: ENDDenoiser(make(part), keep=1), "score", QUERY, PASSAGES, [name])
+
+
+@pytest.mark.parametrize("name", faults_of("complete"))
+@pytest.mark.parametrize("variant", ["select", "remove"])
+def test_models_of_s2a(variant, name):
+    check_faults(lambda part: S2ADenoiser(part, variant=variant), "complete", QUERY, PASSAGES, [name])
+
+
+@pytest.mark.parametrize("name", faults_of("complete"))
+def test_models_that_score(name):
+    check_faults(lambda part: ENDDenoiser(LLMDiscrim(part), keep=1), "complete", QUERY, PASSAGES, [name])
+
+
+class Failure(Exception):
+    """What the world did, and no mistake."""
+
+
+def asked(loop):
+    try:
+        return loop.answer(QUERY)
+    except Exception as error:
+        if is_mistake(error):
+            raise
+        raise Failure from error
+
+
+@pytest.mark.parametrize("name", faults_of("retrieve"))
+def test_retrievers_of_the_loop(name):
+    """The loop raises what it cannot answer around, and never as a mistake of the user's."""
+    loop = Augmenter(FunctionLLM(lambda messages: "It is in Porto [1]."), Faulty(faults_of("retrieve")[name]))
+    with suppress(Failure):
+        assert asked(loop).outcome
+
+
+@pytest.mark.parametrize("name", faults_of("complete"))
+def test_models_of_the_loop(name):
+    loop = Augmenter(Faulty(faults_of("complete")[name]), ListRetriever(PASSAGES))
+    with suppress(Failure):
+        assert asked(loop).outcome
+
+
+def reranks(asked):
+    return {"results": [{"index": i, "relevance_score": 0.5 + i} for i in range(len(asked["documents"]))]}
+
+
+def reranks_texts(asked):
+    return [{"index": i, "score": 0.5 + i} for i in range(len(asked["texts"]))]
+
+
+def decides(asked):
+    return {"answers": {"holds": {"noul": 0.5}}}
+
+
+SERVED = {
+    "jina": (lambda url: RemoteReranker(url, limits=QUICK), reranks),
+    "tei": (lambda url: RemoteReranker(url, shape="tei", limits=QUICK), reranks_texts),
+    "systemone": (lambda url: DecisionScorer(served_decisions(url, "m", limits=QUICK)), decides),
+}
+HARMLESS = {"systemone": {"one too few", "one too many", "one index twice"}}  # its replies have no list
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("kind", SERVED)
+@pytest.mark.parametrize("name", MISBEHAVIOURS)
+def test_servers(kind, name):
+    make, answer = SERVED[kind]
+    told = check_remote(lambda url: make(url).score(QUERY, ["a", "b"]), answer, [name])
+    assert (told[name] == "answered") == (name in HARMLESS.get(kind, ()))
+    with misbehaving(answer, name) as url:
+        result = Guard(ENDDenoiser(make(url), keep=1)).denoise(QUERY, PASSAGES)
+        assert result.passages
+        assert (result.fallback is None) == (name in HARMLESS.get(kind, ()))
+
+
+@pytest.mark.enable_socket
+def test_a_reply_that_unpacks_to_too_much_is_never_held():
+    import tracemalloc
+
+    with misbehaving(reranks, "a gzip bomb") as url:
+        scorer = RemoteReranker(url, limits=QUICK)
+        tracemalloc.start()
+        with pytest.raises(BadReply, match="more than 1,048,576 bytes"):
+            scorer.score(QUERY, ["a"])
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 16 << 20, "64 MiB in the reply"
+
+
+def test_the_kit_finds_what_is_wrong():
+    class Careless:
+        def denoise(self, query, passages):
+            raise InputError("of a part, called a mistake")
+
+        async def adenoise(self, query, passages):
+            raise InputError("of a part, called a mistake")
+
+    with pytest.raises(AssertionError, match="Guard let InputError through"):
+        check_faults(lambda part: Careless(), "score", QUERY, PASSAGES)
+    assert np.isnan(faults_of("score")["gives NaN"](QUERY, ["a"])).all()
