@@ -11,7 +11,8 @@ to the replica with the fewest, not to the one that has read its passages before
 from fastapi import FastAPI
 from ray import serve
 
-from denoise_core.embedded import default_denoiser, span_reader
+from denoise_core.augmenter.utilities.default import default_judge
+from denoise_core.embedded import default_denoiser
 from denoise_core.service import Service, ServiceLimits
 from denoise_core.service.app import make_app
 
@@ -22,10 +23,15 @@ def build() -> FastAPI:
     """Called in each replica: what the application holds does not travel, and need not."""
     # hosts: the names by which others call it, such as ("denoise.internal",); this machine's own unless given.
     limits = ServiceLimits(waiting=AT_ONCE, workers=1)
-    return make_app(Service(default_denoiser(), reader=span_reader, limits=limits))
+    return make_app(Service(default_denoiser(), judge=default_judge(), limits=limits))
 
 
-@serve.deployment(num_replicas=2, max_ongoing_requests=AT_ONCE, ray_actor_options={"num_cpus": 1})
+@serve.deployment(
+    max_ongoing_requests=AT_ONCE,
+    ray_actor_options={"num_cpus": 1},  # {"num_gpus": 1} for a model of one's own
+    autoscaling_config={"min_replicas": 2, "max_replicas": 8, "target_ongoing_requests": 4},
+    health_check_period_s=10,
+)
 @serve.ingress(build)
 class Denoising:
     """All paths are those of the service."""

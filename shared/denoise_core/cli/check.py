@@ -44,7 +44,7 @@ def check_own(
     reading = read_passages(*sources, skip_bad=skip_bad)
     for warning in reading.warnings:
         typer.echo(warning, err=True)
-    chosen = _judge(judge, llm)
+    chosen = chosen_judge(judge, llm)
     found = check(question, text, reading.passages, judge=chosen)
     if html is not None:
         page = to_html(question, text, found.claims, reading.passages, said=outcome(found), judge=chosen.id)
@@ -96,7 +96,7 @@ def as_json(found: Check, answer: str, passages: Sequence[Passage], judge: Judge
     return data | {"proof": proof.as_json() if proof else None}
 
 
-def _judge(name: str | None, llm: str | None) -> Judge:
+def chosen_judge(name: str | None, llm: str | None) -> Judge:
     if name is not None and llm is not None:
         raise InputError("give --judge or --llm, not both")
     if name is not None:

@@ -97,7 +97,7 @@ def serve_own(arguments: Sequence[str]) -> None:
     uvicorn = require("uvicorn", extra="serve")
     require("fastapi", extra="serve")
     require("prometheus_client", extra="serve")
-    from denoise_core.embedded import span_reader
+    from denoise_core.augmenter.utilities.default import default_judge
     from denoise_core.service.app import make_app
     from denoise_core.service.outside import access, loopback
 
@@ -111,7 +111,7 @@ def serve_own(arguments: Sequence[str]) -> None:
     hosts = tuple(asked.name) or (() if loopback(asked.host) else (asked.host,))
     limits = ServiceLimits(**{name: getattr(asked, name) for name in _LIMITS})
     name = asked.method if own is None else own.name
-    service = Service(served, name, span_reader, asked.token_env, asked.keys, hosts, limits)
+    service = Service(served, name, default_judge(), asked.token_env, asked.keys, hosts, limits)
     app = make_app(service)
     if asked.access_log:
         access.addHandler(logging.StreamHandler())

@@ -155,7 +155,7 @@ class Readings:
             try:
                 found[bytes(key)] = Reading.from_bytes(blob)
             except ValueError as error:
-                log.warning("%s: a reading is damaged (%s) and is made again", self.file, error)
+                log.warning("%s: a reading is damaged (%s) and is made again", self.file, type(error).__name__)
         return found
 
     def _execute(self, sql: str, rows: Sequence[tuple[bytes, ...]]) -> list[tuple[bytes, bytes]]:

@@ -1,4 +1,6 @@
-"""A fallback that nobody hears of is a defect: it is logged, counted, and says no secrets.
+"""A fallback that nobody hears of is a defect: it is logged and counted, by the class of its error.
+
+An error's message may quote what a user wrote, so it is in no log: it stands in the result and in the trace.
 
 The logger is ``logging.getLogger("denoise")``. The first fallback of a kind is a WARNING; later ones are
 counted, and the 10th, the 100th, the 1000th ... is a WARNING again that says how many there were. Without any
@@ -26,16 +28,24 @@ def fell_back(where: str, error: BaseException | str, instead: str) -> str:
     is"``). A kind is the part and the error's class, or the text where no error was raised.
     """
     happened = said(error)
+    told = class_of(error) if isinstance(error, BaseException) else happened
     kind = (where, type(error).__name__ if isinstance(error, BaseException) else happened[:80])
     with _lock:
         if kind not in _counts and len(_counts) >= _KINDS:
             kind = ("other", "")
         count = _counts[kind] = _counts.get(kind, 0) + 1
     if count == 1:
-        logger.warning("%s: %s; %s. Further ones are counted.", where, instead, happened)
+        logger.warning("%s: %s; %s. Further ones are counted.", where, instead, told)
     elif str(count).strip("0") == "1":
-        logger.warning("%s: %d times by now: %s; the last one: %s", where, count, instead, happened)
+        logger.warning("%s: %d times by now: %s; the last one: %s", where, count, instead, told)
     return happened
+
+
+def class_of(error: BaseException) -> str:
+    """The error's class, with the status of a server's answer: what can be logged, since it is nobody's text."""
+    places = (error, getattr(error, "response", None))
+    status = next((s for p in places for s in [getattr(p, "status_code", None)] if type(s) is int), None)
+    return type(error).__name__ if status is None else f"{type(error).__name__} ({status})"
 
 
 def counts() -> dict[tuple[str, str], int]:

@@ -146,21 +146,21 @@ class Claimed(BaseModel):
     start: int
     end: int
     supported: bool | None
-    score: float | None
+    probability: float | None
     evidence: list[Evidence]
     differences: list[str]
+    kind: str
     why: str
 
 
 class Checked(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
     passed: bool
     supported: bool | None
     answers: bool | None
     score: float | None
     kind: str
     reason: str
+    judge: str
     claims: list[Claimed]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer, expect_denoiser
-from denoise_core.support.question import Reader
+from denoise_core.support.judging import Judge
 
 MOST_WORKERS = 4  # threads of one process; what Python itself does keeps more of them from being of use
 
@@ -47,8 +46,8 @@ class ServiceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """``denoiser`` under the name ``name``. ``reader`` is the reader that ``/v1/check`` asks besides words, or a
-    function that loads it at the first use.
+    """``denoiser`` under the name ``name``. ``judge`` is whom ``/v1/check`` asks; without one words alone say what
+    differs, and never "supported".
 
     Requests must bring a key (``Authorization: Bearer``) where one is named: ``token_env`` is the environment
     variable with the only one, ``keys`` a TOML file of several with names and quotas (`service.keys`).
@@ -58,7 +57,7 @@ class Service:
 
     denoiser: Denoiser
     name: str = "rag-denoise"
-    reader: Reader | Callable[[], Reader] | None = None
+    judge: Judge | None = None
     token_env: str | None = None
     keys: Path | None = None
     hosts: tuple[str, ...] = ()

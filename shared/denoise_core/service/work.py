@@ -14,7 +14,7 @@ from denoise_core.errors import BadScores
 from denoise_core.result import DenoiseResult
 from denoise_core.service.bodies import Rerank
 from denoise_core.service.settings import Service
-from denoise_core.support import Reader, check
+from denoise_core.support.check import check
 from denoise_core.types import Passage, well_formed
 
 
@@ -26,10 +26,7 @@ def denoised(service: Service, query: str, passages: Sequence[Passage]) -> tuple
 
 def checked(service: Service, question: str, answer: str, passages: Sequence[Passage]) -> bytes:
     """Whether the passages support the answer, as JSON."""
-    reader = service.reader
-    if reader is not None and not isinstance(reader, Reader):
-        reader = reader()
-    found = check(question, answer, passages, reader)
+    found = check(question, answer, passages, judge=service.judge)
     return written({"passed": found.passed, **found.as_json()})
 
 

@@ -233,7 +233,7 @@ async def test_replies_are_as_the_page_says_and_the_page_is_valid():
         found = (await post(client, asked | {"passages": []})).json()
         bodies.Denoised.model_validate(found, strict=True)
         answer = {"question": asked["query"], "answer": "It is in Porto. Bread costs 3 euro.", "passages": TEXTS}
-        bodies.Checked.model_validate((await post(client, answer, "/v1/check")).json())
+        bodies.Checked.model_validate((await post(client, answer, "/v1/check")).json(), strict=True)
         ranked = {"query": "tower", "documents": TEXTS, "return_documents": True}
         bodies.Reranked.model_validate((await post(client, ranked, "/v1/rerank")).json(), strict=True)
         found = (await post(client, {"query": "tower", "texts": TEXTS}, "/rerank")).json()

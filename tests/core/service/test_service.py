@@ -12,7 +12,8 @@ import pytest
 from service_server import serving
 
 from denoise_core import Guard, InputError, Passage, Pipeline
-from denoise_core.embedded import DefaultScorer, default_denoiser, span_reader
+from denoise_core.augmenter.utilities.default import default_judge
+from denoise_core.embedded import DefaultScorer, default_denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.running import fallbacks
 from denoise_core.s2a import S2ADenoiser
@@ -32,7 +33,7 @@ LIMITS = ServiceLimits(body=20_000, passages=50, characters=10_000)
 
 @pytest.fixture(scope="module")
 def url():
-    with serving(Service(default_denoiser(), reader=span_reader, limits=LIMITS)) as found:
+    with serving(Service(default_denoiser(), judge=default_judge(), limits=LIMITS)) as found:
         yield found
 
 
@@ -52,7 +53,7 @@ def test_denoising_is_the_denoisers_own(url):
 def test_checking_is_the_checkers_own(url):
     for answer in ("The tower is in Porto.", "It is in Rome.", ""):
         found = post(url, "/v1/check", question=QUERY, answer=answer, passages=TEXTS)
-        here = check(QUERY, answer, PASSAGES, span_reader())
+        here = check(QUERY, answer, PASSAGES, judge=default_judge())
         assert found == {"passed": here.passed, **here.as_json()}
 
 

@@ -1,0 +1,128 @@
+"""``rag-denoise mcp``: denoise, recall and check for agents, over the Model Context Protocol."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from denoise_core._optional import require
+from denoise_core.cli.check import as_json, chosen_judge
+from denoise_core.cli.read import read_passages
+from denoise_core.cli.run import denoiser_for
+from denoise_core.errors import InputError
+from denoise_core.protocols import Denoiser
+from denoise_core.running.offload import offload
+from denoise_core.support.check import check
+from denoise_core.support.judging import Judge
+from denoise_core.types import Passage
+
+PASSAGES, CHARACTERS = 1000, 4_000_000  # of one call
+KEPT = 32  # calls whose passages `recall` still knows
+_ABOUT = (
+    "Takes out what does not help to answer a question before you read it, and checks answers against sources."
+)
+
+
+def mcp_own(
+    http: int | None, host: str, folders: Sequence[Path], keep: str | None, judge: str | None, llm: str | None
+) -> None:
+    """Serve until the other side hangs up, or Ctrl-C. Raises `InputError` for settings that cannot be."""
+    made = server(denoiser_for("end", keep, None, "auto"), chosen_judge(judge, llm), folders)
+    if http is None:
+        made.run("stdio")
+    else:
+        made.run("streamable-http", host=host, port=http, stateless_http=True, json_response=True)
+
+
+def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> Any:
+    """The server with its three tools. Files are read below ``folders`` alone. Needs the extra ``mcp``.
+
+    What a tool cannot do is said in its result, without a word of the text it was given.
+    """
+    given = require("mcp.server", extra="mcp")
+    wrong = require("mcp.server.mcpserver.exceptions", extra="mcp").ToolError
+    allowed = [f.resolve(strict=True) for f in folders]
+    known: OrderedDict[str, dict[str, Passage]] = OrderedDict()
+    lock = threading.Lock()
+    made = given.MCPServer(
+        "rag-denoise", instructions=_ABOUT, log_level="CRITICAL"
+    )  # its log quotes what was given
+
+    def passages_of(passages: Sequence[str], files: Sequence[str]) -> tuple[Passage, ...]:
+        found = [Passage(text, str(n)) for n, text in enumerate(passages)]
+        for n, file in enumerate(files):
+            path = Path(file).resolve()
+            if not any(path.is_relative_to(folder) for folder in allowed):
+                raise wrong(f"files[{n}] is not below a folder that may be read (--folder)")
+            try:
+                found += read_passages(str(path)).passages
+            except InputError:
+                raise wrong(f"files[{n}] cannot be read") from None
+        if len({p.id for p in found}) < len(found):
+            found = [Passage(p.text, f"{n}-{p.id}", metadata=p.metadata) for n, p in enumerate(found)]
+        size = sum(len(p.text) for p in found)
+        if not found or len(found) > PASSAGES or size > CHARACTERS:
+            raise wrong(f"expected 1 to {PASSAGES} passages of {CHARACTERS:,} characters in all")
+        return tuple(found)
+
+    async def done(call: Any, *arguments: Any) -> Any:
+        try:
+            return await offload(call, *arguments)
+        except wrong:
+            raise
+        except Exception as error:  # its text may be the user's
+            raise wrong(f"failed: {type(error).__name__}") from None
+
+    @made.tool()
+    async def denoise(question: str, passages: list[str] = [], files: list[str] = []) -> dict[str, Any]:  # noqa: B006
+        """What of the passages, and of the files, helps to answer the question: texts with the characters
+        [start, end) where they stand in their passage, and what was dropped with its reason. ``recall`` gives back
+        any of it."""
+
+        def call() -> dict[str, Any]:
+            some = passages_of(passages, files)
+            result = denoiser.denoise(question, some)
+            name = uuid.uuid4().hex[:12]
+            with lock:
+                known[name] = {p.id: p for p in some}
+                while len(known) > KEPT:
+                    known.popitem(last=False)
+            return {"result": name, **result.as_json()}
+
+        found: dict[str, Any] = await done(call)
+        return found
+
+    @made.tool()
+    async def recall(result: str, id: str, start: int = 0, end: int | None = None) -> dict[str, Any]:
+        """A passage of an earlier ``denoise`` as it came, or its characters [start, end)."""
+        with lock:
+            passage = known.get(result, {}).get(id)
+        if passage is None:
+            raise wrong("no such passage: expected a result of denoise, not too long ago, and an id of its spans")
+        last = len(passage.text) if end is None else min(end, len(passage.text))
+        if not 0 <= start <= last:
+            raise wrong(f"expected characters within 0 and {len(passage.text)}")
+        return {"id": id, "start": start, "end": last, "text": passage.text[start:last]}
+
+    @made.tool(name="check")
+    async def checked(
+        answer: str,
+        sources: list[str] = [],  # noqa: B006
+        files: list[str] = [],  # noqa: B006
+        question: str = "",
+    ) -> dict[str, Any]:
+        """Whether the sources, and the files, support the answer: each claim with its verdict and the quotes on
+        which that rests, as characters [start, end) of the answer and of a source. Unknown is said."""
+
+        def call() -> dict[str, Any]:
+            some = passages_of(sources, files)
+            return as_json(check(question, answer, some, judge=judge), answer, some, judge)
+
+        found: dict[str, Any] = await done(call)
+        return found
+
+    return made

@@ -1,0 +1,97 @@
+"""``rag-denoise mcp`` as the protocol's own client meets it, in this process."""
+
+import logging
+
+import pytest
+
+from denoise_core.augmenter.utilities.default import default_judge
+from denoise_core.cli.mcp import server
+from denoise_core.end import ENDDenoiser
+from denoise_core.scorers import BM25Scorer
+from denoise_core.testing import FunctionScorer
+
+mcp = pytest.importorskip("mcp", reason="mcp is not installed: the server for agents is not tested")
+TEXTS = ["The tower is in Porto. It was built in 1894.", "Bread is cheap and good."]
+QUESTION = "When was the tower built?"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "notes.md").write_text("# Tower\n\nThe tower was built in 1894 by a clerk.\n")
+    (tmp_path / "secret.md").write_text("The tower opens with 4711.")
+    (tmp_path / "in" / "link.md").symlink_to(tmp_path / "secret.md")
+    return tmp_path / "in"
+
+
+def made(folder, denoiser=None):
+    return server(denoiser or ENDDenoiser(BM25Scorer(), keep=1), default_judge(), [folder])
+
+
+async def test_the_three_tools_give_spans_as_structured_content(folder):
+    async with mcp.Client(made(folder)) as client:
+        tools = {t.name: t for t in (await client.list_tools()).tools}
+        assert sorted(tools) == ["check", "denoise", "recall"]
+        assert all(t.description for t in tools.values())
+        found = (await client.call_tool("denoise", {"question": QUESTION, "passages": TEXTS})).structured_content
+        (left,) = found["passages"]
+        assert all(left["text"] == TEXTS[int(s["id"])][s["start"] : s["end"]] for s in left["spans"])
+        (dropped,) = found["dropped"]
+        asked = {"result": found["result"], "id": dropped["id"], "start": dropped["start"], "end": dropped["end"]}
+        assert (await client.call_tool("recall", asked)).structured_content["text"] == TEXTS[1]
+        whole = {"result": found["result"], "id": "0"}
+        assert (await client.call_tool("recall", whole)).structured_content["text"] == TEXTS[0]
+        asked = {"answer": "The tower was built in 1894.", "sources": TEXTS, "question": QUESTION}
+        said = (await client.call_tool("check", asked)).structured_content
+        assert said["claims"][0]["text"] == "The tower was built in 1894."
+        assert said["outcome"] in ("supported", "unsupported", "unknown")
+        for quote in said["claims"][0]["quotes"]:
+            assert TEXTS[int(quote["file"])][quote["start"] : quote["end"]] == quote["text"]
+
+
+async def test_files_are_read_below_the_folders_alone(folder):
+    async with mcp.Client(made(folder)) as client:
+        asked = {"question": QUESTION, "files": [str(folder / "notes.md")]}
+        found = (await client.call_tool("denoise", asked)).structured_content
+        assert "1894" in found["passages"][0]["text"]
+        for path in (
+            folder / "link.md",
+            folder.parent / "secret.md",
+            folder / ".." / "secret.md",
+            "/etc/hostname",
+        ):
+            reply = await client.call_tool("denoise", {"question": QUESTION, "files": [str(path)]})
+            assert reply.is_error
+            assert "not below a folder" in reply.content[0].text
+            assert "4711" not in reply.content[0].text
+
+
+@pytest.mark.parametrize(
+    ("tool", "asked", "says"),
+    [
+        ("denoise", {"question": QUESTION}, "expected 1 to 1000 passages"),
+        ("denoise", {"question": QUESTION, "passages": ["a"] * 1001}, "expected 1 to 1000 passages"),
+        ("recall", {"result": "none", "id": "0"}, "no such passage"),
+        ("check", {"answer": "It is old."}, "expected 1 to 1000 passages"),
+    ],
+)
+async def test_what_cannot_be_done_is_said(folder, tool, asked, says):
+    async with mcp.Client(made(folder)) as client:
+        reply = await client.call_tool(tool, asked)
+        assert reply.is_error
+        assert says in reply.content[0].text
+
+
+async def test_a_failure_says_and_logs_no_text(folder, caplog, capfd):
+    caplog.set_level(logging.DEBUG, "denoise")
+
+    def fails(query, text):
+        raise OSError(f"{text} sk-live-5Zq8mYv2LkQ")
+
+    async with mcp.Client(made(folder, ENDDenoiser(FunctionScorer(fails)))) as client:
+        reply = await client.call_tool("denoise", {"question": QUESTION, "passages": ["my diary"]})
+        assert reply.is_error
+        assert reply.content[0].text.endswith("failed: OSError")
+    told = "".join(capfd.readouterr()) + caplog.text
+    assert "diary" not in told
+    assert "sk-live" not in told
