@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from llama_index.core.agent.workflow import AgentOutput, AgentStream, FunctionAgent, ToolCallResult
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.agent.workflow import (
+    AgentInput,
+    AgentOutput,
+    AgentStream,
+    FunctionAgent,
+    ToolCall,
+    ToolCallResult,
+)
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
 from llama_index.core.memory import BaseMemory
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
-from llama_index.core.workflow import Context, Event, StopEvent
+from llama_index.core.workflow import Context, Event, StopEvent, step
 
 from denoise_core import Message, Passage
 from denoise_core.augmenter import Attempt, Augmenter, Verdict, WorkingMemory
@@ -23,7 +30,9 @@ from denoise_core.augmenter.drafting.taint import evidence_of
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.text.delimit import envelope
+from denoise_core.tool_results import read_result
 from llamaindex_denoise.engines.base import messages_of
+from llamaindex_denoise.engines.observe import nodes_behind
 from llamaindex_denoise.loop import loop_of
 from llamaindex_denoise.models.llm import usage_of
 from llamaindex_denoise.nodes.convert import says_something, to_passages
@@ -33,6 +42,7 @@ if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
 
 STORE_KEY = "denoise"
 NO_QUESTION = "(no question)"
+HANDOFF = "handoff"  # the tool with which LlamaIndex's workflows pass a conversation on
 _REJECTED = "denoise_rejected"  # places in the scratchpad
 _RECORDS = "denoise_rejected_records"  # the drafts rejected before the last tool call
 _SEEN = "denoise_rejected_after"  # and how many tool calls there were before them
@@ -87,8 +97,12 @@ class VerifiedFunctionAgent(FunctionAgent):
 
     The verdict stands in the stream as a `VerificationEvent` and in ``ctx.store`` under ``"denoise"``: the
     ``outcome`` (supported, unsupported, unknown, abstained, failed), every attempt, what it cost. Evidence is the
-    source nodes that tools return; of other tools, their text; what a search for a rejected draft's own words
-    brought is none.
+    source nodes that tools return; of other tools, their text. None is what a model wrote: a response without
+    sources, the reason of a handoff, what a tool says back of its arguments, what the tools named in
+    ``no_evidence`` say, what a search for a rejected draft's own words brought.
+
+    An object by ``output_cls`` is judged field by field (``"structured"`` in the verdict), what a tool with
+    ``return_direct`` brought by its sources; both are sent whatever the verdict.
 
     With ``early_stopping_method="generate"`` the answer that LlamaIndex has the model write at the limit of
     iterations is checked and told too, but sent whatever the verdict; inside an `AgentWorkflow` it is not
@@ -98,6 +112,9 @@ class VerifiedFunctionAgent(FunctionAgent):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     augmenter: Augmenter = Field(default_factory=Augmenter, exclude=True)
+
+    no_evidence: frozenset[str] = frozenset()
+    """Names of tools whose words are no evidence: a notebook, a planner, a tool that asks a model."""
 
     @model_validator(mode="before")
     @classmethod
@@ -153,7 +170,9 @@ class VerifiedFunctionAgent(FunctionAgent):
         calls = await ctx.store.get("current_tool_calls", default=[])
         records = await ctx.store.get(_RECORDS, default=[])
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
-        found = since_rejected(question, found_of(calls), records, await ctx.store.get(_SEEN, default=0))
+        found = since_rejected(
+            question, found_of(calls, self.no_evidence), records, await ctx.store.get(_SEEN, default=0)
+        )
         drafts = AgentDrafts(first, again, found)
         loop = copy.copy(self.augmenter)
         loop.limits = replace(loop.limits, attempts=max(1, loop.limits.attempts - len(records)))
@@ -170,21 +189,48 @@ class VerifiedFunctionAgent(FunctionAgent):
         return sent if best is None else sent.saying(answer.text)
 
     async def finalize(self, ctx: Context, output: AgentOutput, memory: BaseMemory) -> AgentOutput:
-        """Without the rejected drafts and the feedback on them."""
+        """Without the rejected drafts and the feedback on them. What a tool with ``return_direct`` brought is
+        judged by its own sources, and told; it is sent as it is."""
+        calls = await ctx.store.get("current_tool_calls", default=[])
+        direct = next((c for c in calls if c.return_direct and not c.tool_output.is_error), None)
+        if direct is not None and direct.tool_name != HANDOFF:
+            drafted = Drafted(direct.tool_output.content or "", found=found_of([direct], self.no_evidence))
+            await self._tell(ctx, await self._judged(ctx, drafted))
         await self._forget(ctx)
         return await super().finalize(ctx, output, memory)
 
+    @step
+    async def parse_agent_output(self, ctx: Context, ev: AgentOutput) -> StopEvent | AgentInput | ToolCall | None:
+        """LlamaIndex's own; an object by ``output_cls`` or ``structured_output_fn`` is judged field by field."""
+        calls = list(await ctx.store.get("current_tool_calls", default=[]))
+        stop: StopEvent | AgentInput | ToolCall | None = await super().parse_agent_output(ctx, ev)
+        fields = getattr(getattr(stop, "result", None), "structured_response", None)
+        if fields:
+            drafted = Drafted("", found=found_of(calls, self.no_evidence), fields=fields)
+            judged = await self._judged(ctx, drafted)
+            note = {**(await ctx.store.get(STORE_KEY, default=None) or judged), "structured": judged}
+            if judged["outcome"] != "supported":
+                note["outcome"] = judged["outcome"]
+            await self._tell(ctx, note)
+        return stop
+
     async def _generate_early_stopping_response(self, ctx: Context, max_iterations: int) -> StopEvent:
         """Check what LlamaIndex sends at the limit of iterations, in the place of whatever was told before."""
-        question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
-        passages = [p for f in found_of(await ctx.store.get("current_tool_calls", default=[])) for p in f.passages]
+        found = found_of(await ctx.store.get("current_tool_calls", default=[]), self.no_evidence)
         stop = await super()._generate_early_stopping_response(ctx, max_iterations)
-        loop = copy.copy(self.augmenter)
-        loop.limits = replace(loop.limits, repair=False, unsupported="send")
-        said = Written(stop.result.response.content or "", passages)
-        await self._tell(ctx, answer_record(await loop.aanswer(question, drafter=said)))
+        drafted = Drafted(stop.result.response.content or "", found=found)
+        await self._tell(ctx, await self._judged(ctx, drafted))
         await self._forget(ctx)
         return stop
+
+    async def _judged(self, ctx: AgentContext | Context, drafted: Drafted) -> dict[str, Any]:
+        """The record of what is sent whatever its verdict."""
+        question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
+        loop = copy.copy(self.augmenter)
+        loop.limits = replace(loop.limits, repair=False, unsupported="send")
+        said = Written()
+        said.drafted = replace(drafted, calls=0)
+        return answer_record(await loop.aanswer(question, drafter=said))
 
     async def _forget(self, ctx: AgentContext | Context) -> None:
         """Take rejected drafts and the feedback on them out of the scratchpad, and their records away."""
@@ -295,23 +341,30 @@ class _Held:
         return other
 
 
-def found_of(calls: Sequence[ToolCallResult]) -> tuple[Found, ...]:
+def found_of(calls: Sequence[ToolCallResult], without: Collection[str] = ()) -> tuple[Found, ...]:
     """What each tool call found and the words it was asked with: the source nodes of a response or retrieval, else
-    the tool's text. Errors found nothing."""
-    return tuple(Found(_passages(call), query_of(call.tool_kwargs)) for call in calls)
+    the tool's text. Errors found nothing; neither did what a model wrote: the reason of a handoff, a response
+    without sources, an agent's or a model's reply. Nor counts a tool named in ``without``."""
+    return tuple(Found(() if c.tool_name in without else _passages(c), query_of(c.tool_kwargs)) for c in calls)
+
+
+_MODELS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
 
 
 def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
     output = call.tool_output
-    if output.is_error:
-        return ()
     raw = output.raw_output
+    if output.is_error or call.tool_name == HANDOFF or isinstance(raw, _MODELS):
+        return ()
     found = getattr(raw, "source_nodes", raw)
     if isinstance(found, list) and found and all(isinstance(n, NodeWithScore) for n in found):
-        unique = {(n.node.node_id, n.node.hash): n for n in found if says_something(n.node)}
+        brought = nodes_behind(found, ())
+        unique = {(n.node.node_id, n.node.hash): n for n in brought if says_something(n.node)}
         return to_passages(unique.values(), captions=True)
-    text = output.content or ""
-    return (Passage(text, call.tool_id or call.tool_name, provenance="tool"),) if text.strip() else ()
+    if found is not raw:
+        return ()
+    read = read_result(output.content or "", name=call.tool_id or call.tool_name)
+    return tuple(replace(p, provenance="tool") for p in read.passages)
 
 
 def query_of(arguments: Mapping[str, Any]) -> str:

@@ -3,17 +3,20 @@
 import json
 
 import pytest
-from llama_index.core.agent.workflow import AgentStream, AgentWorkflow
+from llama_index.core.agent.workflow import AgentStream, AgentWorkflow, FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import Response
+from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.tools import FunctionTool, RetrieverTool
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolOutput
 from llama_index.core.workflow import Context
 from llamaindex_doubles import Calling, calls
-from llamaindex_engines import Fixed, nodes
+from llamaindex_engines import Fixed, inner, nodes
 
 from denoise_core import Budget
-from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits
+from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits, WorkingMemory
+from denoise_core.augmenter.drafting.drafter import Drafted
+from denoise_core.augmenter.drafting.taint import evidence_of
 from llamaindex_denoise import (
     AugmentedQueryEngine,
     LlamaLLM,
@@ -21,7 +24,7 @@ from llamaindex_denoise import (
     VerifiedFunctionAgent,
     VerifiedQueryTool,
 )
-from llamaindex_denoise.agents.function_agent import VerificationEvent
+from llamaindex_denoise.agents.function_agent import VerificationEvent, found_of
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
@@ -261,12 +264,70 @@ async def test_the_context_can_be_stored_and_restored():
     assert str(await agent.run(user_msg="Hi", ctx=restored)) == "Hello again!"
 
 
-def test_evidence_of_a_response_without_sources_is_its_text():
-    from llama_index.core.agent.workflow import ToolCallResult
-    from llama_index.core.tools import ToolOutput
+def found(content, raw=None, name="t", **arguments):
+    """What counts of one tool call, asked for a town."""
+    output = ToolOutput(content=content, tool_name=name, raw_input={}, raw_output=raw or content)
+    call = ToolCallResult(
+        tool_name=name, tool_kwargs=arguments, tool_id="i", tool_output=output, return_direct=False
+    )
+    counts, _ = evidence_of(Drafted("", found=found_of([call], {"planner"})), WorkingMemory(QUESTION))
+    return [p.text for p in counts]
 
-    from llamaindex_denoise.agents.function_agent import found_of
 
-    output = ToolOutput(content="so", tool_name="t", raw_input={}, raw_output=Response("so"))
-    call = ToolCallResult(tool_name="t", tool_kwargs={}, tool_id="i", tool_output=output, return_direct=False)
-    assert [(p.id, p.text) for p in found_of([call])[0].passages] == [("i", "so")]
+@pytest.mark.parametrize(
+    ("content", "raw", "name", "arguments"),
+    [
+        ("It is in Lisbon.", Response("It is in Lisbon."), "t", {}),
+        ("It is in Lisbon.", AgentChatResponse("It is in Lisbon."), "t", {}),
+        ("It is in Lisbon.", ChatMessage("It is in Lisbon."), "t", {}),
+        ("Agent b now handles it: it is in Lisbon.", None, "handoff", {"reason": "it is in Lisbon"}),
+        ("Saved note: the tower is in Lisbon.", None, "t", {"text": "The tower is in Lisbon."}),
+        ('{"status": "saved", "note": "The tower is in Lisbon."}', None, "t", {"text": "The tower is in Lisbon."}),
+        ("Notiz gespeichert: the tower is in Lisbon.", None, "t", {"text": "The tower is in Lisbon."}),
+        ("It is in Lisbon.", None, "planner", {}),
+    ],
+)
+def test_the_models_own_words_are_no_evidence(content, raw, name, arguments):
+    assert found(content, raw, name, **arguments) == []
+
+
+def test_what_a_tool_brings_counts_and_what_it_repeats_at_length_does_not():
+    assert found("The red tower is in Porto.", query="red tower of the north") == ["The red tower is in Porto."]
+    said = "the tower stands in Lisbon since 1755"
+    told = f"You asked: {said}. Nothing on that. The register has two towers, one red, in Porto, and one in Braga."
+    (left,) = found(told, query=said)
+    assert "Lisbon" not in left
+    assert "one red, in Porto" in left
+    assert len(left) == len(told), "places stay"
+
+
+async def test_a_handoff_gives_the_next_agent_no_evidence():
+    first = FunctionAgent(
+        name="desk",
+        description="passes questions on",
+        llm=Calling(script=Script(lambda: calls("handoff", to_agent="guide", reason=WRONG), "x")),
+        can_handoff_to=["guide"],
+        streaming=False,
+    )
+    second = agent_with(Script(WRONG), description="knows towers", streaming=False)
+    workflow = AgentWorkflow(agents=[first, second], root_agent="desk")
+    ctx = Context(workflow)
+    await workflow.run(user_msg=QUESTION, ctx=ctx)
+    assert (await ctx.store.get("denoise"))["outcome"] == "unknown"
+
+
+@pytest.mark.parametrize(("town", "outcome"), [("Porto", "supported"), ("Lisbon", "unsupported")])
+async def test_a_structured_answer_is_judged_by_its_fields(town, outcome):
+    agent = agent_with(Script(look_up, RIGHT), structured_output_fn=lambda messages: {"town": town})
+    _, _, verdicts, _ = await ask(agent)
+    assert verdicts[0]["outcome"] == "supported", "the text"
+    assert (verdicts[-1]["structured"]["outcome"], verdicts[-1]["outcome"]) == (outcome, outcome)
+
+
+@pytest.mark.parametrize(("said", "outcome"), [(RIGHT, "supported"), (WRONG, "unsupported")])
+async def test_what_is_returned_directly_is_judged_by_its_sources(scripted, said, outcome):
+    engine = inner(scripted(lambda m: said))
+    tool = QueryEngineTool.from_defaults(engine, name="search", description="Towers.", return_direct=True)
+    text, _, verdicts, _ = await ask(agent_with(Script(lambda: calls("search", input="red tower"), "x"), [tool]))
+    assert text == said
+    assert verdicts[-1]["outcome"] == outcome

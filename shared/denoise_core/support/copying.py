@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from denoise_core.text.words import words
 from denoise_core.types import Passage
@@ -17,23 +17,23 @@ def copied_from(answer: str, passages: Sequence[Passage], share: float) -> str |
     if len(said) <= SHORT or share >= 1.0:
         return None
     for passage in passages:
-        run = _longest_run(said, words(passage.text))
+        run = max((b - a for a, b in runs(said, words(passage.text))), default=0)
         if run > SHORT and run > share * len(said):
             return passage.id
     return None
 
 
-def _longest_run(said: Sequence[str], told: Sequence[str]) -> int:
-    """Words of the longest stretch of ``said`` that stands in ``told`` word for word; greedy, linear in use."""
+def runs(said: Sequence[str], told: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Half-open ranges of ``said`` that stand in ``told`` word for word; greedy, linear in use."""
     starts: dict[str, list[int]] = {}
     for i, w in enumerate(told):
         starts.setdefault(w, []).append(i)
-    longest = at = 0
+    at = 0
     while at < len(said):
         run = max((_same(said, at, told, start) for start in starts.get(said[at], ())[:_STARTS]), default=0)
-        longest = max(longest, run)
+        if run:
+            yield at, at + run
         at += max(run, 1)
-    return longest
 
 
 def _same(said: Sequence[str], at: int, told: Sequence[str], start: int) -> int:

@@ -25,6 +25,13 @@ def words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
+def word_places(text: str) -> list[tuple[str, int, int]]:
+    """`words` with the characters ``[start, end)`` of ``text`` on which they stand."""
+    return [
+        (unicodedata.normalize("NFKC", m.group()).casefold(), m.start(), m.end()) for m in _WORD.finditer(text)
+    ]
+
+
 def without_articles(tokens: list[str]) -> list[str]:
     return [t for t in tokens if t not in ARTICLES]
 

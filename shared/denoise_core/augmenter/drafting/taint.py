@@ -1,28 +1,25 @@
 """Keep a draft from fetching its own evidence: what a search asked for, held against the drafts that did not hold.
 
 A model that made something up will, asked again, search for what it made up, and find text that speaks of it. So a
-search whose words come from a rejected draft and from nowhere else brings no evidence, and neither does a tool
-that says back what it was told.
+search whose words come from a rejected draft and from nowhere else brings no evidence, and neither does what a
+tool says back of its arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from denoise_core.augmenter.drafting.drafter import Drafted, Found
 from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.support.citing import uncited
-from denoise_core.text.words import content_words
+from denoise_core.support.copying import runs
+from denoise_core.text.words import content_words, word_places, words
 from denoise_core.types import Passage
 
-# What a tool says around the words it was given.
-_ECHOES = frozenset(
-    content_words(
-        "answer ask asked echo found input message no none ok query question received reply request response "
-        "result results said saved search searched sent success successfully text tool user you your yes"
-    )
-)
+BACK, BLANK = 3, 6  # words in a row that a tool repeats of what it was told: counted, and left out of what it said
+MOSTLY = 0.6  # of a tool's words, from which on it said nothing of its own
 
 
 def own_words(memory: WorkingMemory) -> frozenset[str]:
@@ -57,17 +54,38 @@ def evidence_of(drafted: Drafted, memory: WorkingMemory) -> tuple[tuple[Passage,
         bad = found.query is not None and tainted(found.query, memory, own)
         for passage in found.passages:
             doubtful = found.query is None and own and not own.isdisjoint(content_words(titled(passage)))
-            fit = passage.counts and not bad and not doubtful and not _echo(passage, found, asked)
-            (counts if fit else aside).append(passage)
+            own_part = _own_part(passage, found, asked)
+            fit = passage.counts and not bad and not doubtful and own_part is not None
+            (counts if fit else aside).append(own_part or passage)
     return tuple(counts), tuple(aside)
 
 
-def _echo(passage: Passage, found: Found, asked: frozenset[str]) -> bool:
-    """A tool's text without a word of its own, asked with words that the question does not have."""
+def _own_part(passage: Passage, found: Found, asked: frozenset[str]) -> Passage | None:
+    """A tool's text without what it says back of its arguments, which a model wrote; None when that is most of it.
+
+    A run of `BACK` words or more that stand so in the arguments, and that the question alone does not make up, is
+    said back. One of `BLANK` or more is blanked out: shorter ones are what a search was for, and stand in whatever
+    it found. Places in the text stay what they were.
+    """
     if passage.provenance != "tool" or found.query is None:
-        return False
+        return passage
     told = frozenset(content_words(found.query))
-    return not told <= asked and frozenset(content_words(passage.text)) <= told | _ECHOES
+    if told <= asked:
+        return passage
+    said = word_places(passage.text)
+    back = [
+        (a, b)
+        for a, b in runs([w for w, _, _ in said], words(found.query))
+        if b - a >= BACK and not frozenset(content_words(" ".join(w for w, _, _ in said[a:b]))) <= asked
+    ]
+    if sum(b - a for a, b in back) >= MOSTLY * len(said) or frozenset(content_words(passage.text)) <= told:
+        return None
+    text = passage.text
+    for a, b in back:
+        if b - a >= BLANK:
+            start, end = said[a][1], said[b - 1][2]
+            text = text[:start] + " " * (end - start) + text[end:]
+    return passage if text == passage.text else replace(passage, text=text)
 
 
 def _known(memory: WorkingMemory) -> frozenset[str]:
