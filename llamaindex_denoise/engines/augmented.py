@@ -6,7 +6,7 @@ import copy
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -24,6 +24,8 @@ from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Budget, DenoiseResult, InputError, Message, Passage, arun, run
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, WorkingMemory
+from denoise_core.augmenter.answer import Outcome, StopReason
+from denoise_core.augmenter.finish import NO_ANSWER
 from denoise_core.augmenter.traces.record import answer_record
 from llamaindex_denoise.engines.base import (
     DenoiseEngine,
@@ -43,6 +45,9 @@ from llamaindex_denoise.nodes.convert import says_something, to_nodes, to_passag
 
 dispatcher = get_dispatcher(__name__)
 
+OnError: TypeAlias = Literal["answer", "raise"]
+"""What an error gives that leaves nothing to send: an answer that says which part failed, or the error itself."""
+
 
 class AugmentedQueryEngine(DenoiseEngine):
     """LLM-Augmenter as a query engine: over a retriever and a model, or around an engine you have.
@@ -55,6 +60,8 @@ class AugmentedQueryEngine(DenoiseEngine):
     unknown, abstained or failed), why the loop stopped, and what every attempt was and cost. ``source_nodes`` are
     the nodes the answer was written from; a citation ``[n]`` names the n-th of them. Structured output comes back
     as the object it was, checked field by field. An answer that nothing can be said about is passed on as it is.
+
+    ``on_error="raise"`` raises the error that left nothing to send; else the answer names the part that failed.
 
     ``streaming=True`` hands the text out once it is final: no draft that failed is shown. ``"held_back"`` shows
     each sentence when the judge passes it. ``"draft_first"`` shows the first draft as it comes, not judged yet.
@@ -69,6 +76,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         augmenter: Augmenter,
         *,
         streaming: Streaming = False,
+        on_error: OnError = "answer",
         callback_manager: CallbackManager | None = None,
     ) -> None:
         if not isinstance(augmenter, Augmenter):
@@ -78,8 +86,11 @@ class AugmentedQueryEngine(DenoiseEngine):
             )
         if streaming not in (False, True, "draft_first", "held_back"):
             raise InputError(f"streaming={streaming!r}: expected False, True, 'draft_first' or 'held_back'")
+        if on_error not in ("answer", "raise"):
+            raise InputError(f"on_error={on_error!r}: expected 'answer' or 'raise'")
         super().__init__(callback_manager)
         self.augmenter = augmenter
+        self.on_error = on_error
         self.streaming: Streaming = streaming
         self.query_engine: BaseQueryEngine | None = None
         self._threads = Threads(10)
@@ -95,6 +106,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         limits: LoopLimits | None = None,
         unsupported: Literal["send", "abstain"] | None = None,
         streaming: Streaming = False,
+        on_error: OnError = "answer",
     ) -> AugmentedQueryEngine:
         """The loop around an existing engine: ``augmenter``, or one with this ``judge`` (whatever judges, a
         LlamaIndex model or evaluator too), ``budget``, ``limits`` and ``unsupported`` (see `loop_of`). A utility
@@ -110,7 +122,7 @@ class AugmentedQueryEngine(DenoiseEngine):
             )
         manager = query_engine.callback_manager
         loop = loop_of(augmenter, judge=judge, budget=budget, limits=limits, unsupported=unsupported)
-        engine = cls(loop, streaming=streaming, callback_manager=manager)
+        engine = cls(loop, streaming=streaming, on_error=on_error, callback_manager=manager)
         engine.query_engine = query_engine
         return engine
 
@@ -127,6 +139,7 @@ class AugmentedQueryEngine(DenoiseEngine):
         limits: LoopLimits | None = None,
         unsupported: Literal["send", "abstain"] | None = None,
         streaming: Streaming = False,
+        on_error: OnError = "answer",
         **settings: Any,
     ) -> AugmentedQueryEngine:
         """As LlamaIndex's ``RetrieverQueryEngine.from_args``, whose ``settings`` it takes, with answers checked as
@@ -147,7 +160,7 @@ class AugmentedQueryEngine(DenoiseEngine):
             streaming=streaming in ("draft_first", "held_back"),
             **settings,
         )
-        return cls.around(inner, loop, streaming=streaming)
+        return cls.around(inner, loop, streaming=streaming, on_error=on_error)
 
     def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
         """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
@@ -253,18 +266,26 @@ class AugmentedQueryEngine(DenoiseEngine):
     def told(self, answer: Answer, asked: Asked) -> tuple[Any, list[NodeWithScore], dict[str, Any]]:
         """Text (or the object, where the engine gives one), sources and metadata of the response."""
         note = answer_record(answer)
+        text = answer.text
+        if answer.outcome is Outcome.FAILED and (failed := _failed(answer, asked)) is not None:
+            part, error = failed
+            if self.on_error == "raise":
+                raise error if isinstance(error, Exception) else RuntimeError(f"{part} failed: {error}")
+            name = type(error).__name__ if isinstance(error, Exception) else error.partition(":")[0]
+            note["failed"] = {"part": part, "error": name}
+            text = NO_ANSWER.format(why=f"{part} failed ({name})")
         dispatcher.event(AnswerEvent(record=note))
         drafted = answer.best.origin if answer.best else None
         if drafted is not None and hasattr(drafted, "source_nodes"):
             nodes = [*drafted.source_nodes, *asked.extra]
             metadata = {**(drafted.metadata or {}), **response_metadata(nodes, note)}
-            whole = drafted.response if isinstance(drafted, PydanticResponse) else answer.text
+            whole = drafted.response if isinstance(drafted, PydanticResponse) else text
             return whole, nodes, metadata
         best = answer.best
         evidence = best.evidence if best else answer.memory.evidence
         nodes = _evidence_nodes(answer.memory.question, evidence, answer.memory.retrieved)
         nodes += asked.extra
-        return answer.text, nodes, response_metadata(nodes, note)
+        return text, nodes, response_metadata(nodes, note)
 
     def _get_prompts(self) -> PromptDictType:
         return {} if self.query_engine else {"instruction": PromptTemplate(self.augmenter.task.instruction)}
@@ -284,6 +305,18 @@ class AugmentedQueryEngine(DenoiseEngine):
             return {}
         postprocessors = getattr(self.query_engine, "_node_postprocessors", ())
         return {"query_engine": self.query_engine, **postprocessor_modules(postprocessors)}
+
+
+def _failed(answer: Answer, asked: Asked) -> tuple[str, Exception | str] | None:
+    """The part that left a run without an answer, and its error, of a loop of our own what the record says of it;
+    None where nothing failed (a spent budget)."""
+    if answer.stopped_because not in (StopReason.LLM_ERROR, StopReason.RETRIEVER_ERROR):
+        return None
+    if isinstance(asked.drafter, EngineDrafter) and asked.drafter.failed is not None:
+        return asked.drafter.failed
+    part = "the model" if answer.stopped_because is StopReason.LLM_ERROR else "the retriever"
+    why = answer.memory.failures[-1][1] if answer.memory.failures else "no reason was noted"
+    return part, why
 
 
 class _Given:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -59,10 +59,21 @@ class EngineDrafter:
         self.asked = asked
         self.nodes = None if nodes is None else list(nodes)
         self.repeatable = can_retrieve(engine)
+        self.failed: tuple[str, Exception] | None = None  # the part that failed last, and its error
         self._threads = threads
 
+    @contextmanager
+    def _part(self, name: str) -> Iterator[None]:
+        """Remembers the innermost part of which an error came."""
+        try:
+            yield
+        except Exception as error:
+            if self.failed is None or self.failed[1] is not error:
+                self.failed = (name, error)
+            raise
+
     def draft(self, request: DraftRequest) -> Drafted:
-        with collecting() as seen:
+        with collecting() as seen, self._part(self._writes):
             if self.repeatable:
                 response = self.engine.synthesize(self._query(request), self._retrieve())
             else:
@@ -73,7 +84,7 @@ class EngineDrafter:
     async def adraft(self, request: DraftRequest) -> Drafted:
         if blocks_the_loop(self.engine):
             return await self._threads.run(lambda: self.draft(request))
-        with collecting() as seen:
+        with collecting() as seen, self._part(self._writes):
             if self.repeatable:
                 response = await self.engine.asynthesize(self._query(request), await self._aretrieve())
             else:
@@ -83,7 +94,7 @@ class EngineDrafter:
 
     def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
         """`draft` in pieces, where the engine's own response is a stream."""
-        with collecting() as seen:
+        with collecting() as seen, self._part(self._writes):
             if not self.repeatable:
                 response = self.engine.query(self._query(request))
             else:
@@ -107,7 +118,7 @@ class EngineDrafter:
                 async for item in local:
                     yield item
             return
-        with collecting() as seen:
+        with collecting() as seen, self._part(self._writes):
             if not self.repeatable:
                 response = await self.engine.aquery(self._query(request))
             else:
@@ -124,6 +135,10 @@ class EngineDrafter:
                 yield pieces[0]
         yield self._drafted(request, response, "".join(pieces), seen)
 
+    @property
+    def _writes(self) -> str:
+        return "the engine's synthesis" if self.repeatable else "the engine"
+
     def _query(self, request: DraftRequest) -> QueryBundle:
         """What was asked; with what was wrong with the last draft behind it, of which nothing is embedded."""
         before = [f"{m.role}: {m.content}" for m in request.history]
@@ -137,12 +152,14 @@ class EngineDrafter:
 
     def _retrieve(self) -> list[NodeWithScore]:
         if self.nodes is None:
-            self.nodes = self.engine.retrieve(self.asked)
+            with self._part("the engine's retrieval"):
+                self.nodes = self.engine.retrieve(self.asked)
         return self.nodes
 
     async def _aretrieve(self) -> list[NodeWithScore]:
         if self.nodes is None:
-            self.nodes = await aretrieve(self.engine, self.asked, self._threads)
+            with self._part("the engine's retrieval"):
+                self.nodes = await aretrieve(self.engine, self.asked, self._threads)
         return self.nodes
 
     def _drafted(self, request: DraftRequest, response: RESPONSE_TYPE, text: str, seen: Seen) -> Drafted:

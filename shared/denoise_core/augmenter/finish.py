@@ -15,12 +15,15 @@ from denoise_core.types import Passage
 
 NO_ANSWER = "No answer can be given: {why}."
 _WHY = {
-    StopReason.LLM_ERROR: "the model could not be reached",
-    StopReason.RETRIEVER_ERROR: "the sources could not be searched",
     StopReason.BUDGET: "the budget was spent before there was one",
     StopReason.DEADLINE: "the time was up before there was one",
-    StopReason.POLICY_ERROR: "the policy failed",
     StopReason.NOT_RECORDED: "the recording holds none",
+}
+_PARTS = {
+    "draft": "the writing of a draft",
+    "search": "the search",
+    "self_ask": "the question whether to search",
+    "policy": "the policy",
 }
 _SHOWN = 3  # searches named in an abstention
 _NEAREST = 2
@@ -60,7 +63,7 @@ def finish(
         return sent(abstention(memory, task, holds), Outcome.ABSTAINED, why, holds)
     if best is None or not best.candidate:
         empty = best is not None and not best.candidate
-        why_not = "the model wrote nothing" if empty else _WHY.get(stop, "there is no draft")
+        why_not = "the model wrote nothing" if empty else _WHY.get(stop) or _failed(memory)
         return sent(NO_ANSWER.format(why=why_not), Outcome.FAILED, stop, holds)
     unknown = best.verdict.outcome == "unknown"
     if unknown and stop in (StopReason.SENT, StopReason.NOT_REPEATABLE):
@@ -95,6 +98,12 @@ def nearest(memory: WorkingMemory) -> tuple[Passage, ...]:
     shared = {p.id: len(asked.intersection(content_words(titled(p)))) for p in memory.evidence}
     order = sorted((p for p in memory.evidence if shared[p.id]), key=lambda p: -shared[p.id])
     return tuple(order[:_NEAREST])
+
+
+def _failed(memory: WorkingMemory) -> str:
+    """The part that failed last, with its error's class: the message is for the record, it may quote anything."""
+    what, error = next((f for f in reversed(memory.failures) if f[0] in _PARTS), ("", ""))
+    return f"{_PARTS[what]} failed ({error.partition(':')[0]})" if what else "there is no draft"
 
 
 def _quoted(text: str) -> str:

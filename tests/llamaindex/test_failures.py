@@ -1,0 +1,79 @@
+"""What fails is named: the part and its error's class; and it raises where that is asked for."""
+
+import asyncio
+
+import pytest
+from llama_index.core.query_engine import CustomQueryEngine
+from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes
+
+from denoise_core import InputError
+from denoise_core.augmenter import Augmenter
+from llamaindex_denoise import AugmentedQueryEngine, LlamaLLM, RetrieverAdapter
+
+
+class Broken(Fixed):
+    """A retriever with a mistake in it."""
+
+    def _retrieve(self, query_bundle):
+        return {}["a secret of the user"]
+
+
+def down(messages):
+    """A model that cannot be reached."""
+    raise ConnectionError("no route")
+
+
+class Whole(CustomQueryEngine):
+    """An engine of the user's that raises."""
+
+    def custom_query(self, query_str):
+        raise KeyError(query_str)
+
+
+def engines(scripted):
+    """Each way to fail: the engine, the part, the class."""
+    right = scripted(lambda m: RIGHT)
+    return {
+        "retriever": (inner(right, Broken([])), "the engine's retrieval", KeyError),
+        "synthesizer": (inner(scripted(down)), "the engine's synthesis", ConnectionError),
+        "whole": (Whole(), "the engine", KeyError),
+    }
+
+
+@pytest.mark.parametrize("which", ["retriever", "synthesizer", "whole"])
+@pytest.mark.parametrize("streaming", [False, True, "draft_first"])
+def test_the_part_that_failed_is_named(scripted, which, streaming):
+    engine, part, error = engines(scripted)[which]
+    ours = AugmentedQueryEngine.around(engine, streaming=streaming)
+    response = ours.query(QUESTION)
+    text = str(response)
+    assert text == f"No answer can be given: {part} failed ({error.__name__})."
+    assert response.metadata["denoise"]["failed"] == {"part": part, "error": error.__name__}
+
+
+@pytest.mark.parametrize("which", ["retriever", "synthesizer", "whole"])
+def test_the_error_itself_where_it_is_asked_for(scripted, which):
+    engine, _, error = engines(scripted)[which]
+    ours = AugmentedQueryEngine.around(engine, on_error="raise")
+    with pytest.raises(error):
+        ours.query(QUESTION)
+    with pytest.raises(error):
+        asyncio.run(ours.aquery(QUESTION))
+
+
+def test_a_loop_of_our_own_names_its_part_too(scripted):
+    ours = AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(down)), RetrieverAdapter(Fixed(nodes()))))
+    assert "the model failed (ConnectionError)" in str(ours.query(QUESTION))
+    ours.on_error = "raise"
+    with pytest.raises(RuntimeError, match="the model failed: ConnectionError"):
+        ours.query(QUESTION)
+
+
+def test_an_engine_that_answers_after_all_has_no_failure(scripted):
+    note = AugmentedQueryEngine.around(inner(scripted(lambda m: RIGHT)), on_error="raise").query(QUESTION).metadata
+    assert "failed" not in note["denoise"]
+
+
+def test_another_word_is_an_error(scripted):
+    with pytest.raises(InputError, match="on_error"):
+        AugmentedQueryEngine.around(inner(scripted(lambda m: RIGHT)), on_error="keep")
