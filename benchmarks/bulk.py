@@ -1,4 +1,5 @@
-"""Bulk work: rows lost, doubled and computed twice when workers and the driver are killed; and what it costs.
+"""Bulk work: rows lost, doubled and computed twice when workers and the driver are killed; rows of every size,
+rows that hang and kill, two drivers; and what it costs.
 
 make bench ONLY=bulk
 """
@@ -26,7 +27,7 @@ SUPPORT = ROOT / "tests" / "support"
 sys.path.insert(0, str(SUPPORT))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from bulk_denoisers import Logged  # noqa: E402
+from bulk_denoisers import Logged, Noted  # noqa: E402
 
 from denoise_core import Passage  # noqa: E402
 from denoise_core.embedded import default_denoiser  # noqa: E402
@@ -57,6 +58,9 @@ def main(argv: list[str] | None = None) -> Benchmark:
     rows = _rows(2_000 if options.quick else 20_000, options.seed)
     with tempfile.TemporaryDirectory() as folder:
         _killed(bench, Path(folder), rows)
+        _sizes(bench, Path(folder), options.quick)
+        _hung(bench, Path(folder))
+        _twice(bench, Path(folder))
         _overhead(bench, Path(folder), rows[: 24 if options.quick else 120], 1 if options.quick else 3)
     return bench.finish()
 
@@ -82,17 +86,17 @@ def _killed(bench: Benchmark, folder: Path, rows: Sequence[dict[str, Any]]) -> N
     source, out, log = _write(folder / "in.jsonl", rows), folder / "out.jsonl", folder / "log"
     script = folder / "driver.py"
     script.write_text(DRIVER)
-    journal = folder / "out.jsonl.journal"
+    parts = folder / "out.jsonl.parts"
     paths = [str(SUPPORT), *(p for p in sys.path if p)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, str(script), str(source), str(out), str(log)]
     with subprocess.Popen(command, env=env) as first:
-        _written(journal, len(rows) // 4, first)
+        _written(parts, len(rows) // 4, first)
         os.kill(_workers(first.pid)[0], signal.SIGKILL)
-        _written(journal, len(rows) // 2, first)
+        _written(parts, len(rows) // 2, first)
         first.kill()
     again = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
-    _written(journal, 3 * len(rows) // 4, again)
+    _written(parts, 3 * len(rows) // 4, again)
     os.kill(_workers(again.pid)[1], signal.SIGKILL)
     said, _ = again.communicate()
     found = [json.loads(line) for line in out.read_text().splitlines()]
@@ -109,14 +113,59 @@ def _killed(bench: Benchmark, folder: Path, rows: Sequence[dict[str, Any]]) -> N
     bench.row("known after the driver was killed", int(said.split()[1]), "rows")
 
 
+def _sizes(bench: Benchmark, folder: Path, quick: bool) -> None:
+    """Rows of 10 kB, 100 kB and 1 MB through two workers: each once, its text whole."""
+    for size, name in ((10_000, "10 kB"), (100_000, "100 kB"), (1_000_000, "1 MB")):
+        count = (2_000_000 if quick else 40_000_000) // size
+        rows = [{"id": str(i), "query": f"tower {i}", "passages": ["tower " + "x" * size]} for i in range(count)]
+        source, out = _write(folder / f"{size}.jsonl", rows), folder / f"{size}.out.jsonl"
+        began = time.perf_counter()
+        bulk(source, out, Noted(folder / "log-sizes"), workers=2)
+        seconds = time.perf_counter() - began
+        right = Counter(r["id"] for r in map(json.loads, out.open()) if len(r["passages"][0]["text"]) == size + 6)
+        bench.row(f"rows of {name}, unique and whole, of {count}", len(right), "rows", at_least=count)
+        bench.row(f"rows of {name} more than once", sum(right.values()) - len(right), "rows", at_most=0)
+        bench.row(f"rows of {name}, workers' start included", count * size / 1e6 / seconds, "MB/s")
+
+
+def _hung(bench: Benchmark, folder: Path) -> None:
+    """One row of 200 hangs for an hour, one kills its process each time."""
+    rows = [{"id": str(i), "query": f"tower {i}", "passages": ["the tower"]} for i in range(200)]
+    rows[50]["query"], rows[150]["query"] = "hang", "die"
+    out = folder / "hung.out.jsonl"
+    began = time.perf_counter()
+    done = bulk(_write(folder / "hung.jsonl", rows), out, Noted(folder / "log-hung"), workers=2, seconds=1)
+    bench.row("a row that hangs, one that kills: good rows of 198", done.rows, "rows", at_least=198)
+    bench.row("a row that hangs, one that kills: bad rows", done.bad, "rows", at_least=2, at_most=2)
+    bench.row("a row that hangs, one that kills: the job took", time.perf_counter() - began, "s")
+
+
+def _twice(bench: Benchmark, folder: Path) -> None:
+    """A second driver on the output of one that works."""
+    rows = [{"id": str(i), "query": f"tower {i}", "passages": ["the tower"]} for i in range(600)]
+    source, out, script = _write(folder / "two.jsonl", rows), folder / "two.out.jsonl", folder / "driver.py"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *(p for p in sys.path if p)])}
+    command = [sys.executable, str(script), str(source), str(out), str(folder / "log-two")]
+    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as first:
+        while not (folder / "two.out.jsonl.parts").exists():
+            time.sleep(0.01)
+        second = subprocess.run(command, env=env, capture_output=True, text=True)
+        first.wait()
+    refused = int(second.returncode != 0 and "written by another process" in second.stderr)
+    found = Counter(json.loads(line)["id"] for line in out.open())
+    bench.row("two drivers: the second is refused", refused, "of 1", at_least=1)
+    bench.row("two drivers: rows, each once", sum(n == 1 for n in found.values()), "rows", at_least=600)
+
+
 def _same(found: dict[str, Any] | None, row: dict[str, Any], denoiser: Any) -> bool:
     passages = [Passage(t, str(n)) for n, t in enumerate(row["passages"])]
     expected = denoiser.denoise(row["query"], passages).as_json()
     return found is not None and found["passages"] == expected["passages"]
 
 
-def _written(journal: Path, count: int, process: subprocess.Popen[Any]) -> None:
-    while not journal.exists() or journal.read_bytes().count(b"\n") < count:
+def _written(parts: Path, count: int, process: subprocess.Popen[Any]) -> None:
+    """Until so many rows are there; a part's name says which."""
+    while sum(int(p.stem[13:]) - int(p.stem[:12]) for p in parts.glob("*.jsonl")) < count:
         if process.poll() is not None:
             raise SystemExit("the job ended before it could be killed")
         time.sleep(0.02)

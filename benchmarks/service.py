@@ -1,4 +1,4 @@
-"""The service under 64 clients and at half load, beside the bare denoiser in one process.
+"""The service under 64 clients and at half load, at four times its capacity, and under attack.
 
 make bench ONLY=service
 """
@@ -6,11 +6,15 @@ make bench ONLY=service
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -70,14 +74,125 @@ def main(argv: list[str] | None = None) -> Benchmark:
     for workers in (1, 2):
         ratio = asyncio.run(_pausing(workers, pairs * count, drawn))
         bench.row(f"the same of a denoiser that takes {PAUSE} s and no core, {workers} workers", ratio, "ratio")
+    asyncio.run(_overload(bench, 5 if options.quick else 20))
+    _attacked(bench)
     return bench.finish()
+
+
+async def _overload(bench: Benchmark, seconds: float) -> None:
+    """Requests of .2 s at four times what two workers can do, each given up after a second."""
+    each, limit, workers = 0.2, 1.0, 2
+    capacity = workers / each
+    with serving(Service(Pausing(each), limits=ServiceLimits(workers=workers, seconds=limit))) as url:
+        found: list[tuple[int, float]] = []
+        limits = httpx.Limits(max_connections=500)
+        async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as client:
+
+            async def one() -> None:
+                began = time.perf_counter()
+                reply = await client.post("/v1/denoise", json={"query": "q", "passages": ["a"]})
+                found.append((reply.status_code, time.perf_counter() - began))
+
+            tasks, began = [], time.perf_counter()
+            for n in range(int(4 * capacity * seconds)):
+                await asyncio.sleep(max(0.0, began + n / (4 * capacity) - time.perf_counter()))
+                tasks.append(asyncio.create_task(one()))
+            sent = time.perf_counter() - began
+            await asyncio.gather(*tasks)
+    good = sum(status == 200 and took <= limit for status, took in found)
+    refused = sorted(took for status, took in found if status == 503)
+    bench.row("overload: requests", len(found), "requests")
+    bench.row("overload: answered in time over capacity", good / (capacity * sent), "ratio", at_least=0.8)
+    bench.row("overload: refused", len(refused), "requests")
+    late = sum(status not in (200, 503) for status, _ in found)
+    bench.row("overload: admitted and too late", late, "requests")
+    bench.row("overload: refusal, median", 1000 * refused[len(refused) // 2], "ms", at_most=50)
+    bench.row("overload: refusal, 99th percentile", 1000 * refused[int(0.99 * len(refused))], "ms", at_most=50)
+
+
+def _attacked(bench: Benchmark) -> None:
+    """A service in a process of its own; `/livez` is asked all the while. Then 60 bodies that do not end."""
+    objects = {f"k{i}": 1 for i in range(300_000)}
+    attacks = {
+        "a million empty passages": {"query": "q", "passages": [""] * 1_000_000},
+        "300 kB of wrong items": {"query": "q", "passages": [{"a": 1}] * 33_000},
+        "300,000 unknown fields": {"query": "q", "passages": [], **objects},
+        "a million numbers": {"query": "q", "passages": [1] * 1_000_000},
+        "500,000 objects in metadata": {
+            "query": "q",
+            "passages": [{"text": "a", "metadata": {"a": [{}] * 500_000}}],
+        },
+        "8 MB of one text": {"query": "q", "passages": ["a" * 8_000_000]},
+    }
+    with subprocess.Popen([sys.executable, "-c", START], stderr=subprocess.PIPE, text=True) as server:
+        try:
+            url = _address(server)
+            for name, body in attacks.items():
+                content, times, over = json.dumps(body).encode(), list[float](), threading.Event()
+                watch = threading.Thread(target=_watch, args=(url, times, over))
+                watch.start()
+                replies = []
+                with httpx.Client(timeout=60) as client:
+                    for _ in range(3):
+                        headers = {"content-type": "application/json"}
+                        replies.append(client.post(url + "/v1/denoise", content=content, headers=headers))
+                over.set()
+                watch.join()
+                bench.row(f"{name}: /livez at worst", 1000 * max(times), "ms", at_most=100)
+                bench.row(
+                    f"{name}: bytes of the reply", max(len(r.content) for r in replies), "bytes", at_most=1000
+                )
+            before = _memory(server.pid)
+            times, over = [], threading.Event()
+            watch = threading.Thread(target=_watch, args=(url, times, over))
+            watch.start()
+            port, head = int(url.rsplit(":", 1)[1]), "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\n"
+            head += "Content-Type: application/json\r\nContent-Length: 8000000\r\n\r\n"
+            slow = []
+            for _ in range(60):
+                sock = socket.create_connection(("127.0.0.1", port))
+                sock.settimeout(1)
+                with contextlib.suppress(OSError):  # refused while it is sent
+                    sock.sendall(head.encode() + b"x" * 5_000_000)
+                slow.append(sock)
+            held = _memory(server.pid)
+            time.sleep(12)  # past the limit of a body
+            over.set()
+            watch.join()
+            for sock in slow:
+                sock.close()
+            time.sleep(2)
+            after = _memory(server.pid)
+        finally:
+            server.terminate()
+    bench.row("60 unfinished bodies of 5 MB: /livez at worst", 1000 * max(times), "ms", at_most=100)
+    bench.row("60 unfinished bodies: memory while they wait, above before", held - before, "MB")
+    bench.row("60 unfinished bodies: memory after, over before", after / before, "ratio", at_most=1.2)
+
+
+def _watch(url: str, times: list[float], over: threading.Event) -> None:
+    with httpx.Client(timeout=60) as client:
+        client.get(url + "/livez")
+        while not over.is_set():
+            began = time.perf_counter()
+            client.get(url + "/livez")
+            times.append(time.perf_counter() - began)
+            time.sleep(0.01)
+
+
+def _memory(pid: int) -> float:
+    """Resident megabytes of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Pausing:
     """A denoiser of equal times, whatever else the machine does: what is left is how requests wait."""
 
+    def __init__(self, pause: float = PAUSE) -> None:
+        self.pause = pause
+
     def denoise(self, query: str, passages: Any) -> DenoiseResult:
-        time.sleep(PAUSE)
+        time.sleep(self.pause)
         return DenoiseResult(query, tuple(passages), ())
 
     async def adenoise(self, query: str, passages: Any) -> DenoiseResult:

@@ -156,13 +156,13 @@ LONGEST = 300  # characters of an error's text that are stored, logged or shown
 _READ = 4000  # of which are looked at
 _SECRETS = re.compile(
     r"(?P<before>://[^\s/@:]{0,100}:)[^\s/@]{1,200}(?=@)"
-    r"|(?P<name>(?:api[-_ ]?key|access[-_ ]?key|secret|token|passw(?:or)?d|authorization|credentials?|signature)"
+    r"|(?P<name>(?:api[-_ ]?key|access[-_ ]?key|secret|token|passw(?:or)?d|authorization|credentials?|sig(?:nature)?)"
     r"(?:[-_ ]?(?:id|key|token|provided))?[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:bearer\s{1,3}|basic\s{1,3})?)"
     r"[^\s\"',;&}<>)\]]{3,}"
     r"|(?P<scheme>\b(?:bearer|basic)\s{1,3})[A-Za-z0-9._~+/=-]{8,}"
     r"|\b(?-i:(?:sk|pk|rk|gsk|xai|pplx|nvapi|glpat|xox[abeprs])-|(?:sk|hf|gsk|ghp|gho|ghs|github_pat|lsv2|pcsk)_"
     r"|AKIA|ASIA|AIza|ya29\.|eyJ)[A-Za-z0-9*._-]{6,}"
-    r"|\b(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{32,}\b",
+    r"|(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{20,}",  # after a prefix and "_", too
     re.IGNORECASE,
 )
 

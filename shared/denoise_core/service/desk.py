@@ -20,6 +20,7 @@ T = TypeVar("T")
 FIXED = 2000  # what a request costs besides its characters, in characters
 MARGIN = 0.8  # of the limit that an expected wait may fill: estimates err
 LOST = 4  # threads for each worker that may hang before nothing more is begun
+GUESS = 1e-5  # seconds of a character, before the first request is done
 _WEIGHT = 0.2  # of the newest request in the mean
 
 
@@ -38,7 +39,7 @@ class Desk:
         self.limits = limits
         self.waiting = self.working = 0  # requests; threads, those that nobody waits for included
         self._ahead = 0.0  # cost of all that was admitted and is not done
-        self._rate = 0.0  # seconds of one unit of cost; 0 before the first is done
+        self._rate = GUESS  # seconds of one unit of cost
         self._lock = threading.Lock()
         self._progress = time.monotonic()
         self._room: anyio.CapacityLimiter | None = None
@@ -79,8 +80,7 @@ class Desk:
     def _admit(self, cost: float) -> None:
         threads, seconds = self.limits.threads, self.limits.seconds
         expected = (self._ahead / threads + cost) * self._rate
-        known = self._rate > 0
-        if self._lost or self.waiting >= (self.limits.waiting if known else min(self.limits.waiting, 4 * threads)):
+        if self._lost or self.waiting >= self.limits.waiting:
             raise Busy(expected or 1)
         if self._ahead and expected > MARGIN * seconds:  # alone it is tried, however long the last one took
             raise Busy(expected - MARGIN * seconds)
@@ -103,4 +103,4 @@ class Desk:
                 self.working -= 1
                 self._progress = now
                 rate = (now - began) / cost
-                self._rate = rate if not self._rate else (1 - _WEIGHT) * self._rate + _WEIGHT * rate
+                self._rate = rate if self._rate == GUESS else (1 - _WEIGHT) * self._rate + _WEIGHT * rate

@@ -42,20 +42,13 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_once():
     desk.close()
 
 
-async def test_before_anything_is_known_a_few_wait_and_alone_everything_is_tried():
-    go = threading.Event()
-    desk = Desk(ServiceLimits(workers=1, seconds=30))
-    tasks = [asyncio.create_task(desk.ask(go.wait, 1))]
-    await asyncio.sleep(0.01)
-    tasks += [asyncio.create_task(desk.ask(go.wait, 1)) for _ in range(4)]
-    await asyncio.sleep(0.01)
-    with pytest.raises(Busy):
-        await desk.ask(lambda: None, 1)
-    go.set()
-    await asyncio.gather(*tasks)
-    desk._rate = 1.0  # 2,000 s for any
-    desk.limits = ServiceLimits(workers=1, seconds=3000)
+async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back():
+    desk = Desk(ServiceLimits(workers=1, seconds=3000))
+    desk._rate = 1.45  # 2,900 s for any
     assert await desk.ask(lambda: "tried", 1) == "tried"
+    for _ in range(40):
+        await desk.ask(lambda: None, 1)
+    assert desk._rate < 0.001
     desk.close()
 
 

@@ -190,8 +190,8 @@ class Engine:
             raise error.error from None
         if refused and len(refused) == len(keys):
             raise refused[0]
-        for error in refused:
-            fell_back("a document of a request", error, "it alone has no result")
+        for one_refused in refused:
+            fell_back("a document of a request", one_refused, "it alone has no result")
         return [found[i] for i in range(len(keys))]
 
     async def request(self, method: str, url: str, path: str, body: Any = None, meter: Meter | None = None) -> Any:
