@@ -156,7 +156,8 @@ LONGEST = 300  # characters of an error's text that are stored, logged or shown
 _READ = 4000  # of which are looked at
 _SECRETS = re.compile(
     r"(?P<before>://[^\s/@:]{0,100}:)[^\s/@]{1,200}(?=@)"
-    r"|(?P<name>(?:api[-_ ]?key|access[-_ ]?key|secret|token|passw(?:or)?d|authorization|credentials?|sig(?:nature)?)"
+    r"|(?P<name>(?:api[-_ ]?key|access[-_ ]?key"
+    r"|secret|token|passw(?:or)?d|authorization|credentials?|sig(?:nature)?)"
     r"(?:[-_ ]?(?:id|key|token|provided))?[\"']?\s{0,3}[:=]\s{0,3}[\"']?(?:bearer\s{1,3}|basic\s{1,3})?)"
     r"[^\s\"',;&}<>)\]]{3,}"
     r"|(?P<scheme>\b(?:bearer|basic)\s{1,3})[A-Za-z0-9._~+/=-]{8,}"

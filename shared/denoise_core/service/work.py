@@ -34,7 +34,7 @@ def reranked(service: Service, body: Rerank, texts: Sequence[str]) -> bytes:
     """Texts by their scores, best first, as JSON in the shape that was asked in. Raises `BadScores`."""
     scorer = service.scorer
     assert scorer is not None  # asked before
-    given = scorer.score(body.query, [well_formed(t) for t in texts]) if texts else []
+    given: Any = scorer.score(body.query, [well_formed(t) for t in texts]) if texts else []
     found = np.asarray(given, dtype=np.float64)
     if found.shape != (len(texts),) or not np.isfinite(found).all():
         raise BadScores(f"expected {len(texts)} finite scores, got an array of shape {found.shape}")
