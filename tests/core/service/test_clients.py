@@ -36,7 +36,7 @@ def test_langchains(url):
 
 
 def test_jinas(url):
-    jina = pytest.importorskip("llama_index.postprocessor.jinaai_rerank", reason="Jina's reranker is not installed")
+    jina = pytest.importorskip("llama_index.postprocessor.jinaai_rerank", reason="not installed")
     from llama_index.core.schema import NodeWithScore, TextNode
 
     nodes = [NodeWithScore(node=TextNode(text=t)) for t in TEXTS]
