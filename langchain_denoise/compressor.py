@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.callbacks import AsyncParentRunManager, Callbacks, ParentRunManager
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict
-from typing_extensions import TypedDict, override
+from typing_extensions import TypedDict, Unpack, override
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage
 from denoise_core._frameworks import signed
@@ -19,9 +20,16 @@ from denoise_core.running.budget import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
 from denoise_core.text.cutting import pieces
 from langchain_denoise.convert.documents import Readable, read_documents
+from langchain_denoise.likes import KeepLike, LLMLike
 from langchain_denoise.observe import atell, is_watched, tell
 from langchain_denoise.ranking import fills, ordered, top
-from langchain_denoise.settings import DenoiseSettings, asked_for
+from langchain_denoise.settings import DenoiseSettings, Settings, Variant, asked_for
+
+if TYPE_CHECKING:
+    from langchain_core.cross_encoders import BaseCrossEncoder
+    from langchain_core.embeddings import Embeddings
+
+    from denoise_core import LLM
 
 
 class DenoiseInput(TypedDict):
@@ -58,50 +66,78 @@ class DenoiseCompressor(
         return True
 
     @classmethod
-    def from_llm(cls, model: Any, *, variant: str = "select", **settings: Any) -> Self:
+    def from_llm(
+        cls,
+        model: LLMLike | None = None,
+        *,
+        llm: LLMLike | None = None,
+        variant: Variant = "select",
+        **settings: Unpack[Settings],
+    ) -> Self:
         """System 2 Attention with a chat model, a runnable, a name, or a core LLM; in the place of LangChain's
         ``LLMChainFilter.from_llm(model)``, and with ``context=False``, which keeps the sentences that the model
         names and none beside them, of ``LLMChainExtractor.from_llm(model)``."""
-        return cls(model=model, variant=variant, **settings)
+        if (model is None) == (llm is None):
+            raise InputError("from_llm: give one model, as in from_llm(model)")
+        given: dict[str, Any] = {"model": llm if model is None else model, "variant": variant, **settings}
+        return cls(**given)
 
     @classmethod
     def from_embeddings(
-        cls, embeddings: Any, *, keep: float | int | None = 20, threshold: float | None = None, **settings: Any
+        cls,
+        embeddings: Embeddings,
+        *,
+        keep: KeepLike = 20,
+        threshold: float | None = None,
+        **settings: Unpack[Settings],
     ) -> Self:
         """The cosine of ``embeddings``, the best ``keep`` documents; in the place of
-        ``EmbeddingsFilter(embeddings=embeddings, k=20)``. ``threshold`` is a cosine, and then ``keep`` is not
-        asked."""
-        return cls(
-            scorer=embeddings, keep=None if threshold is not None else keep, threshold=threshold, **settings
-        )
+        ``EmbeddingsFilter(embeddings=embeddings, k=20)``, whose ``k`` and ``similarity_threshold`` it takes too.
+        ``threshold`` is a cosine, and then ``keep`` is not asked."""
+        keep = settings.pop("k", keep)
+        threshold = settings.pop("similarity_threshold", threshold)
+        rule = {"keep": None if threshold is not None else keep, "threshold": threshold}
+        given: dict[str, Any] = {"scorer": embeddings, **rule, **settings}
+        return cls(**given)
 
     @classmethod
-    def from_cross_encoder(cls, model: Any, *, top_n: int | None = 3, **settings: Any) -> Self:
+    def from_cross_encoder(
+        cls, model: BaseCrossEncoder, *, top_n: int | None = 3, **settings: Unpack[Settings]
+    ) -> Self:
         """The best ``top_n`` documents of a cross-encoder, best first; in the place of
         ``CrossEncoderReranker(model=model, top_n=3)``. It reads the text alone, as that does;
         ``header_keys=("title",)`` shows it titles too."""
-        return cls(scorer=model, **{"top_n": top_n, "order": "score", "header_keys": (), **settings})
+        n = settings.pop("k", top_n)
+        given: dict[str, Any] = {"scorer": model, "top_n": n, "order": "score", "header_keys": (), **settings}
+        return cls(**given)
 
     @classmethod
-    def from_decision_model(cls, model: Any, *, threshold: float = 0.0, **settings: Any) -> Self:
+    def from_decision_model(
+        cls, model: Any, *, threshold: float = 0.0, **settings: Unpack[Settings]
+    ) -> Self:
         """What a decision model finds helpful: log-odds of at least ``threshold``, 0 being even."""
-        return cls(scorer=model, **{"threshold": threshold, **settings})
+        given: dict[str, Any] = {"scorer": model, "threshold": threshold, **settings}
+        return cls(**given)
 
     @classmethod
-    def from_probe(cls, folder: Any, model: Any = None, **settings: Any) -> Self:
+    def from_probe(cls, folder: str | Path, model: Any = None, **settings: Unpack[Settings]) -> Self:
         """END with the probe in ``folder``; ``model`` as in `denoise_core.end.ProbeScorer`, or None for the one
         that the probe's card names. Loaded at the first use."""
-        return cls(probe=str(folder), model=model, **settings)
+        given: dict[str, Any] = {"probe": str(folder), "model": model, **settings}
+        return cls(**given)
 
     @classmethod
-    def from_file(cls, path: Any, model: Any = None, *, llm: Any = None, **settings: Any) -> Self:
+    def from_file(
+        cls, path: str | Path, model: Any = None, *, llm: LLM | None = None, **settings: Unpack[Settings]
+    ) -> Self:
         """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
 
         ``model`` is a probe's and ``llm`` a core LLM, such as ``ChatModelLLM(model)``, where the setting asks one.
         """
         from denoise_core import load_denoiser
 
-        return cls(denoiser=load_denoiser(path, model, llm=llm), **settings)
+        given: dict[str, Any] = {"denoiser": load_denoiser(path, model, llm=llm), **settings}
+        return cls(**given)
 
     @override
     def compress_documents(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict
+from pydantic import ConfigDict, model_validator
 from typing_extensions import override
 
 from denoise_core import InputError, arun, run
@@ -20,6 +20,7 @@ from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert import places
 from langchain_denoise.convert.claims import claimed
 from langchain_denoise.convert.history import Scope
+from langchain_denoise.likes import LLMLike
 from langchain_denoise.observe import atell, tell
 from langchain_denoise.s2a import S2AMessages
 from langchain_denoise.settings import DenoiseSettings
@@ -83,10 +84,15 @@ class S2ANode(_Node):
     ``response_metadata["denoise"]["original"]``.
     """
 
-    model: Any
+    model: LLMLike
     variant: Variant = "select"
     scope: Scope = "latest"
     on_error: OnError = "keep"
+
+    @model_validator(mode="after")
+    def _can_clear(self) -> Self:
+        self._clearing()  # wrong settings raise here
+        return self
 
     @override
     def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:

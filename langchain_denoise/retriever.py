@@ -5,25 +5,39 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, patch_config
 from langchain_core.runnables.configurable import DynamicRunnable
 from pydantic import ConfigDict, Field, field_validator, model_validator
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from denoise_core import InputError
 from denoise_core.running.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.documents import read_documents
-from langchain_denoise.settings import DenoiseSettings
+from langchain_denoise.likes import KeepLike, LLMLike, RetrieverLike
+from langchain_denoise.models.retriever_adapter import check_retriever
+from langchain_denoise.settings import DenoiseSettings, Settings, Variant
+
+if TYPE_CHECKING:
+    from langchain_core.cross_encoders import BaseCrossEncoder
+    from langchain_core.embeddings import Embeddings
 
 _config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
+
+
+class RetrieverSettings(Settings, total=False):
+    """The settings that each ``from_...`` of `DenoisingRetriever` takes besides its own."""
+
+    fetch_k: int | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
 
 
 class DenoisingRetriever(DenoiseSettings, BaseRetriever):
@@ -35,7 +49,7 @@ class DenoisingRetriever(DenoiseSettings, BaseRetriever):
     ``retriever.invoke(question, k=3)``.
     """
 
-    retriever: Any
+    retriever: RetrieverLike
     """The retriever to ask: any runnable from a question to documents."""
 
     k: int | None = Field(default=None, ge=1)
@@ -52,51 +66,82 @@ class DenoisingRetriever(DenoiseSettings, BaseRetriever):
         return True
 
     @classmethod
-    def from_llm(cls, retriever: Any, model: Any, *, variant: str = "select", **settings: Any) -> Self:
+    def from_llm(
+        cls,
+        retriever: RetrieverLike | None = None,
+        model: LLMLike | None = None,
+        *,
+        llm: LLMLike | None = None,
+        base_retriever: RetrieverLike | None = None,
+        variant: Variant = "select",
+        **settings: Unpack[RetrieverSettings],
+    ) -> Self:
         """As `DenoiseCompressor.from_llm`, around ``retriever``."""
-        return cls._of(retriever, DenoiseCompressor.from_llm(model, variant=variant), settings)
+        asked = retriever if base_retriever is None else base_retriever
+        check_retriever(asked)
+        return cls._of(asked, DenoiseCompressor.from_llm(model, llm=llm, variant=variant), settings)
 
     @classmethod
     def from_embeddings(
         cls,
-        retriever: Any,
-        embeddings: Any,
+        retriever: RetrieverLike,
+        embeddings: Embeddings,
         *,
-        keep: float | int | None = 20,
+        keep: KeepLike = 20,
         threshold: float | None = None,
-        **settings: Any,
+        **settings: Unpack[RetrieverSettings],
     ) -> Self:
         """As `DenoiseCompressor.from_embeddings`, around ``retriever``."""
-        made = DenoiseCompressor.from_embeddings(embeddings, keep=keep, threshold=threshold)
+        check_retriever(retriever)
+        least = settings.pop("similarity_threshold", threshold)
+        made = DenoiseCompressor.from_embeddings(embeddings, keep=keep, threshold=least)
         return cls._of(retriever, made, settings)
 
     @classmethod
-    def from_cross_encoder(cls, retriever: Any, model: Any, *, k: int | None = 3, **settings: Any) -> Self:
+    def from_cross_encoder(
+        cls,
+        retriever: RetrieverLike,
+        model: BaseCrossEncoder,
+        *,
+        k: int | None = 3,
+        **settings: Unpack[RetrieverSettings],
+    ) -> Self:
         """As `DenoiseCompressor.from_cross_encoder`, around ``retriever``."""
+        check_retriever(retriever)
         return cls._of(retriever, DenoiseCompressor.from_cross_encoder(model, top_n=None), {"k": k, **settings})
 
     @classmethod
-    def from_decision_model(cls, retriever: Any, model: Any, *, threshold: float = 0.0, **settings: Any) -> Self:
+    def from_decision_model(
+        cls,
+        retriever: RetrieverLike,
+        model: Any,
+        *,
+        threshold: float = 0.0,
+        **settings: Unpack[RetrieverSettings],
+    ) -> Self:
         """As `DenoiseCompressor.from_decision_model`, around ``retriever``."""
+        check_retriever(retriever)
         return cls._of(retriever, DenoiseCompressor.from_decision_model(model, threshold=threshold), settings)
 
     @classmethod
-    def from_probe(cls, retriever: Any, folder: Any, model: Any = None, **settings: Any) -> Self:
+    def from_probe(
+        cls, retriever: RetrieverLike, folder: Any, model: Any = None, **settings: Unpack[RetrieverSettings]
+    ) -> Self:
         """As `DenoiseCompressor.from_probe`, around ``retriever``."""
+        check_retriever(retriever)
         return cls._of(retriever, DenoiseCompressor.from_probe(folder, model), settings)
 
     @classmethod
     def _of(cls, retriever: Any, made: DenoiseCompressor, settings: Mapping[str, Any]) -> Self:
         chosen = {name: getattr(made, name) for name in made.model_fields_set}
-        return cls(retriever=retriever, **{**chosen, **settings})
+        given: dict[str, Any] = {"retriever": retriever, **chosen, **settings}
+        return cls(**given)
 
     @field_validator("retriever")
     @classmethod
     def _is_a_retriever(cls, retriever: Any) -> Any:
-        if isinstance(retriever, Runnable):
-            return retriever
-        hint = "; pass its as_retriever()" if hasattr(retriever, "as_retriever") else ""
-        raise InputError(f"retriever: expected a LangChain retriever, got {type(retriever).__name__}{hint}")
+        check_retriever(retriever)
+        return retriever
 
     @model_validator(mode="after")
     def _fetches_enough(self) -> Self:

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 from typing_extensions import TypedDict, override
 
 from denoise_core import Guard, InputError
@@ -22,6 +22,7 @@ from denoise_core.s2a import S2A, S2AAnswer, S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.documents import HEADER_KEYS, Readable, read_documents
 from langchain_denoise.convert.history import Scope, Turn
+from langchain_denoise.likes import LLMLike
 from langchain_denoise.models.chat_llm import as_llm
 from langchain_denoise.observe import atell, tell
 
@@ -49,7 +50,7 @@ class S2ARunnable(PickledModel, RunnableSerializable[S2AInput, S2AOutput]):
     use `denoise_core.s2a.S2A` with a `ChatModelLLM`.
     """
 
-    model: Any
+    model: LLMLike
     """A chat model, a runnable that takes messages and gives one, a name as ``"openai:..."``, or a core LLM."""
 
     variant: Variant = "select"
@@ -61,6 +62,12 @@ class S2ARunnable(PickledModel, RunnableSerializable[S2AInput, S2AOutput]):
     max_concurrency: int = Field(default=10, ge=1)
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @field_validator("model")
+    @classmethod
+    def _is_a_model(cls, model: Any) -> Any:
+        as_llm(model)  # raises, and says what to give
+        return model
 
     @classmethod
     @override
@@ -115,13 +122,19 @@ class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
     id, and its original text in ``response_metadata["denoise"]``, which models are not sent.
     """
 
-    model: Any
+    model: LLMLike
     variant: Variant = "select"
     scope: Scope = "latest"
     on_error: OnError = "keep"
     max_concurrency: int = Field(default=10, ge=1)
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    @field_validator("model")
+    @classmethod
+    def _is_a_model(cls, model: Any) -> Any:
+        as_llm(model)  # raises, and says what to give
+        return model
 
     @classmethod
     @override

@@ -7,27 +7,58 @@ scorer, a denoiser) is held as it is.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import BaseModel, Field, field_validator, model_validator
+from typing_extensions import TypedDict
 
 from denoise_core import Denoiser, InputError
 from denoise_core._secrets import PickledModel
 from denoise_core.running.guard import Policy
 from denoise_core.running.record import KEY, RecordDetail
 from langchain_denoise.convert.documents import HEADER_KEYS
+from langchain_denoise.likes import DenoiserLike, KeepLike, ScorerLike
 from langchain_denoise.ranking import Order
 
 Chunks = Literal["whole", "sentences"] | int
+Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
 _PER_REQUEST = ("keep", "k", "variant", "top_n", "threshold", "order")
+ALIASES = {
+    "llm": "model",
+    "k": "top_n",
+    "similarity_threshold": "threshold",
+    "base_retriever": "retriever",
+}
+"""What LangChain's own parts call a setting of ours: taken, where ours has no field of that name."""
+
+
+class Settings(TypedDict, total=False):
+    """The settings that each ``from_...`` takes besides its own; see `DenoiseSettings`."""
+
+    keep: KeepLike | None
+    threshold: float | None
+    similarity_threshold: float | None
+    chunks: Chunks | None
+    context: bool
+    k: int | None
+    top_n: int | None
+    order: Order
+    header_keys: Sequence[str]
+    on_error: Policy
+    on_empty: Policy
+    record: RecordDetail
+    max_concurrency: int | None
+    name: str | None
 
 
 class DenoiseSettings(PickledModel, BaseModel):
     """How documents are denoised. Nothing set is END with the embedded default, offline."""
 
-    denoiser: Any = None
+    denoiser: DenoiserLike = None
     """Any `denoise_core.Denoiser`; None builds one from the fields below."""
 
     model: Any = None
@@ -35,13 +66,13 @@ class DenoiseSettings(PickledModel, BaseModel):
     ``probe`` the local model that the probe reads: a name, a folder, a loaded one, or a loaded one with its
     tokenizer (what `local_model` gives)."""
 
-    scorer: Any = None
+    scorer: ScorerLike = None
     """END with this scorer: embeddings, a cross-encoder, a decision model, or a core scorer."""
 
     probe: str | None = None
     """END with the probe in this folder."""
 
-    keep: Any = None
+    keep: KeepLike = None
     """END: a share of the chunks below 1, or a number of them, or what else `ENDDenoiser` takes; None is the
     denoiser's own default."""
 
@@ -51,7 +82,7 @@ class DenoiseSettings(PickledModel, BaseModel):
     chunks: Chunks | None = None
     """END: what is scored: documents ``"whole"``, ``"sentences"``, or pieces of so many characters."""
 
-    variant: str | None = None
+    variant: Variant | None = None
     """System 2 Attention: ``"select"`` and its like keep the document's own characters, the others rewrite."""
 
     context: bool = True
@@ -81,6 +112,38 @@ class DenoiseSettings(PickledModel, BaseModel):
 
     max_concurrency: int | None = Field(default=None, ge=1)
     """At most this many model calls of one denoising at once; None leaves it to the denoiser's own bound."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_their_names(cls, given: Any) -> Any:
+        """LangChain's names as ours; what is no setting at all is an error that says which was meant."""
+        if not isinstance(given, Mapping):
+            return given
+        named: dict[str, Any] = {}
+        for name, value in given.items():
+            ours = name if name in cls.model_fields else ALIASES.get(name, name)
+            if ours not in cls.model_fields and name not in _aliases_of(cls):
+                near = difflib.get_close_matches(name, [*cls.model_fields, *ALIASES], 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise InputError(f"{name}: {cls.__name__} has no such setting{hint}")
+            if ours in named and named[ours] != value:
+                raise InputError(f"{ours}={named[ours]!r} and {name}={value!r}: two names of one setting")
+            named[ours] = value
+        return named
+
+    @field_validator("chunks")
+    @classmethod
+    def _long_enough(cls, chunks: Chunks | None) -> Chunks | None:
+        if isinstance(chunks, int) and chunks < 1:
+            raise InputError(f"chunks={chunks}: expected 'whole', 'sentences' or a number of characters")
+        return chunks
+
+    @field_validator("probe")
+    @classmethod
+    def _is_there(cls, probe: str | None) -> str | None:
+        if probe is not None and not Path(probe).is_dir():
+            raise InputError(f"probe={probe!r}: there is no such folder; Probe.save(folder) writes one")
+        return probe
 
     @field_validator("header_keys", mode="before")
     @classmethod
@@ -206,8 +269,27 @@ def asked_for(config: RunnableConfig | None) -> dict[str, Any]:
     found = ((config or {}).get("configurable") or {}).get(KEY)
     if found is None:
         return {}
-    if not isinstance(found, Mapping) or not set(found) <= set(_PER_REQUEST):
+    if not isinstance(found, Mapping) or not set(found) <= {*_PER_REQUEST, "similarity_threshold"}:
         raise InputError(
             f"configurable[{KEY!r}]={found!r}: expected a dict with some of {', '.join(_PER_REQUEST)}"
         )
-    return dict(found)
+    asked = {ALIASES[n] if n == "similarity_threshold" else n: value for n, value in found.items()}
+    for name, value in asked.items():
+        _check_asked(name, value)
+    return asked
+
+
+def _check_asked(name: str, value: Any) -> None:
+    """Raises `InputError` for a value that no such setting takes; ``keep`` is checked by what is built of it."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if name in ("k", "top_n") and not (value is None or (number and isinstance(value, int) and value >= 1)):
+        raise InputError(f"{name}={value!r}: expected a whole number of 1 or more")
+    if name == "threshold" and not (value is None or number):
+        raise InputError(f"threshold={value!r}: expected a number")
+    for setting, choices in (("order", get_args(Order)), ("variant", get_args(Variant))):
+        if name == setting and value is not None and value not in choices:
+            raise InputError(f"{name}={value!r}: expected one of {', '.join(choices)}")
+
+
+def _aliases_of(made: type[BaseModel]) -> set[str]:
+    return {f.alias for f in made.model_fields.values() if f.alias}

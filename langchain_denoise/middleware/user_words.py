@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, get_args
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
@@ -11,10 +11,11 @@ from langchain_core.messages import BaseMessage
 from langgraph.runtime import Runtime
 from typing_extensions import override
 
-from denoise_core import DenoiseResult
+from denoise_core import DenoiseResult, InputError
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import Scope, Turn, unchanged_record, with_record, with_text
+from langchain_denoise.likes import LLMLike
 from langchain_denoise.models.chat_llm import as_llm
 
 Cleared = dict[str, dict[str, dict[str, Any]]]
@@ -47,7 +48,7 @@ class S2AMiddleware(AgentMiddleware[S2AState, Any, Any]):
 
     def __init__(
         self,
-        model: Any,
+        model: LLMLike,
         *,
         variant: Variant = "select",
         scope: Scope = "latest",
@@ -55,6 +56,12 @@ class S2AMiddleware(AgentMiddleware[S2AState, Any, Any]):
         name: str = "S2AMiddleware",
     ) -> None:
         super().__init__()
+        for setting, value, choices in (
+            ("scope", scope, get_args(Scope)),
+            ("on_error", on_error, get_args(OnError)),
+        ):
+            if value not in choices:
+                raise InputError(f"{setting}={value!r}: expected one of {', '.join(choices)}")
         self.denoiser = S2ADenoiser(as_llm(model), variant=variant, on_error=on_error)
         self.scope: Scope = scope
         self._name = name

@@ -9,7 +9,11 @@ from functools import lru_cache
 from typing import Any
 
 from langchain_core.messages import BaseMessage
+from langchain_core.output_parsers import BaseOutputParser
+from langchain_core.prompts import BasePromptTemplate
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable
+from langchain_core.tools import BaseTool
 
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._secrets import Pickled
@@ -44,6 +48,7 @@ class ChatModelLLM(Pickled):
 
     def __init__(self, model: Runnable[Any, Any] | str, *, structured: bool | None = None) -> None:
         model = _by_name(model) if isinstance(model, str) else model
+        _no_other_part(model, "model")
         if not isinstance(model, Runnable):
             raise InputError(
                 f"expected a LangChain chat model, got {type(model).__name__}; "
@@ -170,6 +175,14 @@ def as_llm(model: Any, name: str = "model") -> LLM:
         f"{name}: expected a chat model, a runnable, a name such as 'openai:gpt-4o-mini', or a denoise_core LLM, "
         f"got {kind}"
     )
+
+
+def _no_other_part(model: Any, name: str) -> None:
+    """Raises `InputError` for a runnable that is surely no model: a retriever, a prompt, a parser, a tool."""
+    if isinstance(model, BaseRetriever):
+        raise InputError(f"{name}: {type(model).__name__} is a retriever; a chat model goes here")
+    if isinstance(model, (BasePromptTemplate, BaseOutputParser, BaseTool)):
+        raise InputError(f"{name}: {type(model).__name__} is no chat model; give the model that stands beside it")
 
 
 @lru_cache(maxsize=16)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.documents import Document
+from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 
 from denoise_core import InputError, Passage
@@ -23,9 +25,7 @@ class RetrieverAdapter:
     def __init__(
         self, retriever: Runnable[str, list[Document]], *, header_keys: Sequence[str] = HEADER_KEYS
     ) -> None:
-        if not isinstance(retriever, Runnable):
-            hint = "; pass its as_retriever()" if hasattr(retriever, "as_retriever") else ""
-            raise InputError(f"expected a LangChain retriever, got {type(retriever).__name__}{hint}")
+        check_retriever(retriever)
         if isinstance(header_keys, str):
             raise InputError(f"header_keys={header_keys!r}: expected a list of metadata keys")
         self.retriever = retriever
@@ -39,6 +39,18 @@ class RetrieverAdapter:
 
     def _passages(self, found: Sequence[Document]) -> Sequence[Passage]:
         return to_passages([with_id(d) for d in read_documents(found, "found")], self.header_keys)
+
+
+def check_retriever(retriever: Any) -> None:
+    """Raises `InputError` for what finds no documents: a vector store, a model, a list."""
+    kind = type(retriever).__name__
+    if isinstance(retriever, BaseLanguageModel):
+        raise InputError(
+            f"retriever: expected a LangChain retriever, got {kind}, a model; is it the other way round?"
+        )
+    if not isinstance(retriever, Runnable):
+        hint = "; pass its as_retriever()" if hasattr(retriever, "as_retriever") else ""
+        raise InputError(f"retriever: expected a LangChain retriever, got {kind}{hint}")
 
 
 def with_id(document: Document) -> Document:

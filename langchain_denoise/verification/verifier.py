@@ -44,6 +44,9 @@ class Verifier:
     ) -> None:
         if on_answer is not None and not callable(on_answer):
             raise InputError(f"on_answer: expected a function of an Answer, got {type(on_answer).__name__}")
+        for name, value, kind in (("limits", limits, LoopLimits), ("budget", budget, Budget)):
+            if value is not None and not isinstance(value, kind):
+                raise InputError(f"{name}: expected {kind.__name__}(...), got {value!r:.60}")
         self.loop = Augmenter(
             judge=None if judge is None else utility_of(judge),
             feedback=feedback,

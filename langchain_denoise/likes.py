@@ -1,0 +1,28 @@
+"""What may be given where a model, a scorer, a denoiser or a share is wanted: for type checkers.
+
+At run time each is `Any`: `as_llm`, `as_scorer` and their like look at what is given, and say what to type.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from langchain_core.cross_encoders import BaseCrossEncoder
+    from langchain_core.documents import Document
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import Runnable
+
+    from denoise_core import LLM, Denoiser, Scorer
+    from denoise_core.end import Rule
+    from langchain_denoise.compressor import DenoiseCompressor
+
+    LLMLike: TypeAlias = Runnable[Any, BaseMessage] | Runnable[Any, str] | LLM | str
+    ScorerLike: TypeAlias = Embeddings | BaseCrossEncoder | DecisionModel | Scorer | None
+    DenoiserLike: TypeAlias = Denoiser | None
+    CompressorLike: TypeAlias = Denoiser | DenoiseCompressor | None
+    KeepLike: TypeAlias = float | int | Rule | None
+    RetrieverLike: TypeAlias = Runnable[str, list[Document]]
+else:
+    LLMLike = ScorerLike = DenoiserLike = CompressorLike = KeepLike = RetrieverLike = Any
