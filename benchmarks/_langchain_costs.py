@@ -15,11 +15,12 @@ from s2a_cost import Work
 
 from denoise_core import Guard, Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.running.record import KEY, RECORD_BYTES
+from denoise_core.running.record import RECORD_BYTES
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import ChatModelLLM, DenoiseCompressor
+from langchain_denoise.convert.documents import RECORD_KEYS
 from langchain_denoise.testing import FunctionChatModel
 
 THEIRS = (
@@ -79,7 +80,11 @@ def records(bench: Benchmark, all_work: list[Work]) -> None:
         sizes, texts = [], 0
         for question, passages, _, _ in all_work:
             for document in compressor.compress_documents(as_documents(passages), question):
-                sizes.append(len(json.dumps(document.metadata[KEY], ensure_ascii=False).encode()))
+                sizes.append(
+                    len(
+                        json.dumps({k: document.metadata.get(k) for k in RECORD_KEYS}, ensure_ascii=False).encode()
+                    )
+                )
                 texts += len(document.page_content.encode())
         bench.row(f"largest record, {detail}", max(sizes), "bytes", at_most=goal)
         bench.row(f"records over text, {detail}", sum(sizes) / texts, "ratio")

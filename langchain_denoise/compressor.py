@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from langchain_core.callbacks import AsyncParentRunManager, Callbacks, ParentRunManager
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict
+from pydantic import ConfigDict, PrivateAttr
 from typing_extensions import TypedDict, Unpack, override
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage
@@ -49,14 +49,17 @@ class DenoiseCompressor(
     ``DenoiseCompressor()`` is the offline default; `from_llm`, `from_embeddings`, `from_cross_encoder`,
     `from_decision_model` and `from_probe` build on what you have; ``denoiser=`` takes any denoiser of the core.
 
-    Documents keep their id and metadata; inputs are never changed. ``metadata["denoise"]`` says in plain JSON
-    which characters of the original each text stands for, and whether the input was handed back instead
-    (``fallback``). ``metadata["relevance_score"]`` is set when the method scores. What was dropped and why is in
-    the span ``denoise_record``, which every tracer shows, and whole in the custom event ``denoise``.
+    Documents keep their id and metadata; inputs are never changed. ``metadata["denoise_spans"]`` says in JSON
+    which characters of the original, by its id ``denoise_origin``, each text stands for; ``denoise_fallback``
+    whether the input was handed back instead. All of it is flat, so that stores take it, and holds no query.
+    ``metadata["relevance_score"]`` is set when the method scores. What was dropped and why is in the span
+    ``denoise_record``, which every tracer shows, and whole in the custom event ``denoise``.
 
     One request may ask for other settings: ``config={"configurable": {"denoise": {"keep": 0.5, "k": 3}}}``, or as
     usual through ``configurable_fields``.
     """
+
+    _scores: bool = PrivateAttr(default=True)
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
@@ -112,9 +115,7 @@ class DenoiseCompressor(
         return cls(**given)
 
     @classmethod
-    def from_decision_model(
-        cls, model: Any, *, threshold: float = 0.0, **settings: Unpack[Settings]
-    ) -> Self:
+    def from_decision_model(cls, model: Any, *, threshold: float = 0.0, **settings: Unpack[Settings]) -> Self:
         """What a decision model finds helpful: log-odds of at least ``threshold``, 0 being even."""
         given: dict[str, Any] = {"scorer": model, "threshold": threshold, **settings}
         return cls(**given)
@@ -260,7 +261,7 @@ class _Work:
 
     def output(self, result: DenoiseResult) -> list[Document]:
         """The documents of the result; behind them those that could not be read, where ``on_error`` keeps them."""
-        return self.read.back(result, self.settings.record)
+        return self.read.back(result, self.settings.record, scores=self.settings._scores)
 
     def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is told of the run, bounded and whole."""

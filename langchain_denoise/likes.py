@@ -5,7 +5,7 @@ At run time each is `Any`: `as_llm`, `as_scorer` and their like look at what is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
     from denoise_core import LLM, Denoiser, Scorer
-    from denoise_core.end import Rule
+    from denoise_core.end.selection import Rule
     from langchain_denoise.compressor import DenoiseCompressor
 
     LLMLike: TypeAlias = Runnable[Any, BaseMessage] | Runnable[Any, str] | LLM | str
-    ScorerLike: TypeAlias = Embeddings | BaseCrossEncoder | DecisionModel | Scorer | None
+    ScorerLike: TypeAlias = Embeddings | BaseCrossEncoder | Runnable[Any, Any] | Scorer | None
     DenoiserLike: TypeAlias = Denoiser | None
     CompressorLike: TypeAlias = Denoiser | DenoiseCompressor | None
-    KeepLike: TypeAlias = float | int | Rule | None
+    KeepLike: TypeAlias = float | int | Literal["auto"] | Rule | None
     RetrieverLike: TypeAlias = Runnable[str, list[Document]]
 else:
     LLMLike = ScorerLike = DenoiserLike = CompressorLike = KeepLike = RetrieverLike = Any

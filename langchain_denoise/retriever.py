@@ -47,6 +47,9 @@ class DenoisingRetriever(DenoiseSettings, BaseRetriever):
     reaches the inner retriever: its config (``configurable``, tags, ``max_concurrency``, callbacks) and its
     keyword arguments, as in ``retriever.invoke(question, filter={"tenant": "a"})``. ``k`` is ours:
     ``retriever.invoke(question, k=3)``.
+
+    Scores differ from query to query, and what asks several (``MultiQueryRetriever``) drops equal documents: they
+    are written with ``order="score"`` and not otherwise.
     """
 
     retriever: RetrieverLike
@@ -203,7 +206,9 @@ class DenoisingRetriever(DenoiseSettings, BaseRetriever):
         if k is not None and k < 1:
             raise InputError(f"k={k}: expected 1 or more")
         settings = {name: getattr(self, name) for name in DenoiseSettings.model_fields}
-        return DenoiseCompressor(**{**settings, "top_n": self.top_n if k is None else k})
+        made = DenoiseCompressor(**{**settings, "top_n": self.top_n if k is None else k})
+        made._scores = self.order == "score"
+        return made
 
 
 def _without_k(config: RunnableConfig, k: int | None) -> RunnableConfig:

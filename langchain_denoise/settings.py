@@ -107,8 +107,8 @@ class DenoiseSettings(PickledModel, BaseModel):
     """The same for a result that keeps nothing; ``"raise"`` is `denoise_core.EmptyResult`."""
 
     record: RecordDetail = "spans"
-    """What stands in ``metadata["denoise"]``: ``"spans"`` (ids, ranges, score, fallback; at most 2 KB), ``"full"``
-    (every scored chunk too), ``"none"``."""
+    """What stands in the metadata under ``denoise_...``: ``"spans"`` (id, ranges, score, fallback; at most 2 KB),
+    ``"full"`` (every scored chunk too, as JSON), ``"none"``."""
 
     max_concurrency: int | None = Field(default=None, ge=1)
     """At most this many model calls of one denoising at once; None leaves it to the denoiser's own bound."""

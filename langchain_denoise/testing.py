@@ -30,8 +30,8 @@ from langchain_core.runnables import Runnable
 from pydantic import PrivateAttr
 from typing_extensions import override
 
-from denoise_core.running.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
+from langchain_denoise.convert.documents import RECORD_KEYS, spans_in
 
 
 class FunctionChatModel(BaseChatModel):
@@ -285,22 +285,23 @@ def check_compressor(
 
     at = -1
     for document in out:
-        record = document.metadata[KEY]
+        record = {k: v for k, v in document.metadata.items() if k in RECORD_KEYS}
+        assert all(type(v) in (str, int, float, bool) for v in record.values()), f"not flat: {record}"
         assert json.loads(json.dumps(record, allow_nan=False)) == record, f"not plain JSON: {record}"
         found = next((i for i, d in enumerate(documents) if i > at and _copy_of(d, document)), None)
         if found is None:
-            assert not record["extractive"], f"order, id or metadata lost: {document}"
+            assert not record["denoise_extractive"], f"order, id or metadata lost: {document}"
             continue
         at = found
-        if record["extractive"]:
-            spans = record["spans"][record["origin"]]
+        if record["denoise_extractive"]:
+            spans = spans_in(record)[record["denoise_origin"]]
             own = "".join(documents[at].page_content[start:end] for start, end in spans)
             assert document.page_content == own, f"text {document.page_content!r} is not its spans' {own!r}"
     return out
 
 
 def _copy_of(original: Document, document: Document) -> bool:
-    ours = (KEY, "relevance_score")
+    ours = (*RECORD_KEYS, "relevance_score")
     kept = {k: v for k, v in document.metadata.items() if k not in ours}
     given = {k: v for k, v in original.metadata.items() if k not in ours}
     return document.id == original.id and type(document) is type(original) and kept == given

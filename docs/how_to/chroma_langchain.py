@@ -15,7 +15,7 @@ documents = [Document(page_content=text.strip(), id=f"p{n}") for n, text in enum
 store = Chroma("handbook", EmbeddedEmbeddings())  # or the embeddings you have
 store.add_documents(documents)
 retriever = store.as_retriever(search_kwargs={"k": 8})
-better = DenoisingRetriever(retriever=retriever)  # new
+better = DenoisingRetriever(retriever=retriever, order="score")  # new
 
 
 def read(asked):
@@ -30,4 +30,4 @@ for name, source in (("before", retriever), ("after", better)):
     words = sum(len(d.page_content.split()) for d in source.invoke(question))
     print(f"{name}: {len(source.invoke(question))} documents, {words} words, answer: {chain.invoke(question)}")
 for document in better.invoke(question):
-    print(f"{document.metadata['denoise']['score']:.2f}  {document.page_content[:60]}")
+    print(f"{document.metadata['denoise_score']:.2f}  {document.page_content[:60]}")

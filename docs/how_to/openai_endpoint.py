@@ -27,5 +27,5 @@ documents = [
     Document(page_content="Guests say that our pool is surely the finest of the whole coast.", id="b"),
 ]
 for document in compressor.compress_documents(documents, "How much does a night in the garage cost?"):
-    record = document.metadata["denoise"]
-    print(document.id, repr(document.page_content), "| fell back:", record["fallback"])
+    fell_back = document.metadata.get("denoise_fallback")
+    print(document.id, repr(document.page_content), "| fell back:", fell_back)

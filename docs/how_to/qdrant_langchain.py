@@ -21,5 +21,4 @@ better = ContextualCompressionRetriever(  # new
 question = "May my dog have breakfast with me?"
 print("before:", [d.metadata["paragraph"] for d in retriever.invoke(question)])
 for document in better.invoke(question):
-    record = document.metadata["denoise"]
-    print(document.metadata["paragraph"], f"{record['score']:.2f}", document.page_content)
+    print(document.metadata["paragraph"], f"{document.metadata['denoise_score']:.2f}", document.page_content)

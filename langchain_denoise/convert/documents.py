@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,10 +13,22 @@ from langchain_core.documents import Document
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
 from denoise_core._frameworks import shallow
 from denoise_core.errors import said
-from denoise_core.running.record import KEY, VERSION, RecordDetail, chunks_of, record_of, with_previous
+from denoise_core.running.record import RecordDetail, chunks_of, record_of
 
 SCORE_KEY = "relevance_score"
 """Where LangChain's rerankers put a document's score; ours is read from and written to the same place."""
+
+RECORD_KEYS = tuple(
+    f"denoise_{name}"
+    for name in (
+        "origin", "spans", "spans_left_out", "coverage", "extractive", "score", "fallback", "question_note",
+        "kept", "dropped",
+    )
+)  # fmt: skip
+"""Metadata keys under which the record of a document stands: strings, numbers and booleans, which every store
+takes, and none that holds the query, so that equal documents stay equal."""
+
+FALLBACK = "denoise_fallback"
 
 HEADER_KEYS = ("title",)
 """The metadata that is read with a document's text when nothing else is said."""
@@ -65,9 +79,12 @@ class Readable:
             else:
                 self.documents.append(document)
 
-    def back(self, result: DenoiseResult, detail: RecordDetail = "spans") -> list[Document]:
+    def back(
+        self, result: DenoiseResult, detail: RecordDetail = "spans", *, scores: bool = True
+    ) -> list[Document]:
         """The documents of the result; behind them those that could not be read, where the policy keeps them."""
-        return [*to_documents(self.documents, self.passages, result, detail, self.guard), *self._stay]
+        made = to_documents(self.documents, self.passages, result, detail, self.guard, scores=scores)
+        return [*made, *self._stay]
 
 
 def to_passages(documents: Sequence[Document], header_keys: Sequence[str] = ()) -> tuple[Passage, ...]:
@@ -80,8 +97,16 @@ def to_passages(documents: Sequence[Document], header_keys: Sequence[str] = ()) 
 
 
 def ids_of(documents: Sequence[Document]) -> list[str]:
-    """The documents' ids made different, see `unique_ids`."""
-    return unique_ids([d.id if isinstance(d.id, str) else None for d in documents])
+    """The documents' ids made different, see `unique_ids`; one without an id is named by its text and not by its
+    place, so that it is the same wherever it is found."""
+    return unique_ids([d.id if isinstance(d.id, str) else text_id(d.page_content) for d in documents])
+
+
+def text_id(text: Any) -> str | None:
+    """An id made from a text; None for what is none."""
+    if not isinstance(text, str):
+        return None
+    return f"text-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def to_passage(document: Document, id: str, header_keys: Sequence[str] = ()) -> Passage:
@@ -116,13 +141,15 @@ def to_documents(
     result: DenoiseResult,
     detail: RecordDetail = "spans",
     guard: Guard | None = None,
+    *,
+    scores: bool = True,
 ) -> list[Document]:
     """The documents of a result: copies of the originals with the kept text, in the result's order.
 
-    ``passages`` is what `to_passages` made of ``documents``. Id, type and metadata are the original's; the
-    record goes to ``metadata["denoise"]`` (an earlier one moves into its ``previous`` while there is room), a
-    new score to ``metadata["relevance_score"]``. What cannot be made a document again follows the policy of
-    ``guard``, and raises without one.
+    ``passages`` is what `to_passages` made of ``documents``. Id, type and metadata are the original's; the record
+    goes to `RECORD_KEYS` of the metadata in the place of an earlier one, a new score to
+    ``metadata["relevance_score"]``; without ``scores`` neither holds one, for they differ by query. What cannot be
+    made a document again follows the policy of ``guard``, and raises without one.
     """
     original = {p.id: d for p, d in zip(passages, documents, strict=True)}
     given = {p.id: p for p in passages}
@@ -130,8 +157,8 @@ def to_documents(
     made = []
     for kept in result.passages:
         try:
-            record = record_of(kept, given, result, chunks, detail=detail)
-            made.append(_to_document(kept, original, given, record, detail))
+            record = flat(record_of(kept, given, result, chunks, detail=detail), scores=scores)
+            made.append(_to_document(kept, original, given, record, scores))
         except Exception as error:  # whatever stands in metadata: one document's failure is its own
             if guard is None:
                 raise
@@ -144,16 +171,38 @@ def to_documents(
 def as_it_came(document: Document, why: str) -> Document:
     """A document that could not be converted, with the reason in its record where one can be written."""
     with suppress(Exception):  # whatever a broken document does when it is copied: then it stays what it is
-        note = {"v": VERSION, "fallback": why}
-        return document.model_copy(update={"metadata": {**document.metadata, KEY: note}})
+        return document.model_copy(update={"metadata": {**document.metadata, FALLBACK: why}})
     return document
+
+
+def flat(record: Mapping[str, Any], *, scores: bool = True) -> dict[str, Any]:
+    """A record as metadata: its parts under `RECORD_KEYS`, lists and dicts as JSON, what is None left out."""
+    made: dict[str, Any] = {}
+    for name in RECORD_KEYS:
+        value = record.get(name.removeprefix("denoise_"))
+        if value is None or (name == "denoise_score" and not scores):
+            continue
+        made[name] = json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict)) else value
+    return made
+
+
+def spans_in(metadata: Mapping[str, Any]) -> dict[str, list[list[int]]]:
+    """The half-open ranges of the original that a document's text stands for, by origin; {} without a record.
+
+    >>> spans_in({"denoise_spans": '{"a": [[0, 5]]}'})
+    {'a': [[0, 5]]}
+    """
+    found: dict[str, list[list[int]]] = json.loads(metadata.get("denoise_spans", "{}"))
+    return found
 
 
 def evidence_documents(evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str) -> list[Document]:
     """What a loop ended with as evidence, as documents; ``retrieved`` is what it was cut from."""
     given = {p.id: p for p in retrieved}
     result = DenoiseResult(question, tuple(evidence))
-    return [_new_document(p, p.metadata, record_of(p, given, result, detail="spans")) for p in evidence]
+    return [
+        _new_document(p, p.metadata, flat(record_of(p, given, result, detail="spans")), True) for p in evidence
+    ]
 
 
 def _to_document(
@@ -161,26 +210,22 @@ def _to_document(
     original: Mapping[str, Document],
     given: Mapping[str, Passage],
     record: dict[str, Any],
-    detail: RecordDetail,
+    scores: bool,
 ) -> Document:
     document = original.get(kept.id)
     if document is None:  # a joint rewrite: it has several originals, and keeps the metadata they agree on
         sources = [original[s.passage_id] for s in kept.covered if s.passage_id in original]
-        return _new_document(kept, _agreed([d.metadata for d in sources]), record)
-    metadata = dict(document.metadata)
-    earlier = metadata.pop(KEY, None)
-    if kept.score is not None and kept.score != given[kept.id].score:
+        return _new_document(kept, _agreed([d.metadata for d in sources]), record, scores)
+    metadata = {k: v for k, v in document.metadata.items() if k not in RECORD_KEYS}
+    if scores and kept.score is not None and kept.score != given[kept.id].score:
         metadata[SCORE_KEY] = float(kept.score)
-    if record:
-        metadata[KEY] = with_previous(record, earlier, detail)
-    return shallow(document, {"page_content": kept.text, "metadata": metadata})
+    return shallow(document, {"page_content": kept.text, "metadata": {**metadata, **record}})
 
 
-def _new_document(kept: Passage, metadata: Mapping[str, Any], record: dict[str, Any]) -> Document:
-    score = {} if kept.score is None else {SCORE_KEY: float(kept.score)}
-    return Document(
-        page_content=kept.text, id=kept.id, metadata={**metadata, **score, **({KEY: record} if record else {})}
-    )
+def _new_document(kept: Passage, metadata: Mapping[str, Any], record: dict[str, Any], scores: bool) -> Document:
+    score = {SCORE_KEY: float(kept.score)} if scores and kept.score is not None else {}
+    own = {k: v for k, v in metadata.items() if k not in RECORD_KEYS}
+    return Document(page_content=kept.text, id=kept.id, metadata={**own, **score, **record})
 
 
 def _agreed(all_metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -188,7 +233,7 @@ def _agreed(all_metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         key: value
         for key, value in first.items()
-        if key not in (KEY, SCORE_KEY) and all(key in m and m[key] == value for m in others)
+        if key not in (*RECORD_KEYS, SCORE_KEY) and all(key in m and m[key] == value for m in others)
     }
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 
-from denoise_core import DenoiseResult, Passage, unique_ids
+from denoise_core import DenoiseResult, Passage
 from denoise_core.running.record import KEY, short_id
 from denoise_core.tool_results import LeftOut, ToolResult, read_result
+from langchain_denoise.convert.documents import FALLBACK, ids_of
 from langchain_denoise.convert.places import documents_of
 
 NOTHING = "(No part of this result helps with the question.)"
@@ -88,7 +89,7 @@ class ToolDocuments:
         record = {
             "given": len(self.documents),
             "kept": len(kept),
-            "fallback": next((d.metadata[KEY]["fallback"] for d in kept if KEY in d.metadata), None),
+            "fallback": next((d.metadata[FALLBACK] for d in kept if FALLBACK in d.metadata), None),
             "characters_before": len(str(self.message.text)),
             "characters_after": sum(len(t) for t in _strings(content)),
         }
@@ -96,11 +97,11 @@ class ToolDocuments:
 
     def _left(self, kept: Sequence[Document]) -> list[str | None]:
         """The text left of each document, None for one that was dropped."""
-        place = {short_id(i): n for n, i in enumerate(unique_ids([d.id for d in self.documents]))}
+        place = {short_id(i): n for n, i in enumerate(ids_of(self.documents))}
         left: list[str | None] = [None] * len(self.documents)
         joint: list[str] = []
         for document in kept:
-            origin = document.metadata.get(KEY, {}).get("origin", document.id)
+            origin = document.metadata.get("denoise_origin", document.id)
             at = place.get(short_id(str(origin)))
             if at is None:
                 joint.append(document.page_content)  # several rewritten as one: it takes the first place

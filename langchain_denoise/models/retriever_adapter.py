@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 
 from denoise_core import InputError, Passage
-from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_passages
+from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, text_id, to_passages
 from langchain_denoise.convert.messages import internal_config
 
 
@@ -57,5 +56,4 @@ def with_id(document: Document) -> Document:
     """The document, with an id made from its text where it has none."""
     if document.id is not None:
         return document
-    digest = hashlib.sha256(document.page_content.encode("utf-8", "surrogatepass")).hexdigest()
-    return document.model_copy(update={"id": f"text-{digest[:16]}"})
+    return document.model_copy(update={"id": text_id(document.page_content)})

@@ -15,6 +15,7 @@ from langchain_text_splitters import CharacterTextSplitter
 
 from denoise_core.running import fallbacks
 from langchain_denoise import DenoiseCompressor
+from langchain_denoise.convert.documents import RECORD_KEYS, spans_in
 from langchain_denoise.testing import RunRecorder, check_compressor
 
 
@@ -180,7 +181,7 @@ def test_what_a_failure_or_an_empty_result_gives(answer, policy, kept, why, kit)
         return
     out = both()
     assert [d.page_content for d in out] == ["one", "two"][:kept]
-    assert [d.metadata["denoise"]["fallback"] for d in out] == [why] * kept
+    assert [d.metadata.get("denoise_fallback") for d in out] == [why] * kept
     assert seen.events[0][1]["fallback"] is not None
 
 
@@ -193,38 +194,35 @@ def test_one_bad_reply_does_not_lose_the_batch(kit):
     documents = [Document(page_content=t, id=t) for t in ("good", "bad", "fine")]
     out = DenoiseCompressor(denoiser=kit.s2a(reply)).compress_documents(documents, "q")
     assert [d.id for d in out] == ["good", "bad", "fine"]
-    assert "TimeoutError" in out[1].metadata["denoise"]["fallback"]
+    assert "TimeoutError" in out[1].metadata["denoise_fallback"]
 
 
 def test_the_record_of_one_document(kit):
     documents = [Document(page_content="Yes. No.", id="a", metadata={"relevance_score": 0.25})]
     spans = {
-        "v": 1,
-        "origin": "a",
-        "spans": {"a": [[0, 5]]},
-        "extractive": True,
-        "coverage": 0.625,
-        "score": 0.25,
-        "score_before": 0.25,
-        "query": "q",
-        "fallback": None,
+        "denoise_origin": "a",
+        "denoise_spans": '{"a": [[0, 5]]}',
+        "denoise_coverage": 0.625,
+        "denoise_extractive": True,
+        "denoise_score": 0.25,
     }
-    dropped = [{"start": 5, "end": 8, "score": None, "reason": "not needed for the question"}]
+    dropped = '[{"start": 5, "end": 8, "score": null, "reason": "not needed for the question"}]'
     for detail, record in (
-        ("spans", {"denoise": spans}),
-        ("full", {"denoise": {**spans, "relevant": None, "note": None, "kept": [], "dropped": dropped}}),
+        ("spans", spans),
+        ("full", {**spans, "denoise_kept": "[]", "denoise_dropped": dropped}),
         ("none", {}),
     ):
         [out] = DenoiseCompressor(denoiser=kit.s2a(), record=detail).compress_documents(documents, "q")
         assert out.page_content == "Yes. "
         assert out.metadata == {"relevance_score": 0.25, **record}
+        assert spans_in(out.metadata) == ({} if detail == "none" else {"a": [[0, 5]]})
 
 
 def test_scores_go_where_rerankers_put_them(kit):
     documents = [Document(page_content="a b", metadata={"relevance_score": 9.0}), Document(page_content="c d")]
     [out] = DenoiseCompressor(denoiser=kit.denoisers["end"]()).compress_documents(documents, "a b")
     assert out.metadata["relevance_score"] == 2.0
-    assert (out.metadata["denoise"]["score_before"], out.metadata["denoise"]["score"]) == (9.0, 2.0)
+    assert out.metadata["denoise_score"] == 2.0
     assert type(out.metadata["relevance_score"]) is float
 
 
@@ -234,19 +232,20 @@ def test_a_joint_rewrite_keeps_what_its_sources_agree_on(kit):
         Document(page_content="two", id="b", metadata={"source": "x", "page": 2}),
     ]
     [out] = DenoiseCompressor(denoiser=kit.Answers(kit.merge)).compress_documents(documents, "q")
-    record = out.metadata.pop("denoise")
-    assert (out.id, out.metadata) == ("joint", {"source": "x"})
-    assert record["spans"] == {"a": [[0, 3]], "b": [[0, 3]]}
-    assert (record["extractive"], record["query"]) == (False, "rewritten q")
+    own = {k: v for k, v in out.metadata.items() if k not in RECORD_KEYS}
+    assert (out.id, own) == ("joint", {"source": "x"})
+    assert spans_in(out.metadata) == {"a": [[0, 3]], "b": [[0, 3]]}
+    assert out.metadata["denoise_extractive"] is False
 
 
-def test_an_earlier_record_is_kept(kit):
+def test_the_last_record_stands(kit):
     documents = [Document(page_content="Yes. No. Maybe.", id="a")]
     compressor = DenoiseCompressor(denoiser=kit.s2a(lambda m: "1, 2" if "Maybe" in m[-1].text else "1"))
     [once] = compressor.compress_documents(documents, "q")
     [twice] = compressor.compress_documents([once], "q")
     assert twice.page_content == "Yes. "
-    assert twice.metadata["denoise"]["previous"] == once.metadata["denoise"]
+    assert once.metadata["denoise_spans"] == '{"a": [[0, 9]]}'
+    assert twice.metadata["denoise_spans"] == '{"a": [[0, 5]]}'
 
 
 def test_the_pipeline_with_a_splitter_before(kit):

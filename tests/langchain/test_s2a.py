@@ -234,4 +234,4 @@ def test_a_question_that_could_not_be_cleared_is_said_beside_each_document(kit):
     out = S2ARunnable(model=kit.chat(names_the_opinion), variant="select").invoke(given)
     assert out["question"] == given["question"]
     assert "no part that asks" in out["denoise"]["question_note"]
-    assert all("no part that asks" in d.metadata["denoise"]["question_note"] for d in out["context"])
+    assert all("no part that asks" in d.metadata["denoise_question_note"] for d in out["context"])

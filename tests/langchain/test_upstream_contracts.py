@@ -21,6 +21,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import ChatModelLLM, DenoiseCompressor
+from langchain_denoise.convert.documents import RECORD_KEYS
 from langchain_denoise.middleware import DenoiseToolResults, VerificationMiddleware
 
 BOWLING = [
@@ -33,7 +34,7 @@ ABOUT = "Tell me about Candlepin bowling."
 
 def plain(documents):
     """Text and metadata as LangChain's own tests compare them: without our record."""
-    ours = {"denoise", "relevance_score"}
+    ours = {*RECORD_KEYS, "relevance_score"}
     return [(d.page_content, {k: v for k, v in d.metadata.items() if k not in ours}) for d in documents]
 
 
@@ -147,7 +148,7 @@ def test_several_tools_in_one_step_each_by_its_own_query(kit):
     tools = [tool_named(kit, "a"), tool_named(kit, "b", BOWLING[1:])]
     found = ran(create_agent(kit.chat(calling("a", "b")), tools, middleware=[middleware]))
     assert [len(found[n].artifact) for n in ("a", "b")] == [1, 1]
-    assert set(asked) == {"ask a", "ask b"}
+    assert set(asked) == {"go\nask a", "go\nask b"}
 
 
 def test_tools_that_are_not_meant_are_left_alone(kit):

@@ -102,14 +102,6 @@ def place_of(kept: Passage, given: Mapping[str, Passage]) -> tuple[dict[str, lis
     return spans, round(sum([s.end - s.start for s in covered]) / length, 4) if length else 1.0
 
 
-def with_previous(record: dict[str, Any], earlier: Any, detail: RecordDetail) -> dict[str, Any]:
-    """``record`` with that of an earlier step in ``previous``; left out where a ``"spans"`` record has no room."""
-    if earlier is None or not record:
-        return record
-    both = {**record, "previous": earlier}
-    return both if detail == "full" or _weight(both) <= RECORD_BYTES else record
-
-
 def fallback_of(ids: Iterable[str], result: DenoiseResult) -> str | None:
     """What went wrong with these input passages: their own failures, where the result lists failures by
     passage.

@@ -25,6 +25,7 @@ from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings
+from langchain_denoise.convert.documents import spans_in
 from langchain_denoise.testing import FunctionChatModel
 
 ARTICLES = {
@@ -111,7 +112,7 @@ def test_parent_documents(sync):
     text = joined(found)
     assert "completed in March 1889" in text
     assert len(text) < sum(map(len, ARTICLES.values())) / 2
-    start, end = found[0].metadata["denoise"]["spans"][found[0].metadata["denoise"]["origin"]][0]
+    start, end = spans_in(found[0].metadata)[found[0].metadata["denoise_origin"]][0]
     assert ARTICLES["Eiffel Tower"][start:end] in found[0].page_content
 
 
@@ -173,7 +174,7 @@ def test_a_batch_with_faults(sync):
     else:
         out = asyncio.run(retriever.abatch(queries, return_exceptions=True))
     assert [d.id for d in out[0]] == [d.id for d in out[3]] == ["Eiffel Tower"]
-    assert "the scorer is away" in out[1][0].metadata["denoise"]["fallback"]
+    assert "the scorer is away" in out[1][0].metadata["denoise_fallback"]
     assert isinstance(out[2], ConnectionError)
 
 

@@ -5,7 +5,14 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 
-from langchain_denoise import DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings, S2AMessages, Verifier, verified
+from langchain_denoise import (
+    DenoiseCompressor,
+    DenoisingRetriever,
+    EmbeddedEmbeddings,
+    S2AMessages,
+    Verifier,
+    verified,
+)
 
 
 def right(model: BaseChatModel, retriever: BaseRetriever) -> list[Document]:
@@ -16,7 +23,7 @@ def right(model: BaseChatModel, retriever: BaseRetriever) -> list[Document]:
     DenoiseCompressor(scorer=EmbeddedEmbeddings(), threshold=0.2)
     DenoisingRetriever(retriever=retriever, k=3)
     S2AMessages(model=model)
-    checked = verified(around | model, Verifier(), claims=["answer"])
+    checked = verified(model, Verifier(), claims=["answer"])
     checked.invoke("question")
     return compressor.compress_documents([], "question") + around.invoke("question")
 
