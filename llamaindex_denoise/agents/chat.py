@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
@@ -17,6 +18,13 @@ from llama_index.core.tools import ToolOutput
 from denoise_core import InputError
 from llamaindex_denoise.engines.augmented import AugmentedQueryEngine
 from llamaindex_denoise.engines.base import pieces_of
+
+
+@dataclass
+class CheckedStream(StreamingAgentChatResponse):
+    """A stream whose verdict stands in ``metadata["denoise"]``, as in the response of `chat`."""
+
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class AugmentedChatEngine(BaseChatEngine):
@@ -47,26 +55,28 @@ class AugmentedChatEngine(BaseChatEngine):
         asked = self.engine.asked(QueryBundle(message), history=history)
         return self._said(message, *self.engine.told(await asked.aanswer(), asked))
 
-    def stream_chat(
-        self, message: str, chat_history: list[ChatMessage] | None = None
-    ) -> StreamingAgentChatResponse:
+    def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
         """As `chat`; the answer comes in pieces, once it has been checked."""
         said = self.chat(message, chat_history)
-        response = StreamingAgentChatResponse(
-            chat_stream=_pieces(said.response), sources=said.sources, source_nodes=said.source_nodes
+        response = CheckedStream(
+            chat_stream=_pieces(said.response),
+            sources=said.sources,
+            source_nodes=said.source_nodes,
+            metadata=said.metadata or {},
         )
         # LlamaIndex's response is read through a writer to a memory; ours has the answer already.
         aside = ChatMemoryBuffer.from_defaults(token_limit=10**9)
         threading.Thread(target=response.write_response_to_history, args=(aside,), daemon=True).start()
         return response
 
-    async def astream_chat(
-        self, message: str, chat_history: list[ChatMessage] | None = None
-    ) -> StreamingAgentChatResponse:
+    async def astream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
         """As `stream_chat`, awaited."""
         said = await self.achat(message, chat_history)
-        response = StreamingAgentChatResponse(
-            achat_stream=_apieces(said.response), sources=said.sources, source_nodes=said.source_nodes
+        response = CheckedStream(
+            achat_stream=_apieces(said.response),
+            sources=said.sources,
+            source_nodes=said.source_nodes,
+            metadata=said.metadata or {},
         )
         aside = ChatMemoryBuffer.from_defaults(token_limit=10**9)
         writing = response.awrite_response_to_history(aside)

@@ -267,7 +267,13 @@ class AugmentedQueryEngine(DenoiseEngine):
         """Text (or the object, where the engine gives one), sources and metadata of the response."""
         note = answer_record(answer)
         text = answer.text
-        if answer.outcome is Outcome.FAILED and (failed := _failed(answer, asked)) is not None:
+        if isinstance(asked.drafter, EngineDrafter):
+            text = asked.drafter.shown(text)
+        best = answer.best
+        if isinstance(asked.drafter, EngineDrafter) and asked.drafter.silent:
+            text = ""  # the engine gives sources alone, and nothing was claimed
+            note.update(outcome="unknown", stopped_because="unjudged")
+        elif answer.outcome is Outcome.FAILED and (failed := _failed(answer, asked)) is not None:
             part, error = failed
             if self.on_error == "raise":
                 raise error if isinstance(error, Exception) else RuntimeError(f"{part} failed: {error}")
@@ -275,13 +281,12 @@ class AugmentedQueryEngine(DenoiseEngine):
             note["failed"] = {"part": part, "error": name}
             text = NO_ANSWER.format(why=f"{part} failed ({name})")
         dispatcher.event(AnswerEvent(record=note))
-        drafted = answer.best.origin if answer.best else None
+        drafted = best.origin if best else None
         if drafted is not None and hasattr(drafted, "source_nodes"):
             nodes = [*drafted.source_nodes, *asked.extra]
             metadata = {**(drafted.metadata or {}), **response_metadata(nodes, note)}
             whole = drafted.response if isinstance(drafted, PydanticResponse) else text
             return whole, nodes, metadata
-        best = answer.best
         evidence = best.evidence if best else answer.memory.evidence
         nodes = _evidence_nodes(answer.memory.question, evidence, answer.memory.retrieved)
         nodes += asked.extra

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from typing import Any
+from enum import Enum
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -19,7 +21,7 @@ from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.query_engine import CustomQueryEngine
-from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.response_synthesizers import Accumulate, BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import Passage
@@ -32,6 +34,9 @@ from llamaindex_denoise.engines.observe import Seen, collecting, is_rows, nodes_
 from llamaindex_denoise.models.threads import Threads, owner
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import source_of
+
+_BETWEEN = "\n---------------------\n"  # what LlamaIndex's ``accumulate`` puts between its answers
+_RULE = "\n\n"
 
 NOTHING_FOUND = "Empty Response"
 """What LlamaIndex's synthesizers say when there is nothing to answer from."""
@@ -60,6 +65,8 @@ class EngineDrafter:
         self.nodes = None if nodes is None else list(nodes)
         self.repeatable = can_retrieve(engine)
         self.failed: tuple[str, Exception] | None = None  # the part that failed last, and its error
+        self.silent = False  # whether the engine only searches, as in the mode ``no_text``
+        self._parts: list[str] = []  # the last draft, where it is several answers
         self._threads = threads
 
     @contextmanager
@@ -162,22 +169,34 @@ class EngineDrafter:
                 self.nodes = await aretrieve(self.engine, self.asked, self._threads)
         return self.nodes
 
+    def shown(self, text: str) -> str:
+        """The final text with the headings back that ``accumulate`` gives to its answers."""
+        kept = [(n, p) for n, p in enumerate(self._parts, 1) if p in text]
+        if not kept or len(_RULE.join(p for _, p in kept)) < len(text.strip()) - len(kept):
+            return text  # cut within an answer, or another text
+        return _BETWEEN.join(f"Response {n}: {p}" for n, p in kept)
+
     def _drafted(self, request: DraftRequest, response: RESPONSE_TYPE, text: str, seen: Seen) -> Drafted:
+        if isinstance(getattr(self.engine, "_response_synthesizer", None), Accumulate):
+            self._parts = [p.removeprefix(f"Response {n}: ") for n, p in enumerate(text.split(_BETWEEN), 1)]
+            text = _RULE.join(self._parts)
         found = [*(self.nodes or ()), *seen.nodes]
         evidence = nodes_behind(response.source_nodes, found)
         queries = {q for q, _ in seen.searches}
         asked = request.question if self.repeatable else next(iter(queries), None) if len(queries) == 1 else None
         fields = _fields(response)
-        calls = seen.calls or 1  # an integration that tells of no call was still asked
+        self.silent = bool(evidence) and not seen.calls and not getattr(response, "response", "-")
+        calls = 0 if self.silent else seen.calls or 1  # an integration that tells of no call was still asked
         if not evidence and text.strip() == NOTHING_FOUND:
             calls = seen.calls
             text = QUESTION_ANSWERING.unknown  # LlamaIndex's synthesizers say so without asking a model
         return Drafted(
-            "" if fields is not None else text,
+            "" if fields is not None or self.silent else text,
             seen.usage,
             calls=calls,
             found=(Found(_passages(evidence), asked),) if evidence else (),
             fields=fields,
+            judge=not self.silent,
             origin=response,
         )
 
@@ -191,7 +210,23 @@ def _passages(nodes: Sequence[NodeWithScore]) -> tuple[Passage, ...]:
 
 def _fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
     found = response.response if isinstance(response, PydanticResponse) else None
-    return found.model_dump(mode="json") if isinstance(found, BaseModel) else None
+    return stated(found) if isinstance(found, BaseModel) else None
+
+
+def stated(found: BaseModel) -> dict[str, Any]:
+    """What an object states, as JSON: not its labels, which are chosen and not found. A label is a field of a
+    ``Literal``, an ``Enum`` or a ``bool``, or one with ``json_schema_extra={"evidence": False}``."""
+    labels = {n for n, f in type(found).model_fields.items() if _is_label(f.annotation, f.json_schema_extra)}
+    return found.model_dump(mode="json", exclude=labels)
+
+
+def _is_label(kind: Any, extra: Any) -> bool:
+    if isinstance(extra, dict) and extra.get("evidence") is False:
+        return True
+    if get_origin(kind) in (list, set, tuple, frozenset, Union, UnionType):
+        inner = [k for k in get_args(kind) if k not in (type(None), Ellipsis)]
+        return bool(inner) and all(_is_label(k, None) for k in inner)
+    return get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, (Enum, bool)))
 
 
 def can_retrieve(engine: BaseQueryEngine) -> bool:

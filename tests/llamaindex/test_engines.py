@@ -8,7 +8,18 @@ import pytest
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
-from llamaindex_engines import QUESTION, RIGHT, WRONG, Fixed, always, around, both, nodes, own_loop
+from llamaindex_engines import (
+    QUESTION,
+    RIGHT,
+    WRONG,
+    Fixed,
+    always,
+    around,
+    both,
+    first_wrong_then_right,
+    nodes,
+    own_loop,
+)
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, LoopLimits
@@ -110,7 +121,11 @@ def test_denoised_evidence_points_to_the_users_nodes(scripted):
 
 def test_readmitted_text_points_to_the_users_nodes(scripted):
     denoiser = ENDDenoiser(FunctionScorer(lambda q, t: float("bridge" in t)), threshold=0.5)
-    response = both(lambda: own_loop(scripted, denoiser=denoiser))
+
+    def uncited(messages):
+        return first_wrong_then_right(messages).removesuffix(" [1]")  # the tower's node is not the first shown
+
+    response = both(lambda: own_loop(scripted, uncited, denoiser=denoiser))
     assert {"n0", "n1"} <= {n.node.node_id for n in response.source_nodes}
     assert all(record(n.node)["origin_extractive"] for n in response.source_nodes)
 

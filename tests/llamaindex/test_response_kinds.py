@@ -1,0 +1,102 @@
+"""Each kind of response comes back as its engine gives it: several answers, sources alone, labels, streams."""
+
+import asyncio
+from enum import Enum
+from typing import Literal
+
+import pytest
+from llama_index.core.base.response.schema import PydanticResponse
+from llama_index.core.query_engine import CustomQueryEngine
+from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes
+from pydantic import BaseModel, Field
+
+from denoise_core.augmenter import LoopLimits
+from llamaindex_denoise import AugmentedChatEngine, AugmentedQueryEngine, LlamaLLM
+
+
+class Kind(Enum):
+    """What is built."""
+
+    TOWER = "landmark"
+
+
+class Place(BaseModel):
+    """An object with labels, which nobody finds in a text."""
+
+    town: str
+    kind: Kind = Kind.TOWER
+    size: Literal["tall", "small"] = "tall"
+    topics: list[Literal["travel", "food"]] = ["travel"]
+    sure: bool = True
+    tags: list[str] = Field(default=["sightseeing"], json_schema_extra={"evidence": False})
+
+
+class Gives(CustomQueryEngine):
+    """An engine whose answer is an object, about what its retriever found."""
+
+    town: str
+    retriever: object
+
+    def custom_query(self, query_str):
+        return PydanticResponse(Place(town=self.town), source_nodes=self.retriever.retrieve(query_str))
+
+
+def accumulated(scripted, *answers, **settings):
+    said = iter(answers)
+    llm = scripted(lambda m: next(said))
+    return AugmentedQueryEngine.around(inner(llm, response_mode="accumulate"), **settings).query(QUESTION)
+
+
+def test_the_answers_of_accumulate_keep_their_headings(scripted):
+    right = "The red tower is in Porto."
+    response = accumulated(scripted, right, right, right)
+    assert response.metadata["denoise"]["outcome"] == "supported"
+    between = "\n---------------------\n"
+    assert str(response) == between.join(f"Response {n}: {right}" for n in (1, 2, 3))
+
+
+def test_what_is_left_of_accumulated_answers_keeps_its_numbers(scripted):
+    answers = ("The red tower is in Porto.", "The tower was built in 1755.", "The blue bridge crosses the river.")
+    response = accumulated(scripted, *answers, limits=LoopLimits(attempts=1))
+    text = str(response)
+    assert "1755" not in text
+    assert text.startswith("Response 1: The red tower")
+    assert "Response 3: The blue bridge" in text
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_sources_alone_are_no_abstention(scripted, streaming, monkeypatch):
+    from llama_index.core import Settings
+
+    monkeypatch.setattr(Settings, "_llm", scripted(lambda m: RIGHT))
+    engine = inner(None, response_mode="no_text")
+    monkeypatch.setattr(Settings, "_llm", None)
+    response = AugmentedQueryEngine.around(engine, streaming=streaming).query(QUESTION)
+    assert str(response) in ("", "None")  # LlamaIndex prints no text so
+    assert [n.node_id for n in response.source_nodes] == ["n0", "n1", "n2"]
+    assert (response.metadata["denoise"]["outcome"], response.metadata["denoise"]["calls"]) == ("unknown", 0)
+
+
+@pytest.mark.parametrize(("town", "outcome"), [("Porto", "supported"), ("Lisbon", "unsupported")])
+def test_labels_are_not_held_against_the_sources(town, outcome):
+    engine = AugmentedQueryEngine.around(Gives(town=town, retriever=Fixed(nodes())))
+    response = engine.query(QUESTION)
+    assert response.metadata["denoise"]["outcome"] == outcome
+    assert response.response == Place(town=town), "the object comes back whole"
+
+
+def test_a_stream_of_a_chat_has_its_verdict(scripted):
+    def chat():
+        return AugmentedChatEngine(AugmentedQueryEngine.from_args(Fixed(nodes()), scripted(lambda m: RIGHT)))
+
+    async def later():
+        return (await chat().astream_chat(QUESTION)).metadata
+
+    for metadata in (chat().stream_chat(QUESTION).metadata, asyncio.run(later())):
+        assert metadata["denoise"]["outcome"] == "supported"
+
+
+def test_a_llamaindex_model_is_a_judge(scripted):
+    asked = scripted(lambda m: RIGHT)
+    engine = AugmentedQueryEngine.around(inner(scripted(lambda m: RIGHT)), judge=asked)
+    assert isinstance(engine.augmenter.utility.judge.llm, LlamaLLM)
