@@ -287,7 +287,7 @@ def test_one_document_that_cannot_be_read_costs_no_other(documents, kit, caplog)
     given = {"documents": [documents[0], broken, documents[1]], "query": kit.question}
     kept = DenoiseCompressor(denoiser=kit.s2a()).invoke(given)
     assert [d.page_content for d in kept] == ["Paris is the capital of France. ", "Bananas are yellow.", None]
-    assert "documents[1] was kept as it is; InputError: passage 'x': expected its text as a str" in caplog.text
+    assert "documents[1] was kept as it is; InputError. " in caplog.text
     assert len(DenoiseCompressor(denoiser=kit.s2a(), on_error="drop").invoke(given)) == 2
     with pytest.raises(ValueError, match="passage 'x': expected its text as a str, got NoneType"):
         DenoiseCompressor(denoiser=kit.s2a(), on_error="raise").invoke(given)

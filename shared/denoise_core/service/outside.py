@@ -8,8 +8,8 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -132,41 +132,24 @@ def _once(body: bytes, receive: Receive) -> Receive:
     return read
 
 
-def _span(scope: MutableMapping[str, Any], headers: Headers) -> Any:
+@contextmanager
+def _span(scope: MutableMapping[str, Any], headers: Headers) -> Iterator[Callable[[int], None]]:
     """A span of OpenTelemetry around the request, where that is installed: method, path and status, no text."""
-    stack = ExitStack()
-    span = None
     try:
         from opentelemetry import propagate, trace
     except ImportError:
-        pass
-    else:
-        within = propagate.extract(dict(headers))
-        tracer = trace.get_tracer("rag_denoise")
-        kind = trace.SpanKind.SERVER
-        span = stack.enter_context(
-            tracer.start_as_current_span(
-                "request", within, kind, record_exception=False, set_status_on_exception=False
-            )
-        )
-    return _Spanned(stack, span, scope)
+        yield lambda status: None
+        return
+    begin = trace.get_tracer("rag_denoise").start_as_current_span
+    silent = {"record_exception": False, "set_status_on_exception": False}
+    with begin("request", propagate.extract(dict(headers)), trace.SpanKind.SERVER, **silent) as span:
 
+        def told(status: int) -> None:
+            route = getattr(scope.get("route"), "path", "other")
+            span.update_name(f"{scope['method']} {route}")
+            span.set_attributes({"http.route": route, "http.response.status_code": status})
 
-class _Spanned:
-    def __init__(self, stack: ExitStack, span: Any, scope: MutableMapping[str, Any]) -> None:
-        self._stack, self._span, self._scope = stack, span, scope
-
-    def __enter__(self) -> Callable[[int], None]:
-        return self._told
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.close()
-
-    def _told(self, status: int) -> None:
-        if self._span is not None:
-            route = getattr(self._scope.get("route"), "path", "other")
-            self._span.update_name(f"{self._scope['method']} {route}")
-            self._span.set_attributes({"http.route": route, "http.response.status_code": status})
+        yield told
 
 
 def loopback(host: str) -> bool:

@@ -333,4 +333,5 @@ def test_queries_that_a_model_did_not_write_are_heard_of(caplog):
     queries, _ = run(LLMQueries(FunctionLLM(down))(memory, False))
     assert queries == ("When was it built?",)
     assert "LLMQueries" in caplog.text
-    assert "no route" in caplog.text
+    assert "ConnectionError" in caplog.text
+    assert "no route" not in caplog.text, "its text may be a user's"
