@@ -77,7 +77,6 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
         except Exception as error:  # its text may be the user's
             raise wrong(f"failed: {type(error).__name__}") from None
 
-    @made.tool()
     async def denoise(question: str, passages: list[str] = [], files: list[str] = []) -> dict[str, Any]:  # noqa: B006
         """What of the passages, and of the files, helps to answer the question: texts with the characters
         [start, end) where they stand in their passage, and what was dropped with its reason. ``recall`` gives back
@@ -96,7 +95,6 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
         found: dict[str, Any] = await done(call)
         return found
 
-    @made.tool()
     async def recall(result: str, id: str, start: int = 0, end: int | None = None) -> dict[str, Any]:
         """A passage of an earlier ``denoise`` as it came, or its characters [start, end)."""
         with lock:
@@ -108,7 +106,6 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
             raise wrong(f"expected characters within 0 and {len(passage.text)}")
         return {"id": id, "start": start, "end": last, "text": passage.text[start:last]}
 
-    @made.tool(name="check")
     async def checked(
         answer: str,
         sources: list[str] = [],  # noqa: B006
@@ -125,4 +122,6 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
         found: dict[str, Any] = await done(call)
         return found
 
+    for tool, name in ((denoise, "denoise"), (recall, "recall"), (checked, "check")):
+        made.add_tool(tool, name=name)
     return made

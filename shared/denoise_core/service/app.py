@@ -57,7 +57,7 @@ def make_app(service: Service) -> FastAPI:
     app.router.route_class = _route(limits)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(service.hosts or HOSTS), www_redirect=False)
     app.add_middleware(Outside, service=service, keys=keys, metrics=metrics)
-    asked = {"dependencies": [Security(HTTPBearer(auto_error=False))], "responses": _PROBLEMS}
+    asked: dict[str, Any] = {"dependencies": [Security(HTTPBearer(auto_error=False))], "responses": _PROBLEMS}
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:

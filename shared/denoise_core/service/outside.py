@@ -141,7 +141,7 @@ def _span(scope: MutableMapping[str, Any], headers: Headers) -> Iterator[Callabl
         yield lambda status: None
         return
     begin = trace.get_tracer("rag_denoise").start_as_current_span
-    silent = {"record_exception": False, "set_status_on_exception": False}
+    silent: dict[str, Any] = {"record_exception": False, "set_status_on_exception": False}
     with begin("request", propagate.extract(dict(headers)), trace.SpanKind.SERVER, **silent) as span:
 
         def told(status: int) -> None:
