@@ -132,7 +132,7 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
                     f"denoiser: {type(value).__name__} is none; write DenoisePostprocessor.{make}(...)"
                 )
         if isinstance(value, str):
-            raise InputError("denoiser: a hash stands for one; load with from_dict(data, denoiser=...)")
+            raise InputError(f"expected a Denoiser, got {value!r}; of to_dict load from_dict(data, denoiser=...)")
         return value
 
     @classmethod
