@@ -23,13 +23,19 @@ from langchain_denoise.convert.documents import Readable, read_documents
 from langchain_denoise.likes import KeepLike, LLMLike
 from langchain_denoise.observe import atell, is_watched, tell
 from langchain_denoise.ranking import fills, ordered, top
-from langchain_denoise.settings import DenoiseSettings, Settings, Variant, asked_for
+from langchain_denoise.settings import DenoiseSettings, Numbers, Rules, Settings, Variant, asked_for
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
     from langchain_core.embeddings import Embeddings
 
     from denoise_core import LLM
+
+
+class CrossEncoded(Rules, total=False):
+    """What `DenoiseCompressor.from_cross_encoder` takes besides ``top_n``."""
+
+    k: int | None
 
 
 class DenoiseInput(TypedDict):
@@ -92,7 +98,7 @@ class DenoiseCompressor(
         *,
         keep: KeepLike = 20,
         threshold: float | None = None,
-        **settings: Unpack[Settings],
+        **settings: Unpack[Numbers],
     ) -> Self:
         """The cosine of ``embeddings``, the best ``keep`` documents; in the place of
         ``EmbeddingsFilter(embeddings=embeddings, k=20)``, whose ``k`` and ``similarity_threshold`` it takes too.
@@ -105,7 +111,7 @@ class DenoiseCompressor(
 
     @classmethod
     def from_cross_encoder(
-        cls, model: BaseCrossEncoder, *, top_n: int | None = 3, **settings: Unpack[Settings]
+        cls, model: BaseCrossEncoder, *, top_n: int | None = 3, **settings: Unpack[CrossEncoded]
     ) -> Self:
         """The best ``top_n`` documents of a cross-encoder, best first; in the place of
         ``CrossEncoderReranker(model=model, top_n=3)``. It reads the text alone, as that does;
@@ -115,7 +121,7 @@ class DenoiseCompressor(
         return cls(**given)
 
     @classmethod
-    def from_decision_model(cls, model: Any, *, threshold: float = 0.0, **settings: Unpack[Settings]) -> Self:
+    def from_decision_model(cls, model: Any, *, threshold: float = 0.0, **settings: Unpack[Numbers]) -> Self:
         """What a decision model finds helpful: log-odds of at least ``threshold``, 0 being even."""
         given: dict[str, Any] = {"scorer": model, "threshold": threshold, **settings}
         return cls(**given)

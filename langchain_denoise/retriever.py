@@ -15,7 +15,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, patch_config
 from langchain_core.runnables.configurable import DynamicRunnable
 from pydantic import ConfigDict, Field, field_validator, model_validator
-from typing_extensions import Unpack, override
+from typing_extensions import TypedDict, Unpack, override
 
 from denoise_core import InputError
 from denoise_core.running.record import KEY
@@ -23,7 +23,7 @@ from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.documents import read_documents
 from langchain_denoise.likes import KeepLike, LLMLike, RetrieverLike
 from langchain_denoise.models.retriever_adapter import check_retriever
-from langchain_denoise.settings import DenoiseSettings, Settings, Variant
+from langchain_denoise.settings import DenoiseSettings, Numbers, Rules, Settings, Variant
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
@@ -32,12 +32,26 @@ if TYPE_CHECKING:
 _config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
 
 
-class RetrieverSettings(Settings, total=False):
-    """The settings that each ``from_...`` of `DenoisingRetriever` takes besides its own."""
+class Fetched(TypedDict, total=False):
+    """The settings that a retriever has besides."""
 
     fetch_k: int | None
     tags: list[str] | None
     metadata: dict[str, Any] | None
+
+
+class FetchedNumbers(Numbers, Fetched, total=False):
+    """Without ``keep`` and ``threshold``, which stand beside it."""
+
+
+class FetchedRules(Rules, Fetched, total=False):
+    """Without ``k``, which stands beside it."""
+
+    top_n: int | None
+
+
+class RetrieverSettings(Settings, Fetched, total=False):
+    """All settings of `DenoisingRetriever` but the retriever itself."""
 
 
 class DenoisingRetriever(DenoiseSettings, BaseRetriever):
@@ -92,7 +106,7 @@ class DenoisingRetriever(DenoiseSettings, BaseRetriever):
         *,
         keep: KeepLike = 20,
         threshold: float | None = None,
-        **settings: Unpack[RetrieverSettings],
+        **settings: Unpack[FetchedNumbers],
     ) -> Self:
         """As `DenoiseCompressor.from_embeddings`, around ``retriever``."""
         check_retriever(retriever)
@@ -107,7 +121,7 @@ class DenoisingRetriever(DenoiseSettings, BaseRetriever):
         model: BaseCrossEncoder,
         *,
         k: int | None = 3,
-        **settings: Unpack[RetrieverSettings],
+        **settings: Unpack[FetchedRules],
     ) -> Self:
         """As `DenoiseCompressor.from_cross_encoder`, around ``retriever``."""
         check_retriever(retriever)
@@ -120,7 +134,7 @@ class DenoisingRetriever(DenoiseSettings, BaseRetriever):
         model: Any,
         *,
         threshold: float = 0.0,
-        **settings: Unpack[RetrieverSettings],
+        **settings: Unpack[FetchedNumbers],
     ) -> Self:
         """As `DenoiseCompressor.from_decision_model`, around ``retriever``."""
         check_retriever(retriever)

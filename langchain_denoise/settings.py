@@ -36,16 +36,12 @@ ALIASES = {
 """What LangChain's own parts call a setting of ours: taken, where ours has no field of that name."""
 
 
-class Settings(TypedDict, total=False):
-    """The settings that each ``from_...`` takes besides its own; see `DenoiseSettings`."""
+class Common(TypedDict, total=False):
+    """The settings that every ``from_...`` takes; see `DenoiseSettings`."""
 
-    keep: KeepLike | None
-    threshold: float | None
     similarity_threshold: float | None
     chunks: Chunks | None
     context: bool
-    k: int | None
-    top_n: int | None
     order: Order
     header_keys: Sequence[str]
     on_error: Policy
@@ -53,6 +49,24 @@ class Settings(TypedDict, total=False):
     record: RecordDetail
     max_concurrency: int | None
     name: str | None
+
+
+class Numbers(Common, total=False):
+    """As `Common`, with how many documents come back."""
+
+    k: int | None
+    top_n: int | None
+
+
+class Rules(Common, total=False):
+    """As `Common`, with what is kept of END's chunks."""
+
+    keep: KeepLike
+    threshold: float | None
+
+
+class Settings(Numbers, Rules, total=False):
+    """All settings; see `DenoiseSettings`."""
 
 
 class DenoiseSettings(PickledModel, BaseModel):
@@ -121,7 +135,7 @@ class DenoiseSettings(PickledModel, BaseModel):
             return given
         named: dict[str, Any] = {}
         for name, value in given.items():
-            ours = name if name in cls.model_fields else ALIASES.get(name, name)
+            ours = name if name in cls.model_fields else ALIASES.get(str(name), str(name))
             if ours not in cls.model_fields and name not in _aliases_of(cls):
                 near = difflib.get_close_matches(name, [*cls.model_fields, *ALIASES], 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""

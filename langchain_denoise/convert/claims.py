@@ -101,13 +101,13 @@ def resolved(cited: Sequence[Any], evidence: Sequence[Passage]) -> dict[str, Any
     if not cited:
         return {}
     by_name: dict[str, Passage] = {}
-    for passage in evidence:
-        for name in _names(passage):
-            by_name.setdefault(name, passage)
+    for known in evidence:
+        for name in _names(known):
+            by_name.setdefault(name, known)
     found, lost = [], []
     for one in cited:
         names, quote = _asked(one)
-        passage = next((by_name[n] for n in names if n in by_name), None)
+        passage: Passage | None = next((by_name[n] for n in names if n in by_name), None)
         if passage is None and names and names[0].isdecimal() and 1 <= int(names[0]) <= len(evidence):
             passage = evidence[int(names[0]) - 1]
         if passage is None and not names and quote:
@@ -200,6 +200,6 @@ def checked_claims(claims: Any) -> Any:
     if claims is None or (
         isinstance(claims, Sequence) and not isinstance(claims, str) and all(isinstance(c, str) for c in claims)
     ):
-        return claims
+        return None if claims is None else list(claims)
     hint = f"; write claims=[{claims!r}]" if isinstance(claims, str) else ""
     raise InputError(f"claims={claims!r}: expected a list of fields, such as ['answer', 'findings[].text']{hint}")

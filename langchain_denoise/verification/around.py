@@ -86,7 +86,7 @@ def verified(
         evidence=evidence,
         feedback=feedback,
         returns=returns,
-        claims=claims,
+        claims=checked_claims(claims),
     )
 
 
