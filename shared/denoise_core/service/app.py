@@ -154,7 +154,8 @@ def _route(limits: ServiceLimits) -> type[APIRoute]:
             try:
                 return await anyio.to_thread.run_sync(bodies.parsed, await self.body(), limits, limiter=one[0])
             except OverflowError:
-                raise HTTPException(413, f"too many parts for {limits.passages} passages") from None
+                most = f"at most {limits.passages} passages of {limits.characters:,} characters in all"
+                raise HTTPException(413, f"too much at once: {most}") from None
             except (ValueError, RecursionError):
                 raise HTTPException(422, "expected a JSON object in UTF-8 with finite numbers") from None
 

@@ -207,6 +207,12 @@ def parsed(body: bytes, limits: ServiceLimits) -> Any:
     inner = [v for held in found.values() if isinstance(held, list) for v in held if isinstance(v, dict)]
     if any(len(each) > FIELDS for each in (found, *inner)):
         raise OverflowError
+    held = [v for some in found.values() for v in (some if isinstance(some, list) else [some])]
+    if (
+        sum(len(v) for v in (*held, *(each.get("text") for each in inner)) if isinstance(v, str))
+        > limits.characters
+    ):
+        raise OverflowError
     return found
 
 

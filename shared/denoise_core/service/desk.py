@@ -49,13 +49,13 @@ class Desk:
         """What ``call`` returns. Raises `Busy` at once for one that could not be done in time, `TimeoutError` when
         it was not, and what it raises."""
         cost, until = characters + FIXED, time.monotonic() + self.limits.seconds
-        self._room = self._room or anyio.CapacityLimiter(self.limits.threads)
+        room = self._room = self._room or anyio.CapacityLimiter(self.limits.threads)
         self._admit(cost)
         self._ahead += cost
         self.waiting += 1
         queued = True
         try:
-            async with asyncio.timeout(self.limits.seconds), self._room:
+            async with asyncio.timeout(self.limits.seconds), room:
                 self.waiting, queued = self.waiting - 1, False
                 if time.monotonic() + cost * self._rate > until or self._lost:
                     raise Busy(self.limits.seconds / 2)  # it would be given up on the way

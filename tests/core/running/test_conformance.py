@@ -9,10 +9,13 @@ from denoise_core import Guard, Passage
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, InputError, is_mistake
+from denoise_core.running.caches.cache import Cache
 from denoise_core.running.engines import RemoteLimits
-from denoise_core.s2a import S2ADenoiser
+from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import CrossEncoderScorer, DecisionScorer, EmbeddingScorer, LLMDiscrim, RemoteReranker
 from denoise_core.scorers.decisions import served_decisions
+from denoise_core.support.check import check
+from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import (
     MISBEHAVIOURS,
     Faulty,
@@ -61,8 +64,12 @@ class Failure(Exception):
 
 
 def asked(loop):
+    return attempt(lambda: loop.answer(QUERY))
+
+
+def attempt(call):
     try:
-        return loop.answer(QUERY)
+        return call()
     except Exception as error:
         if is_mistake(error):
             raise
@@ -82,6 +89,31 @@ def test_models_of_the_loop(name):
     loop = Augmenter(Faulty(faults_of("complete")[name]), ListRetriever(PASSAGES))
     with suppress(Failure):
         assert asked(loop).outcome
+
+
+@pytest.mark.parametrize("name", faults_of("complete"))
+def test_models_that_judge(name):
+    judge = LLMJudge(Faulty(faults_of("complete")[name]), name="m")
+    with suppress(Failure):
+        assert attempt(lambda: check(QUERY, "It is in Porto.", PASSAGES, judge=judge)).supported is not True
+
+
+@pytest.mark.parametrize("name", [n for n in faults_of("get") if "Stop" not in n])
+def test_stores_of_a_cache(name):
+    """A store that fails costs the cache and no answer."""
+
+    class Store:
+        def get(self, *given):
+            return faults_of("get")[name]()
+
+        def put(self, *given):
+            return faults_of("get")[name]()
+
+    llm = FunctionLLM(lambda messages: "1")
+    result = Guard(S2ADenoiser(llm, variant="select", options=Options(cache=Cache("m", Store())))).denoise(
+        QUERY, PASSAGES
+    )
+    assert result.passages
 
 
 def reranks(asked):
