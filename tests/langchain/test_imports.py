@@ -50,3 +50,9 @@ def test_a_missing_langchain_core_is_said_with_the_command():
     code = "import sys; sys.modules['langchain_core'] = None; from langchain_denoise import DenoiseCompressor"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "pip install 'rag-denoise[langchain]'" in done.stderr
+
+
+def test_dir_lists_the_public_names_and_no_modules():
+    import langchain_denoise
+
+    assert dir(langchain_denoise) == sorted(langchain_denoise.__all__)
