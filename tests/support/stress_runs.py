@@ -222,8 +222,8 @@ def _told(result: DenoiseResult) -> bool:
 def _documents(run: Run, outside: Outside, out: list[Any], tally: Tally) -> None:
     by_id = {(d.id if run.part == "LangChain" else d.node.node_id): d for d in out}
     texts = [d.page_content if run.part == "LangChain" else d.node.get_content() for d in out]
-    met = [d.metadata.get("denoise", {}) if run.part == "LangChain" else _record(d.node) for d in out]
-    told = [m.get("fallback") for m in met]
+    met = [d.metadata if run.part == "LangChain" else _record(d.node) for d in out]
+    told = [m.get("denoise_fallback" if run.part == "LangChain" else "fallback") for m in met]
     whole = "\n".join(p.text for p in run.passages)
     for text in texts:
         for piece in filter(str.strip, (text or "").split("\n")):

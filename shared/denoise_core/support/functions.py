@@ -10,13 +10,12 @@ import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 
 from denoise_core.errors import InputError
-from denoise_core.running.offload import offload
+from denoise_core.running.offload import offload, on_a_thread
 from denoise_core.running.recipes import Travels
 from denoise_core.support.judging import Claim, Judged
 from denoise_core.types import Passage
@@ -209,8 +208,7 @@ def _waited(found: Any) -> Any:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(whole(found))
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, whole(found)).result()
+    return on_a_thread(lambda: asyncio.run(whole(found)))
 
 
 def _text(value: object) -> str:
