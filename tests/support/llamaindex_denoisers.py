@@ -113,9 +113,7 @@ def s2a_model(variant):
             return {"auto": "KEEP "}.get(variant, "") + ", ".join(named)
         if variant == "single":
             return ". ".join([*red, QUESTION])
-        if variant == "default":
-            return f"Context: {'. '.join(red) or 'NONE'}"
-        return f"Context: {'. '.join(red) or 'NONE'}\nQuestion: {QUESTION}"
+        return f"Context: {'. '.join(red) or 'NONE'}"
 
     return FunctionLLM(reply)
 
