@@ -13,7 +13,7 @@ from denoise_core.testing import FunctionLLM
 from denoise_core.text.delimit import enclosed
 from denoise_lab.criticism import read_criticism
 from denoise_lab.tasks import MAKERS, TASKS
-from denoise_lab.tasks.denoising import rewrite, select
+from denoise_lab.tasks.denoising import select
 from denoise_lab.tasks.drills import lines, repeat
 from denoise_lab.tasks.verifying import criticise
 from denoise_lab.worlds.scene import Difficulty
@@ -41,29 +41,24 @@ def once(talk):
     return talk[: [m.role for m in talk].index("assistant") + 1]
 
 
-def document_of(talk, numbered):
+def document_of(talk):
     user = talk[-2].content
     question = user.rsplit("\n\nQuestion:\n", 1)[1].split("\n\n", 1)[0]
     inside = re.search(r"BEGIN [0-9a-f]{16}\n(.*)\nEND", user, re.DOTALL).group(1)
-    heading = r"\(document \d+\)\n" if numbered else r"\[document \d+\]\n"
-    texts = [t.strip() for t in re.split(heading, inside) if t.strip()]
-    if numbered:
-        texts = [" ".join(re.sub(r"^\[\d+\] ", "", line) for line in t.splitlines()) for t in texts]
+    texts = [t.strip() for t in re.split(r"\(document \d+\)\n", inside) if t.strip()]
+    texts = [" ".join(re.sub(r"^\[\d+\] ", "", line) for line in t.splitlines()) for t in texts]
     return question, [Passage(t, str(n)) for n, t in enumerate(texts)]
 
 
-@pytest.mark.parametrize(("make", "variant"), [(rewrite, None), (select, "select")])
-def test_the_first_step_of_s2a_reads_the_reply_that_was_taught(make, variant, world):
-    """The wording is version 2's, which the core has moved on from (`tasks.wording`); replies are read as ever."""
-    talk = once(make(world, Difficulty(5, 2, 3)))  # without prose: sentences are cut where they were joined
-    if variant is None:
-        tail = talk[-2].content.rsplit("END ", 1)[1]
-        variant = "single" if "as one message" in tail else "relevance" if "irrelevant" in tail else "default"
-    question, passages = document_of(talk, variant == "select")
+def test_the_first_step_of_s2a_reads_the_selection_that_was_taught(world):
+    """The wording is version 2's, which the core has moved on from (`tasks.wording`). Selections are read as ever;
+    rewritten context came with the question then, which a document's reply no longer holds.
+    """
+    talk = once(select(world, Difficulty(5, 2, 3)))  # without prose: sentences are cut where they were joined
+    question, passages = document_of(talk)
     options = Options(joint=True, window=10**8, clear=False)
     llm = FunctionLLM(lambda _: talk[-1].content)
-    denoiser = S2ADenoiser(llm, variant=variant, on_error="raise", options=options)
-    result = denoiser.denoise(question, passages)
+    result = S2ADenoiser(llm, variant="select", on_error="raise", options=options).denoise(question, passages)
     assert result.fallback is None
     kept = " ".join(p.text for p in result.passages)
     assert len(kept) <= sum(len(p.text) for p in passages)
