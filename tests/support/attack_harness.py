@@ -21,6 +21,7 @@ from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemor
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.running.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.s2a.options import Show
 from denoise_core.testing import FunctionLLM, check_result
 from denoise_core.text.delimit import enclosed, shown
 
@@ -63,17 +64,22 @@ class Obeying:
         self.prompts.append(messages)
         seen = "\n".join(m.content for m in messages)
         if not all(t in seen or (shown(t) and shown(t) in seen) for t in self.attack["triggers"]):
-            return self.otherwise
+            return self.formed(self.otherwise)
         self.obeyed = True
-        return str(self.attack["obey"].get(self.kind, self.otherwise))
+        return self.formed(str(self.attack["obey"].get(self.kind, self.otherwise)))
+
+    def formed(self, text: str) -> str:
+        """In the form that was asked for, so that what it says is read."""
+        return f"Context: {text}" if self.kind == "rewrite" else text
 
 
 def tried(attack: dict[str, Any], method: str) -> Outcome:
     """The attack against one method, with a model that obeys it."""
     outcome = Outcome()
     if method in ("s2a_alone", "s2a_joint"):
-        for variant, kind, otherwise in (("select", "numbers", "1"), ("default", "rewrite", "")):
-            _s2a(attack, method, variant, Obeying(attack, kind, otherwise), outcome)
+        for show in ("source", "written"):
+            _s2a(attack, method, "default", Obeying(attack, "rewrite", "NONE"), outcome, show)
+        _s2a(attack, method, "select", Obeying(attack, "numbers", "1"), outcome)
     else:
         _augmenter(attack, method, outcome)
     return outcome
@@ -110,11 +116,18 @@ def _memory(attack: dict[str, Any]) -> WorkingMemory:
     return memory
 
 
-def _s2a(attack: dict[str, Any], method: str, variant: str, model: Obeying, outcome: Outcome) -> None:
+def _s2a(
+    attack: dict[str, Any],
+    method: str,
+    variant: str,
+    model: Obeying,
+    outcome: Outcome,
+    show: Show = "source",
+) -> None:
     placed = _placed(attack)
     question = placed.get("question", [QUESTION])[0]
     passages = [TRUSTED, *_passages(placed)]
-    options = Options(joint=method == "s2a_joint", show=("note",))
+    options = Options(joint=method == "s2a_joint", metadata=("note",), show=show)
     result = S2ADenoiser(model.llm, variant=variant, options=options).denoise(question, passages)
     _told(attack, model, placed, outcome)
     forbidden, literal = attack["forbidden"], attack["forbidden_in_text"]
@@ -137,6 +150,8 @@ def _s2a(attack: dict[str, Any], method: str, variant: str, model: Obeying, outc
             if [p.text for p in expected] != [kept]:
                 outcome.leaks.append("select: a hostile passage changed what was kept of another one")
     elif forbidden and not literal and any(forbidden in p.text for p in result.passages):
+        if show == "source":
+            outcome.leaks.append("rewriting, shown by its source: the marker stands in the text")
         outcome.can_happen.append(f"rewriting, {method.removeprefix('s2a_')}: the marker stands in the text")
     if forbidden and not literal and forbidden in result.query and "question" not in placed:
         outcome.leaks.append(f"{variant}: the marker stands in the question")
@@ -183,7 +198,8 @@ def _ask(prompt: tuple[Message, ...]) -> Any:
 
 
 def _told(attack: dict[str, Any], model: Obeying, placed: dict[str, list[str]], outcome: Outcome) -> None:
-    """No untrusted line stands in a system message or outside the envelopes."""
+    """No untrusted line stands in a system message or outside the envelopes; an assistant's turn is the model's own
+    reply."""
     lines = [
         s
         for texts in placed.values()
@@ -192,7 +208,7 @@ def _told(attack: dict[str, Any], model: Obeying, placed: dict[str, list[str]], 
         if len(s := line.strip()) > 15
     ]
     for messages in model.prompts:
-        for message in messages:
+        for message in (m for m in messages if m.role != "assistant"):
             outside = message.content if message.role == "system" else enclosed(message.content)[1]
             for line in lines:
                 if line in outside:

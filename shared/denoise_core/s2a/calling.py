@@ -17,6 +17,7 @@ from denoise_core.s2a.asks import Ask, alone
 from denoise_core.s2a.forms import said_again
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.reading import Outcome, failed
+from denoise_core.text.delimit import envelope, shown
 from denoise_core.types import Message, Reply
 
 CORRECTED = "asked again in the same call: the first reply was unreadable"
@@ -79,13 +80,16 @@ class Asker:
         return Complete((*ask.messages(held), *turns), self.tag, llm)
 
     def _corrected(self, ask: Ask, outcome: Outcome) -> Complete:
-        """The same call with the reply in it, and one turn that asks for the form alone."""
+        """The same call with the reply in it, and one turn that asks for the form alone.
+
+        What was wrong is enclosed: it may quote the reply, and so the document.
+        """
         given = getattr(outcome.error, "reply", "") or "(nothing)"
         wanted = (
-            f"That could not be read: {outcome.problem}. Give the same reply again, as JSON and nothing else: "
-            f"{said_again(ask.form)}"
+            f"That could not be read:\n{envelope(str(outcome.problem), 'problem')}\n\n"
+            f"Give the same reply again, as JSON and nothing else: {said_again(ask.form)}"
         )
-        return self._effect(ask, (Message("assistant", given[:_SHOWN]), Message("user", wanted)))
+        return self._effect(ask, (Message("assistant", shown(given[:_SHOWN])), Message("user", wanted)))
 
     def _outcomes(self, ask: Ask, reply: Reply | Failed) -> list[Outcome]:
         if isinstance(reply, Failed):

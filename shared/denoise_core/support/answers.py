@@ -190,7 +190,8 @@ class _Reader:
         n = 0
         while n < len(tokens):
             token = tokens[n]
-            lined = token.map and (lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)])
+            at = token.map
+            lined = (lines[at[0]], lines[min(at[1], len(lines) - 1)]) if at else None
             if token.type == "list_item_open":
                 items += 1
                 item = lined or item

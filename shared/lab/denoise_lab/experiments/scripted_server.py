@@ -68,11 +68,11 @@ class Server:
             text = "\n".join(f"Doc: {n}, Relevance: 9" for n in named) or "Doc: 1, Relevance: 1"
         elif "Each piece begins with its number" in prompt:
             cut = _PIECE.split(prompt.split("\nEND ")[0])[1:]
-            found = {int(n): piece for n, piece in zip(cut[::2], cut[1::2]) if self._needed(piece)}
-            text = _ranges(list(found)) or "NONE"
+            chosen = {int(n): piece for n, piece in zip(cut[::2], cut[1::2]) if self._needed(piece)}
+            text = _ranges(list(chosen)) or "NONE"
             if "Reply with JSON" in prompt:
-                named = [{"n": n, "starts": " ".join(piece.split()[:3])} for n, piece in found.items()]
-                text = json.dumps({"keep": named}, ensure_ascii=False)
+                keep = [{"n": n, "starts": " ".join(piece.split()[:3])} for n, piece in chosen.items()]
+                text = json.dumps({"keep": keep}, ensure_ascii=False)
         elif "cut into numbered pieces" in prompt:  # all of it is the request
             count = len(_PIECE.findall(prompt.split("\nEND ")[0]))
             text = (
