@@ -133,7 +133,8 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
         **settings: Any,
     ) -> Self:
         """As `DenoiseCompressor.from_cross_encoder`, in the order of the result."""
-        made = DenoiseCompressor.from_cross_encoder(model, **{"order": "input", **settings})
+        chosen: dict[str, Any] = {"order": "input", **settings}
+        made = DenoiseCompressor.from_cross_encoder(model, **chosen)
         return cls(made, tools=tools, recall=recall, name=name)
 
     @classmethod

@@ -198,8 +198,8 @@ def _ask(prompt: tuple[Message, ...]) -> Any:
 
 
 def _told(attack: dict[str, Any], model: Obeying, placed: dict[str, list[str]], outcome: Outcome) -> None:
-    """No untrusted line stands in a system message or outside the envelopes; an assistant's turn is the model's own
-    reply."""
+    """No untrusted line stands in a system message or outside the envelopes; an assistant's turn is what
+    the model itself replied."""
     lines = [
         s
         for texts in placed.values()

@@ -113,4 +113,4 @@ def _chunks(early: EarlyLayers, a: Asked, layer: int) -> list[Chunk]:
         ids = (*a.begin, *block, *a.tail)
         prompts.append(Prompt(ids, (start, end), (end, len(ids)), end))
     _, kept = record(early, prompts, [p.shared for p in prompts], layer, 0, states=True)
-    return [Chunk(p.ids, *p.passage, k) for p, k in zip(prompts, kept, strict=True)]
+    return [Chunk(p.ids, p.passage[0], p.passage[1], k) for p, k in zip(prompts, kept, strict=True)]
