@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
     from denoise_core import LLM, Denoiser, Scorer
     from denoise_core.end.selection import Rule
-    from langchain_denoise.compressor import DenoiseCompressor
 
     LLMLike: TypeAlias = Runnable[Any, BaseMessage] | Runnable[Any, str] | LLM | str
     ScorerLike: TypeAlias = Embeddings | BaseCrossEncoder | Runnable[Any, Any] | Scorer | None
     DenoiserLike: TypeAlias = Denoiser | None
-    CompressorLike: TypeAlias = Denoiser | DenoiseCompressor | None
     KeepLike: TypeAlias = float | int | Literal["auto"] | Rule | None
     RetrieverLike: TypeAlias = Runnable[str, list[Document]]
 else:
-    LLMLike = ScorerLike = DenoiserLike = CompressorLike = KeepLike = RetrieverLike = Any
+    LLMLike = ScorerLike = DenoiserLike = KeepLike = RetrieverLike = Any

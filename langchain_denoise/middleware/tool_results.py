@@ -20,7 +20,7 @@ from denoise_core.running.fallbacks import fell_back
 from denoise_core.tool_results import LeftOut
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.places import MESSAGES, messages_in
-from langchain_denoise.likes import CompressorLike, LLMLike
+from langchain_denoise.likes import DenoiserLike, LLMLike
 from langchain_denoise.middleware.tool_text import ToolDocuments, ToolText, read_message
 
 Result = ToolMessage | Command[Any]
@@ -70,7 +70,7 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
 
     def __init__(
         self,
-        denoiser: CompressorLike = None,
+        denoiser: DenoiserLike | DenoiseCompressor = None,
         *,
         tools: Sequence[str | BaseTool] | None = None,
         recall: bool = False,

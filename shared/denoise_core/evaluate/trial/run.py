@@ -55,35 +55,54 @@ def evaluate(
     chosen = _ways(ways)
     judge, count = judge_of(right), encoder().count
     first = next((w for w in chosen if w.setting is not None and w.setting.get("kind") == "default"), None)
-    known: list[Outcome] = []
-    budget = None
     steps = len(cases.cases) * (1 if first is None else 2)
     if first is not None:
         first = first.ready(None)
-        for n, case in enumerate(cases.cases):
-            known.append(_denoised(first, case, judge, count, n < TIMED))
-            if progress is not None:
-                progress(n + 1, steps)
-        done = [o.tokens for o in known if o.error is None]
-        budget = max(1, round(float(np.mean(done)))) if done else None
-    most = None if budget is None else _each(float(np.mean(done)), [whole(c, count) for c in cases.cases])
+    known = _before(first, cases, judge, count, progress, steps)
+    budget, most = _budget(known, cases, count)
     given = None if most is None else max(1, round(most))
     ready = [first if first is not None and w.name == first.name else w.ready(given, llm) for w in chosen]
     same = {w.name for w in chosen if w.setting is not None and w.setting.get("tokens") == SAME}
     outcomes: dict[str, list[Outcome]] = {w.name: [] for w in ready}
     for n, case in enumerate(cases.cases):
         for way in ready:
-            own = (
-                known[n]
-                if first is not None and way.name == first.name
-                else _denoised(way, case, judge, count, n < TIMED, most if way.name in same else None)
-            )
-            by = way.answerer or answerer
             limit = most if way.name in same else None
+            if first is not None and way.name == first.name:
+                own = known[n]
+            else:
+                own = _denoised(way, case, judge, count, n < TIMED, limit)
+            by = way.answerer or answerer
             outcomes[way.name].append(own if by is None else _answered(own, by, judge, count, limit))
         if progress is not None:
             progress(len(known) + n + 1, steps)
     return Evaluation.of(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
+
+
+def _before(
+    first: Way | None,
+    cases: Cases,
+    judge: Judge,
+    count: Callable[[str], int],
+    progress: Progress | None,
+    steps: int,
+) -> list[Outcome]:
+    """What the default keeps of each question; empty where it is no way of this evaluation."""
+    known: list[Outcome] = []
+    for n, case in enumerate(cases.cases if first is not None else ()):
+        assert first is not None
+        known.append(_denoised(first, case, judge, count, n < TIMED))
+        if progress is not None:
+            progress(n + 1, steps)
+    return known
+
+
+def _budget(known: list[Outcome], cases: Cases, count: Callable[[str], int]) -> tuple[int | None, float | None]:
+    """Tokens that the default keeps on average, and the budget a question that comes to as many."""
+    done = [o.tokens for o in known if o.error is None]
+    if not done:
+        return None, None
+    mean = float(np.mean(done))
+    return max(1, round(mean)), _each(mean, [whole(c, count) for c in cases.cases])
 
 
 def _each(mean: float, totals: Sequence[int]) -> float:

@@ -6,12 +6,12 @@ import faulthandler
 import json
 import multiprocessing
 import os
-import pickle
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, TimeoutError, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +100,9 @@ def _watched(seconds: float) -> Iterator[None]:
 @contextmanager
 def pool(task: Any, count: int) -> Iterator[Any]:
     """A pebble pool of ``count`` spawned processes that know ``task``, which goes to them as a recipe. Raises what
-    pickling it raises. Python ends them when the block does."""
+    writing it raises. Python ends them when the block does."""
     pebble = require("pebble", extra="bulk")
-    recipe = pickle.dumps(task)
+    recipe = bytes(ForkingPickler.dumps(task))  # as multiprocessing sends arguments, but here what fails is raised
     with _threads(count):
         context = multiprocessing.get_context("spawn")
         workers = pebble.ProcessPool(count, initializer=_begin, initargs=(recipe,), context=context)
@@ -119,7 +119,7 @@ _task: Any = None
 def _begin(recipe: bytes) -> None:
     global _task
     try:
-        _task = pickle.loads(recipe)  # noqa: S301  of the process that started this one
+        _task = ForkingPickler.loads(recipe)  # of the process that started this one
     except Exception as error:  # raised where the work was asked for
         _task = error
 
