@@ -5,6 +5,7 @@ from importlib.resources import files
 from itertools import product
 
 import pytest
+from judging import by_words
 
 from denoise_core import DenoiseResult, Drop, ENDDenoiser, Passage, Span
 from denoise_core.augmenter import Augmenter
@@ -88,7 +89,7 @@ def test_an_answer_shows_itself_and_its_repr_is_one_line():
         *(Passage(f"Noise {i}.", f"n{i}") for i in range(30)),
     ]
     llm = FunctionLLM(lambda m: "The tower was finished in 1889.")
-    answer = Augmenter(llm, ListRetriever(passages)).answer("When was the tower finished?")
+    answer = Augmenter(llm, ListRetriever(passages), judge=by_words()).answer("When was the tower finished?")
     assert "\n" not in repr(answer)
     assert repr(answer).startswith("Answer('The tower was finished in 1889.': supported")
     assert '<div class="denoise">' in answer._repr_html_()

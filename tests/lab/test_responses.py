@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from judging import by_words
 
 from denoise_core import InputError, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Rules
@@ -75,7 +76,9 @@ def test_bart_score_is_the_likelihood_of_the_reference(tiny_bart):
 def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(passages, question):
     def answer(*replies, **options):
         llm = scripted(*(Reply(r, Usage(9, 1)) for r in replies))
-        return Augmenter(llm, ListRetriever(passages), policy=Rules(widen=False), **options).answer(question)
+        return Augmenter(
+            llm, ListRetriever(passages), judge=by_words(), policy=Rules(widen=False), **options
+        ).answer(question)
 
     answers = [
         answer("It was completed in 1889 [1]."),

@@ -20,6 +20,7 @@ from denoise_core.types import Passage
 CLEARLY = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
 MOST = 3  # passages that are looked at again
 CONFIRMED = "nothing was kept of any passage, though this one looked relevant: asked once more, and confirmed"
+UNCONFIRMED = "nothing was kept of any passage, though this one looked relevant: asked once more in vain"
 FOUND = "nothing was kept of any passage, though this one looked relevant: asked once more, and kept"
 
 
@@ -51,12 +52,15 @@ def suspicious(query: str, passages: Sequence[Passage], options: Options) -> tup
 
 
 def merged(outcomes: Sequence[Outcome], again: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes with those of the second look in their places."""
-    looked = {o.part.span: o for o in again if o.problem is None}
+    """The outcomes with those of the second look in their places; one that failed leaves the first, and a note."""
+    looked = {o.part.span: o for o in again}
     out = []
     for o in outcomes:
         second = looked.get(o.part.span)
-        if second is not None:
+        if second is not None and second.problem is not None:
+            note = f"{UNCONFIRMED}: {second.problem}"
+            second = replace(o, notes=(*o.notes, note), calls=o.calls + second.calls)
+        elif second is not None:
             note = FOUND if second.kept else CONFIRMED
             second = replace(second, notes=(*o.notes, note), calls=o.calls + second.calls)
         out.append(second or o)

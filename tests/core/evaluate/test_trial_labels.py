@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from judging import by_words
 
 from denoise_core import InputError, Passage
 from denoise_core.augmenter import Augmenter, BM25Retriever
@@ -83,7 +84,7 @@ def test_recorded_runs_are_questions_with_what_a_supported_answer_cites(tmp_path
     passages = [Passage(t, f"p{n}") for n, t in enumerate(TEXTS)]
     runs = []
     for draft in ("The tower was finished in 1889 [1].", "It was finished in 1777 [1]."):
-        loop = Augmenter(FunctionLLM(lambda m, draft=draft: draft), BM25Retriever(passages, k=3))
+        loop = Augmenter(FunctionLLM(lambda m, draft=draft: draft), BM25Retriever(passages, k=3), judge=by_words())
         runs.append("\n".join(to_lines(loop.answer("When was the tower finished?"))))
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "a.jsonl").write_text("\n".join([*runs, '{"line": "answer", "version": 0}']), "utf-8")
