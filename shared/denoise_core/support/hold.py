@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from denoise_core.running.effects import Flow
+from denoise_core.support.citing import uncited
 from denoise_core.support.evidence import Evidence, terms_of
 from denoise_core.support.judging import Claim, FlowJudge, Judged, Judgement, Quote
 from denoise_core.support.records import Field, Record, keys_of
@@ -96,7 +97,7 @@ def hold(question: str, claim: Claim, evidence: Evidence) -> Judged:
 def beyond(claim: Judged, evidence: Evidence) -> str:
     """Why a judge that did not find a claim cannot know it to be wrong: it tells what its writer did or does, or
     all that it adds is arithmetic on numbers that stand there. '' for a claim that it can be held to."""
-    reading = Reading.of(claim.text, evidence.language)
+    reading = Reading.of(uncited(claim.text), evidence.language)  # the number of a source is no figure
     if claim.kind == "contradicted":
         return ""
     if {x.lower for x in reading.lexemes[:3]} & _SPEAKERS:
