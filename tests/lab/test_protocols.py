@@ -99,7 +99,7 @@ from denoise_lab.protocols import Asked, run_sheets, sheets_of
 from denoise_core.evaluate.trial import Ledger, llm_of
 url, protocol, file = sys.argv[1:]
 llm = Ledger(llm_of(url + "#scripted"), "scripted", file)
-tables = run_sheets(sheets_of(Asked(protocol, count=1, characters=80), llm), llm)
+tables = run_sheets(sheets_of(Asked(protocol, count=2, characters=80), llm), llm)
 print(json.dumps([asdict(t) for t in tables]))
 """
 

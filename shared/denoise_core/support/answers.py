@@ -230,7 +230,8 @@ class _Reader:
             yield from self._blocks(inner, tokens_of(inner), line_starts(inner))
         else:
             stop = at + len(clean[at:last].rstrip())
-            yield Piece("code", self.answer[at:stop], at, stop, self.lead, marks=(Mark("code", at, stop),))
+            if at < stop:
+                yield Piece("code", self.answer[at:stop], at, stop, self.lead, marks=(Mark("code", at, stop),))
 
     def _table(self, clean: str, tokens: Sequence[Token], lines: list[int]) -> Iterator[Piece]:
         head: list[str] = []

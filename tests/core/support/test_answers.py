@@ -4,7 +4,7 @@ import json
 
 import pytest
 from growth import slope
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from denoise_core.support.answers import CLAIMS, _parsed, parse
@@ -25,6 +25,7 @@ JSON = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(MARKDOWN, st.text(max_size=200), JSON.map(json.dumps)))
+@example(answer="```json\n```**")  # a fence with nothing in it claims nothing
 def test_places_are_exact_for_any_text(answer: str) -> None:
     parsed = parse(answer, "Was the tower completed in 1889?")
     last = 0
