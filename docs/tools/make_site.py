@@ -60,7 +60,7 @@ def stage() -> None:
     shutil.rmtree(STAGE, ignore_errors=True)
     for source in sorted(DOCS.rglob("*")):
         target = STAGE / "docs" / source.relative_to(DOCS)
-        if source.suffix == ".md" and not source.is_relative_to(DOCS / "listing"):
+        if source.suffix == ".md" and source.relative_to(DOCS).parts[0] not in {"listing", "tools"}:
             target.parent.mkdir(parents=True, exist_ok=True)
             text = linked(source.read_text("utf-8"), source)
             target.write_text(NO_CONTENTS + text if "<!-- script: " in text else text, "utf-8")

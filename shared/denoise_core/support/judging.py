@@ -20,6 +20,7 @@ from denoise_core.text.facts.fact import Difference
 from denoise_core.types import Message, Passage, Reply, Span, Usage
 
 Relation = Literal["supports", "contradicts"]
+"""What a quote does to a claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,9 @@ class Judge(Protocol):
     """Judges claims. ``id`` names it in answers, traces and records."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """What it is called, with the settings that change its verdicts."""
+        ...
 
     def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Sequence[Judged]:
         """One `Judged` for each claim, in order. A judge that cuts the answer itself (``claims.answer``) gives the
@@ -183,6 +186,7 @@ class FlowJudge:
         return run(self.flow(question, claims, passages))[0]
 
     async def ajudge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Judgement:
+        """As `judge`, without blocking the event loop."""
         return (await arun(self.flow(question, claims, passages)))[0]
 
 

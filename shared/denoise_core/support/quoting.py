@@ -223,15 +223,13 @@ def _proven(said: object, passages: Sequence[Passage], relation: Any) -> list[Qu
     if not isinstance(text, str):
         return []
     named = [passages[number - 1]] if isinstance(number, int) and 0 < number <= len(passages) else []
-    parts = [p for p in _ELLIPSIS.split(text) if p.strip()]
+    shortened = text.replace("...", "\u2026").replace("[\u2026]", "\u2026")
+    parts = [p for part in shortened.split("\u2026") if (p := part.strip())]
     for passage in [*named, *(p for p in passages if p not in named)]:
         found = [prove(p, passage) for p in parts]
         if found and all(found):
             return [Quote(q.span, q.text, relation) for q in found if q is not None]
     return []
-
-
-_ELLIPSIS = re.compile(r"\s*(?:\[?\.{3}\]?|\[?…\]?)\s*")
 
 
 def prove(quote: str, passage: Passage) -> Quote | None:

@@ -26,7 +26,7 @@ _LINE = re.compile(
     r"|(?P<under>[ ]{0,3}(?:={3,}|-{3,})\s*$)|(?P<row>\s*\|.*\|\s*$|[^\s\t][^\t\n]*\t[^\n]*\S)"
     r"|(?P<item>\s*(?:[-*+\u2022\u2013]|\(?\w{1,3}[.)])[ \t]+\S)|(?P<field>[\w-]{1,24}:[ \t]+\S)"
 )
-_SEPARATOR = re.compile(r"\s*\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*$")
+_SEPARATOR = re.compile(r"(?=[\s:|]*-[\s:-]*\|)[\s:|-]*$")
 _QUOTE = re.compile(r"(?:[ ]?>)+")
 _TURN = re.compile(r"(?:[\[(]?[\d:.,]+[\])]?[ ]+)?([^\W\d_][\w .'-]{0,40}):[ \t]")
 _PRONOUN = re.compile(

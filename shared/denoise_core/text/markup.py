@@ -36,7 +36,7 @@ _INLINE = frozenset(
     )
 )
 _CELLS = frozenset(("td", "th"))
-_TOKEN = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*)[^<>]*>|(!--)|[!?][^<>]*>)")
+_TOKEN = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 
 
 def kind_of(text: str) -> str:

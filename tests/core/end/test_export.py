@@ -23,7 +23,7 @@ from denoise_core.running.engines import RemoteLimits
 
 SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]
-NO_CLASS = {"cohere", "cohere2", "granite", "ernie4_5", "lfm2", "llama4_text", "gemma4_text"}
+NO_CLASS = {"cohere", "cohere2", "granite", "ernie4_5", "lfm2", "llama4_text", "gemma4_text", "gemma4_text-plain"}
 HAS_BIAS = {"gpt2", "gptj", "gpt_neo", "gpt_neox", "falcon", "falcon-alibi", "opt", "bloom", "phi", "starcoder2"}
 HAS_BIAS |= {"stablelm", "nemotron", "persimmon"}
 

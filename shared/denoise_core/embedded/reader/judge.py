@@ -55,7 +55,7 @@ class ShippedJudge:
         """One `Judged` a claim, with the spans found. Of several claims each is read by itself, and the one that
         fits the question best says whether the answer answers it."""
         if isinstance(claims, str) or not all(isinstance(c, Claim) for c in claims):
-            raise InputError("judge: expected claims as a sequence of Claim; `denoise_core.support.parse` gives them")
+            raise InputError("judge: expected a sequence of Claim, as `denoise_core.support.parse` gives them")
         given = check_passages(passages)
         if not any(p.text.strip() for p in given):
             return Judgement(
