@@ -258,7 +258,6 @@ __all__ = [
     "Judged",
     "Judgement",
     "Quote",
-    "Relation",
     "asked",
     "expect_judge",
 ]
