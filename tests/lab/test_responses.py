@@ -9,7 +9,7 @@ from denoise_core import InputError, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Rules
 from denoise_core.augmenter.testing import scripted
 from denoise_core.errors import MissingExtra
-from denoise_core.support import judges
+from denoise_core.support.judging import FlowJudge, Judged, Judgement
 from denoise_core.testing import ListRetriever
 from denoise_lab.responses import bart_score, bert_score, loop_cost, response_scores
 
@@ -73,15 +73,21 @@ def test_bart_score_is_the_likelihood_of_the_reference(tiny_bart):
     )
 
 
-def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(passages, question):
-    def holds(question, evidence, claim):
-        return "1889" in claim or "Paris" in claim
+class Holds(FlowJudge):
+    """Asks no model, so that all calls are the drafts' own."""
 
+    def flow(self, question, claims, passages):
+        yield from ()
+        return Judgement(
+            tuple(Judged(c.text, c.start, c.end, "1889" in c.text or "Paris" in c.text) for c in claims),
+            answers=True,
+        )
+
+
+def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(passages, question):
     def answer(*replies, **options):
         llm = scripted(*(Reply(r, Usage(9, 1)) for r in replies))
-        loop = Augmenter(
-            llm, ListRetriever(passages), judge=judges.function(holds), policy=Rules(widen=False), **options
-        )
+        loop = Augmenter(llm, ListRetriever(passages), judge=Holds(), policy=Rules(widen=False), **options)
         return loop.answer(question)
 
     answers = [
@@ -96,7 +102,6 @@ def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(passages
     cost = loop_cost(answers, right)
     assert (cost.answers, cost.right_first, cost.right_sent) == (4, 2, 2)
     assert (cost.corrected, cost.harmed, cost.harm_rate) == (1, 1, 0.5)
-    assert cost.extra_tokens == 30  # of three more drafts
-    assert cost.extra_calls == cost.calls_per_correction > 3  # the judge is asked about each of them as well
+    assert (cost.extra_calls, cost.extra_tokens, cost.calls_per_correction) == (3, 30, 3.0)
     with pytest.raises(InputError, match="4 answers and 1 judges"):
         loop_cost(answers, right[:1])
