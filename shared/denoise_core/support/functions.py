@@ -67,12 +67,19 @@ class FunctionJudge(Travels):
     async def ajudge(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> tuple[Judged, ...]:
-        """At most ``limit`` claims at once."""
+        """At most ``limit`` claims at once; once one failed, none that has not begun is asked, as in `judge`."""
         room = asyncio.Semaphore(self.limit)
+        failed: list[Exception] = []
 
         async def one(claim: Claim) -> Judged:
             async with room:
-                return self._said(claim, await self._acall(question, claim, passages))
+                if failed:
+                    raise failed[0]
+                try:
+                    return self._said(claim, await self._acall(question, claim, passages))
+                except Exception as error:
+                    failed.append(error)
+                    raise
 
         return tuple(await asyncio.gather(*(one(c) for c in claims)))
 

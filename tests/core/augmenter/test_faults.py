@@ -10,7 +10,7 @@ from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome,
 from denoise_core.augmenter.testing import check_answer, check_loop
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.errors import is_mistake
-from denoise_core.support import judges
+from denoise_core.support.functions import FunctionJudge
 from denoise_core.support.quoting import LLMJudge
 
 EVIDENCE = (Passage("The tower was completed in 1889.", "a"), Passage("Rome is in Italy.", "b"))
@@ -95,7 +95,8 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
         utility = {
             "groundedness": Groundedness,
             "quoting": LLMJudge,
-            "function": lambda: judges.function(Outside(scored).next),
+            # one claim at a time: the list is played in the order of the calls
+            "function": lambda: FunctionJudge(Outside(scored).next, limit=1),
         }[judge]()
         return Augmenter(
             Outside(said),

@@ -13,6 +13,7 @@ from denoise_core import InputError, Passage
 from denoise_core.augmenter import Augmenter, Outcome
 from denoise_core.augmenter.drafting import Written
 from denoise_core.support import judges
+from denoise_core.support.functions import FunctionJudge
 from denoise_core.support.judging import Claim, Claims
 from denoise_core.support.models import Score, windows
 
@@ -222,6 +223,22 @@ def test_what_cannot_say_is_unknown_and_what_is_no_verdict_is_refused():
             judges.function(lambda q, e, c, w=wrong: w).judge("", CLAIMS[:1], PASSAGES)
     (found,) = judges.function(lambda q, e, c: 4, best=5).judge("", CLAIMS[:1], PASSAGES)
     assert found.probability == 0.8
+
+
+def test_once_a_claim_failed_no_other_is_begun_both_ways():
+    asked = []
+
+    def gone(question, evidence, claim):
+        asked.append(claim)
+        raise OSError("gone")
+
+    judge = FunctionJudge(gone, limit=1)
+    claims = [Claim("In 1889.", 0, 8), Claim("In 1890.", 9, 17)]
+    with pytest.raises(OSError):
+        judge.judge("When?", claims, [])
+    with pytest.raises(OSError):
+        asyncio.run(judge.ajudge("When?", claims, []))
+    assert asked == ["In 1889."] * 2
 
 
 def test_slips_are_refused_with_what_to_write():
