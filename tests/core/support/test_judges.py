@@ -234,9 +234,9 @@ def test_once_a_claim_failed_no_other_is_begun_both_ways():
 
     judge = FunctionJudge(gone, limit=1)
     claims = [Claim("In 1889.", 0, 8), Claim("In 1890.", 9, 17)]
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="gone"):
         judge.judge("When?", claims, [])
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="gone"):
         asyncio.run(judge.ajudge("When?", claims, []))
     assert asked == ["In 1889."] * 2
 
