@@ -24,7 +24,7 @@ def wheels(tmp_path_factory):
 
 
 def test_the_product_is_small_and_holds_nothing_of_the_laboratory(wheels):
-    assert wheels["core"].stat().st_size < 2_000_000
+    assert wheels["core"].stat().st_size < 3_500_000  # 2.3 MB of it are the judge's two heads
     names = zipfile.ZipFile(wheels["core"]).namelist()
     assert {n.split("/")[0] for n in names if ".dist-info" not in n} == {
         "denoise_core",
