@@ -16,7 +16,7 @@ from typing_extensions import TypedDict, override
 from denoise_core import InputError, Message
 from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer, Augmenter
-from denoise_core.augmenter.streaming import StreamEvent, adraft_first, aheld_back, draft_first, held_back
+from denoise_core.augmenter.streaming import StreamEvent, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.budget import at_most
 from langchain_denoise.convert.documents import evidence_documents
@@ -112,7 +112,7 @@ class AugmentedRunnable(PickledModel, RunnableSerializable[str | AugmentedInput,
         follow = held_back if show == "held_back" else draft_first
 
         def begin() -> Iterator[StreamEvent]:
-            return follow(self.augmenter, question, history)
+            return iter(follow(self.augmenter, question, history))
 
         yield from Streamed(self.get_name(), input, question, self._heard, self.max_concurrency).events(
             begin, config
@@ -127,10 +127,10 @@ class AugmentedRunnable(PickledModel, RunnableSerializable[str | AugmentedInput,
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
         question, history = _read(input)
-        follow = aheld_back if show == "held_back" else adraft_first
+        follow = held_back if show == "held_back" else draft_first
 
         def begin() -> AsyncIterator[StreamEvent]:
-            return follow(self.augmenter, question, history)
+            return aiter(follow(self.augmenter, question, history))
 
         asked = Streamed(self.get_name(), input, question, self._heard, self.max_concurrency)
         async with aclosing(asked.aevents(begin, config)) as events:

@@ -18,7 +18,7 @@ from denoise_core import InputError, Message
 from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
-from denoise_core.augmenter.streaming import StreamEvent, adraft_first, aheld_back, draft_first, held_back
+from denoise_core.augmenter.streaming import StreamEvent, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import places
 from langchain_denoise.convert.claims import checked_claims, claimed, resolved, with_text
@@ -156,7 +156,7 @@ class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
         asked, history = self._streamed(input), self._history(input)
 
         def begin() -> Iterator[StreamEvent]:
-            return follow(self.verifier.loop, asked.question, history, drafter=ChainDrafts(self, input, {}))
+            return iter(follow(self.verifier.loop, asked.question, history, drafter=ChainDrafts(self, input, {})))
 
         yield from asked.events(begin, config)
 
@@ -164,11 +164,11 @@ class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
         self, input: Any, config: RunnableConfig | None = None, *, show: Show = "held_back"
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
-        follow = aheld_back if show == "held_back" else adraft_first
+        follow = held_back if show == "held_back" else draft_first
         asked, history = self._streamed(input), self._history(input)
 
         def begin() -> AsyncIterator[StreamEvent]:
-            return follow(self.verifier.loop, asked.question, history, drafter=ChainDrafts(self, input, {}))
+            return aiter(follow(self.verifier.loop, asked.question, history, drafter=ChainDrafts(self, input, {})))
 
         async with aclosing(asked.aevents(begin, config)) as events:
             async for event in events:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from llama_index.core.base.response.schema import RESPONSE_TYPE, Response
 from llama_index.core.schema import NodeWithScore
@@ -15,7 +15,7 @@ from denoise_core import Message
 from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.streaming.events import Finished, Restarted, Revised, StreamEvent, Text
-from denoise_core.augmenter.streaming.stream import adraft_first, aheld_back, draft_first, held_back
+from denoise_core.augmenter.streaming.stream import draft_first, held_back
 from llamaindex_denoise.engines.base import AsyncDraftResponse, DraftResponse, Streaming, pieces_of
 
 
@@ -48,7 +48,7 @@ class Tells(Protocol):
 def drafting(asked: Asked, engine: Tells) -> DraftResponse:
     """Returns when the draft begins; what fails before that is raised here."""
     follow = held_back if engine.streaming == "held_back" else draft_first
-    events = follow(asked.augmenter, asked.question, asked.history, drafter=asked.drafter)
+    events = iter(follow(asked.augmenter, asked.question, asked.history, drafter=asked.drafter))
     first = next(events)
 
     def shown() -> Generator[str, None, None]:
@@ -61,12 +61,11 @@ def drafting(asked: Asked, engine: Tells) -> DraftResponse:
 
 def adrafting(asked: Asked, engine: Tells) -> AsyncDraftResponse:
     """`drafting` for async: begins, and raises what fails, when the response is read."""
-    follow = aheld_back if engine.streaming == "held_back" else adraft_first
+    follow = held_back if engine.streaming == "held_back" else draft_first
 
     async def shown() -> AsyncGenerator[str, None]:
         run = follow(asked.augmenter, asked.question, asked.history, drafter=asked.drafter)
-        events = cast("AsyncGenerator[StreamEvent, None]", run)
-        async with aclosing(events):  # a reader that leaves ends the run
+        async with aclosing(aiter(run)) as events:  # a reader that leaves ends the run
             async for event in events:
                 for piece in _show(event, response, asked, engine):
                     yield piece

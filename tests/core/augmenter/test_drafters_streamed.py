@@ -9,7 +9,7 @@ from judging import quoting
 from denoise_core import Budget, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Drafted, Found
-from denoise_core.augmenter.streaming import Finished, Revised, Text, aheld_back, draft_first, held_back
+from denoise_core.augmenter.streaming import Finished, Revised, Text, draft_first, held_back
 from denoise_core.augmenter.testing import check_answer
 
 
@@ -64,7 +64,7 @@ async def test_held_back_of_a_drafter_is_the_same_under_async(passages, question
 
     loop = Augmenter(limits=LoopLimits(repair=False))
     there = [type(e) for e in held_back(loop, question, drafter=drafter())]
-    here = [type(e) async for e in aheld_back(loop, question, drafter=drafter())]
+    here = [type(e) async for e in held_back(loop, question, drafter=drafter())]
     assert there == here == [Text, Text, Finished]
 
 

@@ -19,8 +19,6 @@ from denoise_core.augmenter.streaming import (
     Revised,
     StreamingLLM,
     Text,
-    adraft_first,
-    aheld_back,
     draft_first,
     held_back,
 )
@@ -77,11 +75,11 @@ def loop(*drafts, size=7, **options):
     return Augmenter(Pieces(*drafts, size=size), ListRetriever(EVIDENCE), **options)
 
 
-def events(make, stream, astream):
+def events(make, stream):
     """The events of the stream, after checking that async gives the same and the shown text adds up."""
 
     async def collect():
-        return [e async for e in astream(make(), QUESTION)]
+        return [e async for e in stream(make(), QUESTION)]
 
     found = list(stream(make(), QUESTION))
     other = asyncio.run(collect())
@@ -107,7 +105,7 @@ def test_the_parts_are_what_they_say():
 
 
 def test_held_back_releases_whole_sentences_that_passed():
-    found = events(lambda: loop(GOOD), held_back, aheld_back)
+    found = events(lambda: loop(GOOD), held_back)
     assert [e.text.strip() for e in found[:-1]] == [
         "The tower was completed in 1889 [1].",
         "It stands in Paris [1].",
@@ -122,7 +120,7 @@ def test_held_back_ends_a_draft_at_the_first_sentence_that_fails_and_begins_agai
         made.append(loop(HALF, GOOD, size=3, limits=LoopLimits(repair=False)))
         return made[-1]
 
-    found = events(make, held_back, aheld_back)
+    found = events(make, held_back)
     assert [type(e) for e in found] == [Text, Restarted, Text, Text, Finished]
     assert all("London" not in e.text for e in found if isinstance(e, Text))
     assert "1999" in found[1].reasons[0].missing
@@ -134,24 +132,24 @@ def test_held_back_ends_a_draft_at_the_first_sentence_that_fails_and_begins_agai
 @pytest.mark.parametrize("cites", ["\n\n[1]", "\n[1]\nIt stands in Paris.\n[1]", "\n\n- [1]"])
 def test_a_line_that_only_cites_is_judged_with_the_sentence_before_it(cites):
     text = f"The tower was completed in 1889.{cites}"
-    found = events(lambda: loop(text, limits=LoopLimits(attempts=1)), held_back, aheld_back)
+    found = events(lambda: loop(text, limits=LoopLimits(attempts=1)), held_back)
     assert isinstance(found[-1], Finished)
     assert "".join(e.text for e in found[:-1]) == text
     wrong = "The tower was completed in 1889.\n\n[7]"  # cites what was not given
-    shown = events(lambda: loop(wrong, limits=LoopLimits(attempts=1, repair=False)), held_back, aheld_back)
+    shown = events(lambda: loop(wrong, limits=LoopLimits(attempts=1, repair=False)), held_back)
     assert not any("[7]" in e.text for e in shown if isinstance(e, Text))
 
 
 def test_draft_first_shows_the_draft_and_then_what_became_of_it():
-    shown = events(lambda: loop(GOOD), draft_first, adraft_first)
+    shown = events(lambda: loop(GOOD), draft_first)
     assert "".join(e.text for e in shown[:-1]) == GOOD
     assert len(shown) > 5
     assert isinstance(shown[-1], Finished)
-    revised = events(lambda: loop(BAD, GOOD), draft_first, adraft_first)
+    revised = events(lambda: loop(BAD, GOOD), draft_first)
     assert "".join(e.text for e in revised[:-1]) == BAD
     assert isinstance(revised[-1], Revised)
     assert revised[-1].answer.text == GOOD
-    kept = events(lambda: loop(BAD), draft_first, adraft_first)
+    kept = events(lambda: loop(BAD), draft_first)
     assert isinstance(kept[-1], Finished)
 
 
@@ -159,7 +157,7 @@ def test_a_model_that_cannot_stream_comes_in_one_piece():
     def make():
         return Augmenter(scripted(Reply(GOOD, Usage(5, 5))), ListRetriever(EVIDENCE))
 
-    found = events(make, draft_first, adraft_first)
+    found = events(make, draft_first)
     assert [type(e) for e in found] == [Text, Finished]
     assert found[-1].answer.trace.usage == Usage(5, 5)
 
@@ -204,18 +202,18 @@ def test_a_bad_question_is_refused_at_once():
 )
 def test_nothing_is_released_that_did_not_pass(drafts, size):
     utility = by_words()
-    found = events(lambda: loop(*drafts, size=size), held_back, aheld_back)
+    found = events(lambda: loop(*drafts, size=size), held_back)
     memory = found[-1].answer.memory
     for event in found[:-1]:
         if isinstance(event, Text):
             assert "London" not in event.text
             assert utility.verdict_of(memory, event.text).passed
-    events(lambda: loop(*drafts, size=size), draft_first, adraft_first)
+    events(lambda: loop(*drafts, size=size), draft_first)
 
 
 async def test_closing_an_async_stream_ends_the_model_and_the_run():
     running = loop(GOOD, size=1)
-    async with aclosing(adraft_first(running, QUESTION)) as stream:
+    async with aclosing(aiter(draft_first(running, QUESTION))) as stream:
         async for event in stream:
             assert isinstance(event, Text)
             break
@@ -242,7 +240,7 @@ async def test_cancelling_the_reader_ends_the_model():
                 ended.set()
 
     async def read():
-        return [e async for e in adraft_first(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION)]
+        return [e async for e in draft_first(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION)]
 
     task = asyncio.create_task(read())
     await started.wait()
@@ -266,7 +264,7 @@ def test_closing_a_sync_stream_ends_its_thread():
             finally:
                 ended.set()
 
-    stream = draft_first(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION)
+    stream = iter(draft_first(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION))
     assert next(stream) == Text("word ")
     stream.close()
     go_on.set()

@@ -4,7 +4,8 @@
 there, and a new one begins (`Restarted`). ``draft_first`` shows the first draft as it comes, not yet judged, and
 ends with what became of it. Either way the last event is `Finished` or `Revised` and holds the whole `Answer`. A
 ``drafter`` writes in the place of the model, as in `Augmenter.answer`; one that cannot be repeated is never ended
-early. Closing the iterator, or cancelling the task that reads it, ends the run.
+early. What they give is read by ``for`` or ``async for``; closing the iterator, or cancelling the task that reads
+it, ends the run.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import contextvars
 import copy
 import queue
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from denoise_core.augmenter.actions import Action
 from denoise_core.augmenter.answer import Answer
@@ -39,10 +41,10 @@ def held_back(
     *,
     drafter: Drafter | None = None,
     evidence: Sequence[Passage] = (),
-) -> Iterator[StreamEvent]:
+) -> Stream:
     """Sentences that passed, as they pass; see the module."""
-    asked = _Asked(augmenter, question, history, drafter, evidence)
-    return _stream(asked, HeldBack(augmenter.utility, augmenter.when))
+    watcher = partial(HeldBack, augmenter.utility, augmenter.when)
+    return Stream(augmenter, question, history, drafter, evidence, watcher)
 
 
 def draft_first(
@@ -52,60 +54,45 @@ def draft_first(
     *,
     drafter: Drafter | None = None,
     evidence: Sequence[Passage] = (),
-) -> Iterator[StreamEvent]:
+) -> Stream:
     """The first draft in pieces, then its verdict or its replacement; see the module."""
-    return _stream(_Asked(augmenter, question, history, drafter, evidence), DraftFirst())
-
-
-def aheld_back(
-    augmenter: Augmenter,
-    question: str,
-    history: Sequence[Message] = (),
-    *,
-    drafter: Drafter | None = None,
-    evidence: Sequence[Passage] = (),
-) -> AsyncIterator[StreamEvent]:
-    """`held_back` for async."""
-    asked = _Asked(augmenter, question, history, drafter, evidence)
-    return _astream(asked, HeldBack(augmenter.utility, augmenter.when))
-
-
-def adraft_first(
-    augmenter: Augmenter,
-    question: str,
-    history: Sequence[Message] = (),
-    *,
-    drafter: Drafter | None = None,
-    evidence: Sequence[Passage] = (),
-) -> AsyncIterator[StreamEvent]:
-    """`draft_first` for async."""
-    return _astream(_Asked(augmenter, question, history, drafter, evidence), DraftFirst())
+    return Stream(augmenter, question, history, drafter, evidence, DraftFirst)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """One question with everything it is asked with."""
+class Stream:
+    """One question with everything it is asked with: ``for event in stream``, or ``async for``.
+
+    Each iteration is a run of its own.
+    """
 
     augmenter: Augmenter
     question: str
     history: Sequence[Message]
     drafter: Drafter | None
     evidence: Sequence[Passage]
+    watcher: Callable[[], Watcher]
 
-    def watched(self, watcher: Watcher, emit: Emit, closed: threading.Event) -> tuple[Flow[Answer], Tee]:
+    def __iter__(self) -> Generator[StreamEvent, None, None]:
+        return _stream(self)
+
+    def __aiter__(self) -> AsyncGenerator[StreamEvent, None]:
+        return _astream(self)
+
+    def watched(self, emit: Emit, closed: threading.Event) -> tuple[Flow[Answer], Tee]:
         """The loop with its drafts going through a tee."""
-        loop = copy.copy(self.augmenter)
+        loop, watcher = copy.copy(self.augmenter), self.watcher()
         loop.policy = _Telling(self.augmenter.policy, watcher)
         tee = Tee(self.augmenter.llm, watcher, emit, closed)
         flow = loop.flow(self.question, self.history, drafter=self.drafter, evidence=self.evidence)
         return _rerouted(flow, tee), tee
 
 
-def _stream(asked: _Asked, watcher: Watcher) -> Iterator[StreamEvent]:
+def _stream(asked: Stream) -> Generator[StreamEvent, None, None]:
     events: queue.SimpleQueue[StreamEvent | BaseException] = queue.SimpleQueue()
     closed = threading.Event()
     augmenter = asked.augmenter
-    flow, tee = asked.watched(watcher, events.put, closed)
+    flow, tee = asked.watched(events.put, closed)
 
     def work() -> None:
         try:
@@ -130,10 +117,10 @@ def _stream(asked: _Asked, watcher: Watcher) -> Iterator[StreamEvent]:
         closed.set()
 
 
-async def _astream(asked: _Asked, watcher: Watcher) -> AsyncIterator[StreamEvent]:
+async def _astream(asked: Stream) -> AsyncGenerator[StreamEvent, None]:
     events: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
     augmenter = asked.augmenter
-    flow, tee = asked.watched(watcher, events.put_nowait, threading.Event())
+    flow, tee = asked.watched(events.put_nowait, threading.Event())
 
     async def work() -> StreamEvent:
         try:
