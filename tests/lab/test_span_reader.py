@@ -9,7 +9,7 @@ import pytest
 
 from denoise_core import Passage
 from denoise_core.embedded import judge, sample
-from denoise_core.embedded.minilm import minilm
+from denoise_core.embedded.minilm import minilm, weights
 from denoise_core.embedded.reader.calibration import Calibration
 from denoise_core.embedded.reader.claims import chosen, logit
 from denoise_core.embedded.reader.features import batch
@@ -186,9 +186,9 @@ def test_the_claims_logit_is_the_same_in_torch_and_numpy():
 
     from denoise_lab.span_reader.claims import supported
     from denoise_lab.span_reader.make import CLAIMS, HERE
-    from denoise_lab.span_reader.network import Network, minilm_weights
+    from denoise_lab.span_reader.network import Network
 
-    network = Network(minilm_weights(minilm()))
+    network = Network(weights(minilm()))
     network.take(load_file(HERE / CLAIMS))
     cut = windows(Passage("The tower was finished in 1889 by Otto Brenner.", "p"), tokens())
     rows = [chosen("When?", c, cut, tokens()).row for c in ("It was finished in 1889.", "Otto lives.", "")]

@@ -39,7 +39,7 @@ def test_it_is_a_name_and_what_it_needs(name, tmp_path):
     found = about(wheel)
     assert found["Version"] == denoise_core.__version__
     (needs,) = found.get_all("Requires-Dist")
-    assert re.fullmatch(rf"rag-denoise\[embedded,\w+\]=={denoise_core.__version__}", needs)
+    assert re.fullmatch(rf"rag-denoise\[\w+\]=={denoise_core.__version__}", needs)
     files = [n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info" not in n]
     assert not [f for f in files if f.startswith(("langchain_denoise", "llamaindex_denoise", "denoise_core"))]
     assert "llama_index/__init__.py" not in files, "it would hide LlamaIndex itself"

@@ -20,7 +20,7 @@ def main(name: str = "rag-denoise", module: str = "denoise_core.cli.app") -> Non
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "jinja2"):
             raise
-        _end(name, f"the command needs {error.name!r}; run: pip install 'rag-denoise[embedded,knowledge,cli]'")
+        _end(name, f"the command needs {error.name!r}; run: pip install 'rag-denoise[cli]'")
     except (DenoiseError, OSError) as error:
         _end(name, str(error))
     except SystemExit as ended:

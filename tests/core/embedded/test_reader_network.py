@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from denoise_core.embedded import sample
-from denoise_core.embedded.minilm import minilm
+from denoise_core.embedded.minilm import minilm, weights
 from denoise_core.embedded.reader import forward
 from denoise_core.embedded.reader.features import batch, row
 from denoise_core.embedded.reader.shipped import span_reader
@@ -34,10 +34,10 @@ def rows():
 
 def trained_network(seed):
     torch = pytest.importorskip("torch")
-    from denoise_lab.span_reader.network import Network, minilm_weights
+    from denoise_lab.span_reader.network import Network
 
     torch.manual_seed(seed)
-    network = Network(minilm_weights(minilm()))
+    network = Network(weights(minilm()))
     if seed < 0:
         from safetensors.numpy import load_file
 
@@ -57,9 +57,8 @@ def trained_network(seed):
 def test_numpy_equals_torch(seed, rows):
     network = trained_network(seed)
     torch = pytest.importorskip("torch")
-    from denoise_lab.span_reader.network import minilm_weights
 
-    light = forward.Network(minilm_weights(minilm()), network.trained()) if seed >= 0 else span_reader().network
+    light = forward.Network(weights(minilm()), network.trained()) if seed >= 0 else span_reader().network
     joined = batch(rows)
     with torch.no_grad():
         expected = [t.numpy() for t in network(joined)]

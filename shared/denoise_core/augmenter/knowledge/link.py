@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from denoise_core._optional import require
 from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
 from denoise_core.text.wordlists import STOPWORDS
@@ -80,8 +79,8 @@ class GazetteerLinker:
     def _near(
         self, passage: Passage, names: dict[str, list[str]], context: _Context, taken: list[tuple[int, int]]
     ) -> Iterable[Link]:
-        process = require("rapidfuzz.process", extra="knowledge")
-        fuzz = require("rapidfuzz.fuzz", extra="knowledge")
+        from rapidfuzz import fuzz, process
+
         for match in _NAMES.finditer(passage.text):
             if any(match.start() < end and start < match.end() for start, end in taken):
                 continue

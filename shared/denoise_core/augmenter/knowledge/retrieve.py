@@ -1,4 +1,4 @@
-"""BM25 over passages in memory, by bm25s with Snowball stemming (extra ``knowledge``)."""
+"""BM25 over passages in memory, by bm25s with Snowball stemming."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core._optional import require
 from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
@@ -74,7 +73,9 @@ class BM25Retriever(Travels):
             corpus = [self._stemmed(words(titled(p))) for p in self.passages]
             if any(corpus):
                 # The Lucene form gives no negative weights, so that a score of 0 means no word in common.
-                index = require("bm25s", extra="knowledge").BM25(method="lucene")
+                import bm25s
+
+                index = bm25s.BM25(method="lucene")
                 index.index(corpus, show_progress=False)
                 self._index = index
 
@@ -85,7 +86,8 @@ class BM25Retriever(Travels):
 def _stemmer(language: str | None) -> Any:
     if language is None:
         return None
-    module = require("Stemmer", extra="knowledge")
+    import Stemmer as module
+
     if language not in module.algorithms():
         raise InputError(
             f"language={language!r}: expected None or one of {', '.join(sorted(module.algorithms()))}"

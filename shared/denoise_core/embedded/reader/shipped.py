@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from numpy.typing import NDArray
-
 from denoise_core._optional import require
-from denoise_core.embedded.minilm import minilm
+from denoise_core.embedded.minilm import minilm, weights
 from denoise_core.embedded.reader.calibration import Calibration, Point
 from denoise_core.embedded.reader.forward import Network
 from denoise_core.embedded.reader.judge import ShippedJudge
@@ -34,7 +32,7 @@ class _Parts:
 
     def __init__(self) -> None:
         loads = require("safetensors.numpy", extra="embedded")
-        base: Mapping[str, NDArray[Any]] = loads.load_file(minilm() / "model.safetensors")
+        base = weights(minilm())
         self.calibration = Calibration.read(shipped("calibration.json").decode("utf-8"))
         network = Network(base, loads.load(shipped("reader.safetensors")))
         self.reader = _Shipped(network, tokens(), floor=self.calibration.floor)

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.question import Question
@@ -168,7 +167,9 @@ class _Corpus:
     def _scores(self, text: str) -> np.ndarray[Any, Any]:
         """BM25 of every passage; the index is made once."""
         if self._index is None:
-            self._index = require("bm25s", extra="knowledge").BM25(method="lucene")
+            import bm25s
+
+            self._index = bm25s.BM25(method="lucene")
             self._index.index(self.words.words([p.text for p in self.passages]), show_progress=False)
         asked = [w for w in self.words.words([text])[0] if w in self._index.vocab_dict]
         if not asked:

@@ -29,7 +29,7 @@ from rich.console import Console
 
 import denoise_core.embedded as embedded
 from denoise_core._files import write_whole
-from denoise_core.embedded.minilm import HUB_NAME, minilm
+from denoise_core.embedded.minilm import HUB_NAME, minilm, weights
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
 HERE = Path(embedded.__file__).parent / "data" / "reader"
@@ -84,7 +84,7 @@ def train(what: str, data: Path, out: Path, begin: Path | None, course: dict[str
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    network = nets.Network(nets.minilm_weights(minilm()))
+    network = nets.Network(weights(minilm()))
     parts = load(data, tokens())
     if what == "claims":
         network.take(load_file(begin or out / SPANS))
@@ -138,7 +138,7 @@ def calibrate(data: Path, out: Path, limit: int) -> None:
     from denoise_lab.span_reader import calibrate as lines
     from denoise_lab.span_reader.claims import TRAINING, grounding, sample_of
 
-    base = load_file(minilm() / "model.safetensors")
+    base = weights(minilm())
     reader = SpanReader(Network(base, load_file(out / SPANS)), tokens())
     judge = ShippedJudge(reader, Network(base, load_file(out / CLAIMS)), Calibration())
     found = []

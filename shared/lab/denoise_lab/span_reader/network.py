@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -167,10 +166,3 @@ class Network(nn.Module):
         with torch.no_grad():
             for name, value in trained.items():
                 own[name].copy_(torch.from_numpy(np.asarray(value, dtype=np.float32)))
-
-
-def minilm_weights(folder: Path) -> dict[str, NDArray[Any]]:
-    """MiniLM's weights by name, from its folder."""
-    from safetensors.numpy import load_file
-
-    return dict(load_file(folder / "model.safetensors"))
