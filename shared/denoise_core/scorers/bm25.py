@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ class BM25Scorer:
     """Scores texts by the query's words in them; listwise: word weights come from the texts given.
 
     ``language`` is the name of a Snowball stemmer (``english``, ``german``, ...), or None for none.
-    The scale depends on the list: use shares, not thresholds. Needs the extra ``knowledge``.
+    The scale depends on the list: use shares, not thresholds.
     """
 
     listwise = True
@@ -46,7 +46,7 @@ class BM25Scorer:
         """Lower-case word stems of each text, stop words left out if the stemmer's language is English."""
         import bm25s
 
-        found: list[list[str]] = bm25s.tokenize(
+        found: Any = bm25s.tokenize(
             [well_formed(t) for t in texts],
             token_pattern=f"{CJK}|[^\\W぀-ヿ㐀-鿿가-힯豈-﫿]+",
             stopwords="en" if self.language == "english" else [],
@@ -54,7 +54,7 @@ class BM25Scorer:
             return_ids=False,
             show_progress=False,
         )
-        return found
+        return cast(list[list[str]], found)
 
     def _stemmer(self) -> Any:
         if self.language is None:
