@@ -116,7 +116,7 @@ LINES = {
     "embedded": (2639, 2300),
     "text": (3996, 2400),
     "local, running": (5443, 4800),
-    "support, scorers, report, cli, service, root": (10708, 7100),
+    "support, scorers, report, cli, service, root": (10652, 7100),
     "langchain_denoise, llamaindex_denoise": (10821, 8300),
     "benchmarks": (8078, 6500),
 }

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from denoise_core._optional import require
 from denoise_core.cli.plain import plain
 from denoise_core.cli.run import keep_of
 from denoise_core.embedded.fitted import SHARES, Fitted, check_out, fit_denoiser
+from denoise_core.end.fit.readings import Each
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
-from denoise_core.service.bulk.spread import Spread
+from denoise_core.service.bulk.rays import begun
+from denoise_core.service.bulk.workers import cores_shared
 
 SHOWN = (1, 2, 3, 5, 7)  # tenths of all passages, in the terminal
 
@@ -56,12 +63,52 @@ def fit_own(
             calibration=calibration,
             risk=risk,
             progress=lambda done, _: progress.update(reading, completed=done),
-            each=map if engine is None else Spread(engine, workers),
+            each=map if engine is None else elsewhere(engine, workers),
         )
     fitted.save(out, overwrite=overwrite)
     _report(Console(), fitted, out)
     for warning in fitted.verdict.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+
+
+def elsewhere(engine: str, workers: int | None) -> Each:
+    """A `map` that ``workers`` processes of this machine compute ("process"; one a core when None), or actors of a
+    Ray cluster ("ray"). The call travels to each of them once, the items as they are free.
+
+    Results come in the items' order. What the call raises is raised here and ends the work, and so does a process
+    that dies, with `InputError`.
+    """
+
+    def each(call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        if engine == "ray":
+            begun()
+            with require("ray.util.multiprocessing", extra="ray").Pool(workers, _hold, (call,)) as actors:
+                for found in actors.imap(_held, iter(items)):
+                    if isinstance(found, Exception):  # Ray's imap hands it over among the results
+                        raise getattr(found, "underlying", found)
+                    yield found
+            return
+        count = workers or os.cpu_count() or 1
+        spawned = multiprocessing.get_context("spawn")
+        with cores_shared(count), ProcessPoolExecutor(count, spawned, _hold, (call,)) as processes:
+            try:
+                yield from processes.map(_held, items)
+            except BrokenExecutor as error:
+                raise InputError("a process died on the way: give fewer --workers, or more memory") from error
+
+    return each
+
+
+_call: Any = None
+
+
+def _hold(call: Callable[[Any], Any]) -> None:
+    global _call
+    _call = call
+
+
+def _held(item: Any) -> Any:
+    return _call(item)
 
 
 def _read(console: Console, data: Path, skip_bad: bool) -> Sequence[Question]:

@@ -295,15 +295,15 @@ def test_the_command(tmp_path):
 
 
 def test_threads_of_numeric_libraries_share_the_cores_unless_the_user_says_otherwise(monkeypatch):
-    from denoise_core.service.bulk.workers import _THREADS, _threads
+    from denoise_core.service.bulk.workers import _THREADS, cores_shared
 
     for name in _THREADS:
         monkeypatch.delenv(name, raising=False)
-    with _threads(10**6):
+    with cores_shared(10**6):
         assert {os.environ[name] for name in _THREADS} == {"1"}
     assert not set(_THREADS) & os.environ.keys()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    with _threads(1):
+    with cores_shared(1):
         assert set(_THREADS) & os.environ.keys() == {"OMP_NUM_THREADS"}, "another would take precedence over it"
 
 

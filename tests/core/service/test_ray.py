@@ -9,10 +9,10 @@ import pytest
 from bulk_denoisers import Noted
 from ray_cluster import two_nodes
 
-from denoise_core import Passage
+from denoise_core import InputError, Passage
+from denoise_core.cli.fit import elsewhere
 from denoise_core.embedded import default_denoiser
 from denoise_core.service.bulk import bulk
-from denoise_core.service.bulk.spread import Spread
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (extra `ray`): bulk work on a cluster is not tested")
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
@@ -42,9 +42,15 @@ def test_a_denoiser_travels_to_an_actor(cluster):
     ray.kill(actor)
 
 
+def refuse(number):
+    raise InputError("refused")
+
+
 def test_a_fit_reads_on_the_cluster(cluster):
-    found = list(Spread("ray", 2)(len, ["a" * n for n in range(30)]))
+    found = list(elsewhere("ray", 2)(len, ["a" * n for n in range(30)]))
     assert found == list(range(30))
+    with pytest.raises(InputError, match="refused"):
+        list(elsewhere("ray", 2)(refuse, range(9)))
 
 
 def test_a_job_outlives_a_node(cluster, tmp_path):

@@ -69,7 +69,10 @@ def bulk(
     mistake that every row would meet, such as a missing extra.
     """
     expect_denoiser(denoiser)
-    checked(engine, workers)
+    if workers is not None and workers < 1:
+        raise InputError(f"workers={workers}: expected 1 or more")
+    if engine not in ("process", "ray"):
+        raise InputError(f"engine={engine!r}: expected 'process' or 'ray'")
     if not seconds > 0:
         raise InputError(f"seconds={seconds}: expected more than 0")
     files = files_of(source)
@@ -97,11 +100,3 @@ def bulk(
             raise RuntimeError(f"{missing} rows have no part file: what is done stays in {parts.folder}")
         rows, refused = parts.finish()
     return Finished(rows, known, refused, died)
-
-
-def checked(engine: str, workers: int | None) -> None:
-    """Raises `InputError` for a number or an engine that cannot be."""
-    if workers is not None and workers < 1:
-        raise InputError(f"workers={workers}: expected 1 or more")
-    if engine not in ("process", "ray"):
-        raise InputError(f"engine={engine!r}: expected 'process' or 'ray'")

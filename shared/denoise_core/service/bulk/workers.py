@@ -98,12 +98,12 @@ def _watched(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def pool(task: Any, count: int) -> Iterator[Any]:
+def _pool(task: Any, count: int) -> Iterator[Any]:
     """A pebble pool of ``count`` spawned processes that know ``task``, which goes to them as a recipe. Raises what
     writing it raises. Python ends them when the block does."""
     pebble = require("pebble", extra="bulk")
     recipe = bytes(ForkingPickler.dumps(task))  # as multiprocessing sends arguments, but here what fails is raised
-    with _threads(count):
+    with cores_shared(count):
         context = multiprocessing.get_context("spawn")
         workers = pebble.ProcessPool(count, initializer=_begin, initargs=(recipe,), context=context)
         try:
@@ -125,7 +125,7 @@ def _begin(recipe: bytes) -> None:
         _task = error
 
 
-def do(item: Any) -> Any:
+def _do(item: Any) -> Any:
     """In a worker: what the task gives for the item. Raises what it raises."""
     if isinstance(_task, Exception):
         raise _task
@@ -141,12 +141,12 @@ def carried_out(task: Task, pieces: Iterable[Piece], count: int) -> Iterator[Don
     left, again = iter(pieces), deque[Piece]()
     tries: dict[str, int] = {}
     died = in_a_row = 0
-    with pool(task, count) as workers:
+    with _pool(task, count) as workers:
         under_way: dict[Any, Piece] = {}
         while True:
             while len(under_way) < 2 * count and (piece := again.popleft() if again else next(left, None)):
                 most = task.seconds * piece.count + 5  # the watch in the worker comes first, where it can
-                under_way[workers.schedule(do, args=(piece,), timeout=most)] = piece
+                under_way[workers.schedule(_do, args=(piece,), timeout=most)] = piece
             if not under_way:
                 return
             for future in wait(under_way, return_when=FIRST_COMPLETED).done:
@@ -176,8 +176,8 @@ def carried_out(task: Task, pieces: Iterable[Piece], count: int) -> Iterator[Don
 
 
 @contextmanager
-def _threads(workers: int) -> Iterator[None]:
-    """Numeric libraries of processes started here share the cores; where the user has set any, that holds."""
+def cores_shared(workers: int) -> Iterator[None]:
+    """Numeric libraries of processes that the block starts share the cores; what the user has set holds."""
     each = str(max(1, (os.cpu_count() or 1) // workers))
     new = () if any(name in os.environ for name in _THREADS) else _THREADS
     os.environ.update(dict.fromkeys(new, each))

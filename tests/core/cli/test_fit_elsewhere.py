@@ -1,4 +1,4 @@
-"""`map` over workers: the same results in the same order, whoever dies; and a fit's readings are the same so."""
+"""`rag-denoise fit --engine`: the same results in the same order from other processes, and so the same fit."""
 
 import os
 import signal
@@ -12,27 +12,17 @@ import pytest
 from tiny_models import QUESTION, TEXTS, tiny_pair
 
 from denoise_core import InputError, Passage
+from denoise_core.cli.fit import elsewhere
 from denoise_core.embedded.fitted import fit_denoiser
 from denoise_core.embedded.sample import sample
 from denoise_core.end import HiddenReader
 from denoise_core.end.fit.readings import capture
 from denoise_core.question import Question
-from denoise_core.running.fallbacks import forget
-from denoise_core.service.bulk.spread import Spread
 
 COMMAND = Path(sys.executable).with_name("rag-denoise")
 
 
-def once_or_die(item):
-    """Twice the number; the worker that meets 7 first is killed."""
-    number, flag = item
-    if number == 7 and not Path(flag).exists():
-        Path(flag).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return 2 * number
-
-
-def always_die(number):
+def die(number):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -42,31 +32,17 @@ def refuse(number):
     return number
 
 
-def test_a_killed_worker_changes_nothing(tmp_path, caplog):
-    forget()
-    items = [(n, str(tmp_path / "flag")) for n in range(40)]
-    assert list(Spread("process", 2)(once_or_die, items)) == [2 * n for n in range(40)]
-    assert "a worker died" in caplog.text
+def test_it_is_a_map():
+    each = elsewhere("process", 2)
+    assert list(each(abs, range(-40, 0))) == list(map(abs, range(-40, 0)))
+    assert list(each(abs, [])) == []
 
 
-def test_items_are_taken_as_workers_take_them():
-    taken = []
-    given = Spread("process", 1)(abs, (taken.append(n) or n for n in range(1000)))
-    assert next(given) == 0
-    assert len(taken) < 20
-    given.close()
-    assert list(Spread("process", 2)(abs, [])) == []
-
-
-def test_what_is_raised_there_is_raised_here():
+def test_what_is_raised_there_is_raised_here_and_a_death_says_what_to_do():
     with pytest.raises(InputError, match="3 is refused"):
-        list(Spread("process", 2)(refuse, range(9)))
-    with pytest.raises(InputError, match="workers died one after the other"):
-        list(Spread("process", 1)(always_die, range(3)))
-    with pytest.raises(InputError, match="engine='spark'"):
-        Spread("spark")
-    with pytest.raises(InputError, match="workers=0"):
-        Spread("process", 0)
+        list(elsewhere("process", 2)(refuse, range(9)))
+    with pytest.raises(InputError, match="fewer --workers"):
+        list(elsewhere("process", 1)(die, range(3)))
 
 
 def questions(count):
@@ -84,7 +60,7 @@ def test_states_read_by_processes_are_those_read_here(tmp_path):
     tokenizer.save_pretrained(tmp_path / "model")
     reader = HiddenReader(str(tmp_path / "model"))
     here = capture(reader, questions(20))
-    there = capture(reader, questions(20), folder=tmp_path / "states", each=Spread("process", 2))
+    there = capture(reader, questions(20), folder=tmp_path / "states", each=elsewhere("process", 2))
     assert here.layers == there.layers
     for layer in here.layers:
         np.testing.assert_allclose(here.by_layer[layer], there.by_layer[layer], atol=1e-3)
@@ -93,14 +69,14 @@ def test_states_read_by_processes_are_those_read_here(tmp_path):
 def test_a_loaded_model_is_refused_with_what_to_give():
     model, tokenizer = tiny_pair()
     with pytest.raises(InputError, match="give the model by name or folder"):
-        capture(HiddenReader(model, tokenizer=tokenizer), questions(2), each=Spread("process", 1))
+        capture(HiddenReader(model, tokenizer=tokenizer), questions(2), each=elsewhere("process", 1))
 
 
 def test_a_fit_is_the_same_by_processes():
     few = [
         replace(q, passages=[p for p in q.passages if p.id in q.gold or int(p.id[-1]) < 2]) for q in sample()[:24]
     ]
-    here, there = fit_denoiser(few), fit_denoiser(few, each=Spread("process", 2))
+    here, there = fit_denoiser(few), fit_denoiser(few, each=elsewhere("process", 2))
     np.testing.assert_allclose(here.stack.weight, there.stack.weight, atol=1e-3)
     assert here.verdict.kept == pytest.approx(there.verdict.kept, abs=1e-3)
 
