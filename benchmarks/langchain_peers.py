@@ -142,7 +142,9 @@ def times(bench: Benchmark, all_work: list[Work]) -> None:
                 bench.row(f"{label}, {len(all_work)} questions, {how}: time a question", seconds, "s")
 
 
+Refused = type("Refused", (Exception,), {"status_code": 400})  # what a content filter answers
 BAD = {
+    "a content filter's 400": Refused("content_filter"),
     "an error": TimeoutError("the model is busy"),
     "neither yes nor no": "I would rather not say.",
     "a remark after the answer": "NO_OUTPUT\n\nThe text does not mention it.",
@@ -153,41 +155,41 @@ def survival(bench: Benchmark) -> None:
     """Twenty documents, one reply of twenty bad: how many of the other nineteen come through, word for word?"""
     documents = [Document(page_content=f"Fact {i} is known. So is more.", id=str(i)) for i in range(20)]
     own = {str(d.id): d.page_content for d in documents}
-
     for what, bad in BAD.items():
 
         def reply(messages: Sequence[Any], bad: Any = bad) -> str:
             prompt = "\n".join(str(m.text) for m in messages)
+            if "Fact 7 " in prompt and isinstance(bad, Exception):
+                raise bad
             if "Fact 7 " in prompt:
-                if isinstance(bad, Exception):
-                    raise bad
                 return str(bad)
             if "Relevant (YES / NO)" in prompt:
                 return "YES"
             if "Extracted relevant parts:" in prompt:
                 return next(f"Fact {i} is known." for i in range(20) if f"Fact {i} " in prompt)
-            return "1"
+            return "ALL"
 
         model = FunctionChatModel(reply=reply)
-        theirs = {name: pair[0] for name, pair in moves(model).items() if "LLM" in name}
+        pairs = moves(model)
+        theirs = {name: pair[0] for name, pair in pairs.items() if "LLM" in name}
         each = S2ADenoiser(ChatModelLLM(model), options=Options(joint=False))
         ours = {"ours, a call a document": DenoiseCompressor(denoiser=each)}
+        if isinstance(bad, Refused):
+            ours["ours, in place of LLMChainExtractor"] = pairs["LLMChainExtractor"][1]
         for name, compressor in {**theirs, **ours}.items():
             for sync in (True, False):
+                out, failed = [], ""
                 try:
                     out = ask(compressor, documents, "What is known?", sync)
                 except Exception as error:
-                    out, failed = [], f" ({type(error).__name__})"
-                else:
-                    failed = ""
-                texts = [d.page_content.strip() for d in out]
+                    failed = f" ({type(error).__name__})"
+                texts = [d.page_content.strip() for d in out if "denoise_fallback" not in d.metadata]
                 others = {i for i, text in own.items() if i != "7" and any(t and t in text for t in texts)}
                 junk = sum(not any(t in text for text in own.values()) for t in texts)
                 label = f"one bad reply, {what}: {name}, {'sync' if sync else 'async'}"
-                goal = 19 if name.startswith("ours") else None
-                bench.row(f"{label}: of the other 19 kept{failed}", len(others), "documents", at_least=goal)
-                goal = 0 if name.startswith("ours") else None
-                bench.row(f"{label}: texts that are not the source's", junk, "documents", at_most=goal)
+                least, most = (19, 0) if name.startswith("ours") else (None, None)
+                bench.row(f"{label}: of the other 19 kept{failed}", len(others), "documents", at_least=least)
+                bench.row(f"{label}: texts that are not the source's", junk, "documents", at_most=most)
 
 
 def main(argv: list[str] | None = None) -> Benchmark:

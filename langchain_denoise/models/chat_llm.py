@@ -17,7 +17,6 @@ from langchain_core.tools import BaseTool
 
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._secrets import Pickled
-from denoise_core.errors import said
 from langchain_denoise.convert.messages import internal_config, to_messages
 from langchain_denoise.models.structured import (
     WAYS,
@@ -60,7 +59,7 @@ class ChatModelLLM(Pickled):
         self.structured: bool | None = structured
         if structured is None:
             self.structured = True if can_structure(model) else None if has_structure(model) else False
-        self._way = 0
+        self._way, self._held = 0, False
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         return to_reply(self.model.invoke(to_messages(messages), internal_config()))
@@ -96,68 +95,67 @@ class ChatModelLLM(Pickled):
 
     def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
-        while (asked := self._held_to(schema)) is not None:
-            way, held = asked
+        tried = self._way
+        while (asked := self._held_to(schema, tried)) is not None:
+            tried, held = asked
             try:
-                return self._json_reply(held.invoke(to_messages(messages), internal_config()))
+                return self._json_reply(held.invoke(to_messages(messages), internal_config()), tried)
             except Exception as error:
-                self._refused(way, error)
-        return self.complete(messages)
+                tried = self._next(tried, error)
+        reply = self.complete(messages)
+        self._text_only("takes no form of JSON")
+        return reply
 
     async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """`complete_json` for async."""
-        while (asked := self._held_to(schema)) is not None:
-            way, held = asked
+        tried = self._way
+        while (asked := self._held_to(schema, tried)) is not None:
+            tried, held = asked
             try:
-                return self._json_reply(await held.ainvoke(to_messages(messages), internal_config()))
+                return self._json_reply(await held.ainvoke(to_messages(messages), internal_config()), tried)
             except Exception as error:
-                self._refused(way, error)
-        return await self.acomplete(messages)
+                tried = self._next(tried, error)
+        reply = await self.acomplete(messages)
+        self._text_only("takes no form of JSON")
+        return reply
 
-    def _held_to(self, schema: Mapping[str, Any]) -> tuple[int, Runnable[Any, Any]] | None:
-        """The model held to the schema by the way that is next, and that way; None when it is asked for text."""
+    def _held_to(self, schema: Mapping[str, Any], way: int) -> tuple[int, Runnable[Any, Any]] | None:
+        """The first of the ways from this one on in which the model can be held to the schema, and the model held
+        so; None when it is asked for text."""
         titled = {"title": "reply", "description": "The reply.", **schema}  # LangChain needs a name for it
-        while self.structured is not False:
-            way = self._way
+        while self.structured is not False and way < len(WAYS):
             try:
                 held = held_to(self.model, titled, internal_config(), WAYS[way])
             except (NotImplementedError, TypeError, ValueError) as error:
-                self._refused(way, error)
+                way = self._next(way, error)
                 continue
-            if held is None:
-                _log.warning(
-                    "%s cannot be held to a JSON schema without losing the settings around it: "
-                    "asked for text instead",
-                    type(self.model).__name__,
-                )
-                self.structured = False
-                return None
-            return way, held
+            if held is not None:
+                return way, held
+            why = "cannot be held to a JSON schema without losing the settings around it"
+            self._text_only(why, logging.WARNING)
         return None
 
-    def _refused(self, way: int, error: Exception) -> None:
-        """Go on to the next way, or to text. Raises what is no refusal of the form."""
-        if not refuses_form(error):
+    def _next(self, way: int, error: Exception) -> int:
+        """The way after one that was refused. Raises what is no refusal of the form: it never is once one has
+        brought a reply, nor from the last where the model was said to be able."""
+        if not refuses_form(error) or self._held or (way + 1 == len(WAYS) and self.structured):
             raise error
-        if way < self._way:
-            return  # another call found it out first
-        if way + 1 < len(WAYS):
-            self._way = way + 1
-            return
-        if self.structured:
-            raise error  # it was said to be able to: this is no matter of the form
-        self.structured = False
-        _log.info("%s is asked for text from now on: %s", type(self.model).__name__, said(error))
+        return way + 1
 
-    def _json_reply(self, answer: Mapping[str, Any]) -> Reply:
+    def _text_only(self, why: str, level: int = logging.INFO) -> None:
+        if self.structured is not False:
+            self.structured = False
+            _log.log(level, "%s %s: asked for text from now on", type(self.model).__name__, why)
+
+    def _json_reply(self, answer: Mapping[str, Any], way: int) -> Reply:
         """The reply in LangChain's ``include_raw`` form: the parsed object as JSON, else the raw text."""
         raw = to_reply(answer["raw"])
+        self._way = way
         if answer["parsed"] is not None:
-            self.structured = True
+            self.structured = self._held = True
             return Reply(json.dumps(answer["parsed"], ensure_ascii=False), raw.usage)
         if self.structured is None:
-            self.structured = False
-            _log.info("%s does not keep to a schema: asked for text from now on", type(self.model).__name__)
+            self._text_only("does not keep to a schema")
         return raw
 
 

@@ -13,6 +13,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
+from openai import BadRequestError
 
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
@@ -75,6 +76,33 @@ def test_a_fallback_is_held_to_the_schema_as_well(server, client):
     ChatModelLLM(client(temperature=0.5).with_fallbacks([client(temperature=0.25)])).complete_json(ASKED, SCHEMA)
     assert [r["temperature"] for r in server.requests] == [0.5, 0.25]
     assert all("response_format" in r for r in server.requests)
+
+
+@pytest.mark.enable_socket
+def test_a_refused_text_changes_nothing_in_how_a_model_is_asked(server, client):
+    """A content filter's 400 was taken for a refusal of the form: tried in all others, and text ever after."""
+    llm = ChatModelLLM(client())
+    right = llm.complete_json(ASKED, SCHEMA)
+    server.faults = [400]
+    with pytest.raises(BadRequestError):
+        llm.complete_json(ASKED, SCHEMA)
+    assert llm.complete_json(ASKED, SCHEMA) == right
+    assert len(server.requests) == 3
+    assert all("response_format" in sent for sent in server.requests)
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("sync", [True, False])
+def test_one_refused_document_costs_one_document(server, client, sync):
+    documents = [Document(page_content=f"Fact {i} is known. So is more.", id=str(i)) for i in range(20)]
+    server.refuses = "Fact 7 "
+    compressor = DenoiseCompressor(model=client(), on_empty="raise")
+    given = {"documents": documents, "query": "What is known?"}
+    found = compressor.invoke(given) if sync else asyncio.run(compressor.ainvoke(given))
+    told = [d.id for d in found if "denoise_fallback" in d.metadata]
+    assert "7" in told
+    assert len(told) == 1
+    assert len(server.requests) <= 14  # three of them look for another form
 
 
 def by_tool(messages):

@@ -51,8 +51,9 @@ class OfLocal:
 class Server(ThreadingHTTPServer):
     """Serves ``/v1/chat/completions``; ``faults`` are taken one by one, each by one request.
 
-    ``fields``: what a request that has to call a tool is answered with, as a server does that holds its model to
-    a grammar; None has the model write text after all.
+    ``fields``: what a request that has to call a tool or to keep to a schema is answered with, as a server does
+    that holds its model to a grammar; None has the model write text after all. ``refuses``: words that a content
+    filter answers with 400.
     ``peak``: the most requests that were ever under way at once, each from its arrival until its reply is ready.
     """
 
@@ -63,6 +64,7 @@ class Server(ThreadingHTTPServer):
         self.model = model
         self.requests, self.faults = [], []
         self.fields = None
+        self.refuses = "\0"
         self.meeting = None
         self.alone = 0
         self.lock = threading.Lock()
@@ -123,6 +125,8 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, server, asked, fault):
         """The reply to a request, as the function that sends it."""
         server.meet()
+        if any(server.refuses in m["content"] for m in asked["messages"]):
+            fault = 400
         if isinstance(fault, int):
             return partial(self._send, fault, {"error": {"message": f"fault {fault}", "type": "fault"}})
         if fault == "hang":
@@ -133,6 +137,8 @@ class Handler(BaseHTTPRequestHandler):
         about = {"id": "1", "created": 0, "model": "tiny"}
         if asked.get("stream"):
             return partial(self._stream, about, text, usage, broken=fault == "break")
+        if asked.get("response_format") and server.fields is not None:
+            text = json.dumps(server.fields)
         message = {"role": "assistant", "content": text}
         if asked.get("tools") and server.fields is not None:
             call = {"name": asked["tools"][0]["function"]["name"], "arguments": json.dumps(server.fields)}

@@ -110,9 +110,7 @@ def write(
     query: str, group: tuple[Part, ...], prompt: Prompt, form: dict[str, Any], options: Options, *, numbered: bool
 ) -> Ask:
     """The call over ``group``."""
-    numbers = iter(range(1, 1 + sum(len(p.spans) for p in group))) if numbered else None
-    blocks = ["\n".join(documents(part, options, numbers)) for part in group]
-    values = {"question": query, "document": envelope("\n\n".join(blocks).rstrip())}
+    values = {"question": query, "document": _document(group, options, numbered)}
     if "question" in prompt.fields:
         values["question"] = envelope(query, "question")
     return Ask(group, prompt, form, {name: values[name] for name in prompt.fields})
@@ -120,12 +118,23 @@ def write(
 
 def alone(ask: Ask, options: Options, *, numbered: bool) -> list[Ask]:
     """The call again, once for each of its parts; the question stands in it as it did."""
-    out = []
-    for part in ask.parts:
-        numbers = iter(range(1, 1 + len(part.spans))) if numbered else None
-        document = envelope("\n".join(documents(part, options, numbers)).rstrip())
-        out.append(replace(ask, parts=(part,), fields={**ask.fields, "document": document}))
-    return out
+    return [_about(ask, (part,), options, numbered=numbered) for part in ask.parts]
+
+
+def halved(ask: Ask, options: Options, *, numbered: bool) -> list[Ask]:
+    """The call again as two, each about half of its parts, of which there are two or more."""
+    half = len(ask.parts) // 2
+    return [_about(ask, group, options, numbered=numbered) for group in (ask.parts[:half], ask.parts[half:])]
+
+
+def _about(ask: Ask, group: tuple[Part, ...], options: Options, *, numbered: bool) -> Ask:
+    return replace(ask, parts=group, fields={**ask.fields, "document": _document(group, options, numbered)})
+
+
+def _document(group: tuple[Part, ...], options: Options, numbered: bool) -> str:
+    numbers = iter(range(1, 1 + sum(len(p.spans) for p in group))) if numbered else None
+    blocks = ["\n".join(documents(part, options, numbers)) for part in group]
+    return envelope("\n\n".join(blocks).rstrip())
 
 
 def _shown(text: str, window: int) -> str:

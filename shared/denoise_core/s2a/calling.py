@@ -1,5 +1,5 @@
 """From calls to outcomes: asked once, once more in the same call where the reply cannot be read, then part by
-part.
+part. A joint call that the model's side refuses is halved until the part is found that it refuses.
 
 Whether a model can be held to a JSON schema is found by the first call, which is made alone where nobody knows
 yet; the adapter remembers it."""
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from denoise_core.errors import UnparsableReply, is_mistake
+from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.structured import by_schema, held_to_schema
-from denoise_core.s2a.asks import Ask, alone
+from denoise_core.s2a.asks import Ask, alone, halved
 from denoise_core.s2a.forms import said_again
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.reading import Outcome, failed
@@ -22,6 +22,7 @@ from denoise_core.types import Message, Reply
 
 CORRECTED = "asked again in the same call: the first reply was unreadable"
 ALONE = "asked again, alone: the joint replies were unreadable"
+HALVED = "asked again with fewer: the joint call was refused"
 _SHOWN = 2000  # characters of an unreadable reply that are shown to the model again
 
 
@@ -39,6 +40,7 @@ class Asker:
         """The outcomes of each call. Raises a mistake; anything else becomes the problem of the parts it was
         about."""
         found = yield from self._once(asks)
+        yield from self._halved(asks, found)
         unread = [n for n, outcomes in enumerate(found) if _unread(outcomes)]
         if not unread:
             return found
@@ -47,6 +49,21 @@ class Asker:
             found[n] = _noted(self._outcomes(asks[n], reply), CORRECTED, calls=2)
         yield from self._part_by_part(asks, found, [n for n in unread if _unread(found[n])])
         return found
+
+    def _halved(self, asks: Sequence[Ask], found: list[list[Outcome]], depth: int = 0) -> Flow[None]:
+        """The joint calls that were refused again, in halves; ``found`` is changed in its places. Where halves and
+        their halves are all refused too it is no matter of one part, and they are left as they are."""
+        if any(o.problem is None for outcomes in found for o in outcomes):
+            depth = 0
+        left = [n for n, a in enumerate(asks) if len(a.parts) > 1 and _of_the_request(found[n][0].error, depth)]
+        halves = [half for n in left for half in halved(asks[n], self.options, numbered=self.numbered)]
+        if not halves:
+            return
+        again = yield from self._once(halves)
+        yield from self._halved(halves, again, depth + 1)
+        for place, n in enumerate(left):
+            own = [*again[2 * place], *again[2 * place + 1]]
+            found[n] = [replace(o, notes=(*o.notes, HALVED), calls=o.calls + 1) for o in own]
 
     def _part_by_part(self, asks: Sequence[Ask], found: list[list[Outcome]], left: list[int]) -> Flow[None]:
         """The calls ``left`` that hold several parts again, a call a part; ``found`` is changed in its places."""
@@ -105,6 +122,19 @@ class Asker:
 
 def _unread(outcomes: Sequence[Outcome]) -> bool:
     return any(isinstance(o.error, UnparsableReply) for o in outcomes)
+
+
+def _of_the_request(error: Exception | None, depth: int) -> bool:
+    """Whether a call may have failed for one of the parts in it, ``depth`` rounds after one came through: a status
+    says that the request was refused, or there is none and the error is none of the moment."""
+    if error is None or isinstance(error, (UnparsableReply, BudgetExceeded)):
+        return False
+    places = (error, getattr(error, "response", None))
+    told = [getattr(p, name, None) for p in places for name in ("status_code", "status", "code")]
+    statuses = [s for s in told if isinstance(s, int)]
+    if statuses:
+        return statuses[0] in (400, 413, 422) and depth < 2
+    return depth < 1 and not isinstance(error, (TimeoutError, OSError, BrokenLaw))
 
 
 def _noted(outcomes: list[Outcome], note: str, *, calls: int) -> list[Outcome]:

@@ -146,6 +146,45 @@ def test_a_call_that_fails_is_not_asked_for_again():
     assert len(llm.seen) == 1
 
 
+class Refused(Exception):
+    """What a content filter answers."""
+
+    status_code = 400
+
+
+@pytest.mark.parametrize("error", [Refused("content_filter"), RuntimeError("blocked by the policy")], ids=repr)
+@pytest.mark.parametrize("bad", [{7}, {2, 17}, set(), set(range(20))], ids=len)
+def test_one_refused_document_costs_one_document(error, bad):
+    texts = [Passage(f"Fact {i} is known. So is more.", f"p{i}") for i in range(20)]
+
+    def reply(messages):
+        if any(f"Fact {i} " in messages[-1].content for i in bad):
+            raise error
+        return "ALL"
+
+    llm = FunctionLLM(reply)
+    result = S2ADenoiser(llm).denoise("What is known?", texts)
+    told = bad if isinstance(error, Refused) or len(bad) < 2 else range(20)  # both halves: it may be the moment
+    assert set(result.failures) == {f"p{i}" for i in told}
+    assert [p.text for p in result.passages] == [p.text for p in texts]
+    assert len(llm.seen) <= (7 if len(bad) == 20 else 1 + 10 * len(bad))
+    assert bool(bad) is any("refused" in n for r in result.reports for n in r.notes)
+
+
+class Busy(Exception):
+    status_code = 503
+
+
+@pytest.mark.parametrize("error", [Busy(), TimeoutError("late"), ConnectionError("gone")], ids=repr)
+def test_what_fails_for_the_moment_is_not_halved(error):
+    def reply(messages):
+        raise error
+
+    llm = FunctionLLM(reply)
+    assert len(S2ADenoiser(llm).denoise("How tall?", [TOWER, FRUIT]).failures) == 2
+    assert len(llm.seen) == 1
+
+
 class Holding:
     """Held to a schema: its first words say which piece it means. ``structured`` as an adapter has it."""
 
