@@ -110,12 +110,12 @@ def test_no_circle():
 # Lines a room: (at most, the goal). Where the first is above the second it is a debt, and may only fall.
 LINES = {
     "s2a": (3300, 3300),
-    "augmenter": (5102, 4900),
+    "augmenter": (5089, 4900),
     "evaluate": (2417, 2300),
-    "end": (4275, 3300),
-    "embedded": (2639, 2300),
+    "end": (4118, 3300),
+    "embedded": (2634, 2300),
     "text": (3996, 2400),
-    "local, running": (5443, 4800),
+    "local, running": (5436, 4800),
     "support, scorers, report, cli, service, root": (10652, 7100),
     "langchain_denoise, llamaindex_denoise": (10821, 8300),
     "benchmarks": (8078, 6500),
@@ -151,8 +151,6 @@ def test_every_room_has_a_budget():
 TOO_MANY_BRANCHES = 25  # of McCabe's count, as radon counts it; from there on its grade is D
 # Functions above that, as (file, name): a debt, which may only fall.
 TANGLED = {
-    ("augmenter/drafting/repair.py", "repaired"),
-    ("augmenter/knowledge/consolidate.py", "Consolidator.gather"),
     ("support/functions.py", "reading"),
     ("text/facts/kinds/dates.py", "_from_number"),
     ("text/facts/kinds/names.py", "_begins"),

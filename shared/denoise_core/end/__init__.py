@@ -9,7 +9,7 @@ from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe, Reading
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.remote import RemoteScorer
-from denoise_core.end.scorer import ProbeScorer, ScoreCache
+from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import Tokens
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.generation.llm import LocalLLM
@@ -36,7 +36,6 @@ __all__ = [
     "Reading",
     "ReadingSettings",
     "RemoteScorer",
-    "ScoreCache",
     "SecondPass",
     "Tokens",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from denoise_core.errors import InputError
 from denoise_core.local import layout as layouts
 from denoise_core.local.batching import batches, windows
 from denoise_core.local.fingerprint import ModelFingerprint
-from denoise_core.local.keeping.prefix import PrefixCache, PrefixStats
+from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
 from denoise_core.local.normalise import Norm, kind_of
 from denoise_core.local.positions import regime_of
@@ -221,11 +221,6 @@ class HiddenReader(Travels):
             if why is None:
                 self._reuse().states_too = True
             return why
-
-    def prefix_stats(self, layer: int) -> PrefixStats:
-        """Hits, misses, evictions and bytes; and why nothing is kept at ``layer``, if so."""
-        with self.backbone.early.lock:
-            return replace(self.prefix.stats, off=self._keeps(layer))
 
     # -- inside ------------------------------------------------------------------------------------
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,64 +14,12 @@ from numpy.typing import NDArray
 from denoise_core.end.calibration import Calibration
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings, best_of_parts
-from denoise_core.errors import InputError
 from denoise_core.local.layout import LAYOUTS
 from denoise_core.protocols import Scored
 from denoise_core.running.recipes import Travels
 
 if TYPE_CHECKING:
     from denoise_core.local.loading import Load
-
-Entry: TypeAlias = tuple[float, int]  # logit, in how many windows the text was read
-
-
-class ScoreCache(Travels):
-    """At most ``max_entries`` scores, the least recently used leaving first; thread-safe, shareable.
-
-    A key is a hash of the probe's numbers, its reading (model, layer, layout, pooling, normalisation), the
-    question and the text; the texts themselves are not held. Raises `InputError` for a size below 1.
-    """
-
-    def __init__(self, max_entries: int = 100_000) -> None:
-        if max_entries < 1:
-            raise InputError(f"max_entries={max_entries}: expected 1 or more")
-        self.max_entries = max_entries
-        self.hits = 0
-        self.misses = 0
-        self._entries: OrderedDict[bytes, Entry] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    @staticmethod
-    def key(probe: Probe, query: str, text: str) -> bytes:
-        """20 bytes that are equal exactly when probe, query and text are."""
-        digest = hashlib.blake2b(digest_size=20)
-        head = json.dumps([probe.reading.to_dict(), probe.bias], sort_keys=True).encode()
-        for part in (head, probe.weight.tobytes(), *(t.encode("utf-8", "surrogatepass") for t in (query, text))):
-            digest.update(len(part).to_bytes(8, "little"))  # so that no two splits of the same bytes agree
-            digest.update(part)
-        return digest.digest()
-
-    def get(self, key: bytes) -> Entry | None:
-        """What was kept under ``key``, and a hit; None, and a miss."""
-        with self._lock:
-            found = self._entries.get(key)
-            if found is None:
-                self.misses += 1
-            else:
-                self.hits += 1
-                self._entries.move_to_end(key)
-            return found
-
-    def put(self, key: bytes, entry: Entry) -> None:
-        """Keep an entry; the one longest unused leaves when there is no room."""
-        with self._lock:
-            self._entries[key] = entry
-            self._entries.move_to_end(key)
-            while len(self._entries) > self.max_entries:
-                self._entries.popitem(last=False)
 
 
 class ProbeScorer(Travels):
@@ -84,10 +29,8 @@ class ProbeScorer(Travels):
     ``model`` is a name, a path, a loaded object or a `HiddenReader`. By name only the blocks that the probe
     needs are loaded. ``settings.layout`` is needed only for a layout of your own; pooling and normalisation
     come from the probe. The first use raises `ProbeMismatch` when the model is not the one the probe was
-    fitted on, naming each difference.
-
-    ``cache`` keeps scores by all that decides them (probe, model, question, text). What the model computed
-    for a passage is kept by the reader, see `HiddenReader`.
+    fitted on, naming each difference. What the model computed for a passage is kept by the reader, see
+    `HiddenReader`.
     """
 
     def __init__(
@@ -98,10 +41,8 @@ class ProbeScorer(Travels):
         tokenizer: Any = None,
         settings: ReadingSettings | None = None,
         load: Load | None = None,
-        cache: ScoreCache | None = None,
     ) -> None:
         self.probe = probe
-        self.cache = cache
         if isinstance(model, HiddenReader):
             self.reader = model
         else:
@@ -116,7 +57,7 @@ class ProbeScorer(Travels):
         self._checking = threading.Lock()
 
     def recipe(self) -> dict[str, Any]:
-        return {"model": self.reader, "probe": self.probe, "cache": self.cache}
+        return {"model": self.reader, "probe": self.probe}
 
     @property
     def calibration(self) -> Calibration | None:
@@ -132,23 +73,10 @@ class ProbeScorer(Travels):
         if not texts:
             return Scored(np.zeros(0, dtype=np.float32), ())
         self._check()
-        if self.cache is None:
-            return self._run(query, texts)
-        keys = [self.cache.key(self.probe, query, t) for t in texts]
-        known = {key: found for key in keys if (found := self.cache.get(key)) is not None}
-        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        if new:
-            fresh = self._run(query, list(new.values()))
-            known |= dict(zip(new, zip(fresh.scores.tolist(), fresh.parts, strict=True), strict=True))
-            for key in new:
-                self.cache.put(key, known[key])
-        scores, parts = zip(*(known[key] for key in keys), strict=True)
-        return Scored(np.array(scores, dtype=np.float32), parts)
+        return self._read([(query, t) for t in texts])
 
     def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
-        """`scored` for several questions, their prompts in common batches (apart where there is a score cache)."""
-        if self.cache is not None:
-            return [self.scored(query, texts) for query, texts in asked]
+        """`scored` for several questions, their prompts in common batches."""
         self._check()
         pairs = [(query, t) for query, texts in asked for t in texts]
         if not pairs:
@@ -161,9 +89,6 @@ class ProbeScorer(Travels):
         """Compute and keep what the probe's layer needs of passages before any question: `HiddenReader.warm`."""
         self._check()
         return self.reader.warm(texts, self.probe.layer)
-
-    def _run(self, query: str, texts: Sequence[str]) -> Scored:
-        return self._read([(query, t) for t in texts])
 
     def _read(self, pairs: Sequence[tuple[str, str]]) -> Scored:
         layer = self.probe.layer

@@ -11,7 +11,6 @@ from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
-from denoise_core.end.scorer import ScoreCache
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.local.loading import Load, load_first_layers, load_model
@@ -260,22 +259,6 @@ def test_nothing_is_loaded_before_the_first_use_and_no_texts_cost_nothing(llama,
         HiddenReader(llama, tokenizer=tokenizer).read([("q", "t")], [])
     with pytest.raises(InputError, match="max_tokens=0"):
         HiddenReader(llama, settings=ReadingSettings(max_tokens=0))
-
-
-def test_known_scores_are_not_computed_again_and_keys_hold_what_decides_them(llama, tokenizer):
-    cache = ScoreCache(max_entries=6)
-    scorer = scorer_of(llama, tokenizer, cache=cache)
-    first = scorer.scored("who?", ["a", "b", "a"])
-    again = scorer.scored("who?", ["b", "a", "c"])
-    assert (first.scores[:2] == again.scores[1::-1]).all()
-    assert (cache.hits, len(cache)) == (2, 3)
-    other = Probe(scorer.probe.weight * 2, 0.25, scorer.probe.reading)
-    keys = {ScoreCache.key(p, q, t) for p in (scorer.probe, other) for q in ("a", "ab") for t in ("bc", "c")}
-    assert len(keys) == 8
-    scorer.score("why?", ["a", "b", "c", "d", "e"])
-    assert len(cache) == 6
-    with pytest.raises(InputError, match="max_entries=0"):
-        ScoreCache(0)
 
 
 def test_threads_share_a_scorer(llama, tokenizer):

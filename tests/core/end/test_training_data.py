@@ -5,12 +5,10 @@ import pytest
 from denoise_core import InputError, Passage, Reply, run
 from denoise_core.end.fit.data import (
     ask_for_questions,
-    label_by_answer,
     questions_from_documents,
-    questions_from_retrieval,
     read_question,
 )
-from denoise_core.testing import FunctionLLM, ListRetriever
+from denoise_core.testing import FunctionLLM
 
 TOWNS = [
     "Arlen",
@@ -124,10 +122,3 @@ def test_when_the_llm_gives_nothing_the_reason_is_raised():
 
     with pytest.raises(ConnectionError):
         run(ask_for_questions(DOCUMENTS), llm=FunctionLLM(gone))
-
-
-def test_retrieved_passages_are_labelled_by_the_answer():
-    found = ListRetriever([Passage("Arlen's mill dates from 1700.", "a"), Passage("17001 sheep.", "b")])
-    (q,), _ = run(questions_from_retrieval([("When was it built?", ["1700"])]), retriever=found)
-    assert (q.gold, q.answers) == ({"a"}, ("1700",))
-    assert label_by_answer("q", ["x"], q.passages).gold == frozenset()

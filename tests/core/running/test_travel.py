@@ -14,10 +14,9 @@ from denoise_core.augmenter.knowledge.chained import ChainRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.utilities.default import Shipped
 from denoise_core.augmenter.utilities.groundedness import Groundedness
-from denoise_core.augmenter.vectors import KeptVectors
 from denoise_core.embedded import DefaultScorer, default_denoiser, encoder, span_reader
 from denoise_core.embedded.default import embedding_scorer
-from denoise_core.end import ENDDenoiser, ScoreCache
+from denoise_core.end import ENDDenoiser
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore
 from denoise_core.s2a import Options, S2ADenoiser
@@ -133,11 +132,9 @@ def test_the_reader_that_arrives_is_the_shared_one():
 
 
 SETTINGS = {
-    "scores": (lambda: ScoreCache(7), lambda c: c.max_entries),
     "prefixes": (lambda: PrefixCache(9), lambda c: c.max_bytes),
     "memory": (lambda: MemoryStore(5), lambda c: c.max_entries),
     "cache": (lambda: Cache("m", MemoryStore(3), scope="tenant", lease=2), lambda c: (c.model, c.scope, c.lease)),
-    "vectors": (lambda: KeptVectors(lengths, keep=4), lambda c: (c.embed, c.keep)),
     "BM25": (lambda: BM25Retriever(PASSAGES, k=2), lambda r: (r.passages, r.k, r.language)),
     "chains": (lambda: ChainRetriever(PASSAGES, tokens=50), lambda r: (r.bm25.passages, r.tokens, r.starts)),
     "classifier": (lambda: judges.model("m", label="x"), lambda c: (c.model, c.label)),
@@ -153,10 +150,10 @@ def test_settings_arrive(name):
 
 
 def test_what_was_kept_stays_behind():
-    cache, store = ScoreCache(), MemoryStore()
-    cache.put(b"key", (1.0, 1))
+    cache, store = PrefixCache(9), MemoryStore()
+    cache.put("key", np.zeros(1))
     store.put("key", "a secret of somebody")
-    assert len(arrived(pickle.dumps(cache))) == 0
+    assert arrived(pickle.dumps(cache)).stats.entries == 0
     assert b"secret" not in pickle.dumps(Cache("m", store))
     assert arrived(pickle.dumps(store)).get("key") is None
 
@@ -220,7 +217,7 @@ def test_two_versions_that_score_differently_do_not_mix(monkeypatch):
 
 
 def test_a_subclass_that_keeps_a_setting_elsewhere_says_so():
-    class Renamed(ScoreCache):
+    class Renamed(PrefixCache):
         def __init__(self, size):
             super().__init__(size)
 
@@ -238,7 +235,7 @@ def test_a_probe_by_folder_travels_before_and_after_use(tmp_path, spawned):
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     probe = probe_of(model, tokenizer)
-    scorer = ProbeScorer(str(tmp_path), probe, cache=ScoreCache())
+    scorer = ProbeScorer(str(tmp_path), probe)
     sent = pickle.dumps(scorer)
     here = scores(scorer)
     assert here == pytest.approx(scores(ProbeScorer(model, probe, tokenizer=tokenizer)), abs=1e-4)

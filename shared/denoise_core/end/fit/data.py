@@ -1,12 +1,10 @@
-"""Labelled questions where nobody has labelled any: from documents, from an LLM, from retrieval results.
+"""Labelled questions where nobody has labelled any: from documents, from an LLM.
 
 * `questions_from_documents`: a sentence of a passage is taken out and becomes the question; the rest of the
   passage is the relevant one. (The inverse cloze task; Lee et al., 2019.)
 * `ask_for_questions`: your LLM writes a question for each passage.
-* `questions_from_retrieval`: your questions with known answers; retrieved passages that hold an answer are
-  relevant.
 
-The first two find irrelevant passages in the same documents: half of them the most alike in words, because
+Both find irrelevant passages in the same documents: half of them the most alike in words, because
 those are what a retriever will bring, half at random. Labels made this way are rougher than a person's; the
 card's control without question shows when they can be told by style.
 """
@@ -22,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from denoise_core.errors import InputError
-from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.question import Question
-from denoise_core.running.effects import Complete, Failed, Flow, Retrieve, batch
+from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.text.chunk import extract, sentences
 from denoise_core.types import Message, Passage, check_passages
@@ -93,29 +90,6 @@ def ask_for_questions(
     if not made:
         raise InputError(f"the LLM wrote no question for any of {len(chosen)} passages")
     return made
-
-
-def questions_from_retrieval(
-    asked: Sequence[tuple[str, Sequence[str]]],
-) -> Flow[tuple[Question, ...]]:
-    """A flow that retrieves for each (question, answers): ``run(flow, retriever=...)``.
-
-    A retrieved passage is relevant when it holds one of the answers. Questions with no relevant passage
-    stay, without gold. A retrieval that fails raises.
-    """
-    replies = yield from batch(tuple(Retrieve(text) for text, _ in asked))
-    made = []
-    for (text, answers), reply in zip(asked, replies, strict=True):
-        if isinstance(reply, Failed):
-            raise reply.error
-        made.append(label_by_answer(text, answers, reply))
-    return tuple(made)
-
-
-def label_by_answer(text: str, answers: Sequence[str], passages: Sequence[Passage]) -> Question:
-    """A question whose relevant passages are those that hold one of the answers as whole words."""
-    gold = frozenset(p.id for p in passages if holds_answer(p.text, answers))
-    return Question(text, tuple(passages), gold, tuple(answers))
 
 
 def read_question(reply: str) -> str | None:

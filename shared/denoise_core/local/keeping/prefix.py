@@ -26,7 +26,7 @@ class Sized(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PrefixStats:
-    """``hits`` and ``misses`` count prompts; ``off`` says why nothing is kept, or is None."""
+    """``hits`` and ``misses`` count prompts."""
 
     hits: int = 0
     misses: int = 0
@@ -34,13 +34,6 @@ class PrefixStats:
     entries: int = 0
     bytes: int = 0
     max_bytes: int = 0
-    off: str | None = None
-
-    @property
-    def hit_rate(self) -> float:
-        """Share of prompts whose prefix was there; 0 before the first."""
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else 0.0
 
 
 E = TypeVar("E", bound=Sized)
