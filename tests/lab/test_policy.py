@@ -144,6 +144,9 @@ def test_weights_of_another_shape_are_refused(weights):
 
 
 def test_a_text_encoder_may_be_added():
+    for wrong in ([1.0], [[1.0], [2.0]], [[]], [[float("nan")]]):
+        with pytest.raises(InputError, match="embed: expected"):
+            with_text(lambda texts, wrong=wrong: wrong)(WorkingMemory("a"))
     features = with_text(lambda texts: np.array([[len(t), 1.0] for t in texts]))
     width = len(NAMES) + 2
     policy = LinearPolicy(np.zeros((len(ACTIONS), width)), features=features)

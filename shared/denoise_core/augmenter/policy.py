@@ -97,8 +97,7 @@ class Rules:
             return None
         if memory.searchable and not memory.queries:
             return Search()
-        wide = any(isinstance(a, Search) and a.wide for a in memory.actions)
-        if self.widen and memory.searchable and not wide:
+        if self._may_widen(memory):
             return Search(wide=True)
         return Readmit(self.readmit) if self.readmit and memory.dropped else None
 
@@ -108,7 +107,8 @@ class Rules:
     def _more_evidence(self, memory: WorkingMemory) -> Action | None:
         if self.readmit and memory.dropped:
             return Readmit(self.readmit)
-        wide = any(isinstance(a, Search) and a.wide for a in memory.actions)
-        if self.widen and memory.searchable and self._wants_knowledge(memory) and not wide:
-            return Search(wide=True)
-        return None
+        return Search(wide=True) if self._wants_knowledge(memory) and self._may_widen(memory) else None
+
+    def _may_widen(self, memory: WorkingMemory) -> bool:
+        searched = any(isinstance(a, Search) and a.wide for a in memory.actions)
+        return self.widen and memory.searchable and not searched

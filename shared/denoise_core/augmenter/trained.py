@@ -11,6 +11,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,7 +22,6 @@ from denoise_core._optional import require
 from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
 from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.vectors import Embed, KeptVectors
 from denoise_core.errors import InputError
 from denoise_core.local.positions import positions_of
 from denoise_core.running.recipes import Travels
@@ -31,6 +31,8 @@ VERSION = 1  # of what is saved
 _LONGEST = 512  # tokens of a text that are read
 
 Features: TypeAlias = Callable[[WorkingMemory], NDArray[np.float64]]
+Embed: TypeAlias = Callable[[list[str]], Any]
+"""Texts to an array of shape ``(texts, width)``."""
 
 NAMES = (
     "always",
@@ -100,13 +102,20 @@ def with_text(embed: Embed) -> Features:
     """`memory_features` and, after them, the embedding of the question by any text encoder, held fixed.
 
     ``embed`` takes texts and gives an array of shape ``(texts, width)``: a `TextEncoder` for models of
-    transformers, a sentence-transformers model's ``encode``, or anything of that form. It is asked once for
-    each question, as long as that question is among the 4096 last ones.
+    transformers, a sentence-transformers model's ``encode``, or anything of that form. Its vectors are brought to
+    length 1. It is asked once for each question, as long as that question is among the 4096 last ones. The
+    features raise `InputError` for another shape and for numbers that are not finite.
     """
-    vectors = KeptVectors(embed)
+
+    @lru_cache(4096)
+    def vector(text: str) -> NDArray[np.float64]:
+        found = np.asarray(embed([text]), dtype=np.float64)
+        if found.ndim != 2 or len(found) != 1 or not found.size or not np.isfinite(found).all():
+            raise InputError(f"embed: expected finite numbers of shape (1, width), got shape {found.shape}")
+        return np.asarray(found[0] / max(float(np.linalg.norm(found)), 1e-12), dtype=np.float64)
 
     def features(memory: WorkingMemory) -> NDArray[np.float64]:
-        return np.concatenate([memory_features(memory), vectors([memory.question])[0].astype(np.float64)])
+        return np.concatenate([memory_features(memory), vector(memory.question)])
 
     return features
 

@@ -1,10 +1,8 @@
-"""Feedback from a model, and models that write: bounds, and failures that do not end the loop."""
+"""Feedback from a model: bounds, and failures that do not end the loop."""
 
-import pytest
-
-from denoise_core import InputError, Message, Passage, run
+from denoise_core import Passage, run
 from denoise_core.augmenter import Augmenter, Reason, Verdict, WorkingMemory
-from denoise_core.augmenter.advice import ModelFeedback, Seq2SeqLLM
+from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import ListRetriever
 from denoise_core.text.delimit import enclosed
@@ -44,14 +42,3 @@ def test_a_feedback_model_that_fails_does_not_end_the_loop(passages, question):
     )
     assert answer.text == "In 1889 [1]."
     assert answer.memory.failures == (("feedback", "OSError: down"),)
-
-
-async def test_a_seq2seq_model_serves_as_a_model(tiny_bart):
-    llm = Seq2SeqLLM(tiny_bart, max_new_tokens=5)
-    messages = (Message("system", "the tower"), Message("user", "was completed " * 100))
-    reply = llm.complete(messages)
-    assert reply == await llm.acomplete(messages)
-    assert reply.usage.input_tokens == 60
-    assert reply.usage.output_tokens <= 6
-    with pytest.raises(InputError, match="max_new_tokens=0"):
-        Seq2SeqLLM(tiny_bart, max_new_tokens=0)

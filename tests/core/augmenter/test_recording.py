@@ -12,7 +12,7 @@ from judging import by_words, quoting
 
 from denoise_core import Budget, DenoiseResult, Drop, InputError, Passage, Reply, Span, Usage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules, StopReason
-from denoise_core.augmenter.advice import ModelFeedback
+from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.augmenter.knowledge import LLMQueries
 from denoise_core.augmenter.testing import check_answer, scripted
 from denoise_core.augmenter.traces.plain import plain

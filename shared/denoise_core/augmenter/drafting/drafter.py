@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from denoise_core.errors import InputError
-from denoise_core.running.offload import offload
 from denoise_core.types import Message, Passage, Reply
 
 
@@ -148,20 +147,6 @@ class DraftServer:
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return _checked(await self.drafter.adraft(self.request))
-
-
-class Blocking:
-    """A synchronous function as a drafter; under async it runs in a thread."""
-
-    def __init__(self, write: Any, *, repeatable: bool = True) -> None:
-        self.write = write
-        self.repeatable = repeatable
-
-    def draft(self, request: DraftRequest) -> Drafted:
-        return _checked(self.write(request))
-
-    async def adraft(self, request: DraftRequest) -> Drafted:
-        return await offload(self.draft, request)
 
 
 def request_messages(request: DraftRequest) -> tuple[Message, ...]:

@@ -7,6 +7,7 @@ or a table's row, with its citations. A draft that cannot be cut so is written a
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict
 from denoise_core.support.answers import Parsed, Piece, parse
@@ -51,25 +52,15 @@ def repaired(candidate: str, verdict: Verdict) -> str:
     A sentence that points back ("It was ...") goes with the one right before it: what it points at is gone. A line
     that announced a list goes when all of the list did.
     """
-    if verdict.outcome != "fail":
-        return ""
     parsed = parse(candidate)
-    wrong = failing(parsed, verdict)
-    if not wrong or len(wrong) == len(parsed.claims):
+    wrong = failing(parsed, verdict) if verdict.outcome == "fail" else None
+    if not wrong:
         return ""
-    gone: list[Piece] = []
-    for n, piece in enumerate(parsed.claims):
-        before = parsed.claims[n - 1] if n else None
-        follows = piece.kind == "sentence" and before in gone and bool(_POINTS_BACK.match(piece.text))
-        if piece in wrong or follows:
-            gone.append(piece)
-    if any(p.cut is None for p in gone):
-        return ""
-    cuts = [p.cut for p in gone if p.cut is not None]
+    gone = _going(parsed, wrong)
     stays = [p for p in parsed.claims if p not in gone]
-    if any(a <= p.start and p.end <= b for p in stays if p.kind != "cell" for a, b in cuts):
-        return ""  # a claim that holds would go with it
-    cuts += [p.cut for p in parsed.pieces if p.kind == "lead" and p.cut and _announced(p, parsed, gone)]
+    cuts = _cuts(parsed, gone, stays)
+    if cuts is None or not stays:
+        return ""
     text = _without(candidate, cuts)
     left = [p.text for p in parse(text).claims]
     if not set(left) <= {p.text for p in stays}:
@@ -84,7 +75,26 @@ def holds_in(attempt: Attempt) -> str:
     return " ".join(holding(attempt.candidate, attempt.verdict)) if attempt.verdict.outcome == "fail" else ""
 
 
-def _announced(lead: Piece, parsed: Parsed, gone: list[Piece]) -> bool:
+def _going(parsed: Parsed, wrong: Sequence[Piece]) -> list[Piece]:
+    """The claims that are wrong, and the sentences that point back at one that goes."""
+    gone: list[Piece] = []
+    for before, piece in zip((None, *parsed.claims), parsed.claims, strict=False):
+        follows = piece.kind == "sentence" and before in gone and bool(_POINTS_BACK.match(piece.text))
+        if piece in wrong or follows:
+            gone.append(piece)
+    return gone
+
+
+def _cuts(parsed: Parsed, gone: Sequence[Piece], stays: Sequence[Piece]) -> list[tuple[int, int]] | None:
+    """What to take out; None when a claim cannot be cut, or one that holds would go with it."""
+    cuts = [p.cut for p in gone if p.cut is not None]
+    held = [p for p in stays if p.kind != "cell"]
+    if len(cuts) < len(gone) or any(a <= p.start and p.end <= b for p in held for a, b in cuts):
+        return None
+    return cuts + [p.cut for p in parsed.pieces if p.kind == "lead" and p.cut and _announced(p, parsed, gone)]
+
+
+def _announced(lead: Piece, parsed: Parsed, gone: Sequence[Piece]) -> bool:
     """Every claim that stands under the line is gone."""
     under = [p for p in parsed.claims if p.label and p.label[0] == lead.text.rstrip(" :：")]
     return bool(under) and all(p in gone for p in under)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from denoise_core.augmenter.drafting.drafter import Drafted, Found
 from denoise_core.augmenter.engine import titled
-from denoise_core.augmenter.memory import Attempt, WorkingMemory
+from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.support.citing import uncited
 from denoise_core.support.copying import runs
 from denoise_core.text.words import content_words, word_places, words
@@ -26,16 +26,14 @@ def own_words(memory: WorkingMemory) -> frozenset[str]:
     """Words that only the rejected drafts have: neither the question, nor the conversation, nor the evidence."""
     rejected = [a for a in memory.attempts if not a.verdict.passed]
     said = {w for a in rejected for w in content_words(uncited(a.candidate))}
-    return (
-        frozenset(said - _known(memory) - _read(rejected) - _of(p for p in memory.evidence))
-        if said
-        else frozenset()
-    )
+    if not said:
+        return frozenset()
+    read = _of(p for a in rejected for p in a.evidence) | _of(memory.evidence)
+    return frozenset(said - _known(memory) - read)
 
 
-def tainted(query: str, memory: WorkingMemory, own: frozenset[str] | None = None) -> bool:
-    """Whether a search with ``query`` looks for what only a rejected draft says."""
-    own = own_words(memory) if own is None else own
+def tainted(query: str, own: frozenset[str]) -> bool:
+    """Whether a search with ``query`` looks for what only a rejected draft says: one of its `own_words`."""
     return not own.isdisjoint(content_words(query))
 
 
@@ -51,7 +49,7 @@ def evidence_of(drafted: Drafted, memory: WorkingMemory) -> tuple[tuple[Passage,
     counts: list[Passage] = []
     aside: list[Passage] = []
     for found in drafted.found:
-        bad = found.query is not None and tainted(found.query, memory, own)
+        bad = found.query is not None and tainted(found.query, own)
         for passage in found.passages:
             doubtful = found.query is None and own and not own.isdisjoint(content_words(titled(passage)))
             own_part = _own_part(passage, found, asked)
@@ -92,10 +90,6 @@ def _known(memory: WorkingMemory) -> frozenset[str]:
     """Words of the question and of what the user said before it."""
     said = [memory.question, *(m.content for m in memory.history if m.role == "user")]
     return frozenset(w for text in said for w in content_words(text))
-
-
-def _read(attempts: Iterable[Attempt]) -> frozenset[str]:
-    return _of(p for a in attempts for p in a.evidence)
 
 
 def _of(passages: Iterable[Passage]) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from denoise_core.augmenter.drafting.taint import own_words, tainted
 from denoise_core.augmenter.engine import titled
@@ -58,23 +58,23 @@ class Consolidator:
 
     def gather(self, memory: WorkingMemory, *, wide: bool = False) -> Flow[Gathered]:
         """Raises what the outside raised when nothing at all came back, `BudgetExceeded` included."""
-        queries = yield from self.queries(memory, wide)
+        wanted = [q for q in dict.fromkeys((yield from self.queries(memory, wide))) if q.strip()]
         own = own_words(memory)
-        wanted = [q for q in dict.fromkeys(queries) if q.strip()]
-        queries = tuple(q for q in wanted if q == memory.question or not tainted(q, memory, own))
-        asked = [Retrieve(q, "search", s) for q in queries if q not in memory.queries for s in self.sources]
-        asked += [Retrieve(q, "search", s) for q in queries if wide for s in self.wide]
-        replies = (yield from batch(tuple(asked))) if asked else []
-        failures = [("source", r.error) for r in replies if isinstance(r, Failed)]
-        if failures and len(failures) == len(replies):
-            raise _first(failures)
-        refused = [q for q in wanted if q not in queries]
-        failures += [
-            ("query", InputError(f"not asked, it holds words of a rejected draft: {q!r}")) for q in refused
+        queries = tuple(q for q in wanted if q == memory.question or not tainted(q, own))
+        replies = yield from self._searched(memory, queries, wide)
+        refused = [
+            InputError(f"not asked, it holds words of a rejected draft: {q!r}") for q in wanted if q not in queries
         ]
+        failures = [("source", r.error) for r in replies if isinstance(r, Failed)]
         merged = merge((*memory.retrieved, *memory.aside), [r for r in replies if not isinstance(r, Failed)])
         found = tuple(p for p in merged if p.counts)
-        gathered = Gathered(queries, found, found, (), tuple(failures), tuple(p for p in merged if not p.counts))
+        gathered = Gathered(
+            queries,
+            found,
+            found,
+            failures=(*failures, *(("query", error) for error in refused)),
+            aside=tuple(p for p in merged if not p.counts),
+        )
         if self.denoiser is None or not found:
             return gathered
         try:
@@ -83,11 +83,16 @@ class Consolidator:
             return replace(gathered, failures=(*gathered.failures, ("denoise", error)))
         return replace(gathered, evidence=result.passages, dropped=result.dropped)
 
-
-def _first(failures: list[tuple[str, Exception]]) -> Exception:
-    """The one to report; a spent budget before anything else, because it ends the loop."""
-    spent = next((e for _, e in failures if isinstance(e, BudgetExceeded)), None)
-    return spent or failures[0][1]
+    def _searched(self, memory: WorkingMemory, queries: Sequence[str], wide: bool) -> Flow[list[Any]]:
+        """What each source says to each query that is new to it, or a `Failed`; raises when all failed, a spent
+        budget before anything else, because it ends the loop."""
+        asked = [Retrieve(q, "search", s) for q in queries if q not in memory.queries for s in self.sources]
+        asked += [Retrieve(q, "search", s) for q in queries if wide for s in self.wide]
+        replies = (yield from batch(tuple(asked))) if asked else []
+        errors = [r.error for r in replies if isinstance(r, Failed)]
+        if errors and len(errors) == len(replies):
+            raise next((e for e in errors if isinstance(e, BudgetExceeded)), errors[0])
+        return replies
 
 
 def merge(known: tuple[Passage, ...], found: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from denoise_core.augmenter import actions
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
@@ -16,17 +16,7 @@ from denoise_core.errors import InputError
 from denoise_core.types import Drop, Message, Passage, Span
 
 VERSION = 2
-_ACTIONS = {
-    cls.__name__: cls
-    for cls in (
-        actions.Search,
-        actions.SelfAsk,
-        actions.Readmit,
-        actions.Draft,
-        actions.Send,
-        actions.Abstain,
-    )
-}
+_ACTIONS = {cls.__name__: cls for cls in get_args(actions.Action)}
 
 
 def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
@@ -123,16 +113,8 @@ def verdict_from_json(data: Mapping[str, Any]) -> Verdict:
 
 
 def passage_to_json(passage: Passage) -> dict[str, Any]:
-    return {
-        "text": passage.text,
-        "id": passage.id,
-        "score": plain(passage.score),
-        "metadata": plain(passage.metadata),
-        "spans": [_span(s) for s in passage.spans],
-        "rewritten": passage.rewritten,
-        "header": passage.header,
-        "provenance": passage.provenance,
-    }
+    told = {"score": plain(passage.score), "metadata": plain(passage.metadata)}
+    return _fields(passage) | told | {"spans": [_span(s) for s in passage.spans]}
 
 
 def passage_from_json(data: Mapping[str, Any]) -> Passage:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from typing import Any
 
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utilities.default import default_judge
-from denoise_core.augmenter.utilities.measured import measured
 from denoise_core.augmenter.utility import Measured, Utility
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
@@ -19,6 +20,11 @@ from denoise_core.support.copying import copied_from
 from denoise_core.support.judges import as_judge
 from denoise_core.support.judging import Judge, Judged
 from denoise_core.support.result import NOTHING
+
+# Error rates of the judges that ship, as ``make bench ONLY=judges`` measured them. Read with the module and not at
+# the first judgement, which may be on an event loop.
+_FOUND = json.loads(files("denoise_core.augmenter.utilities").joinpath("judges.json").read_text("utf-8"))
+_RATES = {judge: tuple(Measured(*row) for row in rows) for judge, rows in _FOUND.items()}
 
 _FAILS = frozenset(("length", "empty", "question"))  # kinds of saying nothing that another draft can put right
 
@@ -62,8 +68,8 @@ class Groundedness:
 
     @property
     def measured(self) -> tuple[Measured, ...]:
-        """Its error rates as shipped."""
-        return measured(self.name)
+        """The shares of right and wrong answers that a judge of this name passed, set by set; none for others."""
+        return _RATES.get(self.name, ())
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
         found = yield from checking(memory.question, candidate, memory.evidence, self.asked)
