@@ -17,14 +17,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import _loop_adversaries
-from _bench_reader import ABOUT, bench_reader
 from _s2a_shared import wilson
 from harness import Benchmark, Options, arguments, read
 
 from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
-from denoise_core.support.check import Shipped
+from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.support.hold import Words
 from denoise_lab.span_reader.split import SHARE
 from denoise_lab.split import place
@@ -53,9 +52,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     bench = Benchmark("loop_outcomes", options)
     rows = _made_up() if options.quick else _rated(options)
     questions = _made_up_names() if options.quick else _names(options)
-    bench.about["reader"] = ABOUT
-    reader, _ = bench_reader()
-    for utility in (Groundedness(Words()), Groundedness(Shipped(reader))):
+    for utility in (Groundedness(Words()), Groundedness(default_judge())):
         _real_drafts(bench, rows, utility)
         _distractors(bench, questions, utility)
     _adversaries(bench)

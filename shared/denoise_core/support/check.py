@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,10 +13,8 @@ from denoise_core.support.answers import Parsed, parse
 from denoise_core.support.citing import Citation, cited, uncited
 from denoise_core.support.evidence import Evidence, terms_of
 from denoise_core.support.hold import Words, beyond
-from denoise_core.support.judging import Claim, Claims, FlowJudge, Judge, Judged, Judgement, asked, expect_judge
-from denoise_core.support.question import Reader, fit_of
+from denoise_core.support.judging import Claim, Claims, Judge, Judged, asked, expect_judge
 from denoise_core.support.result import NOTHING, Check
-from denoise_core.support.wording import asks
 from denoise_core.text.facts import Difference
 from denoise_core.text.facts.match import HELD, standing
 from denoise_core.text.facts.reading import Reading
@@ -25,34 +22,22 @@ from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage
 
-READER = -13.0  # log-probability of span and window below which the reader says that it does not answer
-_SLOPE = 0.4
 _LONGEST = 20_000  # characters of an answer that are checked
 _SHORT = 8  # words that a short answer has beside the question's
-_SPOKEN = ("en", "")  # languages that the reader reads
 _HALF = 0.5  # what a claim counts in the score of which nothing is known
 _BEARS, _BARELY = 0.7, 0.4  # shares of a claim's words in the passage that bears it, and in the one that it cites
 
 
-def check(
-    question: str,
-    answer: str,
-    passages: Sequence[Passage],
-    reader: Reader | None = None,
-    *,
-    judge: Judge | None = None,
-    least: float = READER,
-) -> Check:
+def check(question: str, answer: str, passages: Sequence[Passage], *, judge: Judge | None = None) -> Check:
     """Hold ``answer`` to ``question`` against ``passages``; their headers and metadata count as evidence.
 
-    ``judge`` says of each claim whether it is supported, with its quotes. Without one, code says what differs, and
-    ``reader`` (`denoise_core.embedded.span_reader`) whether a short English answer stands there and answers: from
-    the log-probability ``least`` on. Words alone never say "supported".
+    ``judge`` says of each claim whether it is supported, with its quotes (`denoise_core.embedded.judge` is the one
+    that ships). Without one, code says what differs; it never says "supported".
 
     What claims nothing (a greeting, a question back) passes as not applicable. Raises `InputError` for texts that
     are no strings. Time grows with the evidence.
     """
-    return run(checking(question, answer, passages, judge or Shipped(reader, least)))[0]
+    return run(checking(question, answer, passages, judge or Words()))[0]
 
 
 def checking(question: str, answer: str, passages: Sequence[Passage], judge: Judge) -> Flow[Check]:
@@ -98,39 +83,6 @@ def claims_of(parsed: Parsed, passages: Sequence[Passage] = ()) -> Claims:
             for p in parsed.claims
         ),
     )
-
-
-class Shipped(FlowJudge):
-    """`Words`, and for a short answer of one claim a reader of real text, which alone decides what words leave
-    open."""
-
-    def __init__(self, reader: Reader | None = None, least: float = READER) -> None:
-        self.reader = reader
-        self.least = least
-        self._words = Words()
-
-    @property
-    def id(self) -> str:
-        return "words" if self.reader is None else "words and reader"
-
-    def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[Judgement]:
-        found = yield from self._words.flow(question, claims, passages)
-        reads = self.reader is not None and question.strip() and language_of(question, "en") in _SPOKEN
-        if not reads or self.reader is None or asks(question) or len(claims) != 1:
-            return found
-        claim, judged = claims[0], found.claims[0]
-        if judged.supported is False or judged.kind in ("language", "action"):
-            return found
-        if not one_value(question, claim):
-            return found
-        fit = fit_of(self.reader, question, claim, passages)
-        if fit is None:
-            return found
-        sure = 1 / (1 + math.exp(min(50.0, _SLOPE * (self.least - fit))))
-        if fit < self.least:
-            why = "the passages may say it, but it does not answer the question"
-            return Judgement((replace(judged, probability=sure, kind="off_question", why=why),), answers=False)
-        return Judgement((replace(judged, supported=True, probability=sure, kind="", why=""),), answers=True)
 
 
 def one_value(question: str, claim: Claim) -> bool:

@@ -19,6 +19,7 @@ from denoise_core.running.effects import Flow, complete
 from denoise_core.running.recipes import Travels
 from denoise_core.running.structured import held_to_schema
 from denoise_core.support.judging import Claim, Claims, FlowJudge, Judged, Judgement, Quote
+from denoise_core.support.records import headline
 from denoise_core.text.delimit import NOTE, envelope
 from denoise_core.text.facts import Difference, differences
 from denoise_core.text.facts.match import HELD
@@ -133,22 +134,6 @@ def prompt(question: str, answer: str, passages: Sequence[Passage]) -> tuple[Mes
         parts.append(f"The question:\n{envelope(question, 'question')}")
     parts.append(f"The answer:\n{envelope(answer[:_LONGEST], 'answer')}")
     return (Message("system", SYSTEM), Message("user", "\n\n".join(parts)))
-
-
-def headline(passage: Passage) -> str:
-    """What is read with a passage: its header, or else its title and the short values of its metadata."""
-    if passage.header:
-        return passage.header
-    named = [
-        f"{key}: {value}"
-        for key, value in passage.metadata.items()
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT
-    ]
-    return "; ".join(named[:_FIELDS])
-
-
-_SHORT = 120  # characters of a value of metadata that is shown
-_FIELDS = 12
 
 
 def read(

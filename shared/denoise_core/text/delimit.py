@@ -69,7 +69,6 @@ _TAG = re.compile(
 )
 _MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # combining
 _TURN = re.compile(r"\[(?=/?(?:inst|sys)\])")
-_OTHER = re.compile(r"[^\x00-\x7f]")
 
 
 def envelope(text: str, label: str = "document") -> str:

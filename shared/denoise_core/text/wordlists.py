@@ -12,23 +12,6 @@ def listed(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# English after contractions are opened (didn't -> did not), then German, French, Spanish, Portuguese, Italian,
-# Dutch, Russian, Polish, Swedish, Danish, Norwegian, Turkish, Arabic, Persian, Hebrew, Hindi, Vietnamese,
-# Indonesian; Chinese and Japanese, one character a token.
-NEGATIONS = listed(
-    """
-    not no never none nobody nothing nowhere neither nor without cannot hardly barely scarcely unless except
-    nicht kein keine keinen keiner keines nie niemals ohne ne pas jamais sans aucun aucune
-    nunca jamás sin ningún ninguna ninguno não nem sem nenhum nenhuma non mai senza nessun nessuna
-    niet geen nooit zonder не нет ни никогда без nigdy bez inte ingen aldrig utan ikke aldri uten uden
-    değil hiç لا لم لن ليس ليست غير بدون نه نیست نمی לא אין בלי नहीं न मत không chẳng tidak bukan tanpa
-    不 没 沒 無 无 非 未 勿 莫 ぬ
-    """
-)
-
-# Of these, the ones that leave something out; they deny nothing, but what they say must not go either.
-EXCEPTIONS = listed("except unless sauf excepto salvo außer")
-
 # Words that say little by themselves: new ones make an edit, not an addition.
 FUNCTION_WORDS = listed(
     """
@@ -54,13 +37,3 @@ STOPWORDS = listed(
     """
 )
 ARTICLES = frozenset(("a", "an", "the"))
-
-CONTRACTIONS = {
-    "can't": ("can", "not"),
-    "cannot": ("can", "not"),
-    "won't": ("will", "not"),
-    "shan't": ("shall", "not"),
-    "ain't": ("is", "not"),
-}
-
-NEGATING_PREFIXES = ("un", "in", "im", "il", "ir", "dis", "non", "non-", "mis", "anti", "de")

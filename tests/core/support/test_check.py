@@ -1,7 +1,5 @@
 """The checker: what it passes and stops, one test for each kind of error that was met, and laws."""
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -143,34 +141,6 @@ def test_an_abstention_is_the_judge_s_word_and_phrases_only_a_hint():
     assert said("Dazu schweigen die Texte.", judge=Quoting(None, abstains=True)).kind == "abstention"
     assert said("The passages do not mention his age.", judge=Quoting(None)).kind == "abstention"
     assert said("The passages do not mention his age.", judge=Quoting(True)).passed
-
-
-class Fixed:
-    """A reader that finds every candidate alike."""
-
-    def __init__(self, own, holds=0.0):
-        self.own, self.holds = own, holds
-
-    def fits(self, query, candidates, passages):
-        return [self for _ in candidates]
-
-
-@pytest.mark.parametrize(
-    ("own", "answers", "supported"), [(-1.0, True, True), (-50.0, False, None), (-math.inf, None, None)]
-)
-def test_a_reader_decides_what_words_leave_open(own, answers, supported):
-    question = "Who completed the tower?"
-    found = said("Siobhán O'Brien", question, reader=Fixed(own))
-    assert (found.answers, found.supported) == (answers, supported)
-    assert said("It was completed in 1925 by O'Brien.", question, reader=Fixed(own)).passed is False
-
-
-def test_a_reader_of_english_spans_judges_no_other_language_no_yes_and_no_list():
-    passages = [Passage("Die Brücke wurde 1889 von Otto Brenner gebaut.", "p")]
-    german = said("Otto Brenner", "Wer hat die Brücke gebaut?", passages, reader=Fixed(-1.0))
-    assert german.supported is None
-    assert said("Yes.", "Was the tower completed?", reader=Fixed(-1.0)).supported is None
-    assert said("- O'Brien\n- Picard", "Who completed it?", reader=Fixed(-1.0)).supported is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["number", "date", "time", "name", "numeral", "negation"]
+Kind = Literal["number", "date", "time", "name", "numeral"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,7 @@ class Fact:
 
     Of a number, ``unit`` is its unit (``km``, ``%``, ``usd``; '' for none) and ``bound`` how it is meant:
     ``>=`` at least, ``>`` more than, ``<=``, ``<``, ``~`` about, '' as it stands; ``values`` are the readings
-    that its writing allows (``1.200``). Of a negation, ``scope`` is the range that it denies; of a numeral, it is
-    the name that it belongs to. ``doubtful`` is a name that may be a word which only opens a sentence.
+    that its writing allows (``1.200``). ``doubtful`` is a name that may be a word which only opens a sentence.
     """
 
     kind: Kind
@@ -29,7 +28,6 @@ class Fact:
     unit: str = ""
     bound: str = ""
     values: tuple[float, ...] = ()
-    scope: tuple[int, int] | None = None
     doubtful: bool = False
 
 

@@ -8,7 +8,6 @@ from functools import lru_cache
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.facts.kinds.dates import dates
 from denoise_core.text.facts.kinds.names import names
-from denoise_core.text.facts.kinds.negation import negations
 from denoise_core.text.facts.kinds.numbers import numbers
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import Lexeme, lexemes
@@ -17,7 +16,7 @@ _KEPT = 4000  # characters of a text whose facts are kept
 
 
 def facts(text: str, *, language: str = "") -> tuple[Fact, ...]:
-    """Numbers, dates, times, names, numerals of names and negations of ``text``, by their place. Time grows with
+    """Numbers, dates, times, names, and numerals of names of ``text``, by their place. Time grows with
     its length.
 
     ``language`` is an ISO 639-1 code that decides how numbers and months are read (English, German, French,
@@ -37,5 +36,4 @@ def facts_of(found: Sequence[Lexeme], language: str) -> tuple[Fact, ...]:
     named = names(found, language, used)
     ends = {f.end for f in named if f.kind == "numeral"}
     counted = [n for n in numbers(found, language, used) if n.end not in ends]
-    every = (*dated, *named, *counted, *negations(found, language))
-    return tuple(sorted(every, key=lambda f: (f.start, f.end, f.kind)))
+    return tuple(sorted((*dated, *named, *counted), key=lambda f: (f.start, f.end, f.kind)))

@@ -29,9 +29,6 @@ class Reading:
         """Readings of short texts are kept: every candidate meets the same windows."""
         return _kept(text, language) if len(text) <= 4000 else _read(text, language)
 
-    def of_kind(self, *kinds: str) -> list[Fact]:
-        return [f for f in self.facts if f.kind in kinds]
-
 
 @lru_cache(maxsize=4096)
 def _kept(text: str, language: str) -> Reading:

@@ -282,5 +282,5 @@ def _numeral(found: Sequence[Lexeme], i: int, end: int) -> tuple[Fact, int] | No
 
 def _numbered(found: Sequence[Lexeme], before: int, at: int, value: int) -> tuple[Fact, int]:
     name = found[before]
-    fact = Fact("numeral", f"{name.lower} {value}", name.start, found[at].end, scope=(name.start, name.end))
+    fact = Fact("numeral", f"{name.lower} {value}", name.start, found[at].end)
     return fact, at + 1

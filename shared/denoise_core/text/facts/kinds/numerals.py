@@ -53,29 +53,6 @@ IDEOGRAPH_SCALES = {"十": 10, "百": 100, "千": 1000, "万": 10**4, "萬": 10*
 IDEOGRAPH_DIGITS = _row("〇 一 二 三 四 五 六 七 八 九") | {"零": 0, "两": 2, "兩": 2}
 JOINERS = {"en": ("and",), "de": ("und",), "fr": ("et",), "es": ("y",)}
 ONES = {"ein": 1, "eine": 1, "un": 1, "une": 1, "una": 1, "uno": 1}  # articles, too
-# One to twelve in further languages, by which a reply counts: Portuguese, Italian, Dutch, Russian, Polish,
-# Indonesian, Arabic and Hindi, beside those above and the ideographs.
-_FURTHER = (
-    "um uma один jeden satu واحد एक",
-    "dos dois duas due twee два две dwa dua اثنان दो",
-    "três tre drie три trzy tiga ثلاثة तीन",
-    "quatro quattro четыре cztery empat أربعة चार",
-    "cinque vijf пять pięć lima خمسة पांच",
-    "seis sei zes шесть sześć enam ستة छह",
-    "sete sette zeven семь siedem tujuh سبعة सात",
-    "oito otto восемь osiem delapan ثمانية आठ",
-    "nove negen девять dziewięć sembilan تسعة नौ",
-    "dez dieci tien десять dziesięć sepuluh عشرة दस",
-    "undici одиннадцать",
-    "doze dodici twaalf двенадцать",
-)
-_NOT_COUNTED = frozenset(("_", "dozen", "dutzend", "douzaine", "docena", "zweier", "dreier"))
-COUNTING = (
-    {w: n for known in CARDINALS.values() for w, n in known.items() if 1 <= n <= 12 and w not in _NOT_COUNTED}
-    | {w: n for w, n in IDEOGRAPH_DIGITS.items() if n}
-    | {"十": 10}
-    | {w: n for n, forms in enumerate(_FURTHER, 1) for w in forms.split()}
-)
 
 ORDINALS: dict[str, dict[str, int]] = {
     "en": _row("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth", 1)
