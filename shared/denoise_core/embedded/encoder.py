@@ -65,7 +65,7 @@ class SentenceEncoder(Travels):
             "folder": self.folder,
             "name": self.name,
             "memory": self.readings.memory,
-            "keep": None if kept is None else kept.parent,
+            "keep": None if kept is None else kept.path.parent,
         }
 
     def signals(self, query: str, texts: Sequence[str]) -> Floats:

@@ -10,15 +10,17 @@ import hashlib
 import logging
 import struct
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import InputError
+from denoise_core.running.caches.bounded import Bounded
+from denoise_core.running.caches.stores import SqliteFile
 
 Floats = NDArray[np.float32]
 
@@ -98,9 +100,9 @@ def key_of(text: str) -> bytes:
 class Readings:
     """Readings by text. ``model`` names what read them; ``folder`` also keeps them there, for other processes.
 
-    At most ``memory`` bytes are held in this process, the least recently used go first. ``read`` counts texts that
-    had to be read, ``known`` those that were there. Safe to use from several threads. Raises `InputError` for a
-    limit below 0, and when the folder's file holds readings of another model or is no such file.
+    At most ``memory`` bytes are held in this process. ``read`` counts texts that had to be read. Safe to use from
+    several threads. Raises `InputError` for a limit below 0, and when the folder's file holds readings of another
+    model or is no such file.
     """
 
     def __init__(self, model: str, *, memory: int = MEMORY, folder: str | Path | None = None) -> None:
@@ -108,81 +110,42 @@ class Readings:
             raise InputError(f"memory={memory}: expected bytes, 0 or more")
         self.model = model
         self.memory = memory
-        self.file = None if folder is None else Path(folder) / FILE
-        self.read = self.known = self.nbytes = 0
-        self._kept: OrderedDict[bytes, Reading] = OrderedDict()
+        self.kept: Bounded[bytes, Reading] = Bounded(memory, lambda reading: reading.nbytes)
+        self.file = None if folder is None else SqliteFile(Path(folder) / FILE, self._make, timeout=30)
+        self.read = 0
         self._lock = threading.Lock()
-        self._made = False
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Reading]:
         """Those of the keys that are kept."""
-        found: dict[bytes, Reading] = {}
-        with self._lock:
-            for key in keys:
-                if (kept := self._kept.get(key)) is not None:
-                    self._kept.move_to_end(key)
-                    found[key] = kept
-        missing = [k for k in dict.fromkeys(keys) if k not in found]
-        if missing and self.file is not None:
-            stored = self._stored(missing)
-            self._hold(stored)
-            found |= stored
-        with self._lock:
-            self.known += len(found)
+        found = {key: kept for key in dict.fromkeys(keys) if (kept := self.kept.get(key)) is not None}
+        missing = [(key,) for key in dict.fromkeys(keys) if key not in found]
+        for key, blob in self._execute("SELECT key, reading FROM readings WHERE key = ?", missing):
+            try:
+                found[bytes(key)] = reading = Reading.from_bytes(blob)
+            except ValueError as error:
+                log.warning("a stored reading is damaged (%s) and is made again", type(error).__name__)
+            else:
+                self.kept.put(bytes(key), reading)
         return found
 
     def put(self, readings: Mapping[bytes, Reading]) -> None:
         with self._lock:
             self.read += len(readings)
-        self._hold(readings)
-        if self.file is not None and readings:
-            rows = [(key, reading.to_bytes()) for key, reading in readings.items()]
-            self._execute("INSERT OR REPLACE INTO readings (key, reading) VALUES (?, ?)", rows)
-
-    def _hold(self, readings: Mapping[bytes, Reading]) -> None:
-        with self._lock:
-            for key, reading in readings.items():
-                old = self._kept.pop(key, None)
-                self._kept[key] = reading
-                self.nbytes += reading.nbytes - (old.nbytes if old is not None else 0)
-            while self.nbytes > self.memory and self._kept:
-                _, gone = self._kept.popitem(last=False)
-                self.nbytes -= gone.nbytes
-
-    def _stored(self, keys: Sequence[bytes]) -> dict[bytes, Reading]:
-        found: dict[bytes, Reading] = {}
-        for key, blob in self._execute("SELECT key, reading FROM readings WHERE key = ?", [(k,) for k in keys]):
-            try:
-                found[bytes(key)] = Reading.from_bytes(blob)
-            except ValueError as error:
-                log.warning("%s: a reading is damaged (%s) and is made again", self.file, type(error).__name__)
-        return found
+        for key, reading in readings.items():
+            self.kept.put(key, reading)
+        rows = [(key, reading.to_bytes()) for key, reading in readings.items()] if self.file else []
+        self._execute("INSERT OR REPLACE INTO readings (key, reading) VALUES (?, ?)", rows)
 
     def _execute(self, sql: str, rows: Sequence[tuple[bytes, ...]]) -> list[tuple[bytes, bytes]]:
         import sqlite3
-        from contextlib import closing
 
-        assert self.file is not None
-        out: list[tuple[bytes, bytes]] = []
-        with self._lock:
-            try:
-                if not self._made:
-                    self.file.parent.mkdir(parents=True, exist_ok=True)
-                with closing(sqlite3.connect(self.file, timeout=30)) as connection, connection:
-                    self._make(connection)
-                    for row in rows:
-                        out += connection.execute(sql, row).fetchall()
-            except sqlite3.DatabaseError as error:
-                raise InputError(f"{self.file} is not a file of readings: {error}; delete it") from error
-        return out
+        try:
+            return self.file.execute(sql, rows) if self.file is not None and rows else []
+        except sqlite3.DatabaseError as error:
+            assert self.file is not None
+            raise InputError(f"{self.file.path} is not a file of readings: {error}; delete it") from error
 
-    def _make(self, connection: object) -> None:
-        import sqlite3
-
-        assert isinstance(connection, sqlite3.Connection)
-        if self._made:
-            return
-        connection.execute("PRAGMA journal_mode=WAL")
+    def _make(self, connection: Any) -> None:
         connection.execute("CREATE TABLE IF NOT EXISTS about (model TEXT NOT NULL)")
         connection.execute("CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, reading BLOB NOT NULL)")
         known = connection.execute("SELECT model FROM about").fetchall()
@@ -190,7 +153,7 @@ class Readings:
         if not known:
             connection.execute("INSERT INTO about (model) VALUES (?)", (own,))
         elif known[0][0] != own:
+            assert self.file is not None
             raise InputError(
-                f"{self.file} holds readings of {known[0][0]!r}, not of {own!r}: choose another folder"
+                f"{self.file.path} holds readings of {known[0][0]!r}, not of {own!r}: choose another folder"
             )
-        self._made = True

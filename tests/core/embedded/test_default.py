@@ -253,7 +253,7 @@ def test_a_denoiser_is_warmed_with_what_it_will_score():
 def test_memory_has_a_limit_and_readings_of_another_model_are_refused(tmp_path):
     small = SentenceEncoder(minilm(), name="one", memory=100_000, keep=tmp_path)
     small.warm(TEXTS)
-    assert small.readings.nbytes <= 100_000
+    assert small.readings.kept.held <= 100_000
     with pytest.raises(InputError, match="readings of 'one"):
         SentenceEncoder(minilm(), name="two", keep=tmp_path).warm(["a"])
     (tmp_path / "other").mkdir()

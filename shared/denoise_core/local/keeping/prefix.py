@@ -7,13 +7,12 @@ tokens. This file keeps them; `denoise_core.local.keeping.reuse` makes and uses 
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from denoise_core.errors import InputError
+from denoise_core.running.caches.bounded import Bounded
 from denoise_core.running.recipes import Travels
 
 
@@ -39,7 +38,7 @@ class PrefixStats:
 E = TypeVar("E", bound=Sized)
 
 
-class PrefixCache(Travels, Generic[E]):
+class PrefixCache(Bounded[Hashable, E], Travels):
     """Entries by key, the least recently used leaving first, never more than ``max_bytes``; thread-safe.
 
     ``max_bytes=0`` keeps nothing. An entry larger than the whole cache is not kept. Readers may share one:
@@ -49,48 +48,10 @@ class PrefixCache(Travels, Generic[E]):
     def __init__(self, max_bytes: int) -> None:
         if max_bytes < 0:
             raise InputError(f"max_bytes={max_bytes}: expected 0 (keep nothing) or more")
+        super().__init__(max_bytes, lambda entry: entry.nbytes)
         self.max_bytes = max_bytes
-        self._entries: OrderedDict[Hashable, E] = OrderedDict()
-        self._bytes = self._hits = self._misses = self._evictions = 0
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable) -> E | None:
-        """The entry, now the most recently used; counts a hit or a miss."""
-        with self._lock:
-            found = self._entries.get(key)
-            if found is None:
-                self._misses += 1
-            else:
-                self._hits += 1
-                self._entries.move_to_end(key)
-            return found
-
-    def put(self, key: Hashable, entry: E) -> None:
-        """Keep an entry; those longest unused leave for it, and one larger than ``max_bytes`` is not kept."""
-        with self._lock:
-            if entry.nbytes > self.max_bytes:
-                return
-            self._drop(key)
-            self._entries[key] = entry
-            self._bytes += entry.nbytes
-            while self._bytes > self.max_bytes:
-                self._drop(next(iter(self._entries)))
-                self._evictions += 1
-
-    def clear(self) -> None:
-        """Forget everything, the counts too."""
-        with self._lock:
-            self._entries.clear()
-            self._bytes = self._hits = self._misses = self._evictions = 0
 
     @property
     def stats(self) -> PrefixStats:
         """Hits, misses, evictions and entries so far, and bytes kept and allowed."""
-        with self._lock:
-            return PrefixStats(
-                self._hits, self._misses, self._evictions, len(self._entries), self._bytes, self.max_bytes
-            )
-
-    def _drop(self, key: Hashable) -> None:
-        old = self._entries.pop(key, None)
-        self._bytes -= old.nbytes if old is not None else 0
+        return PrefixStats(self.hits, self.misses, self.left, len(self), self.held, self.max_bytes)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
+from denoise_core.running.caches.bounded import Bounded
 from denoise_core.running.recipes import Travels
 
 
@@ -35,21 +36,42 @@ class MemoryStore(Travels):
         if max_entries < 1:
             raise InputError(f"max_entries={max_entries}: expected 1 or more")
         self.max_entries = max_entries
-        self._texts: OrderedDict[str, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._texts: Bounded[str, str] = Bounded(max_entries)
 
     def get(self, key: str) -> str | None:
-        with self._lock:
-            if key in self._texts:
-                self._texts.move_to_end(key)
-            return self._texts.get(key)
+        return self._texts.get(key)
 
     def put(self, key: str, text: str) -> None:
+        self._texts.put(key, text)
+
+
+class SqliteFile:
+    """One SQLite file, made with its folder at the first use and then given its tables by ``prepare``.
+
+    Each call has a connection of its own, so threads, processes and their forks may share the file.
+    """
+
+    def __init__(self, path: Path, prepare: Callable[[Any], object], *, timeout: float = 5) -> None:
+        self.path = path
+        self.prepare = prepare
+        self.timeout = timeout
+        self._lock = threading.Lock()
+        self._made = False
+
+    def execute(self, sql: str, rows: Sequence[tuple[str | int | bytes, ...]]) -> list[tuple[Any, ...]]:
+        """``sql`` once for each row of values, in one transaction; all that it finds."""
+        import sqlite3
+        from contextlib import closing
+
         with self._lock:
-            self._texts[key] = text
-            self._texts.move_to_end(key)
-            while len(self._texts) > self.max_entries:
-                self._texts.popitem(last=False)
+            if not self._made:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self.path, timeout=self.timeout)) as connection, connection:
+                if not self._made:
+                    connection.execute("PRAGMA journal_mode=WAL")
+                    self.prepare(connection)
+                    self._made = True
+                return [found for row in rows for found in connection.execute(sql, row).fetchall()]
 
 
 class SqliteStore(Travels):
@@ -65,36 +87,19 @@ class SqliteStore(Travels):
             raise InputError(f"max_entries={max_entries}: expected 1 or more")
         self.path = Path(path)
         self.max_entries = max_entries
-        self._lock = threading.Lock()
-        self._made = False
+        table = "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, text BLOB NOT NULL)"
+        self._file = SqliteFile(self.path, lambda connection: connection.execute(table))
 
     def get(self, key: str) -> str | None:
-        rows = self._execute("SELECT text FROM replies WHERE key = ?", (key,))
+        rows = self._file.execute("SELECT text FROM replies WHERE key = ?", [(key,)])
         return rows[0][0].decode("utf-8", "surrogatepass") if rows else None
 
     def put(self, key: str, text: str) -> None:
         data = text.encode("utf-8", "surrogatepass")  # a reply may hold half a character; a TEXT column may not
-        self._execute("INSERT OR REPLACE INTO replies (key, text) VALUES (?, ?)", (key, data))
+        self._file.execute("INSERT OR REPLACE INTO replies (key, text) VALUES (?, ?)", [(key, data)])
         # Row ids count writes, so this finds what to leave out without reading what stays.
-        self._execute(
-            "DELETE FROM replies WHERE rowid <= (SELECT MAX(rowid) FROM replies) - ?", (self.max_entries,)
-        )
-
-    def _execute(self, sql: str, values: tuple[str | int | bytes, ...]) -> list[tuple[Any, ...]]:
-        import sqlite3
-        from contextlib import closing
-
-        with self._lock:
-            if not self._made:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self.path, timeout=5)) as connection, connection:
-                if not self._made:
-                    connection.execute("PRAGMA journal_mode=WAL")
-                    connection.execute(
-                        "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, text BLOB NOT NULL)"
-                    )
-                    self._made = True
-                return connection.execute(sql, values).fetchall()
+        oldest = "DELETE FROM replies WHERE rowid <= (SELECT MAX(rowid) FROM replies) - ?"
+        self._file.execute(oldest, [(self.max_entries,)])
 
 
 class RedisStore(Travels):
