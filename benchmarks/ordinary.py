@@ -279,7 +279,7 @@ def _calibration(bench: Benchmark, asked: Sequence[Asked]) -> None:
             scored.append((scores, [i in gold for i in known]))
     if len(scored) < 60:
         return
-    scale = auto_scale({"ordinary files": scored}, [np.zeros(1, dtype=np.float32)], risks=RISKS, missed=0.01)
+    scale = auto_scale({"ordinary files": scored}, risks=RISKS, missed=0.01)
     for risk in RISKS:
         bench.row(f"margin for a risk of {100 * risk:g} %", scale.margins[risk], "score")
     bench.row("best score that all but 1 % reach", scale.floor or 0.0, "score")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from denoise_core._optional import require
 from denoise_core.embedded.default import DefaultScorer, encoder
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.minilm import HUB_NAME, minilm
-from denoise_core.end.auto import RISK, RISKS, AutoScale, auto_scale
+from denoise_core.end.auto import MISSED, RISK, RISKS, AutoScale, auto_scale
 from denoise_core.end.calibration import questions_needed
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.fit.probe import NO_QUESTION as SAME_QUESTION
@@ -171,7 +171,7 @@ def fit_denoiser(
         if calibration
         else [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
     )
-    scale = auto_scale({"your questions": scored}, _off_topic(stack, usable, probe is not None), risks=risks)
+    scale = auto_scale({"your questions": scored}, risks=risks, missed=MISSED)
     default = DefaultScorer()
     others = {
         "default": np.concatenate([default.score(q.text, [p.headed for p in q.passages]) for q in usable]),
@@ -203,12 +203,13 @@ def load_denoiser(
     folder = Path(folder)
     manifest = _manifest(folder)
     stack, scale = Stack.from_dict(manifest["stack"]), AutoScale.from_dict(manifest["scale"])
-    parts: list[Scorer | Signals] = [encoder(readings), BM25Scorer()]
+    read_by = None
     if manifest["probe"]:
         probe = Probe.load(folder / PROBE)
         if model is None and probe.model.name == HUB_NAME:
             model, tokenizer = torch_minilm()
-        parts.insert(0, ProbeScorer(model or probe.model.name, probe, tokenizer=tokenizer))
+        read_by = ProbeScorer(model or probe.model.name, probe, tokenizer=tokenizer)
+    parts = _parts(read_by, readings)
     chosen = manifest["keep"] if keep is None else keep
     if chosen == "auto" and risk is None:
         risk = manifest.get("risk") or (RISK if RISK in scale.margins else max(scale.margins))
@@ -297,16 +298,18 @@ def _scored(
     questions: Sequence[Question], stack: Stack, probe: ProbeFit | None, model: Any
 ) -> list[tuple[Floats, Sequence[bool]]]:
     """Scores and labels of questions that the fit had nothing to do with."""
-    parts: list[Scorer | Signals] = [encoder(), BM25Scorer()]
-    if probe is not None:
-        parts.insert(0, ProbeScorer(model, probe.probe))
-    scorer = StackedScorer(parts, stack)
+    scorer = StackedScorer(_parts(None if probe is None else ProbeScorer(model, probe.probe)), stack)
     return [(scorer.score(q.text, [p.headed for p in q.passages]), q.labels) for q in questions]
 
 
 def _signals_of(asked: tuple[str, list[str]]) -> Floats:
     """The embedded signals and BM25 of a question's passages; found by its name in other processes."""
-    return collect([encoder(), BM25Scorer()], *asked)
+    return collect(_parts(), *asked)
+
+
+def _parts(probe: ProbeScorer | None = None, readings: str | Path | None = None) -> list[Scorer | Signals]:
+    """What a stack is of: a probe, where there is one, the embedded signals and BM25."""
+    return [*(() if probe is None else (probe,)), encoder(readings), BM25Scorer()]
 
 
 def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], groups: NDArray[np.intp]) -> Floats:
@@ -316,17 +319,6 @@ def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], gr
     for f in range(int(fold.max()) + 1):
         seen = fold != f
         out[~seen] = fit_stack(names, columns[seen], labels[seen], groups[seen].tolist()).combine(columns[~seen])
-    return out
-
-
-def _off_topic(stack: Stack, questions: Sequence[Question], with_probe: bool) -> list[Floats]:
-    """Scores of passages for another question, for the floor; a probe's share of them is its mean."""
-    out = []
-    for q, other in zip(questions[:50], [*questions[1:50], questions[0]]):
-        found = _signals_of((q.text, [p.headed for p in other.passages]))
-        if with_probe:
-            found = np.column_stack([np.full(len(found), stack.mean[0]), found])
-        out.append(stack.combine(found))
     return out
 
 
@@ -381,17 +373,7 @@ class Verdict:
         return f"| scorer, {self.share:.0%} kept | relevant passages kept |\n|---|---|\n{rows}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "word": self.word,
-            "gain": self.gain,
-            "interval": list(self.interval),
-            "share": self.share,
-            "questions": self.questions,
-            "kept": dict(self.kept),
-            "over": {name: list(values) for name, values in self.over.items()},
-            "warnings": list(self.warnings),
-            "curves": {"shares": list(SHARES), **{name: list(values) for name, values in self.curves.items()}},
-        }
+        return asdict(self) | {"warnings": self.warnings, "curves": {"shares": SHARES, **self.curves}}
 
 
 def judged(

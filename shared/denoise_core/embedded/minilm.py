@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
+from denoise_core.local.batching import batches
 
 PACKAGE = "rag-denoise-weights"
 HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
@@ -70,11 +71,13 @@ def check(file: Path, expected: str) -> None:
 
 
 Floats = NDArray[np.float32]
+Weights = Mapping[str, NDArray[Any]]
 
 WIDTH, LAYERS, HEADS = 384, 6, 12
 EACH = WIDTH // HEADS
 ROOM = 510  # word pieces between the special ones
 PIECES = 1024  # of one pass, padding included: what stays in a core's cache
+SCALE = 2.0  # of low-rank changes, as in training
 BLOCK = 64  # rows of an element-wise step
 # The error function of x / sqrt(2) as tanh of x times a polynomial of x * x, fitted on [0, 6].
 _BEND = tuple(map(np.float32, (7.97690099e-01, 3.67308348e-02, -2.55103970e-04, -8.60740114e-06)))
@@ -94,13 +97,16 @@ class Layer:
 
 
 class MiniLM:
-    """``base`` are the weights by name. Holds no state but weights, so threads may share it."""
+    """``base`` are the weights by name, ``trained`` low-rank changes of them (`reader.forward`) or none.
 
-    def __init__(self, base: Mapping[str, NDArray[Any]]) -> None:
+    Holds no state but weights, so threads may share it.
+    """
+
+    def __init__(self, base: Weights, trained: Weights | None = None) -> None:
         place = base["embeddings.position_embeddings.weight"] + base["embeddings.token_type_embeddings.weight"][0]
         self.words, self.place = f32(base["embeddings.word_embeddings.weight"]), f32(place)
         self.norm = f32(base["embeddings.LayerNorm.weight"]), f32(base["embeddings.LayerNorm.bias"])
-        self.layers = [_layer(base, i) for i in range(LAYERS)]
+        self.layers = [_layer(base, trained or {}, i) for i in range(LAYERS)]
 
     def states(self, rows: Sequence[Sequence[int]]) -> list[Floats]:
         """Last-layer states ``(pieces, 384)`` of each row of ids, special ones included, in the order of the rows.
@@ -108,20 +114,31 @@ class MiniLM:
         At most 512 ids a row. A row's states do not depend on the others beyond rounding.
         """
         out: list[Floats] = [np.zeros((0, WIDTH), dtype=np.float32)] * len(rows)
-        for numbers in _by_length([len(r) for r in rows]):
+        for numbers in batches([len(r) for r in rows], PIECES):
             length = len(rows[numbers[-1]])
             ids = np.zeros((len(numbers), length), dtype=np.intp)
             real = np.zeros((len(numbers), length), dtype=np.bool_)
             for n, i in enumerate(numbers):
                 ids[n, : len(rows[i])], real[n, : len(rows[i])] = rows[i], True
-            h = normed((self.words[ids] + self.place[:length]).reshape(-1, WIDTH), self.norm)
-            hidden = None if real.all() else np.where(real, 0, -1e4).astype(np.float32)[:, None, None, :]
-            for layer in self.layers:
-                h = through(layer, h, len(numbers), length, hidden)
-            found = h.reshape(len(numbers), length, WIDTH)
-            for n, i in enumerate(numbers):
-                out[i] = found[n, : len(rows[i])]
+            for i, found in zip(numbers, self.read(ids, real), strict=True):
+                out[i] = found[: len(rows[i])]
         return out
+
+    def read(
+        self, ids: NDArray[np.integer[Any]], real: NDArray[np.bool_], added: Mapping[int, Floats] | None = None
+    ) -> Floats:
+        """States ``(rows, length, 384)`` of padded ids ``(rows, length)``, of which the ``real`` ones are read.
+
+        ``added`` has states to be added in front of a layer, by its number.
+        """
+        rows, length = ids.shape
+        h = normed((self.words[ids] + self.place[:length]).reshape(-1, WIDTH), self.norm)
+        hidden = None if real.all() else np.where(real, 0, -1e4).astype(np.float32)[:, None, None, :]
+        for number, layer in enumerate(self.layers):
+            if added and number in added:
+                h += added[number]
+            h = through(layer, h, rows, length, hidden)
+        return h.reshape(rows, length, WIDTH)
 
 
 def weights(folder: Path) -> dict[str, Floats]:
@@ -135,36 +152,28 @@ def load(folder: Path) -> MiniLM:
     return MiniLM(weights(folder))
 
 
-def _layer(base: Mapping[str, NDArray[Any]], number: int) -> Layer:
-    prefix = f"encoder.layer.{number}"
+def _layer(base: Weights, trained: Weights, number: int) -> Layer:
+    prefix, own = f"encoder.layer.{number}", f"layers.{number}"
 
-    def product(*parts: str) -> tuple[Floats, Floats]:
+    def product(name: str, *parts: str) -> tuple[Floats, Floats]:
         weight = np.concatenate([base[f"{prefix}.{p}.weight"] for p in parts])
-        return f32(weight.T), f32(np.concatenate([base[f"{prefix}.{p}.bias"] for p in parts]))
+        bias = np.concatenate([base[f"{prefix}.{p}.bias"] for p in parts])
+        if f"{own}.{name}.a" in trained:
+            weight = weight + SCALE * trained[f"{own}.{name}.b"] @ trained[f"{own}.{name}.a"]
+        return f32(weight.T), f32(bias)
 
-    def norm(name: str) -> tuple[Floats, Floats]:
-        return f32(base[f"{prefix}.{name}.weight"]), f32(base[f"{prefix}.{name}.bias"])
+    def norm(place: int, name: str) -> tuple[Floats, Floats]:
+        weight = trained.get(f"{own}.norms.{place}", base[f"{prefix}.{name}.weight"])
+        return f32(weight), f32(trained.get(f"{own}.norms.{place + 1}", base[f"{prefix}.{name}.bias"]))
 
     return Layer(
-        qkv=product("attention.self.query", "attention.self.key", "attention.self.value"),
-        out=product("attention.output.dense"),
-        up=product("intermediate.dense"),
-        down=product("output.dense"),
-        mixed=norm("attention.output.LayerNorm"),
-        fed=norm("output.LayerNorm"),
+        qkv=product("qkv", "attention.self.query", "attention.self.key", "attention.self.value"),
+        out=product("out", "attention.output.dense"),
+        up=product("up", "intermediate.dense"),
+        down=product("down", "output.dense"),
+        mixed=norm(0, "attention.output.LayerNorm"),
+        fed=norm(2, "output.LayerNorm"),
     )
-
-
-def _by_length(lengths: Sequence[int]) -> list[list[int]]:
-    """Rows that run together, shortest first: at most `PIECES` with padding, or one row."""
-    out: list[list[int]] = []
-    for i in sorted(range(len(lengths)), key=lambda i: (lengths[i], i)):
-        # The newest is the longest, so it decides the padded width of the batch it joins.
-        if out and (len(out[-1]) + 1) * lengths[i] <= PIECES and lengths[i] - lengths[out[-1][0]] <= 16:
-            out[-1].append(i)
-        else:
-            out.append([i])
-    return out
 
 
 def through(layer: Layer, h: Floats, rows: int, length: int, hidden: Floats | None) -> Floats:

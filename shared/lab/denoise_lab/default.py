@@ -25,7 +25,7 @@ from denoise_core import embedded as shipped
 from denoise_core._files import write_whole
 from denoise_core.embedded.encoder import SentenceEncoder, loaded
 from denoise_core.embedded.minilm import HUB_NAME, MiniLM, minilm
-from denoise_core.end.auto import AutoScale, auto_scale
+from denoise_core.end.auto import MISSED, AutoScale, auto_scale
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
@@ -107,12 +107,7 @@ def fit(fitting: Mapping[str, Sequence[Question]], encoder: SentenceEncoder) -> 
     # The margin is calibrated on scores of weights that did not see the question's set.
     apart = {left: fitted_on({n: r for n, r in chosen.items() if n != left}, names) for left in chosen}
     scored = {n: [(apart[n].combine(r.signals), r.labels.tolist()) for r in rows] for n, rows in chosen.items()}
-    off = [
-        fitted.combine(signals(encoder, q.text, other)[:, columns])
-        for questions in small.values()
-        for q, other in zip(questions, [*questions[1:], questions[0]])
-    ]
-    scale = auto_scale(scored, off)
+    scale = auto_scale(scored, missed=MISSED)
     whole = complete(fitted, names)
     card = {
         "fitted on": {name: len(questions) for name, questions in fitting.items()},

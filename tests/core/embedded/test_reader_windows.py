@@ -12,7 +12,6 @@ from denoise_core.embedded.reader.features import (
     HEAD_SHARED,
     QUESTION,
     batch,
-    by_length,
     overlap,
     row,
 )
@@ -111,7 +110,6 @@ def test_long_questions_are_cut_and_batches_hold_every_row():
     joined = batch(rows)
     assert joined.inside.sum(1).tolist() == [len(x.ids) for x in w[: len(rows)]]
     assert joined.real.sum(1).tolist() == [len(r) for r in rows]
-    assert sorted(i for b in by_length(rows, 150) for i in b) == list(range(len(rows)))
 
 
 def test_the_closest_window_shares_the_rare_words():

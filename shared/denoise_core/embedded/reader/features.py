@@ -6,7 +6,7 @@ which are only the window's head. `overlap` says which windows are worth reading
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -101,16 +101,3 @@ def batch(rows: Sequence[Row], length: int | None = None) -> Batch:
         real[i, : len(r)] = True
         inside[i, r.start : r.end] = True
     return Batch(ids, marks, real, inside)
-
-
-def by_length(rows: Sequence[Row], pieces: int) -> Iterable[list[int]]:
-    """Batches of row numbers, of rows of like length and at most ``pieces`` pieces with padding."""
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-    found: list[int] = []
-    for i in order:
-        if found and len(rows[i]) * (len(found) + 1) > pieces:
-            yield found
-            found = []
-        found.append(i)
-    if found:
-        yield found

@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from denoise_core.embedded.reader.claims import Chosen, chosen
-from denoise_core.embedded.reader.features import Batch, batch, by_length
+from denoise_core.embedded.reader.features import Batch, batch
 from denoise_core.embedded.reader.windows import Tokens, windows
+from denoise_core.local.batching import batches
 from denoise_core.types import Passage
 from denoise_lab.span_reader.cloze import kind_of, spans
 from denoise_lab.span_reader.data import Example
@@ -131,7 +132,7 @@ class Claims:
         drawn = [rng.choice(self.by[rng.choices(self.names, weights)[0], n % 2 == 0]) for n in range(ROWS)]
         chosen_rows = [self.rows[i] for i in drawn]
         parts = []
-        for numbers in by_length(chosen_rows, PIECES):
+        for numbers in batches([len(r) for r in chosen_rows], PIECES):
             said = supported(network, batch([chosen_rows[n] for n in numbers]))
             wanted = torch.tensor([float(self.pairs[drawn[n]].supported) for n in numbers])
             parts.append(F.binary_cross_entropy_with_logits(said, wanted, reduction="sum"))
@@ -193,6 +194,6 @@ def logits(network: Network, given: Sequence[Chosen]) -> list[float]:
     out = np.zeros(len(given))
     read = [c.row for c in given]
     with torch.no_grad():
-        for numbers in by_length(read, PIECES):
+        for numbers in batches([len(r) for r in read], PIECES):
             out[numbers] = supported(network, batch([read[i] for i in numbers])).numpy()
     return [float(x) for x in out]

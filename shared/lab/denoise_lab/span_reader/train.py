@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from denoise_core.embedded.reader.features import Row, batch, by_length, row
+from denoise_core.embedded.reader.features import Row, batch, row
 from denoise_core.embedded.reader.spans import Logits, best, characters
 from denoise_core.embedded.reader.windows import Tokens
+from denoise_core.local.batching import batches
 from denoise_core.text.words import content_words
 from denoise_lab.span_reader.data import Draws, Example, Group, Parts
 from denoise_lab.span_reader.network import Network
@@ -52,7 +53,7 @@ def loss_of(network: Network, groups: Sequence[Group]) -> Tensor:
     first = np.cumsum([0, *(len(g.rows) for g in groups)])
     starts: list[Tensor] = [torch.empty(0)] * len(rows)
     ends, holds = list(starts), list(starts)
-    for numbers in by_length(rows, PIECES):
+    for numbers in batches([len(r) for r in rows], PIECES):
         start, end, presence = network(batch([rows[i] for i in numbers]))
         for place, i in enumerate(numbers):
             starts[i], ends[i], holds[i] = start[place], end[place], presence[place]
@@ -98,7 +99,7 @@ def logits(network: Network, rows: Sequence[Row]) -> list[Logits]:
     """What the network says of each row's window, read in batches of like length."""
     out: dict[int, Logits] = {}
     with torch.no_grad():
-        for numbers in by_length(rows, PIECES):
+        for numbers in batches([len(r) for r in rows], PIECES):
             start, end, holds = (t.float().numpy() for t in network(batch([rows[i] for i in numbers])))
             for n, i in enumerate(numbers):
                 inside = slice(rows[i].start, rows[i].end)
