@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from denoise_core.end.calibration import questions_needed
+from denoise_core.end.calibration import questions_needed, share_limit
 from denoise_core.end.selection import Floats, Mask, ranking
 from denoise_core.errors import InputError
 
@@ -62,22 +62,14 @@ class AutoScale:
     def rule(self, risk: float | None = None) -> AutoKeep:
         """The rule for a risk, `RISK` for passages and `PIECES_RISK` for pieces of files unless given. Raises
         `InputError` for one that it was not calibrated for."""
-        apart = None if self.pieces is None else self.pieces.rule(PIECES_RISK if risk is None else risk)
+        pieces = None if self.pieces is None else self.pieces.rule(PIECES_RISK if risk is None else risk)
         risk = RISK if risk is None else risk
         known = {round(r, 6): margin for r, margin in self.margins.items()}
         if round(risk, 6) not in known:
             said = ", ".join(f"{r:g}" for r in sorted(known))
             raise InputError(f"risk={risk}: this scorer's keep='auto' is calibrated for {said}")
-        return AutoKeep(
-            known[round(risk, 6)],
-            max(known.values()),
-            self.floor,
-            self.top,
-            risk,
-            self.questions,
-            self.sets,
-            None if apart is None else replace(apart, kind=PIECES),
-        )
+        pieces = None if pieces is None else replace(pieces, kind=PIECES)
+        return AutoKeep(self, risk, known[round(risk, 6)], pieces)
 
     def to_dict(self) -> dict[str, Any]:
         apart = {} if self.pieces is None else {"pieces": self.pieces.to_dict()}
@@ -110,17 +102,13 @@ class AutoScale:
 class AutoKeep:
     """A rule that keeps what lies within ``margin * stretch(n)`` of the best score, and `LEAST` chunks at least.
 
-    Of `FEW` chunks or fewer all but the worst stay. A list whose best score is above ``top`` is unlike the
-    calibration's: there the ``wide`` margin, that of the smallest risk, decides.
+    Of `FEW` chunks or fewer all but the worst stay. A list whose best score is above the scale's
+    ``top`` is unlike the calibration's: there the widest margin, that of the smallest risk, decides.
     """
 
-    margin: float
-    wide: float
-    floor: float | None
-    top: float
+    scale: AutoScale
     risk: float
-    questions: int
-    sets: tuple[str, ...] = ()
+    margin: float
     pieces: AutoKeep | None = None
     kind: str = PASSAGES
 
@@ -132,11 +120,11 @@ class AutoKeep:
     @property
     def guarantee(self) -> str:
         """What holds, for whom, in one sentence."""
-        of = f" ({', '.join(self.sets)})" if self.sets else ""
+        of = f" ({', '.join(self.scale.sets)})" if self.scale.sets else ""
         return (
             f"on average at most {100 * self.risk:g} % of a question's relevant chunks are dropped, for questions "
-            f"drawn like the {self.questions} calibration questions on {self.kind}{of}, each set as often; not "
-            "known for others"
+            f"drawn like the {self.scale.questions} calibration questions on {self.kind}{of}, each set as often; "
+            "not known for others"
         )
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
@@ -159,7 +147,8 @@ class AutoKeep:
         if not len(found):
             return math.inf
         best = float(found.max())
-        return best - stretch(len(found)) * (self.wide if best > self.top else self.margin) - 1e-9
+        margin = max(self.scale.margins.values()) if best > self.scale.top else self.margin
+        return best - stretch(len(found)) * margin - 1e-9
 
     def reason(self) -> str:
         return f"outside the margin below the best score, calibrated for a risk of {100 * self.risk:g} %"
@@ -167,13 +156,14 @@ class AutoKeep:
     def relevant(self, scores: Floats) -> bool | None:
         """Whether the best chunk seems to bear on the question; None when that is not known."""
         known = scores[np.isfinite(scores)]
-        return None if self.floor is None or not len(known) else bool(known.max() >= self.floor)
+        floor = self.scale.floor
+        return None if floor is None or not len(known) else bool(known.max() >= floor)
 
     def note(self, scores: Floats, kept: Mask) -> str | None:
         """What must be said about the choice: that scores did not tell the chunks apart."""
         known = np.isfinite(scores)
         n = int(known.sum())
-        if n > 1 and scores[known].max() > self.top:
+        if n > 1 and scores[known].max() > self.scale.top:
             return f"{UNSURE}: scores are unlike those that the margin was calibrated on, so more was kept"
         if n > LEAST and kept[known].all():
             return f"{UNSURE}: all {n} lie within {stretch(n) * self.margin:.3g} of the best score"
@@ -193,16 +183,15 @@ def stretch(n: int) -> float:
 
 def auto_scale(
     scored: Mapping[str, Iterable[tuple[Floats, Sequence[bool]]]],
-    off_topic: Iterable[Floats] = (),
     *,
     risks: Sequence[float] = RISKS,
-    missed: float = MISSED,
+    missed: float | None = None,
 ) -> AutoScale:
     """An `AutoScale` from scores and labels of questions that the scorer was not fitted on, by set.
 
-    The risk is that of a question drawn from the mix, where each set is as likely as another. ``off_topic`` are
-    scores of passages for a question they have nothing to do with; with them the floor is the best score that all
-    but ``missed`` of the answerable questions reach. Raises `InputError` for too few questions.
+    The risk is that of a question drawn from the mix, where each set is as likely as another. With ``missed`` the
+    floor is the best score that all but this share of the questions reach. Raises `InputError` for too few
+    questions.
     """
     used = {
         name: [(s, gold) for s, given in rows if (gold := np.asarray(given, dtype=np.bool_)).any()]
@@ -212,12 +201,12 @@ def auto_scale(
     if not used:
         raise InputError("no question has a relevant passage: there is nothing to calibrate on")
     bests = [float(s.max()) for rows in used.values() for s, _ in rows]
-    floor = float(np.quantile(bests, missed)) if any(len(s) for s in off_topic) else None
-    margins = {risk: margin_for(used, risk) for risk in risks}
+    floor = None if missed is None else float(np.quantile(bests, missed))
+    margins = {risk: _margin(used, risk) for risk in risks}
     return AutoScale(margins, floor, float(max(bests)), len(bests), tuple(used))
 
 
-def margin_for(sets: Mapping[str, Sequence[tuple[Floats, Mask]]], risk: float) -> float:
+def _margin(sets: Mapping[str, Sequence[tuple[Floats, Mask]]], risk: float) -> float:
     """The smallest margin that drops at most ``risk`` of a question's relevant chunks, on average over the mix.
 
     ``sets`` has scores and labels of questions, each with a relevant chunk. Raises `InputError` for too few.
@@ -234,9 +223,4 @@ def margin_for(sets: Mapping[str, Sequence[tuple[Floats, Mask]]], risk: float) -
             below = (float(scores.max()) - scores[gold].astype(np.float64)) / stretch(len(scores))
             cost.append(below)
             weight.append(np.full(len(below), 1 / (len(sets) * len(rows) * len(below))))
-    costs = np.concatenate(cost)
-    order = np.argsort(costs)
-    costs, kept = costs[order], np.cumsum(np.concatenate(weight)[order])
-    lost = np.clip(1 - kept[np.searchsorted(costs, costs, side="right") - 1], 0, 1)
-    # Conformal risk control: the mean loss, with one more question that loses all, must be within the risk.
-    return float(costs[np.argmax(n / (n + 1) * lost + 1 / (n + 1) <= risk + 1e-12)])
+    return share_limit(np.concatenate(cost), np.concatenate(weight), n, risk)

@@ -97,15 +97,13 @@ class Calibration:
         # Cost is what must be paid to keep a chunk: a deeper cut, or a lower score.
         cost = self.depth if by == "rank" else -self.score.astype(np.float64)
         if loss == "any":
-            limit = _indicator_limit(self._worst(cost), risk, confidence)
+            worst = np.full(self.n, -np.inf)
+            np.maximum.at(worst, self.question, cost)
+            limit = _indicator_limit(worst, risk, confidence)
         else:
-            limit = _share_limit(cost, self.question, self.n, risk, confidence)
+            weight = 1 / np.bincount(self.question, minlength=self.n)[self.question] / self.n
+            limit = share_limit(cost, weight, self.n, risk, confidence)
         return Calibrated(by, float(limit), risk, loss, confidence, self.n)
-
-    def _worst(self, cost: NDArray[np.float64]) -> NDArray[np.float64]:
-        worst = np.full(self.n, -np.inf)
-        np.maximum.at(worst, self.question, cost)
-        return worst
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         return {"question": self.question, "depth": self.depth, "score": self.score}
@@ -219,17 +217,20 @@ def _indicator_limit(worst: NDArray[np.float64], risk: float, confidence: float 
     return float(np.sort(worst)[::-1][k - 1])
 
 
-def _share_limit(
-    cost: NDArray[np.float64], question: NDArray[np.int32], n: int, risk: float, confidence: float | None
+def share_limit(
+    cost: NDArray[np.float64], weight: NDArray[np.float64], n: int, risk: float, confidence: float | None = None
 ) -> float:
-    """The smallest limit whose bounded mean loss is within the risk; loss falls as the limit rises."""
-    weight = 1 / np.bincount(question, minlength=n)[question] / n  # of each chunk in the mean loss
+    """The smallest limit at which the mean loss over ``n`` questions is within the risk (conformal risk control).
+
+    ``cost`` ``(m,)`` is what must be paid to keep each relevant chunk, ``weight`` ``(m,)`` its part of the mean
+    loss, which falls as the limit rises.
+    """
     order = np.argsort(cost)
     # With the limit at the i-th cheapest cost, what is dearer is lost (ties are kept together).
     costs, kept = cost[order], np.cumsum(weight[order])
     last_of_ties = np.searchsorted(costs, costs, side="right") - 1
     losses = np.clip(1 - kept[last_of_ties], 0, 1)
-    if confidence is None:
+    if confidence is None:  # with one more question that loses all, the mean must be within the risk
         fine = n / (n + 1) * losses + 1 / (n + 1) <= risk + 1e-12
     else:
         fine = np.array([_p_value(float(loss), n, risk) <= 1 - confidence for loss in losses])

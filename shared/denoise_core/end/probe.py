@@ -8,7 +8,7 @@ one dot product.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,7 @@ class Reading:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON: model, layer (an index into ``hidden_states``), layout, pooling, normalisation."""
-        return {
-            "model": self.model.to_dict(),
-            "layer": self.layer,
-            "layout": self.layout,
-            "pooling": self.pooling,
-            "normalisation": self.normalisation,
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Reading:
@@ -165,19 +159,22 @@ class Probe:
 
     def save(self, folder: str | Path) -> Path:
         """Write the probe folder; see `denoise_core.end.probe_folder`."""
-        calibration = {} if self.calibration is None else self.calibration.to_arrays()
-        plain = self.reading.to_dict()
-        return probe_folder.save(
-            probe_folder.Parts(self.weight, self.bias, plain, self.threshold, self.card, calibration), folder
-        )
+        arrays = {"weight": self.weight, "bias": np.array([self.bias])}
+        if self.calibration is not None:
+            arrays |= {probe_folder.PREFIX + k: v for k, v in self.calibration.to_arrays().items()}
+        told = {"reading": self.reading.to_dict(), "threshold": self.threshold, "card": dict(self.card)}
+        return probe_folder.save(folder, arrays, told)
 
     @classmethod
     def load(cls, folder: str | Path) -> Probe:
         """Read a probe folder; see `denoise_core.end.probe_folder`."""
-        parts = probe_folder.load(folder)
+        arrays, told = probe_folder.load(folder)
+        prefix = probe_folder.PREFIX
+        own = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
         try:
-            calibration = Calibration.from_arrays(parts.calibration) if parts.calibration else None
-            reading = Reading.from_dict(parts.reading)
-            return cls(parts.weight, parts.bias, reading, parts.threshold, parts.card, calibration)
+            calibration = Calibration.from_arrays(own) if own else None
+            reading = Reading.from_dict(told.get("reading") or {})
+            bias = float(arrays["bias"][0])
+            return cls(arrays["weight"], bias, reading, told["threshold"], told["card"], calibration)
         except InputError as error:
             raise InputError(f"{Path(folder) / probe_folder.MANIFEST}: {error}") from error

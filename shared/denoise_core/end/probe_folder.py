@@ -10,13 +10,13 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,37 +32,15 @@ LARGEST = 1 << 30  # bytes of one file: a probe has some hundred kilobytes
 OURS = frozenset({TENSORS, MANIFEST, CARD})
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a probe is made of, as plain values: ``weight`` ``(d,)``, ``bias``, a reading, a card, a calibration.
+def save(folder: str | Path, arrays: Mapping[str, NDArray[Any]], told: Mapping[str, Any]) -> Path:
+    """Write a probe as ``folder``; returns the folder.
 
-    ``reading`` is `Reading.to_dict`'s, ``calibration`` the arrays of `Calibration.to_arrays` or {} for none.
+    ``arrays`` are "weight" ``(d,)``, "bias" ``(1,)`` and the calibration's behind `PREFIX`; ``told`` is its
+    reading (`Reading.to_dict`), threshold and card. An older probe there is replaced whole. Raises `InputError` when
+    the folder holds anything else.
     """
-
-    weight: NDArray[Any]
-    bias: float
-    reading: Mapping[str, Any]
-    threshold: float
-    card: Mapping[str, Any]
-    calibration: Mapping[str, NDArray[Any]]
-
-
-def save(probe: Parts, folder: str | Path) -> Path:
-    """Write ``probe`` as ``folder``; returns the folder.
-
-    An older probe there is replaced whole. Raises `InputError` when the folder holds anything else.
-    """
-    arrays = {"weight": np.array(probe.weight), "bias": np.array([probe.bias])}
-    arrays |= {PREFIX + k: np.array(v) for k, v in probe.calibration.items()}
-    tensors = require("safetensors.numpy", extra="end").save(arrays)
-    manifest = {
-        "format": FORMAT,
-        "version": VERSION,
-        "sha256": hashlib.sha256(tensors).hexdigest(),
-        "reading": dict(probe.reading),
-        "threshold": probe.threshold,
-        "card": dict(probe.card),
-    }
+    tensors = require("safetensors.numpy", extra="end").save({name: np.array(a) for name, a in arrays.items()})
+    manifest = {"format": FORMAT, "version": VERSION, "sha256": hashlib.sha256(tensors).hexdigest(), **told}
     try:
         text = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -70,13 +48,12 @@ def save(probe: Parts, folder: str | Path) -> Path:
     with replacing(Path(folder), ours=OURS) as stage:
         (stage / TENSORS).write_bytes(tensors)
         (stage / MANIFEST).write_text(text + "\n", encoding="utf-8", errors="replace")  # a card holds users' words
-        said = render(probe.reading, probe.card, width=arrays["weight"].size, threshold=probe.threshold)
-        (stage / CARD).write_text(said, encoding="utf-8", errors="replace")
+        (stage / CARD).write_text(render(told, arrays["weight"].size), encoding="utf-8", errors="replace")
     return Path(folder)
 
 
-def load(folder: str | Path) -> Parts:
-    """The probe in ``folder``. Raises `InputError` for a missing, foreign, newer or damaged one."""
+def load(folder: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """What `save` was given. Raises `InputError` for a missing, foreign, newer or damaged folder."""
     folder = Path(folder)
     manifest = _manifest(folder)
     blob = read_file(folder / TENSORS)
@@ -93,19 +70,11 @@ def load(folder: str | Path) -> Parts:
     bad = sorted(name for name, a in arrays.items() if a.dtype.kind not in "fiub" or not np.isfinite(a).all())
     if bad:
         raise InputError(f"{folder / TENSORS}: {bad[:3]} hold no finite numbers")
-    told = manifest.get("card")
     threshold = manifest.get("threshold")
-    if not isinstance(told, dict) or not _is_number(threshold):
+    number = isinstance(threshold, int | float) and not isinstance(threshold, bool) and math.isfinite(threshold)
+    if not isinstance(manifest.get("card"), dict) or not number:
         raise InputError(f"{folder / MANIFEST}: expected 'card' as an object and 'threshold' as a number")
-    own = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
-    reading = manifest.get("reading") or {}
-    if not isinstance(reading, dict):
-        raise InputError(f"{folder / MANIFEST}: expected 'reading' as an object, got {type(reading).__name__}")
-    return Parts(arrays["weight"], float(arrays["bias"][0]), reading, float(threshold), told, own)
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+    return arrays, manifest
 
 
 def read_file(path: Path) -> bytes:
@@ -187,11 +156,12 @@ def _swap(stage: Path, folder: Path) -> None:
     raise InputError(f"{folder}: too many write it at the same time")
 
 
-def render(reading: Mapping[str, Any], card: Mapping[str, Any], *, width: int, threshold: float) -> str:
+def render(told: Mapping[str, Any], width: int) -> str:
     """Markdown with the Hub's YAML head. Only what the card holds is said; nothing is filled in.
 
-    ``reading`` is `Reading.to_dict`'s, ``width`` that of the states, ``threshold`` a logit.
+    ``told`` is `save`'s, ``width`` that of the states.
     """
+    reading, card = told["reading"], told["card"]
     model = reading["model"]
     head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]"]
     if card.get("licence"):
@@ -205,7 +175,7 @@ def render(reading: Mapping[str, Any], card: Mapping[str, Any], *, width: int, t
         "pooling": reading["pooling"],
         "normalisation": reading["normalisation"],
         "width": width,
-        "threshold (logit)": f"{threshold:.4g}",
+        "threshold (logit)": f"{told['threshold']:.4g}",
     }
     parts = ["\n".join(head), "# Early Noise Dropping probe", _table(["what", "value"], facts.items())]
     for name, value in card.items():

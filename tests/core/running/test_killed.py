@@ -13,24 +13,22 @@ import json, os, signal, sys
 import numpy as np
 from pathlib import Path
 from denoise_core import InputError
-from denoise_core.end import probe_folder
-from denoise_core.end.probe import Reading
+from denoise_core.end.probe import Probe, Reading
 from denoise_core.local.fingerprint import ModelFingerprint
 
-READING = Reading(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout").to_dict()
+READING = Reading(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
 TOUCHES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "os.scandir", "os.listdir"}
 
 def save(bias, folder):
-    parts = probe_folder.Parts(np.full(3, bias, np.float32), float(bias), READING, 0.0, {"n": bias}, {})
-    probe_folder.save(parts, folder)
+    Probe(np.full(3, bias, np.float32), float(bias), READING, 0.0, {"n": bias}).save(folder)
 
 def found(folder):
     try:
-        parts = probe_folder.load(folder)
+        probe = Probe.load(folder)
     except InputError:
         return "error of ours"
-    assert parts.weight.tolist() == [parts.bias] * 3 and parts.card["n"] == parts.bias, "half a probe"
-    return {1.0: "old", 2.0: "new"}[parts.bias]
+    assert probe.weight.tolist() == [probe.bias] * 3 and probe.card["n"] == probe.bias, "half a probe"
+    return {1.0: "old", 2.0: "new"}[probe.bias]
 
 root, states = Path(sys.argv[1]), []
 for n in range(1, 200):

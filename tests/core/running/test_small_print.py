@@ -15,7 +15,7 @@ from denoise_core import Budget, InputError, Passage, Pipeline, Price, Usage
 from denoise_core._files import write_whole
 from denoise_core.end import probe_folder
 from denoise_core.end.fit.data import read_question
-from denoise_core.end.probe import Reading
+from denoise_core.end.probe import Probe, Reading
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.result import DenoiseResult
 from denoise_core.running.record import fallback_of, record_of
@@ -62,8 +62,8 @@ def test_half_a_character_makes_no_file_unwritable(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "half ?"
 
 
-READING = Reading(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout").to_dict()
-PARTS = probe_folder.Parts(np.ones(3, np.float32), 0.5, READING, 0.0, {"data": "x"}, {})
+READING = Reading(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
+PROBE = Probe(np.ones(3, np.float32), 0.5, READING, 0.0, {"data": "x"})
 
 
 def rewritten(folder, tensors=None, **changes):
@@ -109,10 +109,10 @@ GOOD = np.ones(3, np.float32)
     ],
 )
 def test_a_malformed_probe_folder_is_an_error_of_ours(tmp_path, harm):
-    folder = probe_folder.save(PARTS, tmp_path / "probe")
+    folder = PROBE.save(tmp_path / "probe")
     harm(folder)
     with pytest.raises(InputError):
-        probe_folder.load(folder)
+        Probe.load(folder)
 
 
 def test_two_savers_at_once_leave_one_whole_probe(tmp_path):
@@ -121,9 +121,7 @@ def test_two_savers_at_once_leave_one_whole_probe(tmp_path):
     def save(bias):
         try:
             for _ in range(10):
-                probe_folder.save(
-                    probe_folder.Parts(GOOD * bias, float(bias), READING, 0.0, {}, {}), tmp_path / "probe"
-                )
+                Probe(GOOD * bias, float(bias), READING).save(tmp_path / "probe")
         except Exception as error:
             failed.append(error)
 
@@ -133,8 +131,8 @@ def test_two_savers_at_once_leave_one_whole_probe(tmp_path):
     for t in threads:
         t.join()
     assert not failed
-    parts = probe_folder.load(tmp_path / "probe")
-    assert parts.weight.tolist() == [parts.bias] * 3
+    found = Probe.load(tmp_path / "probe")
+    assert found.weight.tolist() == [found.bias] * 3
     assert [p.name for p in tmp_path.iterdir()] == ["probe"]
 
 
@@ -143,7 +141,7 @@ def test_a_folder_that_another_saver_moves_away_at_any_time_is_no_obstacle(tmp_p
     folder = tmp_path / "probe"
     looks = [(Path, "exists"), (Path, "is_dir"), (Path, "iterdir"), (os, "listdir"), (os, "scandir"), (os, "stat")]
     for home, name in looks:
-        probe_folder.save(PARTS, folder)
+        PROBE.save(folder)
         real = getattr(home, name)
 
         def looked(path, *given, real=real, **named):
@@ -155,8 +153,8 @@ def test_a_folder_that_another_saver_moves_away_at_any_time_is_no_obstacle(tmp_p
 
         with monkeypatch.context() as patched:
             patched.setattr(home, name, looked)
-            probe_folder.save(PARTS, folder)
-        assert probe_folder.load(folder).bias == 0.5
+            PROBE.save(folder)
+        assert Probe.load(folder).bias == 0.5
         shutil.rmtree(tmp_path / "away", ignore_errors=True)
     assert [p.name for p in tmp_path.iterdir()] == ["probe"]
 
@@ -164,7 +162,7 @@ def test_a_folder_that_another_saver_moves_away_at_any_time_is_no_obstacle(tmp_p
 def test_a_file_in_the_folders_place_is_not_touched(tmp_path):
     (tmp_path / "probe").write_text("years of work")
     with pytest.raises(InputError, match="holds"):
-        probe_folder.save(PARTS, tmp_path / "probe")
+        PROBE.save(tmp_path / "probe")
     assert (tmp_path / "probe").read_text() == "years of work"
 
 
