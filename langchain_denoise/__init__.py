@@ -1,11 +1,11 @@
 """The three methods as LangChain parts.
 
-`DenoiseCompressor` takes any denoiser of `denoise_core` into a retriever, a compressor pipeline or a chain;
-`DenoisingRetriever` is a retriever of its own; `AugmentedRunnable` is the whole verify-and-retry loop.
-`S2ARunnable` answers from a cleared context, `S2AMessages` clears a conversation; `verified` puts judge,
-feedback and retry around a chain you have. `ChatModelLLM` and `RetrieverAdapter` let the core use your chat
-model and your retriever; `LocalChatModel` is the other way round, a local model as a chat model. Agent middleware
-is in `langchain_denoise.middleware`, pieces for graphs in `langchain_denoise.nodes`.
+`DenoiseCompressor` takes any denoiser of `denoise_core` into a retriever, a compressor pipeline, a chain or a
+graph; `DenoisingRetriever` is a retriever of its own; `Denoise` holds the settings of both. `S2AMessages` clears a
+conversation. `verified` puts judge, feedback and retry around a chain you have; `AugmentedRunnable` is the whole
+loop. `ChatModelLLM` and `RetrieverAdapter` let the core use your chat model and your retriever; `LocalChatModel`
+is the other way round. Agent middleware is in `langchain_denoise.middleware`, a judge for graphs in
+`langchain_denoise.nodes`.
 """
 
 from __future__ import annotations
@@ -19,29 +19,26 @@ if TYPE_CHECKING:
     from langchain_denoise.augmenter import AugmentedRunnable
     from langchain_denoise.compressor import DenoiseCompressor
     from langchain_denoise.models.chat_llm import ChatModelLLM
-    from langchain_denoise.models.decision_judge import DecisionJudge
-    from langchain_denoise.models.decisions import DecisionScorer
     from langchain_denoise.models.local_chat import LocalChatModel
     from langchain_denoise.models.local_weights import local_model
     from langchain_denoise.models.retriever_adapter import RetrieverAdapter
     from langchain_denoise.models.scoring import EmbeddedEmbeddings
     from langchain_denoise.retriever import DenoisingRetriever
-    from langchain_denoise.s2a import S2AMessages, S2ARunnable
+    from langchain_denoise.s2a import S2AMessages
+    from langchain_denoise.settings import Denoise
     from langchain_denoise.verification.around import verified
     from langchain_denoise.verification.verifier import Verifier
 
 __all__ = [
     "AugmentedRunnable",
     "ChatModelLLM",
-    "DecisionJudge",
-    "DecisionScorer",
+    "Denoise",
     "DenoiseCompressor",
     "DenoisingRetriever",
     "EmbeddedEmbeddings",
     "LocalChatModel",
     "RetrieverAdapter",
     "S2AMessages",
-    "S2ARunnable",
     "Verifier",
     "local_model",
     "verified",
@@ -50,15 +47,13 @@ __all__ = [
 _WHERE = {
     "AugmentedRunnable": "augmenter",
     "ChatModelLLM": "models.chat_llm",
-    "DecisionJudge": "models.decision_judge",
-    "DecisionScorer": "models.decisions",
+    "Denoise": "settings",
     "DenoiseCompressor": "compressor",
     "DenoisingRetriever": "retriever",
     "EmbeddedEmbeddings": "models.scoring",
     "LocalChatModel": "models.local_chat",
     "RetrieverAdapter": "models.retriever_adapter",
     "S2AMessages": "s2a",
-    "S2ARunnable": "s2a",
     "Verifier": "verification.verifier",
     "local_model": "models.local_weights",
     "verified": "verification.around",

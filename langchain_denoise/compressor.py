@@ -5,37 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, cast
 
 from langchain_core.callbacks import AsyncParentRunManager, Callbacks, ParentRunManager
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict, PrivateAttr
-from typing_extensions import TypedDict, Unpack, override
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
+from pydantic import PrivateAttr
+from typing_extensions import TypedDict, override
 
-from denoise_core import DenoiseResult, Guard, InputError, Passage
+from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
 from denoise_core._frameworks import signed
 from denoise_core.running.budget import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
-from denoise_core.text.cutting import pieces
 from langchain_denoise.convert.documents import Readable, read_documents
-from langchain_denoise.likes import KeepLike, LLMLike
+from langchain_denoise.convert.places import question_in, under
 from langchain_denoise.observe import atell, is_watched, tell
 from langchain_denoise.ranking import fills, ordered, top
-from langchain_denoise.settings import DenoiseSettings, Numbers, Rules, Settings, Variant, asked_for
-
-if TYPE_CHECKING:
-    from langchain_core.cross_encoders import BaseCrossEncoder
-    from langchain_core.embeddings import Embeddings
-
-    from denoise_core import LLM
-
-
-class CrossEncoded(Rules, total=False):
-    """What `DenoiseCompressor.from_cross_encoder` takes besides ``top_n``."""
-
-    k: int | None
+from langchain_denoise.settings import Denoise, asked_for, requesting
 
 
 class DenoiseInput(TypedDict):
@@ -45,9 +31,7 @@ class DenoiseInput(TypedDict):
     query: str
 
 
-class DenoiseCompressor(
-    DenoiseSettings, RunnableSerializable[DenoiseInput, list[Document]], BaseDocumentCompressor
-):
+class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Document]], BaseDocumentCompressor):
     """Takes the noise out of retrieved documents.
 
     One object, three places: ``base_compressor`` of a ``ContextualCompressionRetriever``, a member of a
@@ -65,86 +49,32 @@ class DenoiseCompressor(
     usual through ``configurable_fields``.
     """
 
-    _scores: bool = PrivateAttr(default=True)
+    settings: Denoise | None = None
+    """What is set in one object; what is given beside it comes first. None once it is taken."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    _scores: bool = PrivateAttr(default=True)
 
     @classmethod
     @override
     def is_lc_serializable(cls) -> bool:
         return True
 
-    @classmethod
-    def from_llm(
-        cls,
-        model: LLMLike | None = None,
-        *,
-        llm: LLMLike | None = None,
-        variant: Variant = "select",
-        **settings: Unpack[Settings],
-    ) -> Self:
-        """System 2 Attention with a chat model, a runnable, a name, or a core LLM; in the place of LangChain's
-        ``LLMChainFilter.from_llm(model)``, and with ``context=False``, which keeps the sentences that the model
-        names and none beside them, of ``LLMChainExtractor.from_llm(model)``."""
-        if (model is None) == (llm is None):
-            raise InputError("from_llm: give one model, as in from_llm(model)")
-        given: dict[str, Any] = {"model": llm if model is None else model, "variant": variant, **settings}
-        return cls(**given)
+    def as_node(self, documents: str = "documents", question: str | None = None) -> Runnable[Any, dict[str, Any]]:
+        """For a graph: the documents under one key of its state, denoised for the question under another.
 
-    @classmethod
-    def from_embeddings(
-        cls,
-        embeddings: Embeddings,
-        *,
-        keep: KeepLike = 20,
-        threshold: float | None = None,
-        **settings: Unpack[Numbers],
-    ) -> Self:
-        """The cosine of ``embeddings``, the best ``keep`` documents; in the place of
-        ``EmbeddingsFilter(embeddings=embeddings, k=20)``, whose ``k`` and ``similarity_threshold`` it takes too.
-        ``threshold`` is a cosine, and then ``keep`` is not asked."""
-        keep = settings.pop("k", keep)
-        threshold = settings.pop("similarity_threshold", threshold)
-        rule = {"keep": None if threshold is not None else keep, "threshold": threshold}
-        given: dict[str, Any] = {"scorer": embeddings, **rule, **settings}
-        return cls(**given)
-
-    @classmethod
-    def from_cross_encoder(
-        cls, model: BaseCrossEncoder, *, top_n: int | None = 3, **settings: Unpack[CrossEncoded]
-    ) -> Self:
-        """The best ``top_n`` documents of a cross-encoder, best first; in the place of
-        ``CrossEncoderReranker(model=model, top_n=3)``. It reads the text alone, as that does;
-        ``header_keys=("title",)`` shows it titles too."""
-        n = settings.pop("k", top_n)
-        given: dict[str, Any] = {"scorer": model, "top_n": n, "order": "score", "header_keys": (), **settings}
-        return cls(**given)
-
-    @classmethod
-    def from_decision_model(cls, model: Any, *, threshold: float = 0.0, **settings: Unpack[Numbers]) -> Self:
-        """What a decision model finds helpful: log-odds of at least ``threshold``, 0 being even."""
-        given: dict[str, Any] = {"scorer": model, "threshold": threshold, **settings}
-        return cls(**given)
-
-    @classmethod
-    def from_probe(cls, folder: str | Path, model: Any = None, **settings: Unpack[Settings]) -> Self:
-        """END with the probe in ``folder``; ``model`` as in `denoise_core.end.ProbeScorer`, or None for the one
-        that the probe's card names. Loaded at the first use."""
-        given: dict[str, Any] = {"probe": str(folder), "model": model, **settings}
-        return cls(**given)
-
-    @classmethod
-    def from_file(
-        cls, path: str | Path, model: Any = None, *, llm: LLM | None = None, **settings: Unpack[Settings]
-    ) -> Self:
-        """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
-
-        ``model`` is a probe's and ``llm`` a core LLM, such as ``ChatModelLLM(model)``, where the setting asks one.
+        ``question`` left out is found as in `verified`: under a usual key, or as the last human message. The state
+        may be a dict, a pydantic object or a dataclass. Gives ``{documents: [...]}``; where the documents have a
+        reducer, let it replace.
         """
-        from denoise_core import load_denoiser
 
-        given: dict[str, Any] = {"denoiser": load_denoiser(path, model, llm=llm), **settings}
-        return cls(**given)
+        def asked(state: Any) -> DenoiseInput:
+            found = under(state, documents, "documents")
+            return {"documents": found, "query": question_in(state, question)}
+
+        def update(kept: list[Document]) -> dict[str, Any]:
+            return {documents: kept}
+
+        return RunnableLambda(asked) | self | RunnableLambda(update)
 
     @override
     def compress_documents(
@@ -170,61 +100,23 @@ class DenoiseCompressor(
         _no_arguments(kwargs)
         return await self._acall_with_config(self._adenoise, _read(input), config)
 
-    def clear(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        """Texts of any kind, cut by their structure: what `DenoiseToolResults` does with a tool's result."""
-        found: DenoiseResult = cast(Any, self)._call_with_config(self._clear, (query, tuple(passages)), None)
+    def clear(self, query: str, passages: Sequence[Passage], asked: Any = None) -> DenoiseResult:
+        """Texts of any kind, cut by their structure, as `DenoiseToolResults` has a tool's result denoised.
+        ``asked`` is what this request asks for, as in a config."""
+        found: DenoiseResult = cast(Any, self)._call_with_config(
+            self._denoise, _texts(query, passages), requesting(asked)
+        )
         return found
 
-    async def aclear(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+    async def aclear(self, query: str, passages: Sequence[Passage], asked: Any = None) -> DenoiseResult:
         """`clear` without blocking the event loop."""
         run = cast(Any, self)._acall_with_config
-        found: DenoiseResult = await run(self._aclear, (query, tuple(passages)), None)
+        found: DenoiseResult = await run(self._adenoise, _texts(query, passages), requesting(asked))
         return found
 
     @signed
-    def _clear(
-        self, given: tuple[str, tuple[Passage, ...]], run_manager: ParentRunManager, config: RunnableConfig
-    ) -> DenoiseResult:
-        query, passages = given
-        with at_most(self._bound(config)):
-            result = self._cutting(config).denoise(query, passages)
-        if is_watched(run_manager):
-            about = {"query": query, "texts": len(passages)}
-            tell(run_manager, about, bounded_summary_of(passages, result), summary_of(passages, result))
-        return result
-
-    @signed
-    async def _aclear(
-        self, given: tuple[str, tuple[Passage, ...]], run_manager: AsyncParentRunManager, config: RunnableConfig
-    ) -> DenoiseResult:
-        query, passages = given
-        with at_most(self._bound(config)):
-            result = await self._cutting(config).adenoise(query, passages)
-        if is_watched(run_manager):
-            about = {"query": query, "texts": len(passages)}
-            await atell(run_manager, about, bounded_summary_of(passages, result), summary_of(passages, result))
-        return result
-
-    def _bound(self, config: RunnableConfig) -> int | None:
-        """How many model calls at once: the smaller of our own bound and the config's."""
-        bounds = [b for b in (self.max_concurrency, config.get("max_concurrency")) if b is not None]
-        return min(bounds, default=None)
-
-    def _cutting(self, config: RunnableConfig) -> Guard:
-        """The denoiser under the policies, END with the cutting by structure unless ``chunks`` says otherwise."""
-        from denoise_core.end import ENDDenoiser
-
-        denoiser = self.denoiser_for(asked_for(config))
-        if isinstance(denoiser, ENDDenoiser) and self.chunks is None:
-            denoiser = copy.copy(denoiser)
-            denoiser.chunker, denoiser.brings = pieces, True
-        return Guard(denoiser, on_error=self.on_error, on_empty=self.on_empty)
-
-    @signed
-    def _denoise(
-        self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig
-    ) -> list[Document]:
-        work = _Work(self, input, config)
+    def _denoise(self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig) -> Any:
+        work = self._work(input, config)
         with at_most(work.concurrency):
             result = work.finished(work.guard.denoise(work.query, work.passages))
         if is_watched(run_manager):
@@ -234,31 +126,72 @@ class DenoiseCompressor(
     @signed
     async def _adenoise(
         self, input: DenoiseInput, run_manager: AsyncParentRunManager, config: RunnableConfig
-    ) -> list[Document]:
-        work = _Work(self, input, config)
+    ) -> Any:
+        work = self._work(input, config)
         with at_most(work.concurrency):
             result = work.finished(await work.guard.adenoise(work.query, work.passages))
         if is_watched(run_manager):
             await atell(run_manager, work.about, *work.summaries(result))
         return work.output(result)
 
+    def _work(self, input: Mapping[str, Any], config: RunnableConfig) -> _Work:
+        return (_Documents if "documents" in input else _Work)(self, input, config)
+
 
 class _Work:
-    """One call's documents as passages, and the denoiser that this call asks for."""
+    """One call's texts as passages, and the denoiser that this call asks for: END with the cutting by structure,
+    unless ``chunks`` says otherwise."""
+
+    of = "texts"
 
     def __init__(self, settings: DenoiseCompressor, input: Mapping[str, Any], config: RunnableConfig) -> None:
         asked = asked_for(config)
         self.settings = settings
-        denoiser = settings.denoiser_for(asked)
+        denoiser = self.denoiser(settings.denoiser_for(asked))
         self.guard = Guard(denoiser, on_error=settings.on_error, on_empty=settings.on_empty)
         self.query: str = input["query"]
-        self.read = Readable(input["documents"], settings.header_keys, self.guard)
-        self.passages = self.read.passages
+        self.passages: Sequence[Passage] = self.read(input[self.of])
         self.n = asked.get("k", asked.get("top_n", settings.top_n))
         self.order = asked.get("order", settings.order)
         self.fill = fills(denoiser)
-        self.concurrency = settings._bound(config)
-        self.about = {"query": self.query, "documents": len(self.passages), "method": type(denoiser).__name__}
+        bounds = (b for b in (settings.max_concurrency, config.get("max_concurrency")) if b is not None)
+        self.concurrency = min(bounds, default=None)
+        self.about = {"query": self.query, self.of: len(self.passages), "method": type(denoiser).__name__}
+
+    def denoiser(self, chosen: Denoiser) -> Denoiser:
+        from denoise_core.end import ENDDenoiser
+        from denoise_core.text.cutting import pieces
+
+        if isinstance(chosen, ENDDenoiser) and self.settings.chunks is None:
+            chosen = copy.copy(chosen)
+            chosen.chunker, chosen.brings = pieces, True
+        return chosen
+
+    def read(self, given: Any) -> Sequence[Passage]:
+        return tuple(given)
+
+    def finished(self, result: DenoiseResult) -> DenoiseResult:
+        return result
+
+    def output(self, result: DenoiseResult) -> Any:
+        return result
+
+    def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is told of the run, bounded and whole."""
+        return bounded_summary_of(self.passages, result), summary_of(self.passages, result)
+
+
+class _Documents(_Work):
+    """One call's documents."""
+
+    of = "documents"
+
+    def denoiser(self, chosen: Denoiser) -> Denoiser:
+        return chosen
+
+    def read(self, given: Any) -> Sequence[Passage]:
+        self.converted = Readable(given, self.settings.header_keys, self.guard)
+        return self.converted.passages
 
     def finished(self, result: DenoiseResult) -> DenoiseResult:
         if self.n is not None:
@@ -267,12 +200,15 @@ class _Work:
 
     def output(self, result: DenoiseResult) -> list[Document]:
         """The documents of the result; behind them those that could not be read, where ``on_error`` keeps them."""
-        return self.read.back(result, self.settings.record, scores=self.settings._scores)
+        scores = self.settings._scores or self.order == "score"
+        return self.converted.back(result, self.settings.record, scores=scores)
 
     def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is told of the run, bounded and whole."""
-        told = replace(result, failures={**result.failures, **self.read.failures})
-        return bounded_summary_of(self.passages, told), summary_of(self.passages, told)
+        return super().summaries(replace(result, failures={**result.failures, **self.converted.failures}))
+
+
+def _texts(query: str, passages: Sequence[Passage]) -> Any:
+    return {"texts": tuple(passages), "query": query}
 
 
 def _read(input: Any) -> DenoiseInput:

@@ -1,13 +1,16 @@
-"""Node-sized pieces for LangGraph graphs: each takes the state and gives an update of it. Needs no langgraph."""
+"""A judge for LangGraph graphs: it takes the state and gives an update of it. Needs no langgraph.
+
+`DenoiseCompressor.as_node` and `S2AMessages.as_node` are the other steps of a graph.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict
 from typing_extensions import override
 
 from denoise_core import InputError, arun, run
@@ -15,103 +18,16 @@ from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Outcome, Verdict, WorkingMemory
 from denoise_core.augmenter.drafting import Drafted
 from denoise_core.running.effects import Flow
-from denoise_core.s2a.options import OnError, Variant
-from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert import places
 from langchain_denoise.convert.claims import claimed
-from langchain_denoise.convert.history import Scope
-from langchain_denoise.likes import LLMLike
 from langchain_denoise.observe import atell, tell
-from langchain_denoise.s2a import S2AMessages
-from langchain_denoise.settings import DenoiseSettings
 from langchain_denoise.verification.verifier import Verifier
 
 Update = dict[str, Any]
 _OUTCOMES = {"pass": Outcome.SUPPORTED, "fail": Outcome.UNSUPPORTED, "unknown": Outcome.UNKNOWN}
 
 
-class _Node(PickledModel, RunnableSerializable[Any, Update]):
-    """State in, update out."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-
-    @override
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Update:
-        return self._call_with_config(self._work, input, config)
-
-    @override
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Update:
-        return await self._acall_with_config(self._awork, input, config)
-
-    def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
-        raise NotImplementedError
-
-    async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
-        raise NotImplementedError
-
-
-class DenoiseNode(DenoiseSettings, _Node):
-    """Denoises the documents under one key of the state for the question under another.
-
-    The settings are those of `DenoiseCompressor`. ``question`` left out is found as in `verified`: under a usual
-    key, or as the last human message. The state may be a dict, a pydantic object or a dataclass. Gives
-    ``{documents: [...]}``; where the documents have a reducer, let it replace.
-    """
-
-    documents: str = "documents"
-    question: str | None = None
-
-    @override
-    def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
-        return {self.documents: self._compressor().invoke(self._asked(state))}
-
-    @override
-    async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
-        return {self.documents: await self._compressor().ainvoke(self._asked(state))}
-
-    def _asked(self, state: Any) -> Any:
-        found = places.under(state, self.documents, "documents")
-        return {"documents": found, "query": places.question_in(state, self.question)}
-
-    def _compressor(self) -> DenoiseCompressor:
-        return DenoiseCompressor(**{name: getattr(self, name) for name in DenoiseSettings.model_fields})
-
-
-class S2ANode(_Node):
-    """Clears the user's words in ``state["messages"]``; gives only the messages that changed, with their ids.
-
-    With the usual ``add_messages`` reducer they take the place of the originals, whose text stays in
-    ``response_metadata["denoise"]["original"]``.
-    """
-
-    model: LLMLike
-    variant: Variant = "select"
-    scope: Scope = "latest"
-    on_error: OnError = "keep"
-
-    @model_validator(mode="after")
-    def _can_clear(self) -> Self:
-        self._clearing()  # wrong settings raise here
-        return self
-
-    @override
-    def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
-        said = places.under(state, places.MESSAGES, "messages")
-        return self._changed(said, self._clearing().invoke(said))
-
-    @override
-    async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
-        said = places.under(state, places.MESSAGES, "messages")
-        return self._changed(said, await self._clearing().ainvoke(said))
-
-    def _clearing(self) -> S2AMessages:
-        return S2AMessages(model=self.model, variant=self.variant, scope=self.scope, on_error=self.on_error)
-
-    def _changed(self, before: Any, after: Any) -> Update:
-        return {places.MESSAGES: [new for old, new in zip(before, after, strict=True) if new is not old]}
-
-
-class JudgeNode(_Node):
+class JudgeNode(PickledModel, RunnableSerializable[Any, Update]):
     """Judges the answer in the state against the evidence in it; for a conditional edge to act on.
 
     Gives ``{verdict: {"outcome": "supported" | "unsupported" | "unknown", "score", "reasons", "feedback"}}``,
@@ -126,14 +42,22 @@ class JudgeNode(_Node):
     answer: str | Callable[..., Any] | None = None
     evidence: str | Callable[..., Any] | None = None
 
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
     @override
-    def _work(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Update:
+        return self._call_with_config(self._judge, input, config)
+
+    @override
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Update:
+        return await self._acall_with_config(self._ajudge, input, config)
+
+    def _judge(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
         verdict = run(self._judged(state), budget=self.verifier.budget)[0]
         tell(run_manager, {"verdict": self.verdict}, verdict, verdict)
         return {self.verdict: verdict}
 
-    @override
-    async def _awork(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
+    async def _ajudge(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
         verdict = (await arun(self._judged(state), budget=self.verifier.budget))[0]
         await atell(run_manager, {"verdict": self.verdict}, verdict, verdict)
         return {self.verdict: verdict}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -14,47 +14,21 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, patch_config
 from langchain_core.runnables.configurable import DynamicRunnable
-from pydantic import ConfigDict, Field, field_validator, model_validator
-from typing_extensions import TypedDict, Unpack, override
+from pydantic import Field, field_validator, model_validator
+from typing_extensions import override
 
 from denoise_core import InputError
 from denoise_core.running.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.documents import read_documents
-from langchain_denoise.likes import KeepLike, LLMLike, RetrieverLike
+from langchain_denoise.likes import RetrieverLike
 from langchain_denoise.models.retriever_adapter import check_retriever
-from langchain_denoise.settings import DenoiseSettings, Numbers, Rules, Settings, Variant
-
-if TYPE_CHECKING:
-    from langchain_core.cross_encoders import BaseCrossEncoder
-    from langchain_core.embeddings import Embeddings
+from langchain_denoise.settings import Denoise
 
 _config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
 
 
-class Fetched(TypedDict, total=False):
-    """The settings that a retriever has besides."""
-
-    fetch_k: int | None
-    tags: list[str] | None
-    metadata: dict[str, Any] | None
-
-
-class FetchedNumbers(Numbers, Fetched, total=False):
-    """Without ``keep`` and ``threshold``, which stand beside it."""
-
-
-class FetchedRules(Rules, Fetched, total=False):
-    """Without ``k``, which stands beside it."""
-
-    top_n: int | None
-
-
-class RetrieverSettings(Settings, Fetched, total=False):
-    """All settings of `DenoisingRetriever` but the retriever itself."""
-
-
-class DenoisingRetriever(DenoiseSettings, BaseRetriever):
+class DenoisingRetriever(Denoise, BaseRetriever):
     """Retrieves, denoises, and gives back ``k`` documents.
 
     Settings and records are those of `DenoiseCompressor`, which it runs as its child. What is given with a call
@@ -75,84 +49,13 @@ class DenoisingRetriever(DenoiseSettings, BaseRetriever):
     fetch_k: int | None = Field(default=None, ge=1)
     """How many documents to ask the retriever for, say five times ``k``; None leaves it to the retriever."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    settings: Denoise | None = None
+    """What is set in one object; what is given beside it comes first. None once it is taken."""
 
     @classmethod
     @override
     def is_lc_serializable(cls) -> bool:
         return True
-
-    @classmethod
-    def from_llm(
-        cls,
-        retriever: RetrieverLike | None = None,
-        model: LLMLike | None = None,
-        *,
-        llm: LLMLike | None = None,
-        base_retriever: RetrieverLike | None = None,
-        variant: Variant = "select",
-        **settings: Unpack[RetrieverSettings],
-    ) -> Self:
-        """As `DenoiseCompressor.from_llm`, around ``retriever``."""
-        asked = retriever if base_retriever is None else base_retriever
-        check_retriever(asked)
-        return cls._of(asked, DenoiseCompressor.from_llm(model, llm=llm, variant=variant), settings)
-
-    @classmethod
-    def from_embeddings(
-        cls,
-        retriever: RetrieverLike,
-        embeddings: Embeddings,
-        *,
-        keep: KeepLike = 20,
-        threshold: float | None = None,
-        **settings: Unpack[FetchedNumbers],
-    ) -> Self:
-        """As `DenoiseCompressor.from_embeddings`, around ``retriever``."""
-        check_retriever(retriever)
-        least = settings.pop("similarity_threshold", threshold)
-        made = DenoiseCompressor.from_embeddings(embeddings, keep=keep, threshold=least)
-        return cls._of(retriever, made, settings)
-
-    @classmethod
-    def from_cross_encoder(
-        cls,
-        retriever: RetrieverLike,
-        model: BaseCrossEncoder,
-        *,
-        k: int | None = 3,
-        **settings: Unpack[FetchedRules],
-    ) -> Self:
-        """As `DenoiseCompressor.from_cross_encoder`, around ``retriever``."""
-        check_retriever(retriever)
-        return cls._of(retriever, DenoiseCompressor.from_cross_encoder(model, top_n=None), {"k": k, **settings})
-
-    @classmethod
-    def from_decision_model(
-        cls,
-        retriever: RetrieverLike,
-        model: Any,
-        *,
-        threshold: float = 0.0,
-        **settings: Unpack[FetchedNumbers],
-    ) -> Self:
-        """As `DenoiseCompressor.from_decision_model`, around ``retriever``."""
-        check_retriever(retriever)
-        return cls._of(retriever, DenoiseCompressor.from_decision_model(model, threshold=threshold), settings)
-
-    @classmethod
-    def from_probe(
-        cls, retriever: RetrieverLike, folder: Any, model: Any = None, **settings: Unpack[RetrieverSettings]
-    ) -> Self:
-        """As `DenoiseCompressor.from_probe`, around ``retriever``."""
-        check_retriever(retriever)
-        return cls._of(retriever, DenoiseCompressor.from_probe(folder, model), settings)
-
-    @classmethod
-    def _of(cls, retriever: Any, made: DenoiseCompressor, settings: Mapping[str, Any]) -> Self:
-        chosen = {name: getattr(made, name) for name in made.model_fields_set}
-        given: dict[str, Any] = {"retriever": retriever, **chosen, **settings}
-        return cls(**given)
 
     @field_validator("retriever")
     @classmethod
@@ -219,7 +122,7 @@ class DenoisingRetriever(DenoiseSettings, BaseRetriever):
         k = self.k if k is None else k
         if k is not None and k < 1:
             raise InputError(f"k={k}: expected 1 or more")
-        settings = {name: getattr(self, name) for name in DenoiseSettings.model_fields}
+        settings = {name: getattr(self, name) for name in Denoise.model_fields}
         made = DenoiseCompressor(**{**settings, "top_n": self.top_n if k is None else k})
         made._scores = self.order == "score"
         return made

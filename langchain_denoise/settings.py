@@ -10,19 +10,26 @@ import copy
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from langchain_core.runnables import RunnableConfig
-from pydantic import BaseModel, Field, field_validator, model_validator
-from typing_extensions import TypedDict
+from langchain_core.runnables.config import ensure_config
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from typing_extensions import TypedDict, Unpack
 
 from denoise_core import Denoiser, InputError
 from denoise_core._secrets import PickledModel
 from denoise_core.running.guard import Policy
 from denoise_core.running.record import KEY, RecordDetail
 from langchain_denoise.convert.documents import HEADER_KEYS
-from langchain_denoise.likes import DenoiserLike, KeepLike, ScorerLike
+from langchain_denoise.likes import DenoiserLike, KeepLike, LLMLike, RetrieverLike, ScorerLike
 from langchain_denoise.ranking import Order
+
+if TYPE_CHECKING:
+    from langchain_core.cross_encoders import BaseCrossEncoder
+    from langchain_core.embeddings import Embeddings
+
+    from denoise_core import LLM
 
 Chunks = Literal["whole", "sentences"] | int
 Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
@@ -36,12 +43,17 @@ ALIASES = {
 """What LangChain's own parts call a setting of ours: taken, where ours has no field of that name."""
 
 
-class Common(TypedDict, total=False):
-    """The settings that every ``from_...`` takes; see `DenoiseSettings`."""
+class Settings(TypedDict, total=False):
+    """The settings of `Denoise` as keywords, by our names and by LangChain's; with those of whoever takes them."""
 
+    keep: KeepLike
+    threshold: float | None
     similarity_threshold: float | None
     chunks: Chunks | None
+    variant: Variant
     context: bool
+    top_n: int | None
+    k: int | None
     order: Order
     header_keys: Sequence[str]
     on_error: Policy
@@ -49,28 +61,24 @@ class Common(TypedDict, total=False):
     record: RecordDetail
     max_concurrency: int | None
     name: str | None
+    retriever: RetrieverLike
+    fetch_k: int | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
 
 
-class Numbers(Common, total=False):
-    """As `Common`, with how many documents come back."""
+class Denoise(PickledModel, BaseModel):
+    """How documents are denoised. Nothing set is END with the embedded default, offline.
 
-    k: int | None
-    top_n: int | None
+    `DenoiseCompressor`, `DenoisingRetriever` and the middleware ``DenoiseToolResults`` take the same fields as
+    keywords, or one of these as ``settings=``. A request may ask for some of them, as a dict or as one of these:
+    ``config={"configurable": {"denoise": {"keep": 0.5, "k": 3}}}``; in agents also as ``denoise`` of the context.
 
-
-class Rules(Common, total=False):
-    """As `Common`, with what is kept of END's chunks."""
-
-    keep: KeepLike
-    threshold: float | None
-
-
-class Settings(Numbers, Rules, total=False):
-    """All settings; see `DenoiseSettings`."""
-
-
-class DenoiseSettings(PickledModel, BaseModel):
-    """How documents are denoised. Nothing set is END with the embedded default, offline."""
+    >>> from langchain_denoise import Denoise, DenoiseCompressor
+    >>> strict = Denoise(keep=0.25, on_empty="raise")
+    >>> DenoiseCompressor(settings=strict, keep=0.5).keep
+    0.5
+    """
 
     denoiser: DenoiserLike = None
     """Any `denoise_core.Denoiser`; None builds one from the fields below."""
@@ -127,13 +135,77 @@ class DenoiseSettings(PickledModel, BaseModel):
     max_concurrency: int | None = Field(default=None, ge=1)
     """At most this many model calls of one denoising at once; None leaves it to the denoiser's own bound."""
 
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def from_llm(
+        cls, model: LLMLike | None = None, *, llm: LLMLike | None = None, **settings: Unpack[Settings]
+    ) -> Self:
+        """System 2 Attention with a chat model, a runnable, a name, or a core LLM; in the place of LangChain's
+        ``LLMChainFilter.from_llm(model)``, and with ``context=False``, which keeps the sentences that the model
+        names and none beside them, of ``LLMChainExtractor.from_llm(model)``."""
+        if (model is None) == (llm is None):
+            raise InputError("from_llm: give one model, as in from_llm(model)")
+        return cls._made({"model": llm if model is None else model, "variant": "select"}, settings)
+
+    @classmethod
+    def from_embeddings(cls, embeddings: Embeddings, **settings: Unpack[Settings]) -> Self:
+        """The cosine of ``embeddings``, the best 20 documents, or what ``keep`` says; in the place of
+        ``EmbeddingsFilter(embeddings=embeddings, k=20)``, whose ``k`` and ``similarity_threshold`` it takes too.
+        With ``threshold``, a cosine, no number is asked."""
+        if "k" in settings:
+            settings["keep"] = settings.pop("k")
+        least = settings.get("threshold", settings.get("similarity_threshold"))
+        if least is not None:
+            settings.pop("keep", None)
+        return cls._made({"scorer": embeddings, "keep": 20 if least is None else None}, settings)
+
+    @classmethod
+    def from_cross_encoder(cls, model: BaseCrossEncoder, **settings: Unpack[Settings]) -> Self:
+        """The best ``top_n`` documents of a cross-encoder, 3 unless it says otherwise, best first; in the place of
+        ``CrossEncoderReranker(model=model, top_n=3)``. It reads the text alone, as that does;
+        ``header_keys=("title",)`` shows it titles too."""
+        n = {} if "k" in settings else {"top_n": 3}
+        return cls._made({"scorer": model, **n, "order": "score", "header_keys": ()}, settings)
+
+    @classmethod
+    def from_decision_model(cls, model: Any, **settings: Unpack[Settings]) -> Self:
+        """What a decision model finds to hold the answer, with a probability of at least ``threshold``, 0.5 unless
+        given."""
+        return cls._made({"scorer": model, "threshold": 0.5}, settings)
+
+    @classmethod
+    def from_probe(cls, folder: str | Path, model: Any = None, **settings: Unpack[Settings]) -> Self:
+        """END with the probe in ``folder``; ``model`` as in `denoise_core.end.ProbeScorer`, or None for the one
+        that the probe's card names. Loaded at the first use."""
+        return cls._made({"probe": str(folder), "model": model}, settings)
+
+    @classmethod
+    def from_file(
+        cls, path: str | Path, model: Any = None, *, llm: LLM | None = None, **settings: Unpack[Settings]
+    ) -> Self:
+        """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
+
+        ``model`` is a probe's and ``llm`` a core LLM, such as ``ChatModelLLM(model)``, where the setting asks one.
+        """
+        from denoise_core import load_denoiser
+
+        return cls._made({"denoiser": load_denoiser(path, model, llm=llm)}, settings)
+
+    @classmethod
+    def _made(cls, chosen: dict[str, Any], settings: Mapping[str, Any]) -> Self:
+        return cls(**{**chosen, **settings})
+
     @model_validator(mode="before")
     @classmethod
     def _by_their_names(cls, given: Any) -> Any:
-        """LangChain's names as ours; what is no setting at all is an error that says which was meant."""
+        """``settings`` below what stands beside it; LangChain's names as ours; what is no setting at all is an
+        error that says which was meant."""
         if not isinstance(given, Mapping):
             return given
         named: dict[str, Any] = {}
+        given = dict(given)
+        below = given.pop("settings", None) if "settings" in cls.model_fields else None
         for name, value in given.items():
             ours = name if name in cls.model_fields else ALIASES.get(str(name), str(name))
             if ours not in cls.model_fields and name not in _aliases_of(cls):
@@ -143,7 +215,10 @@ class DenoiseSettings(PickledModel, BaseModel):
             if ours in named and named[ours] != value:
                 raise InputError(f"{ours}={named[ours]!r} and {name}={value!r}: two names of one setting")
             named[ours] = value
-        return named
+        under = _set_in(below)
+        if {"keep", "threshold"} & set(named):
+            under = {n: v for n, v in under.items() if n not in ("keep", "threshold")}
+        return {**under, **named}
 
     @field_validator("chunks")
     @classmethod
@@ -242,6 +317,18 @@ class DenoiseSettings(PickledModel, BaseModel):
         return ENDDenoiser(scorer, keep=keep, threshold=threshold, **cut)
 
 
+def _set_in(settings: Any) -> dict[str, Any]:
+    """What is set in a settings object, or in its JSON."""
+    if settings is None:
+        return {}
+    if not isinstance(settings, (Denoise, Mapping)):
+        raise InputError(
+            f"settings: expected Denoise(...) or a dict of its fields, got a {type(settings).__name__}"
+        )
+    made = settings if isinstance(settings, Denoise) else Denoise(**settings)
+    return {name: getattr(made, name) for name in made.model_fields_set & set(Denoise.model_fields)}
+
+
 def check_denoiser(denoiser: Any) -> None:
     """Raises `InputError` that says what to write for anything that is no denoiser."""
     if isinstance(denoiser, Denoiser) and not isinstance(denoiser, type):
@@ -275,6 +362,13 @@ def _changed(denoiser: Any, keep: Any, threshold: float | None, variant: str | N
     return result
 
 
+def requesting(asked: Any) -> RunnableConfig | None:
+    """A config that asks for these settings, beside what the surrounding run's has; None to ask for none."""
+    if asked is None:
+        return None
+    return {"configurable": {**ensure_config().get("configurable", {}), KEY: asked}}
+
+
 def asked_for(config: RunnableConfig | None) -> dict[str, Any]:
     """What one request asks for: ``config={"configurable": {"denoise": {"keep": 0.5, "k": 3}}}``.
 
@@ -283,6 +377,7 @@ def asked_for(config: RunnableConfig | None) -> dict[str, Any]:
     found = ((config or {}).get("configurable") or {}).get(KEY)
     if found is None:
         return {}
+    found = _set_in(found) if isinstance(found, Denoise) else found
     if not isinstance(found, Mapping) or not set(found) <= {*_PER_REQUEST, "similarity_threshold"}:
         raise InputError(
             f"configurable[{KEY!r}]={found!r}: expected a dict with some of {', '.join(_PER_REQUEST)}"

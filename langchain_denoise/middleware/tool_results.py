@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, NotRequired, Self
+from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import ToolCallRequest
@@ -17,11 +17,13 @@ from typing_extensions import override
 
 from denoise_core import InputError
 from denoise_core.running.fallbacks import fell_back
+from denoise_core.running.record import KEY
 from denoise_core.tool_results import LeftOut
-from langchain_denoise.compressor import DenoiseCompressor
+from langchain_denoise.compressor import DenoiseCompressor, DenoiseInput
 from langchain_denoise.convert.places import MESSAGES, messages_in
-from langchain_denoise.likes import DenoiserLike, LLMLike
+from langchain_denoise.likes import DenoiserLike
 from langchain_denoise.middleware.tool_text import ToolDocuments, ToolText, read_message
+from langchain_denoise.settings import Denoise, requesting
 
 Result = ToolMessage | Command[Any]
 
@@ -64,13 +66,14 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
     With ``recall`` what was cut out can be had back: its ids and first words stand at the end of the message, the
     text in the state under ``denoise_left_out`` and never in the prompt, and the agent has a tool ``recall(id)``.
 
-    ``denoiser`` is any denoiser of the core or a `DenoiseCompressor`; with neither it is the offline default.
-    Other settings are those of `DenoiseCompressor`; the record is in ``response_metadata["denoise"]``.
+    ``denoiser`` is any denoiser of the core, a `Denoise` or a `DenoiseCompressor`; with none it is the offline
+    default. Other settings are those of `Denoise`, and an agent's context may have some as its ``denoise``; the
+    record is in ``response_metadata["denoise"]``.
     """
 
     def __init__(
         self,
-        denoiser: DenoiserLike | DenoiseCompressor = None,
+        denoiser: DenoiserLike | Denoise = None,
         *,
         tools: Sequence[str | BaseTool] | None = None,
         recall: bool = False,
@@ -84,6 +87,8 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
             if settings:
                 raise InputError(f"{', '.join(settings)}: set on the DenoiseCompressor, which is built already")
             self.compressor = denoiser
+        elif isinstance(denoiser, Denoise):
+            self.compressor = DenoiseCompressor(settings=denoiser, **settings)
         else:
             self.compressor = DenoiseCompressor(denoiser=denoiser, **settings)
         self.tool_names = None if tools is None else frozenset(map(_name_of, tools))
@@ -93,63 +98,6 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
             self.state_schema = RecallState
         self._name = name
         self._checked = tools is None
-
-    @classmethod
-    def from_llm(
-        cls,
-        model: LLMLike,
-        *,
-        tools: Sequence[str | BaseTool] | None = None,
-        recall: bool = False,
-        name: str = "DenoiseToolResults",
-        **settings: Any,
-    ) -> Self:
-        """As `DenoiseCompressor.from_llm`."""
-        return cls(DenoiseCompressor.from_llm(model, **settings), tools=tools, recall=recall, name=name)
-
-    @classmethod
-    def from_embeddings(
-        cls,
-        embeddings: Any,
-        *,
-        tools: Sequence[str | BaseTool] | None = None,
-        recall: bool = False,
-        name: str = "DenoiseToolResults",
-        **settings: Any,
-    ) -> Self:
-        """As `DenoiseCompressor.from_embeddings`."""
-        return cls(
-            DenoiseCompressor.from_embeddings(embeddings, **settings), tools=tools, recall=recall, name=name
-        )
-
-    @classmethod
-    def from_cross_encoder(
-        cls,
-        model: Any,
-        *,
-        tools: Sequence[str | BaseTool] | None = None,
-        recall: bool = False,
-        name: str = "DenoiseToolResults",
-        **settings: Any,
-    ) -> Self:
-        """As `DenoiseCompressor.from_cross_encoder`, in the order of the result."""
-        chosen: dict[str, Any] = {"order": "input", **settings}
-        made = DenoiseCompressor.from_cross_encoder(model, **chosen)
-        return cls(made, tools=tools, recall=recall, name=name)
-
-    @classmethod
-    def from_probe(
-        cls,
-        folder: Any,
-        model: Any = None,
-        *,
-        tools: Sequence[str | BaseTool] | None = None,
-        recall: bool = False,
-        name: str = "DenoiseToolResults",
-        **settings: Any,
-    ) -> Self:
-        """As `DenoiseCompressor.from_probe`."""
-        return cls(DenoiseCompressor.from_probe(folder, model, **settings), tools=tools, recall=recall, name=name)
 
     @property
     @override
@@ -172,18 +120,18 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
 
     @override
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
-        result, query = handler(request), _query(request)
+        result = handler(request)
         work = [(m, self._read(m, request)) for m in _messages_of(result)]
-        done = [(m, *self._cleared(read, query)) if read else (m, m, ()) for m, read in work]
+        done = [(m, *self._cleared(read, request)) if read else (m, m, ()) for m, read in work]
         return self._back(result, done)
 
     @override
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Result:
-        result, query = await handler(request), _query(request)
+        result = await handler(request)
         work = [(m, self._read(m, request)) for m in _messages_of(result)]
-        done = [(m, *await self._acleared(read, query)) if read else (m, m, ()) for m, read in work]
+        done = [(m, *await self._acleared(read, request)) if read else (m, m, ()) for m, read in work]
         return self._back(result, done)
 
     def _check(self, tools: Sequence[Any]) -> None:
@@ -219,18 +167,23 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
             return None
         return read
 
-    def _cleared(self, read: ToolText | ToolDocuments, query: str) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
-        if isinstance(read, ToolDocuments):
-            return read.cleared(self.compressor.invoke({"documents": read.documents, "query": query})), ()
-        return self._told(read, self.compressor.clear(query, read.passages))
+    def _cleared(
+        self, read: ToolText | ToolDocuments, request: ToolCallRequest
+    ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
+        query, asked = _query(request), _settings_in(request)
+        if isinstance(read, ToolText):
+            return self._told(read, self.compressor.clear(query, read.passages, asked))
+        given: DenoiseInput = {"documents": read.documents, "query": query}
+        return read.cleared(self.compressor.invoke(given, requesting(asked))), ()
 
     async def _acleared(
-        self, read: ToolText | ToolDocuments, query: str
+        self, read: ToolText | ToolDocuments, request: ToolCallRequest
     ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
-        if isinstance(read, ToolDocuments):
-            kept = await self.compressor.ainvoke({"documents": read.documents, "query": query})
-            return read.cleared(kept), ()
-        return self._told(read, await self.compressor.aclear(query, read.passages))
+        query, asked = _query(request), _settings_in(request)
+        if isinstance(read, ToolText):
+            return self._told(read, await self.compressor.aclear(query, read.passages, asked))
+        given: DenoiseInput = {"documents": read.documents, "query": query}
+        return read.cleared(await self.compressor.ainvoke(given, requesting(asked))), ()
 
     def _told(self, read: ToolText, found: Any) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
         gone = read.left_out(found) if self.recall else ()
@@ -281,6 +234,12 @@ def _asked_in(request: ToolCallRequest) -> str:
     named = [given[n] for n in _ASKED if isinstance(given.get(n), str)]
     said = named or [v for v in given.values() if isinstance(v, str) and len(v.split()) > 1]
     return next((v for v in said if v.strip()), "")
+
+
+def _settings_in(request: ToolCallRequest) -> Any:
+    """What the agent's context asks for: its ``denoise``, of a dict, a dataclass or an object."""
+    context = getattr(request.runtime, "context", None)
+    return context.get(KEY) if isinstance(context, Mapping) else getattr(context, KEY, None)
 
 
 def _query(request: ToolCallRequest) -> str:

@@ -19,8 +19,9 @@ from denoise_core.protocols import Scored
 from denoise_core.running.caches.once import Once
 from denoise_core.running.offload import offload
 from denoise_core.scorers.cross_encoder import CrossEncoderScorer
+from denoise_core.scorers.decisions import DecisionScorer
 from denoise_core.scorers.embedding import EmbeddingScorer
-from langchain_denoise.models.decisions import DecisionScorer, is_decision_model
+from langchain_denoise.models.decisions import Decide, is_decision_model
 
 
 def as_scorer(scorer: Any, name: str = "scorer") -> Scorer:
@@ -33,7 +34,7 @@ def as_scorer(scorer: Any, name: str = "scorer") -> Scorer:
     if isinstance(scorer, BaseCrossEncoder):
         return CrossEncoderScorer(scorer.score)
     if is_decision_model(scorer):
-        return DecisionScorer(scorer)
+        return DecisionScorer(Decide(scorer))
     if isinstance(scorer, Runnable):
         raise InputError(
             f"{name}: expected embeddings, a cross-encoder, a decision model or a denoise_core scorer, got "

@@ -13,9 +13,10 @@ from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Poli
 from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities.groundedness import as_utility
+from denoise_core.support.judges import decision
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
-from langchain_denoise.models.decisions import is_decision_model
+from langchain_denoise.models.decisions import Decide, is_decision_model
 
 
 class Verifier:
@@ -101,9 +102,7 @@ class Verifier:
 def utility_of(judge: Any) -> Utility:
     """What the loop asks, from whatever judges. Raises `InputError` for what does not."""
     if is_decision_model(judge):
-        from langchain_denoise.models.decision_judge import DecisionJudge
-
-        return DecisionJudge(judge)
+        return as_utility(decision(Decide(judge), name=type(judge).__name__))
     if isinstance(judge, (Runnable, str)):
         from langchain_denoise.models.chat_llm import as_llm
 

@@ -14,7 +14,7 @@ from denoise_core.running import fallbacks
 from denoise_core.running.record import RECORD_BYTES
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM
-from langchain_denoise import DenoiseCompressor, S2ARunnable
+from langchain_denoise import DenoiseCompressor
 
 
 @pytest.fixture(autouse=True)
@@ -74,22 +74,12 @@ def test_a_broken_document_follows_the_policy_and_costs_no_other(name, sync, cap
         compressed(broken, sync, on_error="raise")
 
 
-def test_the_answering_chain_reads_what_can_be_read():
-    broken = BROKEN["no text"]()
-    given = {"question": "How tall?", "context": [Document(page_content=TEXT, id="a"), broken]}
-    out = S2ARunnable(model=FunctionLLM(lambda m: "1"), variant="select").invoke(given)
-    assert [d.id for d in out["context"]] == ["a", "x"]
-    assert out["denoise"]["failures"].keys() == {"x"}
-    with pytest.raises(InputError):
-        S2ARunnable(model=FunctionLLM(lambda m: "1"), variant="select", on_error="raise").invoke(given)
-
-
-def test_the_answering_chain_marks_the_failed_document_alone():
+def test_the_failed_document_alone_is_marked():
     """Every document had the fallback of the one that failed."""
     llm = FunctionLLM(lambda m: "What a question!" if "bananas" in str(m) else "1")
     context = [Document(page_content=TEXT * 40, id="a"), Document(page_content="Yellow bananas. " * 80, id="b")]
-    out = S2ARunnable(model=llm, variant="select").invoke({"question": "How tall?", "context": context})
-    marked = [d.id for d in out["context"] if d.metadata.get("denoise_fallback")]
+    out = DenoiseCompressor(model=llm).compress_documents(context, "How tall?")
+    marked = [d.id for d in out if d.metadata.get("denoise_fallback")]
     assert marked == ["b"]
 
 

@@ -10,10 +10,11 @@ from decision_models import Words, decisions
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
-from denoise_core import InputError, MissingExtra, Passage, arun, run
-from denoise_core.augmenter import WorkingMemory
+from denoise_core import InputError, MissingExtra
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import DecisionJudge, DecisionScorer, DenoiseCompressor, DenoisingRetriever
+from langchain_denoise import DenoiseCompressor, DenoisingRetriever, Verifier, verified
+from langchain_denoise.models.decisions import Decide
+from langchain_denoise.models.scoring import as_scorer
 from langchain_denoise.testing import RunRecorder
 
 
@@ -23,7 +24,7 @@ def there(monkeypatch):
 
 
 def helpful(state):
-    return 0.9 if "Paris" in state["text"] else 0.2
+    return 0.9 if "Paris" in state["passage"] else 0.2
 
 
 DOCUMENTS = [Document(page_content=t) for t in ("Paris is a capital.", "Bananas.", "Paris lies on the Seine.")]
@@ -37,7 +38,7 @@ async def test_what_it_finds_helpful_is_kept(sync):
     else:
         found = await compressor.acompress_documents(DOCUMENTS, "q")
     assert [d.page_content for d in found] == ["Paris is a capital.", "Paris lies on the Seine."]
-    assert found[0].metadata["relevance_score"] == pytest.approx(2.197, abs=0.001)
+    assert found[0].metadata["relevance_score"] == pytest.approx(0.9)
 
 
 def test_a_scorer_wherever_a_scorer_is_wanted(kit):
@@ -55,35 +56,25 @@ def test_calls_are_traced_under_the_compressor():
     )
 
 
-def test_the_order_of_certain_answers_is_kept_and_finite():
-    scores = DecisionScorer(Words(yes=lambda state: float(state["text"]))).score("q", ["0", "1", "0.5"])
-    assert scores[0] < scores[2] < scores[1]
-    assert abs(scores).max() < 20
-    assert scores[2] == 0
-    assert len(DecisionScorer(Words(yes=helpful)).score("q", [])) == 0
+def test_probabilities_as_they_are():
+    model = Words(yes=lambda state: float(state["passage"]))
+    assert list(as_scorer(model).score("q", ["0", "1", "0.5"])) == [0, 1, 0.5]
+    assert len(as_scorer(model).score("q", [])) == 0
 
 
-MEMORY = WorkingMemory("Where?", (Passage("In Paris.", "a", header="Eiffel Tower"), Passage("x" * 30_000, "b")))
-
-
-@pytest.mark.parametrize(
-    ("yes", "threshold", "outcome"),
-    [(0.9, 0.5, "pass"), (0.4, 0.5, "fail"), (0.6, 0.8, "unknown"), (0.1, 0.8, "fail"), (0.8, 0.8, "pass")],
-)
-def test_a_judge(yes, threshold, outcome):
-    states = []
+@pytest.mark.parametrize(("yes", "outcome"), [(0.9, "supported"), (0.4, "unsupported")])
+async def test_a_judge(kit, yes, outcome):
+    states, seen = [], RunRecorder()
     model = Words(yes=lambda state: states.append(state) or yes)
-    verdict, trace = run(DecisionJudge(model, threshold=threshold).assess(MEMORY, "Paris."))
-    assert (verdict.outcome, verdict.score) == (outcome, yes)
-    assert asyncio.run(arun(DecisionJudge(model, threshold=threshold).assess(MEMORY, "Paris.")))[0] == verdict
-    assert states[0]["evidence"] == ["Eiffel Tower\nIn Paris."]
-    assert (trace.usage.input_tokens, trace.usage.output_tokens) == (10, 1)
-
-
-def test_without_evidence_or_answer_nothing_is_asked():
-    model = Words(yes=lambda state: 1 / 0)
-    for memory, answer in ((WorkingMemory("q"), "Paris."), (MEMORY, " ")):
-        assert run(DecisionJudge(model).assess(memory, answer))[0].outcome == "unknown"
+    context = {"context": [Document(page_content="In Paris.", metadata={"title": "Eiffel Tower"})]}
+    said = verified(lambda given: {"answer": "Paris, since 1889.", **context}, Verifier(judge=model))
+    out = await asyncio.to_thread(said.invoke, {"question": "Where?"}, {"callbacks": [seen]})
+    again = await said.ainvoke({"question": "Where?"})
+    assert out["denoise"]["outcome"] == again["denoise"]["outcome"] == outcome
+    assert "Eiffel Tower\nIn Paris." in states[0]
+    assert out["denoise"]["judge"] == "Words"
+    calls = seen.paths("chain") + seen.paths("llm")
+    assert any(path.endswith("/Words") for path in calls)
 
 
 def asked(state):
@@ -114,13 +105,12 @@ def test_a_probe_answers_no_other_questions():
 
 
 def test_wrong_models_are_refused(monkeypatch):
-    for kind in (DecisionScorer, DecisionJudge):
-        with pytest.raises(InputError, match="got FakeListChatModel"):
-            kind(FakeListChatModel(responses=["yes"]))
+    with pytest.raises(InputError, match="got FakeListChatModel"):
+        Decide(FakeListChatModel(responses=["yes"]))
     monkeypatch.setitem(sys.modules, "langchain_core.decisions", None)
     monkeypatch.delitem(sys.modules, "langchain_core.decisions.base")
     with pytest.raises(MissingExtra, match=r"langchain-core 1\.8"):
-        DecisionScorer(FakeListChatModel(responses=["yes"]))
+        Decide(FakeListChatModel(responses=["yes"]))
     module = importlib.reload(importlib.import_module("langchain_denoise.models.probe_decision"))
     with pytest.raises(MissingExtra, match=r"langchain-core 1\.8"):
         module.ProbeDecisionModel(scorer=FunctionScorer(lambda q, t: 0.0))

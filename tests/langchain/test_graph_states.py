@@ -11,10 +11,9 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from pydantic import BaseModel
 
-from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import Verifier
-from langchain_denoise.nodes import DenoiseNode, JudgeNode, S2ANode
+from langchain_denoise import DenoiseCompressor, S2AMessages, Verifier
+from langchain_denoise.nodes import JudgeNode
 
 FOUND = [
     Document(page_content="Paris is the capital of France.", id="a"),
@@ -53,8 +52,8 @@ class AsDataclass:
 async def test_nodes_take_typed_state(state, sync, kit):
     """They refused all but dicts."""
     graph = StateGraph(state)
-    graph.add_node("denoise", DenoiseNode(denoiser=ENDDenoiser(FunctionScorer(kit.overlap), keep=1)))
-    graph.add_node("clear", S2ANode(model=kit.chat(lambda m: "2"), variant="select"))
+    graph.add_node("denoise", DenoiseCompressor(scorer=FunctionScorer(kit.overlap), keep=1).as_node())
+    graph.add_node("clear", S2AMessages(model=kit.chat(lambda m: "2"), variant="select").as_node())
     graph.add_node("judge", JudgeNode(verifier=Verifier(), question="question"))
     for one, next in ((START, "denoise"), ("denoise", "clear"), ("clear", "judge"), ("judge", END)):
         graph.add_edge(one, next)

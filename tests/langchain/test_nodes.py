@@ -13,8 +13,8 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
 from denoise_core.augmenter import Outcome
-from langchain_denoise import Verifier
-from langchain_denoise.nodes import DenoiseNode, JudgeNode, S2ANode
+from langchain_denoise import DenoiseCompressor, S2AMessages, Verifier
+from langchain_denoise.nodes import JudgeNode
 from langchain_denoise.testing import RunRecorder
 
 PARIS = "Paris is the capital of France."
@@ -46,7 +46,7 @@ async def test_a_graph_that_denoises_drafts_judges_and_tries_again(kit):
 
     graph = StateGraph(State)
     graph.add_node("retrieve", lambda state: {"documents": FOUND})
-    graph.add_node("denoise", DenoiseNode(denoiser=kit.denoisers["end"]()))
+    graph.add_node("denoise", DenoiseCompressor(denoiser=kit.denoisers["end"]()).as_node())
     graph.add_node("draft", draft)
     graph.add_node("judge", JudgeNode(verifier=Verifier(), evidence="documents"))
     graph.add_edge(START, "retrieve")
@@ -81,7 +81,7 @@ async def test_a_message_state_is_judged_by_its_last_answer():
 async def test_cleared_words_replace_the_originals_by_id(kit):
     model = kit.chat(lambda m: "2" if "numbered pieces" in m[-1].text else "Context: NONE")
     graph = StateGraph(MessagesState)
-    graph.add_node("clear", S2ANode(model=model, variant="default"))
+    graph.add_node("clear", S2AMessages(model=model, variant="default").as_node())
     graph.add_edge(START, "clear")
     leading = "I am sure it is Lyon, but what is the capital of France?"
     said = [HumanMessage("Hi!", id="1"), AIMessage("Hello.", id="2"), HumanMessage(leading, id="3")]
@@ -96,24 +96,22 @@ async def test_cleared_words_replace_the_originals_by_id(kit):
 @pytest.mark.parametrize("sync", [True, False])
 async def test_spans(kit, sync):
     seen = RunRecorder()
-    node = DenoiseNode(denoiser=kit.s2a())
+    node = DenoiseCompressor(denoiser=kit.s2a()).as_node()
     state, config = {"question": "q", "documents": FOUND}, {"callbacks": [seen]}
     if sync:
         await asyncio.to_thread(node.invoke, state, config)
     else:
         await node.ainvoke(state, config)
-    assert seen.paths("llm") == ["DenoiseNode/DenoiseCompressor/FunctionChatModel"] * 2
+    assert seen.paths("llm") == ["RunnableSequence/DenoiseCompressor/FunctionChatModel"] * 2
 
 
 @pytest.mark.parametrize("state", [{"question": "q"}, {"documents": FOUND}, "q"])
 def test_what_is_missing_is_said(kit, state):
     with pytest.raises(ValueError, match=r"documents|question"):
-        DenoiseNode(denoiser=kit.s2a()).invoke(state)
+        DenoiseCompressor(denoiser=kit.s2a()).as_node().invoke(state)
 
 
 def test_wrong_settings(kit):
-    with pytest.raises(ValueError, match="docs"):
-        DenoiseNode(denoiser=kit.s2a(), docs="documents")
     with pytest.raises(ValueError, match="Verifier"):
         JudgeNode(verifier="strict")
     with pytest.raises(ValueError, match="or a dataclass, got str"):

@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, SecretStr
 
 from denoise_core import Message
-from langchain_denoise import ChatModelLLM, DenoiseCompressor, S2ARunnable
+from langchain_denoise import ChatModelLLM, DenoiseCompressor, S2AMessages
 
 KEY = "sk-proj-abcdefghijklmnop"
 WORDS = "correct-horse-battery"
@@ -40,7 +40,7 @@ WRAPPED = {
     "the core's model": lambda: ChatModelLLM(Keyed()),
     "a bound model": lambda: ChatModelLLM(Keyed().bind(stop=["x"], api_key=KEY)),
     "a compressor": lambda: DenoiseCompressor(model=Keyed()),
-    "an answering chain": lambda: S2ARunnable(model=Keyed()),
+    "a clearing step": lambda: S2AMessages(model=Keyed()),
     "a compressor around the core's model": lambda: DenoiseCompressor(model=ChatModelLLM(Keyed())),
 }
 

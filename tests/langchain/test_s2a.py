@@ -1,82 +1,12 @@
-"""S2A as runnables: answers from a cleared context, conversations cleared of opinion."""
+"""S2A before a chat model: conversations cleared of opinion."""
 
 import asyncio
-import json
 
 import pytest
-from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
 
-from langchain_denoise import S2AMessages, S2ARunnable
-from langchain_denoise.testing import RunRecorder
-
-CONTEXT = [
-    Document(page_content="Paris is the capital of France. My uncle says Lyon.", id="a", metadata={"source": "x"}),
-    Document(page_content="Bananas are yellow.", id="b"),
-]
-QUESTION = "What is the capital of France?"
-
-
-def two_steps(messages):
-    """Keeps the first sentence of what is about Paris, nothing of the rest; then answers."""
-    said = messages[-1].text
-    if "number" not in said:
-        return "Paris."
-    return "1" if "Paris" in said else "NONE"
-
-
-def test_an_answer_from_what_is_left(kit):
-    model = kit.chat(two_steps)
-    step = S2ARunnable(model=model, variant="select")
-    given = {"question": QUESTION, "context": CONTEXT}
-    out = step.invoke(given)
-    assert asyncio.run(step.ainvoke(given)) == out
-    assert (out["answer"], out["question"]) == ("Paris.", QUESTION)
-    assert [d.page_content for d in out["context"]] == ["Paris is the capital of France. "]
-    assert (out["context"][0].id, out["context"][0].metadata["source"]) == ("a", "x")
-    assert json.loads(json.dumps(out["denoise"])) == out["denoise"]
-    assert out["denoise"]["calls"] == 2
-    assert [d["id"] for d in out["denoise"]["dropped"]] == ["a", "b"]
-    assert "uncle" not in model.seen[1][-1].text
-
-
-@pytest.mark.parametrize("context", ["Paris is the capital.", ["Paris is the capital."], CONTEXT[:1], []])
-def test_any_form_of_context(kit, context):
-    out = S2ARunnable(model=kit.chat(two_steps), variant="select").invoke(
-        {"question": QUESTION, "context": context}
-    )
-    assert out["answer"] == "Paris."
-    assert len(out["context"]) == bool(context)
-
-
-@pytest.mark.parametrize("sync", [True, False])
-async def test_calls_are_children_and_do_not_stream(kit, sync):
-    seen = RunRecorder()
-    step = S2ARunnable(model=kit.chat(two_steps), variant="select")
-    given = {"question": QUESTION, "context": CONTEXT}
-    if sync:
-        await asyncio.to_thread(step.invoke, given, {"callbacks": [seen]})
-    else:
-        await step.ainvoke(given, {"callbacks": [seen]})
-    assert [path.split("/")[0] for path in seen.paths("llm")] == ["S2ARunnable"] * 2
-    assert {path.split("/")[-1] for path in seen.paths("llm")} == {"FunctionChatModel"}
-    assert all("nostream" in run.tags for run in seen.of_kind("llm"))
-    assert [name for name, _, _ in seen.events] == ["denoise"]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("q", "got a str"),
-        ({"question": "q"}, r"the keys \['question'\]"),
-        ({"question": "q", "context": [3]}, "expected a langchain_core Document, got int"),
-    ],
-)
-def test_bad_input(kit, given, message):
-    with pytest.raises(ValueError, match=message):
-        S2ARunnable(model=kit.chat()).invoke(given)
-
+from langchain_denoise import S2AMessages
 
 LEADING = "I am sure it is Lyon, but what is the capital of France?"
 
@@ -219,19 +149,7 @@ def test_whatever_a_chat_model_takes(kit):
         step.invoke(3)
 
 
-@pytest.mark.parametrize("kind", [S2ARunnable, S2AMessages])
 @pytest.mark.parametrize("settings", [{"variant": "best"}, {"max_concurrency": 0}, {"varient": "select"}])
-def test_wrong_settings(kit, kind, settings):
+def test_wrong_settings(kit, settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
-        kind(model=kit.chat(), **settings)
-
-
-def test_a_question_that_could_not_be_cleared_is_said_beside_each_document(kit):
-    def names_the_opinion(messages):
-        return "2" if "cut into numbered pieces" in messages[-1].text else two_steps(messages)
-
-    given = {"question": "What is the capital of France? I think it is Lyon.", "context": CONTEXT}
-    out = S2ARunnable(model=kit.chat(names_the_opinion), variant="select").invoke(given)
-    assert out["question"] == given["question"]
-    assert "no part that asks" in out["denoise"]["question_note"]
-    assert all("no part that asks" in d.metadata["denoise_question_note"] for d in out["context"])
+        S2AMessages(model=kit.chat(), **settings)

@@ -5,7 +5,7 @@ from langchain_core.load import dumpd, dumps, load
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import ChatOpenAI
 
-from langchain_denoise import AugmentedRunnable, DenoiseCompressor, S2AMessages, S2ARunnable, verified
+from langchain_denoise import AugmentedRunnable, DenoiseCompressor, S2AMessages, verified
 
 KEY = "sk-not-a-real-key"
 
@@ -33,7 +33,7 @@ def again(thing, *classes):
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        (S2ARunnable, {"variant": "select", "max_concurrency": 3, "on_error": "drop"}),
+        (DenoiseCompressor, {"variant": "select", "max_concurrency": 3, "on_error": "drop"}),
         (S2AMessages, {"variant": "single", "scope": "history"}),
     ],
 )
@@ -65,4 +65,4 @@ def test_what_holds_your_own_objects_is_not_serialised_and_says_so(kit, model):
 
 def test_loading_needs_permission(model):
     with pytest.raises(ValueError, match=r"not allowed|namespace"):
-        load(dumpd(S2ARunnable(model=model)), secrets_map={"OPENAI_API_KEY": KEY})
+        load(dumpd(S2AMessages(model=model)), secrets_map={"OPENAI_API_KEY": KEY})

@@ -18,7 +18,7 @@ from openai import BadRequestError
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import ChatModelLLM, DenoiseCompressor, DenoisingRetriever
+from langchain_denoise import ChatModelLLM, Denoise, DenoiseCompressor, DenoisingRetriever
 from langchain_denoise.testing import RunRecorder
 
 ASKED = (Message("user", "which?"),)
@@ -200,7 +200,7 @@ async def test_max_concurrency_of_the_call_holds_within(sync, kit):
 
 def test_tags_metadata_and_callbacks_of_the_call_reach_both_parts(kit):
     seen = RunRecorder()
-    retriever = DenoisingRetriever.from_llm(kit.ListRetriever(found=TENANTS[:1]), kit.chat())
+    retriever = DenoisingRetriever.from_llm(kit.chat(), retriever=kit.ListRetriever(found=TENANTS[:1]))
     retriever.invoke("q", {"callbacks": [seen], "tags": ["t"], "metadata": {"user": "u"}, "run_name": "mine"})
     runs = [*seen.of_kind("retriever"), *seen.of_kind("llm")]
     assert [r.name for r in runs] == ["mine", "ListRetriever", "FunctionChatModel"]
@@ -246,6 +246,27 @@ def test_keep_k_and_order_for_one_request():
     assert ids(retriever.invoke("q", asking(k=3, order="score"))) == ["b2", "b1", "a2"]
     assert ids(retriever.invoke("q", asking(threshold=2.0))) == ["a2", "b1", "b2"]
     assert ids(retriever.invoke("q", asking(k=3), k=2)) == ["b1", "b2"]
+
+
+def test_a_score_is_written_where_a_request_asks_for_its_order():
+    """Only an order set on the retriever brought scores."""
+    plain, asked_for = (scored(keep=2).invoke("q", config)[0] for config in (None, asking(order="score")))
+    assert not {"relevance_score", "denoise_score"} & set(plain.metadata)
+    assert asked_for.metadata["relevance_score"] == asked_for.metadata["denoise_score"] == 12
+
+
+def test_one_settings_object_for_all_and_for_one_request():
+    chosen = Denoise(scorer=FunctionScorer(lambda query, text: float(text[-1])), keep=0.5, order="score")
+    assert Denoise.model_validate_json(Denoise(keep=0.5, order="score").model_dump_json()).keep == 0.5
+    retriever = DenoisingRetriever(retriever=Tenants(), settings=chosen)
+    assert ids(retriever.invoke("q")) == ids(DenoiseCompressor(settings=chosen).compress_documents(TENANTS, "q"))
+    assert (retriever.settings, retriever.keep) == (None, 0.5)
+    assert DenoisingRetriever(retriever=Tenants(), settings=chosen, threshold=2.0).keep is None
+    assert DenoiseCompressor(settings={"keep": 3}, order="score").keep == 3
+    assert ids(scored(keep=1).invoke("q", {"configurable": {"denoise": Denoise(k=1, keep=0.5)}})) == ["b2"]
+    with pytest.raises(InputError, match="on_error"):
+        scored().invoke("q", {"configurable": {"denoise": Denoise(on_error="drop")}})
+    assert Denoise.model_json_schema()["properties"]["on_empty"]["description"].startswith("The same for a result")
 
 
 def test_the_same_through_configurable_fields():

@@ -20,7 +20,7 @@ from denoise_core import Guard, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer
-from langchain_denoise import DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings
+from langchain_denoise import Denoise, DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings
 from langchain_denoise.convert.messages import to_messages
 from langchain_denoise.ranking import ordered, top
 
@@ -86,7 +86,7 @@ def test_a_cross_encoder_reads_what_it_read_before_unless_a_header_is_asked_for(
     titled = [Document(page_content="It is tall.", metadata={"title": "Eiffel Tower"})]
     peers().CrossEncoderReranker(model=Notes()).compress_documents(titled, QUESTION)
     DenoiseCompressor.from_cross_encoder(Notes()).compress_documents(titled, QUESTION)
-    DenoisingRetriever.from_cross_encoder(kit.ListRetriever(found=titled), Notes()).invoke(QUESTION)
+    DenoisingRetriever.from_cross_encoder(Notes(), retriever=kit.ListRetriever(found=titled)).invoke(QUESTION)
     assert read == [["It is tall."]] * 3
     DenoiseCompressor.from_cross_encoder(Notes(), header_keys=["title"]).compress_documents(titled, QUESTION)
     assert read[-1] == ["Eiffel Tower\nIt is tall."]
@@ -130,9 +130,11 @@ def test_the_same_lines_on_the_retriever_and_the_middleware(made_by, given, sett
     expected = both(getattr(DenoiseCompressor, made_by)(given(kit), **settings))
     assert 0 < len(expected) <= 3
     inner = kit.ListRetriever(found=DOCUMENTS)
-    retriever = getattr(DenoisingRetriever, made_by)(inner, given(kit), **settings)
+    retriever = getattr(DenoisingRetriever, made_by)(given(kit), retriever=inner, **settings)
     assert texts(retriever.invoke(QUESTION)) == texts(expected)
-    made = getattr(DenoiseToolResults, made_by)(given(kit), tools=["search"], **settings)
+    chosen = getattr(Denoise, made_by)(given(kit), **settings)
+    assert texts(DenoisingRetriever(retriever=inner, settings=chosen).invoke(QUESTION)) == texts(expected)
+    made = DenoiseToolResults(chosen, tools=["search"])
     assert sorted(texts(both(made.compressor))) == sorted(texts(expected))
 
 
@@ -169,7 +171,7 @@ MODELS = {
 def test_whatever_is_a_model(kind, kit):
     model = MODELS[kind](kit)
     assert texts(both(DenoiseCompressor.from_llm(model))) == ["Candlepin bowling is old. ", "candlepin bowling"]
-    retriever = DenoisingRetriever.from_llm(kit.ListRetriever(found=DOCUMENTS), model)
+    retriever = DenoisingRetriever.from_llm(model, retriever=kit.ListRetriever(found=DOCUMENTS))
     assert len(retriever.invoke(QUESTION)) == 2
 
 

@@ -19,7 +19,7 @@ from denoise_core import DenoiseResult, InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import DenoiseCompressor
+from langchain_denoise import Denoise, DenoiseCompressor
 from langchain_denoise.middleware import DenoiseToolResults
 from langchain_denoise.middleware.tool_text import NOTHING, ToolText
 
@@ -121,7 +121,7 @@ async def test_a_compressor_will_do_and_keeps_its_settings():
     assert [d.page_content for d in out.artifact] == ["bbb"]
     with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
         DenoiseToolResults(ready, keep=2)
-    made = DenoiseToolResults.from_embeddings(DeterministicFakeEmbedding(size=4), tools=["a"], keep=3)
+    made = DenoiseToolResults(Denoise.from_embeddings(DeterministicFakeEmbedding(size=4), keep=3), tools=["a"])
     assert (made.tool_names, made.compressor.keep) == ({"a"}, 3)
 
 

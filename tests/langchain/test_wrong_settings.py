@@ -7,35 +7,37 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_denoise import (
     AugmentedRunnable,
     ChatModelLLM,
+    Denoise,
     DenoiseCompressor,
     DenoisingRetriever,
     EmbeddedEmbeddings,
     RetrieverAdapter,
     S2AMessages,
-    S2ARunnable,
     Verifier,
     verified,
 )
-from langchain_denoise.nodes import JudgeNode, S2ANode
+from langchain_denoise.nodes import JudgeNode
 
 PROMPT = ChatPromptTemplate.from_template("{x}")
 FOUND = [Document(page_content="Paris is the capital of France.", id="a"), Document(page_content="Hm.", id="b")]
 
 SLIPS = {
-    "swapped": (lambda m, r: DenoisingRetriever.from_llm(m, r), "retriever"),
-    "swapped embeddings": (lambda m, r: DenoisingRetriever.from_embeddings(EmbeddedEmbeddings(), r), "retriever"),
+    "swapped": (lambda m, r: DenoisingRetriever.from_llm(r, retriever=m), "retriever"),
+    "swapped embeddings": (lambda m, r: DenoisingRetriever.from_embeddings(r, retriever=r), "scorer"),
+    "no retriever": (lambda m, r: DenoisingRetriever.from_llm(m), "retriever"),
+    "settings of another kind": (lambda m, r: DenoiseCompressor(settings=m), "settings"),
+    "two rules": (lambda m, r: Denoise(keep=0.5, threshold=1.0), "keep"),
     "a retriever as model": (lambda m, r: DenoiseCompressor.from_llm(r), "retriever"),
     "a retriever as a core model": (lambda m, r: ChatModelLLM(r), "retriever"),
     "a prompt as model": (lambda m, r: DenoiseCompressor.from_llm(PROMPT), "model"),
     "a model as retriever": (lambda m, r: DenoisingRetriever(retriever=m), "retriever"),
     "a model as the core's retriever": (lambda m, r: RetrieverAdapter(m), "retriever"),
     "variant": (lambda m, r: DenoiseCompressor.from_llm(m, variant="selct"), "select"),
-    "variant around a retriever": (lambda m, r: DenoisingRetriever.from_llm(r, m, variant="selct"), "select"),
+    "variant around a retriever": (lambda m, r: DenoisingRetriever(retriever=r, model=m, variant="x"), "select"),
     "no probe there": (lambda m, r: DenoiseCompressor.from_probe("/nope"), "/nope"),
     "no file there": (lambda m, r: DenoiseCompressor.from_file("/nope"), "/nope"),
-    "S2ARunnable of 5": (lambda m, r: S2ARunnable(model=5), "model"),
     "S2AMessages of a retriever": (lambda m, r: S2AMessages(model=r), "retriever"),
-    "S2ANode of 5": (lambda m, r: S2ANode(model=5), "model"),
+    "S2AMessages of 5": (lambda m, r: S2AMessages(model=5), "model"),
     "JudgeNode of a model": (lambda m, r: JudgeNode(verifier=m), "Verifier"),
     "AugmentedRunnable of a model": (lambda m, r: AugmentedRunnable(augmenter=m), "Augmenter"),
     "verified by a string": (lambda m, r: verified(m, "strict"), "Verifier"),

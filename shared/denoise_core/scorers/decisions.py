@@ -41,7 +41,7 @@ class DecisionScorer:
         """Probabilities, float32 ``(len(texts),)``. Raises `BadReply` for an answer that is none."""
         asked = {"holds": {"type": "noul", "instructions": INSTRUCTIONS, "criteria": CRITERIA}}
         requests = [{"state": {"question": query, "passage": t}, "questions": asked} for t in texts]
-        many = self.decide.many if isinstance(self.decide, _Served) else partial(map, self.decide)
+        many = getattr(self.decide, "many", None) or partial(map, self.decide)
         served = isinstance(self.decide, _Served)
         return lowest([None if served and found is None else self._chance(found) for found in many(requests)])
 

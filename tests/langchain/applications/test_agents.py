@@ -24,9 +24,9 @@ from pydantic import BaseModel
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import Verifier
+from langchain_denoise import DenoiseCompressor, Verifier
 from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, VerificationMiddleware
-from langchain_denoise.nodes import DenoiseNode, JudgeNode
+from langchain_denoise.nodes import JudgeNode
 from langchain_denoise.testing import FunctionChatModel
 
 TOWER = "The Eiffel Tower was completed in 1889."
@@ -121,7 +121,7 @@ async def test_a_graph_with_typed_state(sync, kit):
 
     graph = StateGraph(State)
     graph.add_node("retrieve", retrieve)
-    graph.add_node("denoise", DenoiseNode(denoiser=by_tower()))
+    graph.add_node("denoise", DenoiseCompressor(denoiser=by_tower()).as_node())
     graph.add_node("answer", answer)
     graph.add_node("judge", JudgeNode(verifier=Verifier()))
     for one, next_one in (

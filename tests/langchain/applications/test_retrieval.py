@@ -197,7 +197,7 @@ def test_a_cache(sync):
         return ", ".join(re.findall(r"^(\d+) .*1889", messages[-1].text, re.MULTILINE)) or "NONE"
 
     model = FunctionChatModel(reply=picks, cache=InMemoryCache())
-    retriever = DenoisingRetriever.from_llm(store().as_retriever(search_kwargs={"k": 3}), model)
+    retriever = DenoisingRetriever.from_llm(model, retriever=store().as_retriever(search_kwargs={"k": 3}))
     first = asked(retriever, QUESTION, sync)
     calls = len(model.seen)
     assert asked(retriever, QUESTION, sync) == first

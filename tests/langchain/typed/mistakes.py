@@ -6,6 +6,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import VectorStore
 
 from langchain_denoise import (
+    Denoise,
     DenoiseCompressor,
     DenoisingRetriever,
     EmbeddedEmbeddings,
@@ -17,11 +18,11 @@ from langchain_denoise import (
 
 def right(model: BaseChatModel, retriever: BaseRetriever) -> list[Document]:
     compressor = DenoiseCompressor.from_llm(model, variant="select", k=3, similarity_threshold=None)
-    around = DenoisingRetriever.from_llm(retriever, model, k=4, order="score")
+    around = DenoisingRetriever.from_llm(model, retriever=retriever, k=4, order="score")
     DenoiseCompressor.from_embeddings(EmbeddedEmbeddings(), keep=0.5)
     DenoiseCompressor(keep=3)
     DenoiseCompressor(scorer=EmbeddedEmbeddings(), threshold=0.2)
-    DenoisingRetriever(retriever=retriever, k=3)
+    DenoisingRetriever(retriever=retriever, k=3, settings=Denoise(order="score"))
     S2AMessages(model=model)
     checked = verified(model, Verifier(), claims=["answer"])
     checked.invoke("question")
@@ -36,6 +37,6 @@ def wrong(model: BaseChatModel, retriever: BaseRetriever, store: VectorStore) ->
     DenoiseCompressor.from_llm(model, kep=3)  # mistake: no such setting
     DenoiseCompressor.from_embeddings(model)  # mistake: a model is no embeddings
     DenoisingRetriever(retriever=store)  # mistake: a store is no retriever
-    DenoisingRetriever.from_llm(model, retriever)  # mistake: the other way round
-    DenoisingRetriever.from_llm(retriever, model, order="best")  # mistake: no such order
+    DenoisingRetriever.from_llm(retriever, retriever=model)  # mistake: the other way round
+    DenoisingRetriever.from_llm(model, retriever=retriever, order="best")  # mistake: no such order
     S2AMessages(model=5)  # mistake: a number is no model
