@@ -45,7 +45,9 @@ def test_every_value_is_one_that_a_store_takes(kit, denoiser, detail):
 def test_a_store_that_takes_no_nested_metadata_takes_it(kit, denoiser):
     chroma = pytest.importorskip("chromadb")
     kept = DenoiseCompressor(denoiser=denoiser).compress_documents(FOUND, "mill?")
-    shelf = chroma.EphemeralClient().get_or_create_collection("kept", embedding_function=None)
+    shelf = chroma.EphemeralClient(chroma.Settings(anonymized_telemetry=False)).get_or_create_collection(
+        "kept", embedding_function=None
+    )
     shelf.delete(shelf.get()["ids"] or ["none"])  # the client is one for the process
     shelf.upsert(
         ids=[d.id for d in kept],

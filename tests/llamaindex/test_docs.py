@@ -54,7 +54,7 @@ def test_every_paragraph_of_what_holds_names_its_tests():
 def test_what_it_says_to_install_is_there():
     extras = tomllib.loads((PAGE.parents[1] / "pyproject.toml").read_text("utf-8"))
     named = {e for one in re.findall(r"'rag-denoise\[([\w,]+)\]'", TEXT) for e in one.split(",")}
-    assert named == {"llamaindex", "embedded"}
+    assert named == {"llamaindex"}
     assert named <= set(extras["project"]["optional-dependencies"])
 
 

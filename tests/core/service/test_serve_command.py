@@ -30,7 +30,7 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
             assert line, said
             said += line
         answered = []
-        texts = [f"The tower {i} is in Porto, and a secret. " * 8 for i in range(200)]
+        texts = [f"The tower {i} is in Porto, and a secret. " * 8 for i in range(60)]
 
         def ask():
             body = {"query": "Where is the tower?", "passages": texts}
