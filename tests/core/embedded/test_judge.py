@@ -62,6 +62,21 @@ def test_every_quote_stands_where_it_says(claim, question, passages):
     assert found.supported is not True or found.quotes
 
 
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        ("When was the Eiffel Tower completed?", "The Eiffel Tower in Paris was completed in 1889."),
+        ("How tall is the Eiffel Tower?", "It is 330 m tall."),
+    ],
+)
+def test_a_sentence_that_stands_in_the_evidence_answers_by_what_it_says(question, sentence):
+    """As it stands it is an unlikely span; what it says beyond the question is a likely one."""
+    given = [Passage("The Eiffel Tower in Paris was completed in 1889. It is 330 m tall.", "eiffel")]
+    (found,) = judge().judge(question, claims(sentence), given)
+    assert found.supported
+    assert found.probability > 0.9
+
+
 def test_points_are_in_order():
     for text in ("1889", "1937", "Gustave Eiffel", "It was built by Gustave Eiffel in 1889."):
         passed = [said(text, point=p).supported is True for p in POINTS]

@@ -132,9 +132,8 @@ class SpanReader:
     def fits(self, query: str, candidates: Sequence[str], passages: Sequence[Passage]) -> list[Fit]:
         """How each candidate fits, read in the windows closest to the question and in some that hold a candidate.
 
-        A candidate that stands nowhere as it is, such as a sentence, is looked for in its parts that say
-        something beyond the question, `SHORT` words in all at most; the best part counts. A fit does not depend
-        on the other candidates.
+        A candidate is looked for as it is and in its parts that say something beyond the question, `SHORT` words
+        in all at most; the best place counts. A fit does not depend on the other candidates.
         """
         asked, cut = self._cut(query, passages)
         order = self._most(asked, cut, len(cut))
@@ -153,18 +152,18 @@ class SpanReader:
         return sorted({*range(min(JUDGED, len(order))), *holding[:HOLDING]}) if holding else []
 
     def _looked_for(self, query: str, candidate: str, among: Sequence[Window]) -> list[tuple[int, ...]]:
-        """Pieces of the candidate, or of its parts if it stands nowhere whole."""
+        """Pieces of the candidate where it stands whole, and of its parts: a sentence answers by what it says
+        beyond the question."""
         whole = core(candidate, self.tokens)
-        if any(places(w, whole, self.tokens) for w in among):
-            return [whole]
+        stands = [whole] if any(places(w, whole, self.tokens) for w in among) else []
         for inner in (True, False):
             said = parts(candidate, query, inner)
             if sum(len(part.split()) for part in said) > SHORT:
                 continue  # says more than an answer does
-            found = [p for part in said if (p := core(part, self.tokens))]
+            found = [p for part in said if (p := core(part, self.tokens)) and p != whole]
             if any(places(w, p, self.tokens) for p in found for w in among):
-                return found
-        return []
+                return [*stands, *found]
+        return stands
 
     def _fit(self, wanted: Sequence[tuple[int, ...]], read: Sequence[Window], logits: Sequence[Logits]) -> Fit:
         if not read:
