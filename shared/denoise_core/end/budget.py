@@ -2,56 +2,62 @@
 
 A piece that does not fit leaves a hole. Its best sentences or lines fill it, read by the same scorer; what is left
 is for the next pieces only as far as they lie within the margin of ``keep="auto"``, so that no rubbish takes the
-place of what was too long. Headings and header rows that come with a piece are paid for.
+place of what was too long. Headings and header rows that come with a piece are paid for. Where a piece would not
+fit they give way to it, the outermost first, those of the worst piece first, and the note says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from denoise_core.end.companions import Brings
 from denoise_core.end.selection import Floats, Tokens, ranking
 from denoise_core.types import Passage, Span
 
-Brings = Callable[[Passage, Span], Sequence[Span]]
 CUT_AT_MOST = 12  # pieces that are cut for one budget
 
 
 @dataclass(slots=True)
 class Purse:
-    """What is left of a budget while pieces are taken, best first."""
+    """What a budget has paid for while pieces are taken, best first."""
 
     rule: Tokens
     passages: Mapping[str, Passage]
-    brings: Brings | None
-    left: int = 0
-    paid: set[Span] = field(default_factory=set)
+    brings: Brings
+    spent: int = 0
+    above: list[list[Span]] = field(default_factory=list)  # of each range taken, outermost first
+    wanted: set[Span] = field(default_factory=set)
+    _counted: dict[Span, int] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.left = self.rule.limit
-
-    def cost(self, span: Span) -> int:
-        """Tokens of a range with what it brings along that is not yet there."""
-        return self.alone(span) + sum(map(self.alone, self._new(span)))
+    @property
+    def away(self) -> frozenset[Span]:
+        """What the ranges that were taken would bring along, and cannot pay for."""
+        return frozenset(self.wanted - {span for own in self.above for span in own})
 
     def take(self, span: Span) -> bool:
-        """Pay for a range; False where it does not fit."""
-        cost = self.cost(span)
-        if cost > self.left:
-            return False
-        self.left -= cost
-        self.paid.update(self._new(span))
+        """Pay for a range with what it brings along, as much of that as fits; False where it does not fit."""
+        found = self.brings(self.passages[span.passage_id], span)
+        above = [*map(list, self.above), list(dict.fromkeys(found))]
+        own, at = self.alone(span), len(above) - 1
+        while self.spent + own + sum(map(self.alone, {s for one in above for s in one})) > self.rule.limit:
+            while at >= 0 and not above[at]:
+                at -= 1
+            if at < 0:
+                return False
+            del above[at][0]
+        self.spent += own
+        self.above = above
+        self.wanted.update(found)
         return True
-
-    def _new(self, span: Span) -> list[Span]:
-        found = self.brings(self.passages[span.passage_id], span) if self.brings else ()
-        return [s for s in dict.fromkeys(found) if s not in self.paid]
 
     def alone(self, span: Span) -> int:
         """Tokens of a range without what it brings along."""
-        return self.rule.count(self.passages[span.passage_id].text[span.start : span.end])
+        if span not in self._counted:
+            self._counted[span] = self.rule.count(self.passages[span.passage_id].text[span.start : span.end])
+        return self._counted[span]
 
 
 def too_long(purse: Purse, spans: Sequence[Span], scores: Floats, edge: float) -> list[int]:

@@ -13,7 +13,7 @@ Brings = Callable[[Passage, Span], Sequence[Span]]
 
 
 def with_companions(
-    passages: Sequence[Passage], spans: Sequence[Span], kept: NDArray[np.bool_], brings: Brings | None
+    passages: Sequence[Passage], spans: Sequence[Span], kept: NDArray[np.bool_], brings: Brings
 ) -> tuple[list[Span], list[tuple[int, list[Span]]]]:
     """The ranges that stay, and for each dropped chunk its number and the ranges of it that go.
 
@@ -22,11 +22,10 @@ def with_companions(
     """
     stays = [spans[i] for i in np.flatnonzero(kept).tolist()]
     extra: dict[str, list[Span]] = {}
-    if brings is not None:
-        by_id = {p.id: p for p in passages}
-        for span in list(stays):
-            for more in brings(by_id[span.passage_id], span):
-                extra.setdefault(span.passage_id, []).append(more)
+    by_id = {p.id: p for p in passages}
+    for span in list(stays):
+        for more in brings(by_id[span.passage_id], span):
+            extra.setdefault(span.passage_id, []).append(more)
     goes: list[tuple[int, list[Span]]] = []
     for i, span in enumerate(spans):
         if not kept[i]:

@@ -201,7 +201,7 @@ class ENDDenoiser:
         """The parts of the pieces that a budget of tokens may have to cut; none for other rules."""
         if not isinstance(self.rule, Tokens):
             return _Parts((), ())
-        purse = Purse(self.rule, {p.id: p for p in asked.passages}, brought if self.brings else None)
+        purse = Purse(self.rule, {p.id: p for p in asked.passages}, self._brings)
         named: list[tuple[int, Span]] = []
         texts: list[str] = []
         edge = self._edge(asked, scores)
@@ -218,6 +218,10 @@ class ENDDenoiser:
                     texts.append(well_formed(over))
         return _Parts(tuple(named), tuple(texts))
 
+    def _brings(self, passage: Passage, span: Span) -> Sequence[Span]:
+        """What a kept range brings along; nothing from a cutter of one's own."""
+        return brought(passage, span) if self.brings else ()
+
     def _edge(self, asked: _Asked, scores: NDArray[np.float32]) -> float | None:
         """The score down to which pieces may fill what a piece that did not fit left; None without a scale."""
         scale = self.scorer.scale if isinstance(self.scorer, CarriesScale) else None
@@ -228,7 +232,7 @@ class ENDDenoiser:
     ) -> _Chosen:
         """What a budget of tokens keeps: pieces that are cut stand as their parts from here on."""
         assert isinstance(self.rule, Tokens)
-        purse = Purse(self.rule, {p.id: p for p in asked.passages}, brought if self.brings else None)
+        purse = Purse(self.rule, {p.id: p for p in asked.passages}, self._brings)
         smaller: dict[int, list[tuple[Span, float]]] = {}
         for (i, span), score in zip(parts.named, more, strict=True):
             smaller.setdefault(i, []).append((span, float(score)))
@@ -251,14 +255,17 @@ class ENDDenoiser:
                 spans.append(part)
                 kept.append(i in whole or part in spent.parts.get(i, ()))
                 of.append(float(scores[i]))
-        note = None
+        notes = []
         if unfit:
             named = ", ".join(
                 f"{asked.spans[i].passage_id} [{asked.spans[i].start}:{asked.spans[i].end}]" for i in unfit[:3]
             )
             what = "kept over the budget" if any(i in whole for i in unfit) else "left out"
-            note = f"{len(unfit)} too long for {self.rule.limit} tokens and not to be cut, {what}: {named}"
-        return _Chosen(spans, np.array(of, dtype=np.float32), np.array(kept, dtype=np.bool_), note)
+            notes.append(f"{len(unfit)} too long for {self.rule.limit} tokens and not to be cut, {what}: {named}")
+        if purse.away:
+            notes.append(f"{len(purse.away)} headings or header rows gave way to pieces")
+        note = "; ".join(notes) or None
+        return _Chosen(spans, np.array(of, dtype=np.float32), np.array(kept, dtype=np.bool_), note, purse.away)
 
     def _result(
         self,
@@ -296,7 +303,11 @@ class ENDDenoiser:
         split = tuple(asked.spans[asked.worth[i]] for i in found.split)
         scoring = Scoring(query, tuple(spans), promised, split, note)
         event = Event("score", scoring, tuple(known), seconds)
-        stays, goes = with_companions(checked, spans, kept, brought if self.brings else None)
+
+        def brings(passage: Passage, span: Span) -> list[Span]:
+            return [s for s in self._brings(passage, span) if s not in chosen.away]
+
+        stays, goes = with_companions(checked, spans, kept, brings)
         return DenoiseResult(
             query,
             tuple(_kept(checked, spans, kept, known, stays)),
@@ -374,12 +385,14 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Chunks, or parts of them where a budget cut one; their scores, and which are kept."""
+    """Chunks, or parts of them where a budget cut one; their scores, which are kept, and what stands above some of
+    them and gave way."""
 
     spans: list[Span]
     scores: NDArray[np.float32]
     kept: Mask
     note: str | None
+    away: frozenset[Span] = frozenset()
 
 
 def _unread(passages: Sequence[Passage], span: Span) -> str:

@@ -66,10 +66,20 @@ def test_what_cannot_be_cut_is_named():
 
 
 def test_headings_that_come_along_are_paid_for():
-    text = "# A heading of six words here\n\nThe hall was built in 1903.\n\nWho built it in 1903?"
+    text = "Welcome.\n\n# A heading of six words here\n\nThe hall was built in 1903.\n\nWho built it in 1903?"
     for limit in (8, 14, 20):
         result = denoised(limit, [Passage(text, "a")], min_keep=0)
         assert sum(words(p.text) for p in result.passages) <= limit
+
+
+def test_a_heading_gives_way_to_a_piece_and_the_note_says_so():
+    text = "Welcome.\n\n# A heading of many words\n\nThe hall was built in 1903.\n\nWho built it in 1903?"
+    result = denoised(11, [Passage(text, "a")])
+    assert "".join(p.text for p in result.passages).split() == text.split("\n\n", 2)[2].split()
+    assert "1 headings or header rows gave way" in result.note
+    whole = denoised(100, [Passage(text, "a")])
+    assert "# A heading" in whole.passages[0].text
+    assert whole.note is None
 
 
 @given(st.lists(st.text(alphabet="ab. \n#", max_size=60), max_size=4), st.integers(1, 40))
