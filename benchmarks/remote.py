@@ -23,10 +23,12 @@ sys.path.insert(0, str(SUPPORT))
 
 from rerank_server import words  # noqa: E402
 
-from denoise_core.running.engines import RemoteLimits  # noqa: E402
-from denoise_core.running.engines.client import rendezvous  # noqa: E402
+from denoise_core.running.engines import (  # noqa: E402
+    RemoteLimits,
+    document_key,
+    rendezvous,
+)
 from denoise_core.scorers import RemoteReranker  # noqa: E402
-from denoise_core.scorers.reranker import key_of  # noqa: E402
 
 SERVER = """
 import sys
@@ -85,7 +87,7 @@ def _run(
 ) -> None:
     urls = [first.url, second.url]
     scorer = RemoteReranker(urls, limits=RemoteLimits(rest=30, concurrency=THREADS))
-    lives = {t for t in texts if rendezvous(key_of(t), urls)[0] == second.url}
+    lives = {t for t in texts if rendezvous(document_key(t), urls)[0] == second.url}
     scorer.score("warm", texts)
     lost, wrong, killed, at = [], [], [], iter(range(len(asked)))
     before: dict[str, list[int]] = {}

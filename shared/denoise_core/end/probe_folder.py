@@ -36,8 +36,8 @@ def save(folder: str | Path, arrays: Mapping[str, NDArray[Any]], told: Mapping[s
     """Write a probe as ``folder``; returns the folder.
 
     ``arrays`` are "weight" ``(d,)``, "bias" ``(1,)`` and the calibration's behind `PREFIX`; ``told`` is its
-    reading (`Reading.to_dict`), threshold and card. An older probe there is replaced whole. Raises `InputError` when
-    the folder holds anything else.
+    reading (`Reading.to_dict`), threshold and card. An older probe there is replaced whole. Raises `InputError`
+    when the folder holds anything else.
     """
     tensors = require("safetensors.numpy", extra="end").save({name: np.array(a) for name, a in arrays.items()})
     manifest = {"format": FORMAT, "version": VERSION, "sha256": hashlib.sha256(tensors).hexdigest(), **told}

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +27,12 @@ from denoise_core.end.reader import best_of_parts, prompts_of
 from denoise_core.errors import BadReply, InputError, ProbeMismatch
 from denoise_core.local.layout import BoundLayout, Slot
 from denoise_core.running.budget import Meter
-from denoise_core.running.engines import Engine, RemoteLimits, Retried, lowest
+from denoise_core.running.engines import Engine, RemoteLimits, Retried, document_key, lowest
 from denoise_core.running.offload import offload
 from denoise_core.running.recipes import Travels
 
 Floats = NDArray[np.float32]
-Prompts = tuple[list[list[int]], NDArray[np.intp]]
+Prompts = tuple[list[list[int]], list[bytes], NDArray[np.intp]]  # ids, documents' keys, places of their texts
 
 MANIFEST = "end.json"  # beside the exported checkpoint: layout, window, bias, scores to check a server by
 
@@ -87,16 +86,15 @@ class RemoteScorer(Travels):
         self._asking: dict[str, asyncio.Lock] = {}
 
     def recipe(self) -> dict[str, Any]:
-        asked = {"url": self.engine.urls, "key_env": self.engine.key_env, "limits": self.engine.limits}
-        return asked | {name: getattr(self, name) for name in ("folder", "model", "batch")}
+        return self.engine.settings | {name: getattr(self, name) for name in ("folder", "model", "batch")}
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """Logits, higher is more relevant; float32 ``(len(texts),)``. Equal to the local `ProbeScorer`'s."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
         self._open()
-        prompts, owner = self._prompts(query, texts, self.engine.run(self._window))
-        logits = self.engine.run(partial(self._logits, prompts, [_key(texts[i]) for i in map(int, owner)]))
+        prompts, keys, owner = self._prompts(query, texts, self.engine.run(self._window))
+        logits = self.engine.run(partial(self._logits, prompts, keys))
         return best_of_parts(logits, owner, len(texts))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Floats:
@@ -105,8 +103,8 @@ class RemoteScorer(Travels):
             return np.zeros(0, dtype=np.float32)
         await offload(self._open)
         window = await self.engine.arun(self._window)
-        prompts, owner = await offload(self._prompts, query, texts, window)
-        logits = await self.engine.arun(partial(self._logits, prompts, [_key(texts[i]) for i in map(int, owner)]))
+        prompts, keys, owner = await offload(self._prompts, query, texts, window)
+        logits = await self.engine.arun(partial(self._logits, prompts, keys))
         return best_of_parts(logits, owner, len(texts))
 
     @property
@@ -130,7 +128,7 @@ class RemoteScorer(Travels):
         layout, _ = self._open()
         with self._lock:  # the tokenizer is shared
             prompts, owner = prompts_of(layout, [(query, t) for t in texts], window)
-        return [list(p.ids) for p in prompts], owner
+        return [list(p.ids) for p in prompts], [document_key(texts[i]) for i in owner.tolist()], owner
 
     # -- requests, on the engine's loop ----------------------------------------------------------------------
 
@@ -196,11 +194,6 @@ class RemoteScorer(Travels):
         body = {"model": model, "input": prompts, "use_activation": False}
         reply = await self.engine.request("POST", url, "/classify", body, meter)
         return np.array(_logits(reply, len(prompts)), dtype=np.float32)
-
-
-def _key(text: str) -> bytes:
-    """By the passage alone: its prompt's prefix is that of all questions about it."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _logits(reply: Any, count: int) -> list[float]:

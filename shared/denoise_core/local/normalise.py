@@ -7,7 +7,7 @@ normed states; the gain is left out because it belongs to the last layer, not to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,9 @@ Kind = Literal["none", "rms", "layer"]
 
 def kind_of(name: str) -> Kind:
     """``name`` as a kind. Raises `InputError` for another word."""
-    kinds: tuple[Kind, ...] = ("none", "rms", "layer")
-    for kind in kinds:
-        if kind == name:
-            return kind
-    raise InputError(f"normalisation={name!r}: expected 'none', 'rms' or 'layer'")
+    if name not in get_args(Kind):
+        raise InputError(f"normalisation={name!r}: expected 'none', 'rms' or 'layer'")
+    return cast(Kind, name)
 
 
 @dataclass(frozen=True, slots=True)

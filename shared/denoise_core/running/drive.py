@@ -17,7 +17,6 @@ from denoise_core.running.offload import left_behind
 from denoise_core.types import Event, Passage, Reply, Usage
 
 T = TypeVar("T")
-S = TypeVar("S")
 
 CHARACTERS_PER_TOKEN = 4
 """Characters (code points) a token: a rule of thumb for English, where a model does not report usage."""
@@ -32,21 +31,16 @@ class Servers:
     denoiser: Denoiser | None
     call_seconds: float | None = None
 
-    def llm_for(self, effect: Complete) -> LLM:
-        return _given(effect.llm or self.llm, effect.tag, "llm")
-
-    def retriever_for(self, effect: Retrieve) -> Retriever:
-        return _given(effect.retriever or self.retriever, effect.tag, "retriever")
-
-    def denoiser_for(self, effect: Denoise) -> Denoiser:
-        return _given(effect.denoiser or self.denoiser, effect.tag, "denoiser")
-
-
-def _given(server: S | None, tag: str, what: str) -> S:
-    if server is None:
-        own = "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
-        raise TypeError(f"this flow asked for {tag!r} but no {what}= was given to run(){own}")
-    return server
+    def of(self, effect: Single) -> Any:
+        """Who carries this effect out. Raises `TypeError` where nobody was given."""
+        what = {Complete: "llm", Retrieve: "retriever", Denoise: "denoiser"}[type(effect)]
+        server = getattr(effect, what) or getattr(self, what)
+        if server is None:
+            own = (
+                "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
+            )
+            raise TypeError(f"this flow asked for {effect.tag!r} but no {what}= was given to run(){own}")
+        return server
 
 
 class Drive(Generic[T]):

@@ -190,10 +190,10 @@ def _perform(servers: Servers, attempt: Attempt) -> Any:
 
 def _call(servers: Servers, effect: Single) -> Any:
     if isinstance(effect, Complete):
-        return servers.llm_for(effect).complete(effect.messages)
+        return servers.of(effect).complete(effect.messages)
     if isinstance(effect, Retrieve):
-        return servers.retriever_for(effect).retrieve(effect.query)
-    return servers.denoiser_for(effect).denoise(effect.query, effect.passages)
+        return servers.of(effect).retrieve(effect.query)
+    return servers.of(effect).denoise(effect.query, effect.passages)
 
 
 def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
@@ -243,10 +243,10 @@ async def _aperform(servers: Servers, attempt: Attempt) -> Any:
         try:
             async with asyncio.timeout(_limit(servers.call_seconds, meter)) as deadline:
                 if isinstance(effect, Complete):
-                    return attempt.succeed(await servers.llm_for(effect).acomplete(effect.messages))
+                    return attempt.succeed(await servers.of(effect).acomplete(effect.messages))
                 if isinstance(effect, Retrieve):
-                    return attempt.succeed(await servers.retriever_for(effect).aretrieve(effect.query))
-                return attempt.succeed(await servers.denoiser_for(effect).adenoise(effect.query, effect.passages))
+                    return attempt.succeed(await servers.of(effect).aretrieve(effect.query))
+                return attempt.succeed(await servers.of(effect).adenoise(effect.query, effect.passages))
         except TimeoutError as error:
             if not deadline.expired():
                 raise  # the outside's own time-out, not ours

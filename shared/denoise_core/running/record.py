@@ -80,9 +80,8 @@ def record_of(
         "score_before": _number(before),
         "query": _cut(result.query) if short else result.query,
         "fallback": _cut(fallback, _LONGEST_FALLBACK) if short and fallback else fallback,
+        **_question_note(result),
     }
-    if result.question_note is not None:
-        record["question_note"] = _cut(result.question_note)
     if short:
         return _bounded(record)
     chunks = chunks_of(result) if chunks is None else chunks
@@ -173,7 +172,6 @@ def _weight(value: Any) -> int:
 
 def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, Any]:
     """The whole result as plain JSON, without any passage text: fit for a custom event or a log."""
-    usage = result.trace.usage
     return {
         "v": VERSION,
         "query": result.query,
@@ -188,10 +186,7 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
         "fallback": result.fallback,
         "failures": dict(result.failures),
         **_question_note(result),
-        "calls": calls_of(result.trace),
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "tokens_estimated": usage.estimated,
+        **costs_of(result.trace),
     }
 
 
@@ -200,27 +195,29 @@ def bounded_summary_of(passages: Sequence[Passage], result: DenoiseResult) -> di
 
     Passages are listed without their spans, which their own records hold.
     """
-    usage = result.trace.usage
-    given, kept, dropped = len(passages), len(result.kept), len(result.dropped)
-    left_out = {
-        name: n - SUMMARY_ROWS
-        for name, n in (("passages", len(result.passages)), ("kept", kept), ("dropped", dropped))
-        if n > SUMMARY_ROWS
-    }
+    sizes = {name: len(getattr(result, name)) for name in ("passages", "kept", "dropped")}
     return {
         "v": VERSION,
         "query": _cut(result.query),
-        "given": given,
+        "given": len(passages),
         "passages": [{"id": short_id(p.id), "score": _number(p.score)} for p in result.passages[:SUMMARY_ROWS]],
         "kept": [{"id": short_id(k.span.passage_id), **_scored(k)} for k in result.kept[:SUMMARY_ROWS]],
         "dropped": [
             {"id": short_id(d.span.passage_id), **_scored(d), "reason": _cut(d.reason)}
             for d in result.dropped[:SUMMARY_ROWS]
         ],
-        "left_out": left_out,
+        "left_out": {name: n - SUMMARY_ROWS for name, n in sizes.items() if n > SUMMARY_ROWS},
         "fallback": None if result.fallback is None else _cut(result.fallback, _LONGEST_FALLBACK),
         **_question_note(result),
-        "calls": calls_of(result.trace),
+        **costs_of(result.trace),
+    }
+
+
+def costs_of(trace: Trace) -> dict[str, Any]:
+    """Calls and tokens of a run as plain JSON."""
+    usage = trace.usage
+    return {
+        "calls": calls_of(trace),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "tokens_estimated": usage.estimated,

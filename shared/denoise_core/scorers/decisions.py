@@ -119,8 +119,7 @@ class _Served(Travels):
         self.shape = shape
 
     def recipe(self) -> dict[str, Any]:
-        asked = {"url": self.engine.urls, "key_env": self.engine.key_env, "limits": self.engine.limits}
-        return asked | {"model": self.model, "shape": self.shape}
+        return self.engine.settings | {"model": self.model, "shape": self.shape}
 
     def __call__(self, request: dict[str, Any]) -> Mapping[str, Any]:
         found = self.many([request])[0]

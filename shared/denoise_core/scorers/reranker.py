@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from denoise_core.errors import BadReply, InputError
 from denoise_core.running.budget import Meter
-from denoise_core.running.engines import Engine, RemoteLimits, lowest
+from denoise_core.running.engines import Engine, RemoteLimits, document_key, lowest
 from denoise_core.running.recipes import Travels
 
 Floats = NDArray[np.float32]
@@ -48,8 +47,7 @@ class RemoteReranker(Travels):
         self.batch = batch
 
     def recipe(self) -> dict[str, Any]:
-        asked = {"url": self.engine.urls, "key_env": self.engine.key_env, "limits": self.engine.limits}
-        return asked | {name: getattr(self, name) for name in ("model", "shape", "batch")}
+        return self.engine.settings | {name: getattr(self, name) for name in ("model", "shape", "batch")}
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """The server's own unit, float32 ``(len(texts),)``. Raises `BadReply` for a reply that lacks one;
@@ -72,13 +70,7 @@ class RemoteReranker(Travels):
                 body["model"] = self.model
             return _read(await self.engine.request("POST", url, "/rerank", body, meter), len(some))
 
-        keys = [key_of(t) for t in texts]
-        return lowest(await self.engine.each(keys, self.batch, ask))
-
-
-def key_of(text: str) -> bytes:
-    """What a document's replica is chosen by."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        return lowest(await self.engine.each([document_key(t) for t in texts], self.batch, ask))
 
 
 def _read(reply: Any, count: int) -> list[float]:

@@ -20,8 +20,7 @@ from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, BudgetExceeded, is_mistake
 from denoise_core.running.budget import Budget, Meter, current_meter
-from denoise_core.running.engines import RemoteLimits
-from denoise_core.running.engines.client import _seconds, rendezvous
+from denoise_core.running.engines import RemoteLimits, _seconds, rendezvous
 from denoise_core.running.fallbacks import counts, forget
 from denoise_core.scorers import RemoteReranker
 

@@ -6,12 +6,11 @@ from typing import Any
 
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.memory import Attempt
-from denoise_core.running.record import VERSION, calls_of
+from denoise_core.running.record import VERSION, costs_of
 
 
 def answer_record(answer: Answer) -> dict[str, Any]:
     """Why the run stopped and every attempt on the way; strings, numbers, lists and dicts only."""
-    usage = answer.trace.usage
     return {
         "v": VERSION,
         "outcome": str(answer.outcome),
@@ -26,10 +25,7 @@ def answer_record(answer: Answer) -> dict[str, Any]:
         "aside": [{"id": p.id, "provenance": p.provenance} for p in answer.memory.aside],
         "queries": list(answer.memory.queries),
         "failures": [{"what": what, "error": error} for what, error in answer.memory.failures],
-        "calls": calls_of(answer.trace),
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "tokens_estimated": usage.estimated,
+        **costs_of(answer.trace),
     }
 
 

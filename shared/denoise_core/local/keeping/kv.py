@@ -68,10 +68,10 @@ class _Resumed(DynamicLayer):
 
     rows: Sequence[tuple[torch.Tensor, torch.Tensor]]
     width: int
-    space: _Space
+    space: Space
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[torch.Tensor, torch.Tensor]], width: int, space: _Space) -> _Resumed:
+    def of(cls, rows: Sequence[tuple[torch.Tensor, torch.Tensor]], width: int, space: Space) -> _Resumed:
         layer = cls()
         layer.rows, layer.width, layer.space = rows, width, space
         return layer
@@ -101,7 +101,7 @@ class _Resumed(DynamicLayer):
         return whole
 
 
-class _Space:
+class Space:
     """Two buffers that grow to the largest batch and stay; used under the model's lock."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ def resume(
     kept: Sequence[KeptPrefix],
     rest: Sequence[Sequence[int]],
     layer: int,
-    space: _Space,
+    space: Space,
 ) -> torch.Tensor:
     """The last tokens' states of prefixes and the ``rest`` of their prompts, all of one length."""
     more, width = len(rest[0]), max(k.tokens for k in kept)
@@ -172,7 +172,3 @@ def resume(
     if early.takes("position_ids"):
         inputs["position_ids"] = (lengths + torch.arange(more)).to(early.device)
     return early.last(inputs, layer)
-
-
-def work_space() -> _Space:
-    return _Space()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from denoise_core.local.batching import batches
 from denoise_core.local.forward import halving, inputs_of, pool_of
-from denoise_core.local.keeping.kv import KeptPrefix, record, resume, work_space
+from denoise_core.local.keeping.kv import KeptPrefix, Space, record, resume
 from denoise_core.local.layout import Prompt
 from denoise_core.local.positions import regime_of
 
@@ -44,7 +44,7 @@ class PrefixReuse:
         self.scope = scope
         self.max_tokens = max_tokens
         self.pad = pad
-        self.space = work_space()
+        self.space = Space()
         self.states_too = False
         self._tried: dict[int, str | None] = {}
         self._scopes: dict[int, Hashable] = {}
@@ -64,18 +64,8 @@ class PrefixReuse:
             i: self.cache.get(self._key(p, n, layer)) for i, (p, n) in enumerate(zip(prompts, shared, strict=True))
         }
         missed = [i for i, kept in found.items() if kept is None]
-        out: list[tuple[list[int], Floats]] = []
-
-        def whole(rows: list[int]) -> Floats:
-            some = [prompts[i] for i in rows]
-            states, kept = record(
-                self.early, some, [shared[i] for i in rows], layer, self.pad, states=self.states_too
-            )
-            for i, prefix in zip(rows, kept, strict=True):
-                self.cache.put(self._key(prompts[i], shared[i], layer), prefix)
-            return numbers(states)
-
-        out += self._each(missed, [len(prompts[i].ids) for i in missed], whole)
+        missed_rows = [(prompts[i], shared[i]) for i in missed]
+        out = [([missed[n] for n in rows], states) for rows, states in self._recorded(missed_rows, layer)]
         hits = {i: kept for i, kept in found.items() if kept is not None}
 
         def resumed(rows: list[int]) -> Floats:
@@ -110,24 +100,23 @@ class PrefixReuse:
             if self.cache.get(self._key(p, shared, layer)) is None:
                 starts.append(Prompt(p.ids[:shared], (0, 0), (0, 0), shared))
 
-        def whole(rows: list[int]) -> Floats:
-            some = [starts[i] for i in rows]
-            states, kept = record(
-                self.early, some, [p.shared for p in some], layer, self.pad, states=self.states_too
-            )
-            for p, prefix in zip(some, kept, strict=True):
-                self.cache.put(self._key(p, p.shared, layer), prefix)
-            return numbers(states)
-
-        self._each(list(range(len(starts))), [len(p.ids) for p in starts], whole)
+        self._recorded([(p, p.shared) for p in starts], layer)
         return len(starts)
 
-    def _each(
-        self, rows: list[int], lengths: Sequence[int], run: Callable[[list[int]], Floats]
-    ) -> list[tuple[list[int], Floats]]:
+    def _recorded(self, wanted: Sequence[tuple[Prompt, int]], layer: int) -> list[tuple[list[int], Floats]]:
+        """Run prompts whole, in batches, and keep so many of each one's first tokens: `states`."""
+
+        def whole(rows: list[int]) -> Floats:
+            prompts, shared = zip(*(wanted[i] for i in rows), strict=True)
+            states, kept = record(self.early, prompts, shared, layer, self.pad, states=self.states_too)
+            for prompt, n, prefix in zip(prompts, shared, kept, strict=True):
+                self.cache.put(self._key(prompt, n, layer), prefix)
+            return numbers(states)
+
+        lengths = [len(p.ids) for p, _ in wanted]
         groups = [self._regime(n) for n in lengths]
-        plan = [[rows[i] for i in batch] for batch in batches(lengths, self.max_tokens, groups=groups)]
-        return [done for batch in plan for done in halving(batch, run)]
+        plan = batches(lengths, self.max_tokens, groups=groups)
+        return [done for batch in plan for done in halving(batch, whole)]
 
     def _key(self, prompt: Prompt, shared: int, layer: int) -> Hashable:
         if layer not in self._scopes:

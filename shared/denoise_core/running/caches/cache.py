@@ -58,7 +58,7 @@ class Cache(Travels):
         if not lease > 0:
             raise InputError(f"lease={lease}: expected seconds, above 0")
         self.model = model
-        self.store = store or MemoryStore()
+        self.store = MemoryStore() if store is None else store
         self.scope = scope
         self.lease = lease
         self.hits = self.misses = self.joined = 0

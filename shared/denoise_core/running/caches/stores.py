@@ -29,20 +29,14 @@ class Store(Protocol):
         ...
 
 
-class MemoryStore(Travels):
+class MemoryStore(Bounded[str, str], Travels):
     """The last ``max_entries`` texts used, in this process. Raises `InputError` for ``max_entries < 1``."""
 
     def __init__(self, max_entries: int = 10_000) -> None:
         if max_entries < 1:
             raise InputError(f"max_entries={max_entries}: expected 1 or more")
+        super().__init__(max_entries)
         self.max_entries = max_entries
-        self._texts: Bounded[str, str] = Bounded(max_entries)
-
-    def get(self, key: str) -> str | None:
-        return self._texts.get(key)
-
-    def put(self, key: str, text: str) -> None:
-        self._texts.put(key, text)
 
 
 class SqliteFile:

@@ -7,7 +7,7 @@ import random
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from denoise_core.running.engines.client import rendezvous
+from denoise_core.running.engines import rendezvous
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ class Engine:
         self.urls = tuple(u.rstrip("/") for u in given)
         self.key_env = key_env
         self.limits = limits or RemoteLimits()
+        self.settings = {"url": self.urls, "key_env": key_env, "limits": self.limits}
         self.replicas = Replicas(self.urls, self.limits.rest)
         self._client: Any = None
         self._room: asyncio.Semaphore | None = None
@@ -315,6 +316,11 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def document_key(text: str) -> bytes:
+    """What a document's replica is chosen by: its text alone, whatever is asked about it."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def rendezvous(key: bytes, names: Sequence[str]) -> list[str]:
