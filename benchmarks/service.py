@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import random
 import re
 import socket
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Iterator
+from multiprocessing import Pipe, get_context
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from denoise_core.embedded import default_denoiser
 from denoise_core.service import Service, ServiceLimits
 
 CLIENTS = 64
-PAUSE = 0.1
 START = "import sys; from denoise_core.cli import main; sys.argv = ['rag-denoise', 'serve', '--port', '0']; main()"
 
 
@@ -46,21 +45,17 @@ def main(argv: list[str] | None = None) -> Benchmark:
     }
     count, pairs = (24, 1) if options.quick else (96, 3)
     drawn = random.Random(options.seed)
-    with subprocess.Popen([sys.executable, "-c", START], stderr=subprocess.PIPE, text=True) as server:
-        try:
-            url = _address(server)
-            ratios, errors, rate = [], 0, 0.0
-            for _ in range(pairs):
-                bare = _bare(_requests(drawn, count // 4))
-                rate, failed = asyncio.run(_full(url, _requests(drawn, count)))
-                ratios.append(rate / bare)
-                errors += failed
-            ratios.sort()
-            # As many as at full load: of fewer, the 99th percentile is the chance of one burst.
-            latencies, failed = asyncio.run(_half(url, _requests(drawn, pairs * count), rate / 2, drawn))
+    with _started() as (url, _):
+        ratios, errors, rate = [], 0, 0.0
+        for _ in range(pairs):
+            bare = _bare(_requests(drawn, count // 4))
+            rate, failed = asyncio.run(_full(url, _requests(drawn, count)))
+            ratios.append(rate / bare)
             errors += failed
-        finally:
-            server.terminate()
+        ratios.sort()
+        # As many as at full load: of fewer, the 99th percentile is the chance of one burst.
+        latencies, failed = asyncio.run(_half(url, _requests(drawn, pairs * count), rate / 2, drawn))
+        errors += failed
     bench.row(f"errors, {CLIENTS} clients and half load", errors, "requests", at_most=0)
     bench.row("requests a second, bare denoiser", bare, "1/s")
     bench.row(f"requests a second, {CLIENTS} clients", rate, "1/s")
@@ -71,9 +66,6 @@ def main(argv: list[str] | None = None) -> Benchmark:
     bench.row("median at half load", 1000 * median, "ms")
     bench.row("99th percentile at half load", 1000 * p99, "ms")
     bench.row("99th percentile over the median at half load", p99 / median, "ratio", at_most=3)
-    for workers in (1, 2):
-        ratio = asyncio.run(_pausing(workers, pairs * count, drawn))
-        bench.row(f"the same of a denoiser that takes {PAUSE} s and no core, {workers} workers", ratio, "ratio")
     asyncio.run(_overload(bench, 5 if options.quick else 20))
     _attacked(bench)
     return bench.finish()
@@ -83,7 +75,7 @@ async def _overload(bench: Benchmark, seconds: float) -> None:
     """Requests of .2 s at four times what two workers can do, each given up after a second."""
     each, limit, workers = 0.2, 1.0, 2
     capacity = workers / each
-    with serving(Service(Pausing(each), limits=ServiceLimits(workers=workers, seconds=limit))) as url:
+    with _apart(Service(Pausing(each), limits=ServiceLimits(workers=workers, seconds=limit))) as url:
         found: list[tuple[int, float]] = []
         limits = httpx.Limits(max_connections=500)
         async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as client:
@@ -101,83 +93,93 @@ async def _overload(bench: Benchmark, seconds: float) -> None:
             await asyncio.gather(*tasks)
     good = sum(status == 200 and took <= limit for status, took in found)
     refused = sorted(took for status, took in found if status == 503)
-    bench.row("overload: requests", len(found), "requests")
     bench.row("overload: answered in time over capacity", good / (capacity * sent), "ratio", at_least=0.8)
     bench.row("overload: refused", len(refused), "requests")
-    late = sum(status not in (200, 503) for status, _ in found)
-    bench.row("overload: admitted and too late", late, "requests")
+    bench.row("overload: admitted and too late", sum(status == 504 for status, _ in found), "requests")
     bench.row("overload: refusal, median", 1000 * refused[len(refused) // 2], "ms", at_most=50)
     bench.row("overload: refusal, 99th percentile", 1000 * refused[int(0.99 * len(refused))], "ms", at_most=50)
 
 
 def _attacked(bench: Benchmark) -> None:
     """A service in a process of its own; `/livez` is asked all the while. Then 60 bodies that do not end."""
-    objects = {f"k{i}": 1 for i in range(300_000)}
     attacks = {
         "a million empty passages": {"query": "q", "passages": [""] * 1_000_000},
         "300 kB of wrong items": {"query": "q", "passages": [{"a": 1}] * 33_000},
-        "300,000 unknown fields": {"query": "q", "passages": [], **objects},
+        "300,000 unknown fields": {"query": "q", "passages": []} | {f"k{i}": 1 for i in range(300_000)},
         "a million numbers": {"query": "q", "passages": [1] * 1_000_000},
-        "500,000 objects in metadata": {
-            "query": "q",
-            "passages": [{"text": "a", "metadata": {"a": [{}] * 500_000}}],
-        },
+        "500,000 objects in metadata": {"query": "", "passages": [{"text": "", "metadata": {"": [{}] * 500_000}}]},
         "8 MB of one text": {"query": "q", "passages": ["a" * 8_000_000]},
     }
-    with subprocess.Popen([sys.executable, "-c", START], stderr=subprocess.PIPE, text=True) as server:
-        try:
-            url = _address(server)
-            for name, body in attacks.items():
-                content, times, over = json.dumps(body).encode(), list[float](), threading.Event()
-                watch = threading.Thread(target=_watch, args=(url, times, over))
-                watch.start()
-                replies = []
-                with httpx.Client(timeout=60) as client:
-                    for _ in range(3):
-                        headers = {"content-type": "application/json"}
-                        replies.append(client.post(url + "/v1/denoise", content=content, headers=headers))
-                over.set()
-                watch.join()
-                bench.row(f"{name}: /livez at worst", 1000 * max(times), "ms", at_most=100)
-                bench.row(
-                    f"{name}: bytes of the reply", max(len(r.content) for r in replies), "bytes", at_most=1000
-                )
-            before = _memory(server.pid)
-            times, over = [], threading.Event()
-            watch = threading.Thread(target=_watch, args=(url, times, over))
-            watch.start()
-            port, head = int(url.rsplit(":", 1)[1]), "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\n"
-            head += "Content-Type: application/json\r\nContent-Length: 8000000\r\n\r\n"
-            slow = []
+    with _started() as (url, pid):
+        for name, body in attacks.items():
+            with _watched(url) as times, httpx.Client(timeout=60) as client:
+                longest = max(len(client.post(url + "/v1/denoise", json=body).content) for _ in range(3))
+            bench.row(f"{name}: /livez at worst", 1000 * max(times), "ms", at_most=100)
+            bench.row(f"{name}: bytes of the reply", longest, "bytes", at_most=1000)
+        before = _memory(pid)
+        port, head = int(url.rsplit(":", 1)[1]), "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\n"
+        head += "Content-Type: application/json\r\nContent-Length: 8000000\r\n\r\n"
+        slow = []
+        with _watched(url) as times:
             for _ in range(60):
                 sock = socket.create_connection(("127.0.0.1", port))
                 sock.settimeout(1)
                 with contextlib.suppress(OSError):  # refused while it is sent
                     sock.sendall(head.encode() + b"x" * 5_000_000)
                 slow.append(sock)
-            held = _memory(server.pid)
+            held = _memory(pid)
             time.sleep(12)  # past the limit of a body
-            over.set()
-            watch.join()
-            for sock in slow:
-                sock.close()
-            time.sleep(2)
-            after = _memory(server.pid)
-        finally:
-            server.terminate()
+        for sock in slow:
+            sock.close()
+        time.sleep(2)
+        after = _memory(pid)
     bench.row("60 unfinished bodies of 5 MB: /livez at worst", 1000 * max(times), "ms", at_most=100)
     bench.row("60 unfinished bodies: memory while they wait, above before", held - before, "MB")
     bench.row("60 unfinished bodies: memory after, over before", after / before, "ratio", at_most=1.2)
 
 
-def _watch(url: str, times: list[float], over: threading.Event) -> None:
+@contextlib.contextmanager
+def _watched(url: str) -> Iterator[list[float]]:
+    """Seconds that `/livez` takes all through the block, asked every hundredth of a second by another process."""
+    spawned, times = get_context("spawn"), list[float]()
+    over, found = spawned.Event(), spawned.Queue()
+    watch = spawned.Process(target=_watch, args=(url, over, found))
+    watch.start()
+    found.get()
+    yield times
+    over.set()
+    times += found.get()
+    watch.join()
+
+
+def _watch(url: str, over: Any, found: Any) -> None:
     with httpx.Client(timeout=60) as client:
         client.get(url + "/livez")
+        times: list[float] = []
+        found.put(None)
         while not (times and over.is_set()):  # once at least, however soon it is over
             began = time.perf_counter()
             client.get(url + "/livez")
             times.append(time.perf_counter() - began)
             time.sleep(0.01)
+        found.put(times)
+
+
+@contextlib.contextmanager
+def _apart(service: Service) -> Iterator[str]:
+    """The address of a service in a process of its own."""
+    here, there = Pipe()
+    process = get_context("spawn").Process(target=_serve, args=(service, there))
+    process.start()
+    yield here.recv()
+    here.send(None)
+    process.join()
+
+
+def _serve(service: Service, pipe: Any) -> None:
+    with serving(service) as url:
+        pipe.send(url)
+        pipe.recv()
 
 
 def _memory(pid: int) -> float:
@@ -188,7 +190,7 @@ def _memory(pid: int) -> float:
 class Pausing:
     """A denoiser of equal times, whatever else the machine does: what is left is how requests wait."""
 
-    def __init__(self, pause: float = PAUSE) -> None:
+    def __init__(self, pause: float) -> None:
         self.pause = pause
 
     def denoise(self, query: str, passages: Any) -> DenoiseResult:
@@ -199,18 +201,18 @@ class Pausing:
         raise NotImplementedError
 
 
-async def _pausing(workers: int, count: int, drawn: random.Random) -> float:
-    with serving(Service(Pausing(), limits=ServiceLimits(workers=workers))) as url:
-        times, _ = await _half(url, _requests(drawn, count), workers / PAUSE / 2, drawn)
-    return times[int(0.99 * (len(times) - 1))] / times[len(times) // 2]
-
-
-def _address(server: subprocess.Popen[str]) -> str:
-    assert server.stderr is not None
-    for line in server.stderr:
-        if found := re.search(r"(http://127\.0\.0\.1:\d+)/", line):
-            return found[1]
-    raise SystemExit("the service did not start")
+@contextlib.contextmanager
+def _started() -> Iterator[tuple[str, int]]:
+    """The command's address, and its process."""
+    with subprocess.Popen([sys.executable, "-c", START], stderr=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stderr is not None
+            yield (
+                next(m[1] for m in map(re.compile(r"(http://127\.0\.0\.1:\d+)/").search, server.stderr) if m),
+                server.pid,
+            )
+        finally:
+            server.terminate()
 
 
 def _requests(drawn: random.Random, count: int) -> list[dict[str, Any]]:

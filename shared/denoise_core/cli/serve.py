@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -131,6 +132,7 @@ def serve_own(arguments: Sequence[str]) -> None:
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}"
     say(f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how")
+    sys.setswitchinterval(0.001)  # the event loop waits so long for a thread that computes, not five times as long
     for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises again what ended it
         signal.signal(each, lambda *_: None)
     uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=30)).run(sockets=[listener])

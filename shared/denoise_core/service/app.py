@@ -54,7 +54,7 @@ def make_app(service: Service) -> FastAPI:
         desk.close()
 
     app = FastAPI(title="rag-denoise", version=__version__, description=_ABOUT, lifespan=lifespan)
-    app.router.route_class = _route(limits)
+    app.router.route_class = _route(limits, desk)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(service.hosts or HOSTS), www_redirect=False)
     app.add_middleware(Outside, service=service, keys=keys, metrics=metrics)
     asked: dict[str, Any] = {"dependencies": [Security(HTTPBearer(auto_error=False))], "responses": _PROBLEMS}
@@ -62,6 +62,10 @@ def make_app(service: Service) -> FastAPI:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         return JSONResponse({"detail": _said(error)}, 422)
+
+    @app.exception_handler(Busy)
+    async def busy(request: Request, error: Busy) -> JSONResponse:
+        return JSONResponse({"detail": "busy: ask again later"}, 503, {"Retry-After": str(error.after)})
 
     async def ask(call: Callable[[], T], *texts: str, passages: int) -> T:
         characters = sum(map(len, texts))
@@ -71,8 +75,6 @@ def make_app(service: Service) -> FastAPI:
             raise HTTPException(413, f"{characters:,} characters; at most {limits.characters:,} are taken at once")
         try:
             return await desk.ask(call, characters)
-        except Busy as error:
-            raise HTTPException(503, "busy: ask again later", {"Retry-After": str(error.after)}) from None
         except TimeoutError:
             raise HTTPException(504, f"no answer within {limits.seconds:g} s") from None
         except BrokenLaw:
@@ -83,7 +85,7 @@ def make_app(service: Service) -> FastAPI:
     @app.post("/v1/denoise", response_model=bodies.Denoised, **asked)
     async def denoise(body: bodies.Denoise) -> Response:
         """What is kept of the passages for the query and what is dropped: texts, ranges, scores and reasons."""
-        passages = _passages(body.passages)
+        passages = bodies.passages_of(body.passages)
         texts = [p.text for p in passages]
         call = partial(work.denoised, service, body.query, passages)
         result, found = await ask(call, body.query, *texts, passages=len(texts))
@@ -93,7 +95,7 @@ def make_app(service: Service) -> FastAPI:
     @app.post("/v1/check", response_model=bodies.Checked, **asked)
     async def check(body: bodies.CheckAnswer) -> Response:
         """Whether the passages support the answer, claim by claim, and whether it answers the question."""
-        passages = _passages(body.passages)
+        passages = bodies.passages_of(body.passages)
         call = partial(work.checked, service, body.question, body.answer, passages)
         texts = [p.text for p in passages]
         return _json(await ask(call, body.question, body.answer, *texts, passages=len(texts)))
@@ -143,8 +145,9 @@ def make_app(service: Service) -> FastAPI:
     return app
 
 
-def _route(limits: ServiceLimits) -> type[APIRoute]:
-    """Bodies are parsed on a thread, one at a time, so that the loop goes on."""
+def _route(limits: ServiceLimits, desk: Desk) -> type[APIRoute]:
+    """Bodies are parsed on a thread, one at a time, so that the loop goes on; where even a short one would be
+    refused, none is."""
     one: list[anyio.CapacityLimiter] = []
 
     class Read(Request):
@@ -164,6 +167,8 @@ def _route(limits: ServiceLimits) -> type[APIRoute]:
             handle = super().get_route_handler()
 
             async def read(request: Request) -> Response:
+                if request.method == "POST":
+                    desk.admit()
                 return await handle(Read(request.scope, request.receive))
 
             return read
@@ -179,14 +184,6 @@ def _said(error: RequestValidationError) -> str:
         place = [str(p) if isinstance(p, int) or p in known else "?" for p in each["loc"][1:]]
         told.append(f"{'.'.join(place)}: {each['type'].replace('_', ' ')}")
     return "; ".join(told)
-
-
-def _passages(given: Any) -> Any:
-    try:
-        return bodies.passages_of(given)
-    except (InputError, TypeError) as error:
-        detail = str(error) if isinstance(error, InputError) else "passages: not as expected"
-        raise HTTPException(422, detail[:200]) from None
 
 
 def _json(found: bytes) -> Response:

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-from denoise_core.errors import InputError
 from denoise_core.service.settings import ServiceLimits
 from denoise_core.types import Passage, well_formed
 
@@ -61,7 +61,13 @@ class Given(Strict):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-Passages = Annotated[list[Said | Given], Field(max_length=MOST, fail_fast=True)]
+def _distinct(given: list[str | Given]) -> list[str | Given]:
+    if len({p.id for p in passages_of(given)}) < len(given):
+        raise PydanticCustomError("same_id", "two passages have the same id")
+    return given
+
+
+Passages = Annotated[list[Said | Given], Field(max_length=MOST, fail_fast=True), AfterValidator(_distinct)]
 
 
 class Denoise(Strict):
@@ -207,12 +213,6 @@ def parsed(body: bytes, limits: ServiceLimits) -> Any:
     inner = [v for held in found.values() if isinstance(held, list) for v in held if isinstance(v, dict)]
     if any(len(each) > FIELDS for each in (found, *inner)):
         raise OverflowError
-    held = [v for some in found.values() for v in (some if isinstance(some, list) else [some])]
-    if (
-        sum(len(v) for v in (*held, *(each.get("text") for each in inner)) if isinstance(v, str))
-        > limits.characters
-    ):
-        raise OverflowError
     return found
 
 
@@ -225,9 +225,8 @@ def _finite(text: str) -> float:
 
 
 def passages_of(given: Sequence[str | Given]) -> tuple[Passage, ...]:
-    """As the core takes them. Raises `InputError` for two of one id."""
+    """As the core takes them."""
     read = [Given(text=p) if isinstance(p, str) else p for p in given]
-    names = [str(n) if p.id is None else p.id for n, p in enumerate(read)]
-    if len(set(names)) < len(names):
-        raise InputError("passages: two have the same id")
-    return tuple(Passage(p.text, name, metadata=p.metadata) for name, p in zip(names, read, strict=True))
+    return tuple(
+        Passage(p.text, str(n) if p.id is None else p.id, metadata=p.metadata) for n, p in enumerate(read)
+    )

@@ -40,6 +40,7 @@ class Desk:
         self.waiting = self.working = 0  # requests; threads, those that nobody waits for included
         self._ahead = 0.0  # cost of all that was admitted and is not done
         self._rate = GUESS  # seconds of one unit of cost
+        self._begun: dict[object, tuple[float, float]] = {}  # when, and its cost, of what is under way
         self._lock = threading.Lock()
         self._progress = time.monotonic()
         self._room: anyio.CapacityLimiter | None = None
@@ -48,21 +49,36 @@ class Desk:
     async def ask(self, call: Callable[[], T], characters: int) -> T:
         """What ``call`` returns. Raises `Busy` at once for one that could not be done in time, `TimeoutError` when
         it was not, and what it raises."""
-        cost, until = characters + FIXED, time.monotonic() + self.limits.seconds
+        cost, until, own, queued = characters + FIXED, time.monotonic() + self.limits.seconds, object(), True
         room = self._room = self._room or anyio.CapacityLimiter(self.limits.threads)
-        self._admit(cost)
+        self.admit(characters)
         self._ahead += cost
         self.waiting += 1
-        queued = True
         try:
             async with asyncio.timeout(self.limits.seconds), room:
                 self.waiting, queued = self.waiting - 1, False
-                if time.monotonic() + cost * self._rate > until or self._lost:
-                    raise Busy(self.limits.seconds / 2)  # it would be given up on the way
+                now = time.monotonic()
+                if now + cost * self._rate > until:
+                    raise TimeoutError  # it would be given up on the way
+                if self._lost:
+                    raise Busy(self.limits.seconds / 2)
+                self._begun[own] = now, cost
                 return await self._pool.run(partial(self._timed, call, cost))
         finally:
             self._ahead -= cost
             self.waiting -= queued
+            self._begun.pop(own, None)
+
+    def admit(self, characters: int = 0) -> None:
+        """Raises `Busy` for a request of so many characters that could not be done in time."""
+        threads, seconds, now = self.limits.threads, self.limits.seconds, time.monotonic()
+        taken = [(now - began) / cost for began, cost in self._begun.values()]
+        least = min(taken) if len(taken) >= threads else 0.0  # where all are slower than was known, so is the next
+        expected = (self._ahead / threads + characters + FIXED) * max(self._rate, least)
+        if self._lost or self.waiting >= self.limits.waiting:
+            raise Busy(expected or 1)
+        if self._ahead and expected > MARGIN * seconds:  # alone it is tried, however long the last one took
+            raise Busy(expected - MARGIN * seconds)
 
     @property
     def ready(self) -> bool:
@@ -76,14 +92,6 @@ class Desk:
     @property
     def _lost(self) -> bool:
         return self.working >= self.limits.threads * (LOST + 1)
-
-    def _admit(self, cost: float) -> None:
-        threads, seconds = self.limits.threads, self.limits.seconds
-        expected = (self._ahead / threads + cost) * self._rate
-        if self._lost or self.waiting >= self.limits.waiting:
-            raise Busy(expected or 1)
-        if self._ahead and expected > MARGIN * seconds:  # alone it is tried, however long the last one took
-            raise Busy(expected - MARGIN * seconds)
 
     def _timed(self, call: Callable[[], T], cost: float) -> T:
         began = time.monotonic()

@@ -45,6 +45,7 @@ ATTACKS = {
     "many fields": {"query": "q", "passages": []} | {f"{SECRET}{i}": 1 for i in range(10_000)},
     "many fields of a passage": {"query": "q", "passages": [{f"{SECRET}{i}": 1 for i in range(10_000)}]},
     "one wrong item": {"query": "q", "passages": [*TEXTS, {"text": 3, "id": SECRET}]},
+    "one id twice": {"query": "q", "passages": [{"text": "a", "id": SECRET}] * 2},
     "an unknown field": {"query": "q", "passages": TEXTS, SECRET: 1},
     "a wrong query": {"query": [SECRET] * 1000, "passages": TEXTS},
     "NaN": b'{"query": NaN, "passages": []}',
@@ -139,6 +140,21 @@ async def test_hung_calls_leave_it_alive_and_not_ready(capfd):
             await asyncio.sleep(0.001)
         assert (await client.get("/readyz")).status_code == 200
     assert "Traceback" not in "".join(capfd.readouterr())
+
+
+async def test_a_body_is_not_read_where_nothing_more_would_be_done():
+    go = threading.Event()
+    limits = ServiceLimits(workers=1, waiting=1)
+    async with asking(Service(ENDDenoiser(FunctionScorer(lambda q, t: go.wait(30))), limits=limits)) as client:
+        body = {"query": "q", "passages": TEXTS}
+        asked = [asyncio.create_task(post(client, body)) for _ in range(2)]
+        while not (await client.get("/livez")).json()["waiting"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        refused = await post(client, b"no JSON")
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        go.set()
+        assert {r.status_code for r in await asyncio.gather(*asked)} == {200}
 
 
 async def unfinished(app, held, status, *, part=b"x" * 100_000):
@@ -296,9 +312,5 @@ def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path, mo
         read_settings([])
 
 
-def test_two_passages_of_one_id_are_refused_without_naming_it():
-    given = [bodies.Given(text="a", id=SECRET)] * 2
-    with pytest.raises(InputError) as error:
-        bodies.passages_of(given)
-    assert SECRET not in str(error.value)
+def test_a_passage_without_an_id_has_its_number():
     assert bodies.passages_of(["a", bodies.Given(text="b", id="x")]) == (Passage("a", "0"), Passage("b", "x"))

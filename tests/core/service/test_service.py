@@ -88,7 +88,7 @@ def test_our_own_remote_scorer_speaks_to_it(url):
         ("/v1/denoise", {"query": QUERY, "passages": TEXTS, "secret": 3}, 422, "?: extra forbidden"),
         ("/v1/denoise", {"query": QUERY, "passages": [{"text": "a", "id": "x"}] * 2}, 422, "same id"),
         ("/v1/denoise", {"query": QUERY, "passages": ["a"] * 51}, 413, "at most 50"),
-        ("/v1/denoise", {"query": QUERY, "passages": ["a" * 10_001]}, 413, "of 10,000 characters"),
+        ("/v1/denoise", {"query": QUERY, "passages": ["a" * 10_001]}, 413, "at most 10,000"),
         ("/v1/rerank", {"query": QUERY, "documents": ["a" * 20_001]}, 413, "20,000 bytes"),
         ("/v1/rerank", {"query": QUERY}, 422, "documents is missing"),
         ("/v1/rerank", {"documents": TEXTS}, 422, "query"),
