@@ -34,13 +34,13 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from s2a_cost import work
 
 from denoise_core import DenoiseResult, Guard
-from denoise_core.augmenter import Augmenter, Groundedness
+from denoise_core.augmenter import Groundedness
 from denoise_core.embedded import sample
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.text.chunk import sentences
-from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor, LlamaLLM, UtilityEvaluator, record
+from llamaindex_denoise import Checked, DenoisePostprocessor, LlamaLLM, UtilityEvaluator, record
 from llamaindex_denoise.nodes.convert import to_passages
 
 QUESTION = "Where is the red tower?"
@@ -182,7 +182,7 @@ def inputs(bench: Benchmark) -> None:
 def engine(name: str, model: Model, *, streaming: bool = False) -> Any:
     inner = RetrieverQueryEngine.from_args(Found(), llm=model, streaming=streaming)
     if name == "ours":
-        ours = AugmentedQueryEngine.around(inner, Augmenter(judge=Groundedness()))
+        ours = Checked(inner, judge=Groundedness())
         ours.streaming = streaming
         return ours
     judge = UtilityEvaluator(Groundedness())

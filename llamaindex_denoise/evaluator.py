@@ -1,10 +1,8 @@
-"""Utilities as LlamaIndex evaluators, and evaluators as utilities. What is unknown is never a pass."""
+"""A judge where LlamaIndex takes an evaluator. What is unknown is never a pass."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,15 +10,13 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from llama_index.core.prompts.mixin import PromptDictType
 
-from denoise_core import LLM, Budget, InputError, Message, Passage, Reply, UnparsableReply, arun, run
+from denoise_core import LLM, Budget, InputError, Passage, arun, run
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
 from denoise_core.augmenter.utilities.groundedness import as_utility
 from denoise_core.errors import is_mistake, said
-from denoise_core.running.effects import Flow, complete
+from denoise_core.running.effects import Flow
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.support.judging import Judge
-from llamaindex_denoise.models.blocking import driven, with_blocking_models
-from llamaindex_denoise.models.threads import owner
 from llamaindex_denoise.nodes.convert import to_passages
 
 
@@ -117,83 +113,6 @@ class UtilityEvaluator(BaseEvaluator):
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         return
-
-
-class EvaluatorUtility:
-    """Any LlamaIndex evaluator as a utility of the loop; one evaluation counts as one call of the budget.
-
-    ``passing=None`` and ``invalid_result`` are unknown, and so is an evaluator that raises. ``best_score`` is
-    the evaluator's top mark (5 for `CorrectnessEvaluator`); scores are divided by it. An evaluator without a
-    score gives 1 for a pass, 0 otherwise. At most ``max_characters`` of evidence go to it, best first.
-
-    Evaluators are asynchronous inside. Under a synchronous loop one with its own ``evaluate`` is asked by it; any
-    other runs in the caller's thread without an event loop, its models in their synchronous form, and
-    one that has to wait for a loop raises `InputError`. LlamaIndex's `FaithfulnessEvaluator` looks for "yes"
-    anywhere in a reply; prefer `Groundedness` or an LLM judge of `denoise_core` where that matters. Raises
-    `InputError` for an unusable argument.
-    """
-
-    def __init__(self, evaluator: BaseEvaluator, *, best_score: float = 1.0, max_characters: int = 24_000) -> None:
-        if not isinstance(evaluator, BaseEvaluator):
-            raise InputError(f"expected a llama_index evaluator, got {type(evaluator).__name__}")
-        if type(evaluator).__name__ == "SemanticSimilarityEvaluator":  # asked by name: importing it costs
-            raise InputError("a SemanticSimilarityEvaluator compares with a reference answer, and here is none")
-        if not best_score > 0 or max_characters < 1:
-            raise InputError(f"best_score={best_score}, max_characters={max_characters}: expected both above 0")
-        self.evaluator = evaluator
-        self.best_score = best_score
-        self.max_characters = max_characters
-
-    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
-        asked = (Message("user", memory.question), Message("assistant", candidate))
-        judge = _Judge(self.evaluator, memory.question, candidate, self._contexts(memory.evidence))
-        reply = yield from complete(asked, tag="evaluate", llm=judge)
-        return self._verdict(json.loads(reply.text))
-
-    def _contexts(self, evidence: Sequence[Passage]) -> list[str]:
-        left = self.max_characters
-        contexts = []
-        for p in evidence:
-            if left <= 0:
-                break
-            contexts.append(p.headed[:left])
-            left -= len(p.headed)
-        return contexts
-
-    def _verdict(self, result: dict[str, Any]) -> Verdict:
-        said = str(result["feedback"] or result["invalid_reason"] or "the evaluator gave no reason")
-        if result["invalid_result"] or result["passing"] is None:
-            return Verdict("unknown", 0.0, (Reason(said, "evaluator"),))
-        passed = bool(result["passing"])
-        score = float(passed) if result["score"] is None else float(result["score"]) / self.best_score
-        if not math.isfinite(score):
-            raise UnparsableReply(f"the evaluator gave the score {result['score']!r}; expected a finite number")
-        score = min(1.0, max(0.0, score))
-        return Verdict("pass", score) if passed else Verdict("fail", score, (Reason(said, "evaluator"),))
-
-
-class _Judge:
-    """One evaluation in the shape of a model, so that it is traced, budgeted and run sync or async."""
-
-    def __init__(self, evaluator: BaseEvaluator, question: str, candidate: str, contexts: list[str]) -> None:
-        self.evaluator = evaluator
-        self.asked = {"query": question, "response": candidate}
-        self.contexts = contexts
-
-    async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return _said(await self.evaluator.aevaluate(**self.asked, contexts=self.contexts))
-
-    def complete(self, messages: Sequence[Message]) -> Reply:
-        if owner(self.evaluator, "evaluate") is not BaseEvaluator:
-            return _said(self.evaluator.evaluate(**self.asked, contexts=self.contexts))
-        # Not the inherited evaluate(): it starts an event loop, and masks errors.
-        asked = with_blocking_models(self.evaluator).aevaluate(**self.asked, contexts=self.contexts)
-        return _said(driven(asked, of=type(self.evaluator).__name__))
-
-
-def _said(result: EvaluationResult) -> Reply:
-    told = {"passing", "score", "feedback", "invalid_result", "invalid_reason"}
-    return Reply(result.model_dump_json(include=told))
 
 
 def _given(query: str | None, response: str | None) -> tuple[str, str]:

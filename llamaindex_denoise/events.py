@@ -1,10 +1,11 @@
-"""What the adapters tell LlamaIndex's instrumentation, beside the rerank events that handlers know already."""
+"""What the adapters tell LlamaIndex's instrumentation and streams, beside the rerank events it knows."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.workflow import Event
 from llama_index_instrumentation.dispatcher import Dispatcher
 from llama_index_instrumentation.event_handlers import NullEventHandler
 
@@ -58,3 +59,12 @@ class AnswerEvent(BaseEvent):
     @classmethod
     def class_name(cls) -> str:
         return "AnswerEvent"
+
+
+class VerificationEvent(Event):
+    """In an agent's stream, once for every answer: what was checked and how it went; plain JSON.
+
+    ``record["outcome"]`` is supported, unsupported, unknown, abstained or failed.
+    """
+
+    record: dict[str, Any]

@@ -7,7 +7,7 @@ from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.schema import TextNode
 from llama_index.vector_stores.chroma import ChromaVectorStore
 
-from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding, record  # new
+from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding, record
 
 texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n")
 nodes = [TextNode(text=text.strip(), id_=f"p{n}") for n, text in enumerate(texts)]

@@ -10,7 +10,7 @@ from llama_index.core.query_engine import RetryQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core.augmenter import Groundedness
-from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor, EmbeddedEmbedding, UtilityEvaluator
+from llamaindex_denoise import Checked, DenoisePostprocessor, EmbeddedEmbedding, UtilityEvaluator
 
 
 class Model(CustomLLM):
@@ -56,5 +56,5 @@ Settings.llm = Model()  # RetryQueryEngine rewrites its query with it
 for name in ("RetryQueryEngine", "ours"):
     engine = index.as_query_engine(llm=Model(), similarity_top_k=7)
     retrying = RetryQueryEngine(engine, UtilityEvaluator(Groundedness()), max_retries=2)
-    response = (retrying if name != "ours" else AugmentedQueryEngine.around(engine)).query(question)
+    response = (retrying if name != "ours" else Checked(engine)).query(question)
     print(f"{name:24} {response} {(response.metadata or {}).get('denoise', {}).get('outcome', 'no verdict')}")

@@ -8,7 +8,7 @@ from llama_index.core.schema import TextNode
 from llama_index.vector_stores.qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient
 
-from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor, EmbeddedEmbedding
+from llamaindex_denoise import Checked, DenoisePostprocessor, EmbeddedEmbedding
 
 
 class Rash(CustomLLM):
@@ -35,7 +35,7 @@ store = QdrantVectorStore("handbook", client=QdrantClient(":memory:"))
 storage = StorageContext.from_defaults(vector_store=store)
 index = VectorStoreIndex(nodes, storage_context=storage, embed_model=EmbeddedEmbedding())
 engine = index.as_query_engine(similarity_top_k=8, node_postprocessors=[DenoisePostprocessor()])
-checked = AugmentedQueryEngine.around(engine)
+checked = Checked(engine)
 
 question = "How much does a night in the garage cost?"
 print("before:", engine.query(question))

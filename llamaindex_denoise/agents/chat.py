@@ -1,23 +1,32 @@
-"""`AugmentedChatEngine`: a conversation in which every answer is checked against what was found for it."""
+"""`Checked` of a chat engine: a conversation in which every answer is checked against what was found for it."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import AsyncGenerator, Generator
+import copy
+from collections.abc import AsyncGenerator, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.base.response.schema import Response
-from llama_index.core.chat_engine.types import AgentChatResponse, BaseChatEngine, StreamingAgentChatResponse
+from llama_index.core.base.response.schema import RESPONSE_TYPE, Response
+from llama_index.core.chat_engine.types import (
+    AGENT_CHAT_RESPONSE_TYPE,
+    AgentChatResponse,
+    BaseChatEngine,
+    StreamingAgentChatResponse,
+)
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
-from llama_index.core.schema import QueryBundle
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.tools import ToolOutput
 
-from denoise_core import InputError
-from llamaindex_denoise.engines.augmented import AugmentedQueryEngine
+from denoise_core.augmenter import Augmenter
 from llamaindex_denoise.engines.base import pieces_of
+from llamaindex_denoise.engines.drafter import EngineDrafter
+from llamaindex_denoise.models.threads import Threads
+from llamaindex_denoise.verify import Asked, OnError, Told
 
 
 @dataclass
@@ -25,66 +34,54 @@ class CheckedStream(StreamingAgentChatResponse):
     """A stream whose verdict stands in ``metadata["denoise"]``, as in the response of `chat`."""
 
     metadata: dict[str, Any] = field(default_factory=dict)
+    is_writing_to_memory: bool = False
 
 
-class AugmentedChatEngine(BaseChatEngine):
-    """A context chat engine over an `AugmentedQueryEngine`: searches with the message, writes in the conversation.
+class CheckedChatEngine(BaseChatEngine):
+    """A chat engine of any mode, whose answers are checked against what it found for them.
 
-    The verdict stands in ``response.metadata["denoise"]``; the memory keeps messages and answers, no rejected
-    draft. A stream hands the answer out once it is final. Raises `InputError` for another kind of engine.
+    The verdict stands in ``response.metadata["denoise"]``; the engine's memory keeps messages and answers, no
+    rejected draft. One that searches itself (context, condense plus context) searches once and is told what was
+    wrong; any other is asked once, judged and repaired. A stream hands the answer out once it is final.
     """
 
-    def __init__(self, engine: AugmentedQueryEngine, *, memory: BaseMemory | None = None) -> None:
-        if not isinstance(engine, AugmentedQueryEngine):
-            raise InputError(
-                f"expected an AugmentedQueryEngine, got {type(engine).__name__}; "
-                "write AugmentedChatEngine(AugmentedQueryEngine.around(engine))"
-            )
-        self.engine = engine
-        self.memory = memory or ChatMemoryBuffer.from_defaults(token_limit=3000)
+    def __init__(self, chat_engine: BaseChatEngine, augmenter: Augmenter, *, on_error: OnError = "answer") -> None:
+        self.chat_engine = chat_engine
+        self.augmenter = augmenter
+        self.on_error = on_error
+        own: BaseMemory | None = getattr(chat_engine, "_memory", None)
+        self.memory = ChatMemoryBuffer.from_defaults(token_limit=3000) if own is None else own
+        self._threads = Threads(10)
 
     def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
         """The checked answer to ``message``; the conversation is ``chat_history``, or the engine's own memory."""
-        history = self._begun(chat_history)
-        asked = self.engine.asked(QueryBundle(message), history=history)
-        return self._said(message, *self.engine.told(asked.answer(), asked))
+        if chat_history is not None:
+            self.memory.set(chat_history)
+        told = self._asked(message, self.memory.get(input=message)).verified()
+        for said in _turn(message, told):
+            self.memory.put(said)
+        return _response(message, told)
 
     async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
         """As `chat`, awaited."""
-        history = self._begun(chat_history)
-        asked = self.engine.asked(QueryBundle(message), history=history)
-        return self._said(message, *self.engine.told(await asked.aanswer(), asked))
+        if chat_history is not None:
+            await self.memory.aset(chat_history)
+        told = await self._asked(message, await self.memory.aget(input=message)).averified()
+        for said in _turn(message, told):
+            await self.memory.aput(said)
+        return _response(message, told)
 
     def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
         """As `chat`; the answer comes in pieces, once it has been checked."""
-        said = self.chat(message, chat_history)
-        response = CheckedStream(
-            chat_stream=_pieces(said.response),
-            sources=said.sources,
-            source_nodes=said.source_nodes,
-            metadata=said.metadata or {},
-        )
-        # LlamaIndex's response is read through a writer to a memory; ours has the answer already.
-        aside = ChatMemoryBuffer.from_defaults(token_limit=10**9)
-        threading.Thread(target=response.write_response_to_history, args=(aside,), daemon=True).start()
-        return response
+        return _stream(self.chat(message, chat_history), chat_stream=True)
 
     async def astream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
         """As `stream_chat`, awaited."""
-        said = await self.achat(message, chat_history)
-        response = CheckedStream(
-            achat_stream=_apieces(said.response),
-            sources=said.sources,
-            source_nodes=said.source_nodes,
-            metadata=said.metadata or {},
-        )
-        aside = ChatMemoryBuffer.from_defaults(token_limit=10**9)
-        writing = response.awrite_response_to_history(aside)
-        response.awrite_response_to_history_task = asyncio.create_task(writing)
-        return response
+        return _stream(await self.achat(message, chat_history), chat_stream=False)
 
     def reset(self) -> None:
         """Forget the conversation."""
+        self.chat_engine.reset()
         self.memory.reset()
 
     @property
@@ -92,18 +89,81 @@ class AugmentedChatEngine(BaseChatEngine):
         """The messages of the conversation so far, oldest first."""
         return self.memory.get_all()
 
-    def _begun(self, chat_history: list[ChatMessage] | None) -> list[ChatMessage]:
-        if chat_history is not None:
-            self.memory.set(chat_history)
-        return self.memory.get()
+    def _asked(self, message: str, history: Sequence[ChatMessage]) -> Asked:
+        drafter = EngineDrafter(_Turn(self.chat_engine, list(history)), self._threads, QueryBundle(message))
+        return Asked(self.augmenter, message, drafter, on_error=self.on_error)
 
-    def _said(self, message: str, answer: Any, nodes: list[Any], metadata: dict[str, Any]) -> AgentChatResponse:
-        text = str(answer)
-        self.memory.put(ChatMessage(role="user", content=message))
-        self.memory.put(ChatMessage(role="assistant", content=text))
-        raw = Response(text, nodes, metadata)
-        source = ToolOutput(content=text, tool_name="query_engine", raw_input={"query": message}, raw_output=raw)
-        return AgentChatResponse(response=text, sources=[source], source_nodes=nodes, metadata=metadata)
+
+class _Turn(BaseQueryEngine):
+    """One message to a chat engine, in the shape of a query engine; whatever is tried, its memory stays.
+
+    An engine with a retriever searches at the first draft; later ones are written from the same nodes.
+    """
+
+    def __init__(self, chat: BaseChatEngine, history: list[ChatMessage]) -> None:
+        super().__init__(None)
+        self.chat = copy.copy(chat)
+        self.history = history
+        self.repeatable = isinstance(getattr(chat, "_retriever", None), BaseRetriever)
+
+    def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        return self._said(self._fresh().chat(query_bundle.query_str, list(self.history)))
+
+    async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
+        return self._said(await self._fresh().achat(query_bundle.query_str, list(self.history)))
+
+    def _fresh(self) -> BaseChatEngine:
+        if hasattr(self.chat, "_memory"):
+            self.chat._memory = ChatMemoryBuffer.from_defaults(token_limit=10**9)
+        return self.chat
+
+    def _said(self, response: AGENT_CHAT_RESPONSE_TYPE) -> Response:
+        if self.repeatable:
+            found: Any = {"_retriever": _Found(response.source_nodes), "_node_postprocessors": []}
+            vars(self.chat).update(found, _skip_condense=True)
+        return Response(str(response), response.source_nodes, getattr(response, "metadata", None))
+
+    def _get_prompts(self) -> PromptDictType:
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        return
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
+
+
+class _Found(BaseRetriever):
+    """Finds what was found."""
+
+    def __init__(self, nodes: Sequence[NodeWithScore]) -> None:
+        super().__init__()
+        self.nodes = list(nodes)
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self.nodes
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self.nodes
+
+
+def _turn(message: str, told: Told) -> tuple[ChatMessage, ChatMessage]:
+    return ChatMessage(role="user", content=message), ChatMessage(role="assistant", content=str(told.text))
+
+
+def _response(message: str, told: Told) -> AgentChatResponse:
+    text = str(told.text)
+    raw = Response(text, told.nodes, told.metadata)
+    source = ToolOutput(content=text, tool_name="query_engine", raw_input={"query": message}, raw_output=raw)
+    return AgentChatResponse(text, sources=[source], source_nodes=told.nodes, metadata=told.metadata)
+
+
+def _stream(said: AgentChatResponse, *, chat_stream: bool) -> CheckedStream:
+    pieces: Any = (
+        {"chat_stream": _pieces(said.response)} if chat_stream else {"achat_stream": _apieces(said.response)}
+    )
+    metadata = said.metadata or {}
+    return CheckedStream(sources=said.sources, source_nodes=said.source_nodes, metadata=metadata, **pieces)
 
 
 def _pieces(text: str) -> Generator[ChatResponse, None, None]:

@@ -1,4 +1,4 @@
-"""A LlamaIndex query engine as the loop's drafter: `EngineDrafter`. What is searched for is the question."""
+"""A LlamaIndex engine as the loop's drafter: `EngineDrafter`. What is searched for is the question."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.bridge.pydantic import BaseModel
+from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.query_engine import CustomQueryEngine
@@ -63,10 +64,12 @@ class EngineDrafter:
         self.engine = engine
         self.asked = asked
         self.nodes = None if nodes is None else list(nodes)
-        self.repeatable = can_retrieve(engine)
+        self.searches = can_retrieve(engine)  # whether it is asked in two steps
+        self.repeatable = self.searches or bool(getattr(engine, "repeatable", False))
         self.failed: tuple[str, Exception] | None = None  # the part that failed last, and its error
         self.silent = False  # whether the engine only searches, as in the mode ``no_text``
         self._parts: list[str] = []  # the last draft, where it is several answers
+        self._query_asked: str | None = None  # what was searched for, where that is known
         self._threads = threads
 
     @contextmanager
@@ -81,7 +84,7 @@ class EngineDrafter:
 
     def draft(self, request: DraftRequest) -> Drafted:
         with collecting() as seen, self._part(self._writes):
-            if self.repeatable:
+            if self.searches:
                 response = self.engine.synthesize(self._query(request), self._retrieve())
             else:
                 response = self.engine.query(self._query(request))
@@ -92,7 +95,7 @@ class EngineDrafter:
         if blocks_the_loop(self.engine):
             return await self._threads.run(lambda: self.draft(request))
         with collecting() as seen, self._part(self._writes):
-            if self.repeatable:
+            if self.searches:
                 response = await self.engine.asynthesize(self._query(request), await self._aretrieve())
             else:
                 response = await self.engine.aquery(self._query(request))
@@ -102,7 +105,7 @@ class EngineDrafter:
     def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
         """`draft` in pieces, where the engine's own response is a stream."""
         with collecting() as seen, self._part(self._writes):
-            if not self.repeatable:
+            if not self.searches:
                 response = self.engine.query(self._query(request))
             else:
                 nodes = self._retrieve()
@@ -126,7 +129,7 @@ class EngineDrafter:
                     yield item
             return
         with collecting() as seen, self._part(self._writes):
-            if not self.repeatable:
+            if not self.searches:
                 response = await self.engine.aquery(self._query(request))
             else:
                 nodes = await self._aretrieve()
@@ -144,7 +147,7 @@ class EngineDrafter:
 
     @property
     def _writes(self) -> str:
-        return "the engine's synthesis" if self.repeatable else "the engine"
+        return "the engine's synthesis" if self.searches else "the engine"
 
     def _query(self, request: DraftRequest) -> QueryBundle:
         """What was asked; with what was wrong with the last draft behind it, of which nothing is embedded."""
@@ -182,8 +185,9 @@ class EngineDrafter:
             text = _RULE.join(self._parts)
         found = [*(self.nodes or ()), *seen.nodes]
         evidence = nodes_behind(response.source_nodes, found)
-        queries = {q for q, _ in seen.searches}
-        asked = request.question if self.repeatable else next(iter(queries), None) if len(queries) == 1 else None
+        if request.attempt == 0 or not self.repeatable:  # one that is asked again searches once
+            queries = {request.question} if self.searches else {q for q, _ in seen.searches}
+            self._query_asked = queries.pop() if len(queries) == 1 else None
         fields = _fields(response)
         self.silent = bool(evidence) and not seen.calls and not getattr(response, "response", "-")
         calls = 0 if self.silent else seen.calls or 1  # an integration that tells of no call was still asked
@@ -194,7 +198,7 @@ class EngineDrafter:
             "" if fields is not None or self.silent else text,
             seen.usage,
             calls=calls,
-            found=(Found(_passages(evidence), asked),) if evidence else (),
+            found=(Found(_passages(evidence), self._query_asked),) if evidence else (),
             fields=fields,
             judge=not self.silent,
             origin=response,
@@ -253,7 +257,7 @@ def _blocks(part: object) -> bool:
     return isinstance(part, BaseQueryTransform)
 
 
-_PARTS = (BaseQueryEngine, BaseRetriever, BaseSynthesizer, LLM, BaseQueryTransform)
+_PARTS = (BaseQueryEngine, BaseChatEngine, BaseRetriever, BaseSynthesizer, LLM, BaseQueryTransform)
 
 
 def _parts(value: Any, seen: dict[int, Any], depth: int) -> Iterator[object]:

@@ -24,9 +24,8 @@ from llamaindex_denoise.engines.base import DenoiseEngine, postprocessor_modules
 from llamaindex_denoise.engines.prompts import prompts_of, to_template, with_prompt, with_prompts
 from llamaindex_denoise.events import denoise_event
 from llamaindex_denoise.models.llm import LlamaLLM
-from llamaindex_denoise.models.retriever import retrieve_nodes
+from llamaindex_denoise.models.retriever import Search
 from llamaindex_denoise.models.settings import llm_or_settings
-from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.nodes.convert import Readable
 
 dispatcher = get_dispatcher(__name__)
@@ -54,18 +53,13 @@ class S2AQueryEngine(DenoiseEngine):
     ) -> None:
         if not isinstance(s2a, S2A):
             raise InputError(f"expected a denoise_core S2A, got {type(s2a).__name__}; write S2A(LlamaLLM(llm))")
-        if not isinstance(retriever, BaseRetriever):
-            raise InputError(
-                f"expected a llama_index retriever, got {type(retriever).__name__}; index.as_retriever() gives one"
-            )
+        search = Search(retriever, node_postprocessors)
         super().__init__(callback_manager)
         self.s2a = s2a
         self.streaming = streaming
-        self._retriever = retriever
-        self._postprocessors = list(node_postprocessors)
-        for postprocessor in self._postprocessors:
+        self._search = search
+        for postprocessor in search.postprocessors:
             postprocessor.callback_manager = self.callback_manager
-        self._threads = Threads(10)
 
     @classmethod
     def from_args(
@@ -86,17 +80,11 @@ class S2AQueryEngine(DenoiseEngine):
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """The retriever's nodes after the engine's postprocessors."""
-        nodes = self._retriever.retrieve(query_bundle)
-        for postprocessor in self._postprocessors:
-            nodes = postprocessor.postprocess_nodes(nodes, query_bundle=query_bundle)
-        return nodes
+        return self._search.nodes(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """As ``retrieve``, without blocking the event loop."""
-        nodes = await retrieve_nodes(self._retriever, query_bundle, self._threads)
-        for postprocessor in self._postprocessors:
-            nodes = await postprocessor.apostprocess_nodes(nodes, query_bundle=query_bundle)
-        return nodes
+        return await self._search.anodes(query_bundle)
 
     def synthesize(
         self,
@@ -170,7 +158,7 @@ class S2AQueryEngine(DenoiseEngine):
         self.s2a = changed
 
     def _get_prompt_modules(self) -> PromptMixinType:
-        return postprocessor_modules(self._postprocessors)
+        return postprocessor_modules(self._search.postprocessors)
 
 
 def _any_text(passages: Sequence[Passage]) -> bool:

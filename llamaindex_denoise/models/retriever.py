@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import InputError, Passage
@@ -13,22 +14,48 @@ from llamaindex_denoise.models.threads import Threads, owner
 from llamaindex_denoise.nodes.convert import to_passages
 
 
-class RetrieverAdapter:
-    """A LlamaIndex retriever as the core's `Retriever`; its passages remember their nodes.
+class Search:
+    """A retriever and what its nodes go through, in both forms. Raises `InputError` for another kind."""
 
-    A retriever that only has a synchronous form is run on at most ``max_threads`` threads under async.
-    A captioned picture is a passage by its caption; nodes without any text are left out.
-    """
-
-    def __init__(self, retriever: BaseRetriever, *, max_threads: int = 10) -> None:
+    def __init__(
+        self, retriever: BaseRetriever, postprocessors: Sequence[BaseNodePostprocessor] = (), max_threads: int = 10
+    ) -> None:
         if not isinstance(retriever, BaseRetriever):
             raise InputError(
-                f"RetrieverAdapter: expected a llama_index retriever, got {type(retriever).__name__}; "
+                f"expected a llama_index retriever, got {type(retriever).__name__}; "
                 "an index gives one with index.as_retriever()"
             )
         self.retriever = retriever
+        self.postprocessors = list(postprocessors)
         self._threads = Threads(max_threads)
-        self._asked: QueryBundle | None = None
+
+    def nodes(self, query: QueryBundle) -> list[NodeWithScore]:
+        found = self.retriever.retrieve(query)
+        for postprocessor in self.postprocessors:
+            found = postprocessor.postprocess_nodes(found, query_bundle=query)
+        return found
+
+    async def anodes(self, query: QueryBundle) -> list[NodeWithScore]:
+        """As `nodes`; a retriever without an async form is asked on a thread (its base class would hold the
+        loop)."""
+        if owner(self.retriever, "_aretrieve") is BaseRetriever:
+            found = await self._threads.run(lambda: self.retriever.retrieve(query))
+        else:
+            found = await self.retriever.aretrieve(query)
+        for postprocessor in self.postprocessors:
+            found = await postprocessor.apostprocess_nodes(found, query_bundle=query)
+        return found
+
+
+class RetrieverAdapter(Search):
+    """A LlamaIndex retriever as the core's `Retriever`; its passages remember their nodes.
+
+    ``postprocessors`` run on what it finds. A retriever that only has a synchronous form is run on at most
+    ``max_threads`` threads under async. A captioned picture is a passage by its caption; nodes without any text
+    are left out.
+    """
+
+    _asked: QueryBundle | None = None
 
     def asking(self, bundle: QueryBundle) -> RetrieverAdapter:
         """One that searches for ``bundle.query_str`` with the whole bundle (embedding, custom strings, image)."""
@@ -37,19 +64,11 @@ class RetrieverAdapter:
         return other
 
     def retrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(self.retriever.retrieve(self._bundle(query)), captions=True)
+        return to_passages(self.nodes(self._bundle(query)), captions=True)
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
-        found = await retrieve_nodes(self.retriever, self._bundle(query), self._threads)
-        return to_passages(found, captions=True)
+        return to_passages(await self.anodes(self._bundle(query)), captions=True)
 
     def _bundle(self, query: str) -> QueryBundle:
         asked = self._asked
         return asked if asked is not None and asked.query_str == query else QueryBundle(query)
-
-
-async def retrieve_nodes(retriever: BaseRetriever, query: QueryBundle, threads: Threads) -> list[NodeWithScore]:
-    """The retriever's own async form; a thread when it has none (the base class would run it on the loop)."""
-    if owner(retriever, "_aretrieve") is BaseRetriever:
-        return await threads.run(lambda: retriever.retrieve(query))
-    return await retriever.aretrieve(query)

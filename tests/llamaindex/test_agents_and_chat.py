@@ -7,19 +7,13 @@ from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextC
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
-from llama_index.core.tools import RetrieverTool
+from llama_index.core.tools import QueryEngineTool, RetrieverTool
 
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import (
-    AugmentedQueryEngine,
-    DenoisePostprocessor,
-    LlamaLLM,
-    RetrieverAdapter,
-    VerifiedQueryTool,
-    record,
-)
+from llamaindex_denoise import AugmentedQueryEngine, Checked, DenoisePostprocessor, LlamaLLM, record
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
@@ -106,8 +100,8 @@ def engine_saying(scripted, text):
 
 @pytest.mark.parametrize(("text", "label"), [(RIGHT, ""), (WRONG, "(unsupported"), ("unknown", "(abstained")])
 def test_the_tool_tells_the_agent_the_verdict(scripted, text, label):
-    tool = VerifiedQueryTool.from_defaults(
-        engine_saying(scripted, text), name="towers", description="about towers"
+    tool = Checked(
+        QueryEngineTool.from_defaults(engine_saying(scripted, text), name="towers", description="about towers")
     )
     output = tool.call(QUESTION)
     later = asyncio.run(tool.acall(input=QUESTION))

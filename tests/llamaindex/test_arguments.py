@@ -2,17 +2,25 @@
 
 import pytest
 from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
+from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.chat_engine import ContextChatEngine
+from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.evaluation import SemanticSimilarityEvaluator
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
+from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import TransformQueryEngine
 from llama_index.core.schema import QueryBundle, TextNode
+from llama_index.core.tools import QueryEngineTool
+from llama_index.core.workflow import Workflow
 from llamaindex_doubles import Calling
 from llamaindex_engines import QUESTION, RIGHT, Fixed, around, first_wrong_then_right, inner, nodes, own_loop
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits
 from denoise_core.support import judges
-from llamaindex_denoise import AugmentedQueryEngine, UtilityEvaluator, VerifiedFunctionAgent
+from llamaindex_denoise import AugmentedQueryEngine, Checked, UtilityEvaluator
 
 
 def never(claim, passages):
@@ -43,53 +51,79 @@ def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted, make):
 
 def _made(make, llm, **settings):
     if make == "around":
-        return AugmentedQueryEngine.around(inner(llm), **settings)
+        return Checked(inner(llm), **settings)
     return AugmentedQueryEngine.from_args(Fixed(nodes()), llm, **settings)
 
 
 @pytest.mark.parametrize("setting", [{"keep": 2}, {"utility": Groundedness()}, {"top_n": 2}])
 def test_a_setting_that_nothing_reads_is_an_error(scripted, setting):
-    with pytest.raises(InputError, match=next(iter(setting))):
+    with pytest.raises(TypeError, match=next(iter(setting))):
         AugmentedQueryEngine.from_args(Fixed(nodes()), scripted(lambda m: RIGHT), **setting)
-    with pytest.raises(ValueError, match=next(iter(setting))):
-        VerifiedFunctionAgent(name="guide", llm=Calling(script=None), **setting)
+    for what in checkable(scripted):
+        with pytest.raises(InputError, match=next(iter(setting))):
+            Checked(what, **setting)
 
 
-def test_what_llamaindex_itself_names_is_taken(scripted):
-    engine = AugmentedQueryEngine.from_args(
-        Fixed(nodes()), scripted(lambda m: RIGHT), response_mode="tree_summarize", use_async=False
-    )
-    assert str(engine.query(QUESTION)) == RIGHT
+def checkable(scripted):
+    """One of each kind."""
+    llm, memory = scripted(lambda m: RIGHT), ChatMemoryBuffer.from_defaults(token_limit=2000)
+    agent = FunctionAgent(name="guide", llm=Calling(script=None))
+    chat = ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory)
+    tool = QueryEngineTool.from_defaults(inner(llm), name="towers")
+    return [inner(llm), chat, agent, AgentWorkflow(agents=[agent]), tool]
+
+
+def test_what_is_checked_is_a_copy_and_is_not_checked_twice(scripted):
+    for what in checkable(scripted):
+        before = dict(vars(what))
+        twin = Checked(what)
+        assert vars(what) == before
+        assert isinstance(twin, (BaseQueryEngine, BaseChatEngine, Workflow, QueryEngineTool))
+        with pytest.raises(InputError, match="already"):
+            Checked(twin)
+
+
+@pytest.mark.parametrize("wrong", [{"streaming": True}, {"on_error": "raise"}, {"no_evidence": "notes"}])
+def test_what_an_agent_does_not_read_is_an_error(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        Checked(FunctionAgent(name="guide", llm=Calling(script=None)), **wrong)
+
+
+def test_an_agent_that_takes_nothing_back_is_refused():
+    class Plain(BaseWorkflowAgent):
+        async def take_step(self, ctx, llm_input, tools, memory):
+            raise NotImplementedError
+
+        handle_tool_call_results = finalize = take_step
+
+    with pytest.raises(InputError, match="ReActAgent"):
+        Checked(Plain(llm=Calling(script=None)))
 
 
 @pytest.mark.parametrize(
     "wrong", [{"budget": 3}, {"limits": 2}, {"judge": "gpt"}, {"judge": Groundedness}, {"unsupported": "drop"}]
 )
 def test_values_of_the_wrong_kind_are_errors(scripted, wrong):
-    with pytest.raises(InputError):
-        AugmentedQueryEngine.around(inner(scripted(lambda m: RIGHT)), **wrong)
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        VerifiedFunctionAgent(name="guide", llm=Calling(script=None), **wrong)
+    for what in checkable(scripted):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            Checked(what, **wrong)
 
 
 def test_an_augmenter_and_its_settings_are_not_both_given(scripted):
     with pytest.raises(InputError, match="Augmenter"):
-        AugmentedQueryEngine.around(inner(scripted(lambda m: RIGHT)), Augmenter(), budget=Budget(calls=1))
+        Checked(inner(scripted(lambda m: RIGHT)), augmenter=Augmenter(), budget=Budget(calls=1))
 
 
 def test_an_agent_takes_judge_budget_and_limits():
-    agent = VerifiedFunctionAgent(
-        name="guide", llm=Calling(script=None), judge=judges.function(never), limits=LoopLimits(attempts=1)
-    )
+    plain = FunctionAgent(name="guide", llm=Calling(script=None))
+    agent = Checked(plain, judge=judges.function(never), limits=LoopLimits(attempts=1))
     assert agent.augmenter.limits.attempts == 1
-    assert agent.augmenter.utility.name != VerifiedFunctionAgent(name="g", llm=agent.llm).augmenter.utility.name
+    assert agent.augmenter.utility.name != Checked(plain).augmenter.utility.name
 
 
 def test_an_evaluator_that_compares_with_a_reference_is_refused(scripted):
     with pytest.raises(InputError, match="reference"):
-        AugmentedQueryEngine.around(
-            inner(scripted(lambda m: RIGHT)), judge=SemanticSimilarityEvaluator(embed_model=MockEmbedding(8))
-        )
+        Checked(inner(scripted(lambda m: RIGHT)), judge=SemanticSimilarityEvaluator(embed_model=MockEmbedding(8)))
 
 
 def test_a_class_is_no_judge():
@@ -123,7 +157,7 @@ async def test_feedback_stands_in_the_words_and_not_in_the_vector(scripted):
 
     plain = inner(scripted(first_wrong_then_right))
     whole = Whole(plain._retriever, plain._response_synthesizer)
-    AugmentedQueryEngine.around(whole).query(BUNDLE)
+    Checked(whole).query(BUNDLE)
     first, second = heard
     assert first == BUNDLE
     assert "Lisbon" in second.query_str
@@ -149,11 +183,7 @@ def test_hyde_through_ours_finds_what_the_question_does_not(scripted, from_args)
     index = VectorStoreIndex(texts, embed_model=ByWord(embed_dim=2))
     llm = scripted(lambda m: "granite" if "passage" in m[-1].content else "It is granite from Porto. [1]")
     retriever = index.as_retriever(similarity_top_k=1)
-    ours = (
-        AugmentedQueryEngine.from_args(retriever, llm)
-        if from_args
-        else AugmentedQueryEngine.around(inner(llm, retriever))
-    )
+    ours = AugmentedQueryEngine.from_args(retriever, llm) if from_args else Checked(inner(llm, retriever))
     hyde = HyDEQueryTransform(llm=llm, include_original=False)
     assert [n.node_id for n in ours.query("Which stone?").source_nodes] == ["bread"]
     assert [n.node_id for n in TransformQueryEngine(ours, hyde).query("Which stone?").source_nodes] == ["stone"]

@@ -18,7 +18,8 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import extract, sentences
-from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, cited, origins
+from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
+from llamaindex_denoise.nodes.citations import cited, origins
 
 QUESTION = "Where is the red tower?"
 
@@ -178,7 +179,8 @@ class Fixed(BaseRetriever):
 
 def test_the_loops_own_citations(scripted):
     from denoise_core.augmenter import Augmenter
-    from llamaindex_denoise import AugmentedQueryEngine, RetrieverAdapter
+    from llamaindex_denoise import AugmentedQueryEngine
+    from llamaindex_denoise.models.retriever import RetrieverAdapter
 
     llm = scripted(lambda m: "The red tower is in Porto. [1]")
     engine = AugmentedQueryEngine(Augmenter(LlamaLLM(llm), RetrieverAdapter(Fixed()), denoiser=red_sentences()))

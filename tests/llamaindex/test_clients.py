@@ -17,8 +17,9 @@ from denoise_core import Budget, BudgetExceeded, InputError, Message, Usage, run
 from denoise_core.running.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import check_denoiser
-from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, RetrieverAdapter
+from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
 from llamaindex_denoise.models.llm import usage_of
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 
 ASKED = (Message("system", "be brief"), Message("user", "where?"))
 

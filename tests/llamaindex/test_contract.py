@@ -11,7 +11,9 @@ from llamaindex_denoisers import DENOISERS, TEXTS, RedSentences, Shouts, Untouch
 
 from denoise_core import DenoiseResult, Passage, Span
 from denoise_core.text.chunk import extract, sentences
-from llamaindex_denoise import DenoiseEvent, DenoisePostprocessor, origins, record
+from llamaindex_denoise import DenoisePostprocessor, record
+from llamaindex_denoise.events import DenoiseEvent
+from llamaindex_denoise.nodes.citations import origins
 
 
 def without_ours(node):

@@ -1,5 +1,6 @@
 """The page's code runs, the tests it names are there, and so are the names in its tables."""
 
+import ast
 import inspect
 import re
 import tomllib
@@ -7,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.postprocessor import sbert_rerank
 from llama_index.core.schema import Document
+from llamaindex_doubles import Calling
 from llamaindex_engines import RIGHT, always
 
 import llamaindex_denoise
@@ -17,17 +21,21 @@ PAGE = Path(__file__).parents[2] / "docs" / "llamaindex.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-def test_the_code_runs(scripted):
+async def test_the_code_runs(scripted):
     pytest.importorskip("tokenizers")
     index = VectorStoreIndex.from_documents(
         [Document(text="The red tower is in Porto. Bread is cheap there.")], embed_model=MockEmbedding(4)
     )
-    names = {"index": index, "llm": scripted(always(RIGHT))}
+    agent = FunctionAgent(name="guide", llm=Calling(script=lambda m, **_: ChatMessage(RIGHT, role="assistant")))
+    names = {"index": index, "llm": scripted(always(RIGHT)), "agent": agent}
     blocks = [b for b in re.findall(r"```python\n(.*?)```", TEXT, re.S) if "local_model" not in b]  # test_local.py
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
-        exec(compile(block, str(PAGE), "exec"), names)
+        waits = eval(compile(block, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        if waits is not None:
+            await waits
     assert names["response"].metadata["denoise"]["outcome"] == "supported"
+    assert names["output"].metadata["denoise"]["outcome"] == "unknown"
 
 
 def test_every_test_it_names_is_there():
@@ -39,8 +47,8 @@ def test_every_test_it_names_is_there():
 def test_every_name_of_ours_in_the_first_table_is_there():
     table = TEXT[TEXT.index("| you have") : TEXT.index("```python")]
     ours = {n for n in re.findall(r"`(\w+)[(.`]", table) if n in llamaindex_denoise.__all__}
-    assert len(ours) >= 10
-    for cls, method in re.findall(r"`(\w+)\.(from_\w+|around)\(", table):
+    assert len(ours) >= 6
+    for cls, method in re.findall(r"`(\w+)\.(from_\w+)\(", table):
         assert callable(getattr(getattr(llamaindex_denoise, cls), method))
 
 

@@ -13,7 +13,9 @@ from llamaindex_doubles import Calling
 
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter, LoopLimits
-from llamaindex_denoise import AnswerEvent, AugmentedQueryEngine, LlamaLLM, RetrieverAdapter
+from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
+from llamaindex_denoise.events import AnswerEvent
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 
 QUESTION = "Where is the red tower?"
 RIGHT = "The red tower is in Porto. [1]"
@@ -43,7 +45,7 @@ def own(scripted, reply, retriever=None, **settings):
 
 def around(scripted, reply, *, streaming=True, **settings):
     inner = RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply), streaming=streaming)
-    engine = AugmentedQueryEngine.around(inner, Augmenter(**settings))
+    engine = Checked(inner, augmenter=Augmenter(**settings))
     engine.streaming = "draft_first"
     return engine
 

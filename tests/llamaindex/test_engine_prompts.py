@@ -10,18 +10,13 @@ from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
 from denoise_core.s2a import S2A
 from denoise_core.s2a.options import Variant
-from llamaindex_denoise import (
-    AugmentedQueryEngine,
-    DenoisePostprocessor,
-    LlamaLLM,
-    RetrieverAdapter,
-    S2AQueryEngine,
-)
+from llamaindex_denoise import AugmentedQueryEngine, Checked, DenoisePostprocessor, LlamaLLM, S2AQueryEngine
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 
 
 def test_prompts_are_reached_through_two_wrappers(scripted):
     llm = scripted(always(RIGHT))
-    engine = AugmentedQueryEngine.around(inner(llm))
+    engine = Checked(inner(llm))
     key = "query_engine:response_synthesizer:text_qa_template"
     assert key in engine.get_prompts()
     engine.update_prompts({key: PromptTemplate("Say it with flowers. {context_str} {query_str}")})
@@ -46,7 +41,7 @@ def test_the_postprocessors_prompts_are_reached_too(scripted):
 
     shared = S2ADenoiser(LlamaLLM(scripted(keep_red)), variant="select")
     pp = DenoisePostprocessor(denoiser=shared)
-    engine = AugmentedQueryEngine.around(inner(scripted(always(RIGHT)), node_postprocessors=[pp]))
+    engine = Checked(inner(scripted(always(RIGHT)), node_postprocessors=[pp]))
     key = "postprocessor_0:s2a_select"
     template = engine.get_prompts()[key]
     engine.update_prompts({key: PromptTemplate("Quickly! " + template.message_templates[-1].content)})

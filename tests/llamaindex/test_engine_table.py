@@ -44,7 +44,8 @@ from pydantic import BaseModel
 
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
-from llamaindex_denoise import AugmentedQueryEngine, LlamaLLM, RetrieverAdapter, VerifiedQueryTool
+from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 
 
 def outcome(response):
@@ -53,8 +54,8 @@ def outcome(response):
 
 def checked(make, question=QUESTION):
     """The response, after checking that sync and async agree on the outcome and the text."""
-    sync = AugmentedQueryEngine.around(make()).query(question)
-    later = asyncio.run(AugmentedQueryEngine.around(make()).aquery(question))
+    sync = Checked(make()).query(question)
+    later = asyncio.run(Checked(make()).aquery(question))
     assert (str(sync), outcome(sync)) == (str(later), outcome(later))
     return sync
 
@@ -145,7 +146,7 @@ def test_a_right_answer_is_supported(scripted, name):
 def test_what_can_only_be_asked_whole_is_asked_once(scripted, name):
     asked = []
     engine = SUPPORTED[name](lambda reply: scripted(lambda m: asked.append(m) or reply(m)))
-    AugmentedQueryEngine.around(engine).query(QUESTION)
+    Checked(engine).query(QUESTION)
     assert len(asked) <= 2
 
 
@@ -158,9 +159,9 @@ def sub_question(llm, answer):
 
 
 def test_sub_questions_answers_are_no_evidence(scripted):
-    right = AugmentedQueryEngine.around(sub_question(scripted, RIGHT)).query(QUESTION)
+    right = Checked(sub_question(scripted, RIGHT)).query(QUESTION)
     assert outcome(right) == "supported"
-    made_up = AugmentedQueryEngine.around(sub_question(scripted, WRONG)).query(QUESTION)
+    made_up = Checked(sub_question(scripted, WRONG)).query(QUESTION)
     assert outcome(made_up) == "unsupported", "its own sub-answer was taken for evidence"
 
 
@@ -172,7 +173,7 @@ def multi_step(llm, answer):
 
 def test_steps_answers_are_no_evidence(scripted):
     assert outcome(checked(lambda: multi_step(scripted, RIGHT))) == "supported"
-    made_up = AugmentedQueryEngine.around(multi_step(scripted, WRONG)).query(QUESTION)
+    made_up = Checked(multi_step(scripted, WRONG)).query(QUESTION)
     assert outcome(made_up) == "unsupported", "the answer of a step was taken for evidence"
 
 
@@ -196,8 +197,8 @@ def test_an_engine_without_evidence_passes_its_answer_on(scripted):
 
 
 async def test_a_react_agent_is_told_the_verdict_by_its_tool(scripted):
-    unsure = AugmentedQueryEngine.around(inner(scripted(always(WRONG))))
-    tower = VerifiedQueryTool.from_defaults(unsure, name="towers", description="about towers")
+    unsure = inner(scripted(always(WRONG)))
+    tower = Checked(QueryEngineTool.from_defaults(unsure, name="towers", description="about towers"))
     seen = []
 
     def reply(messages):
@@ -228,9 +229,7 @@ def structured(llm, said):
 
 @pytest.mark.parametrize(("year", "expected"), [(1889, "supported"), (1755, "unsupported")])
 def test_structured_output_comes_back_as_the_object_and_is_checked(scripted, year, expected):
-    response = AugmentedQueryEngine.around(
-        structured(scripted, json.dumps({"city": "Porto", "year": year}))
-    ).query(QUESTION)
+    response = Checked(structured(scripted, json.dumps({"city": "Porto", "year": year}))).query(QUESTION)
     assert isinstance(response, PydanticResponse)
     assert response.response.year == year
     assert response.response.city == "Porto"
@@ -247,14 +246,14 @@ def sql(llm):
 
 
 def test_rows_of_a_database_are_evidence(scripted):
-    response = AugmentedQueryEngine.around(sql(scripted)).query(QUESTION)
+    response = Checked(sql(scripted)).query(QUESTION)
     assert outcome(response) == "supported", response.metadata["denoise"]["attempts"]
 
 
 def test_a_caption_is_evidence(scripted):
     picture = ImageNode(text="The red tower is in Porto.", image_url="https://example.org/a.png")
     engine = inner(scripted(always(RIGHT)), Fixed([NodeWithScore(node=picture, score=1.0)]))
-    assert outcome(AugmentedQueryEngine.around(engine).query(QUESTION)) == "supported"
+    assert outcome(Checked(engine).query(QUESTION)) == "supported"
 
 
 class Slow:
@@ -277,14 +276,14 @@ async def test_a_transform_with_a_local_model_leaves_the_event_loop_free(local, 
 
     slow = Slow(RIGHT)
     engine = TransformQueryEngine(inner(local(slow)), HyDEQueryTransform(llm=local(slow)))
-    response = await AugmentedQueryEngine.around(engine).aquery(QUESTION)
+    response = await Checked(engine).aquery(QUESTION)
     assert outcome(response) == "supported"
     assert threading.get_ident() not in slow.threads
 
 
 @pytest.mark.parametrize("how", ["draft_first", "held_back"])
 async def test_condense_chat_without_a_stream_over_an_engine_that_streams(scripted, how):
-    ours = AugmentedQueryEngine.around(inner(scripted(always(RIGHT)), streaming=True), streaming=how)
+    ours = Checked(inner(scripted(always(RIGHT)), streaming=True), streaming=how)
     chat = CondenseQuestionChatEngine.from_defaults(ours, llm=scripted(always(QUESTION)))
     assert str(await chat.achat(QUESTION)) == RIGHT
 
@@ -293,7 +292,7 @@ async def test_condense_chat_without_a_stream_over_an_engine_that_streams(script
 def test_held_back_and_draft_first_end_with_the_answer(scripted, how):
     said = "The red tower is in Porto. Bread is cheap there."
     engine = inner(scripted(always(said)), streaming=True)
-    response = AugmentedQueryEngine.around(engine, streaming=how).query(QUESTION)
+    response = Checked(engine, streaming=how).query(QUESTION)
     assert "".join(response.response_gen).strip() == said
     assert outcome(response) == "supported"
 
@@ -323,13 +322,13 @@ class Reports(CustomLLM):
 
 def test_usage_is_what_the_models_report():
     engine = inner(Reports())
-    note = AugmentedQueryEngine.around(engine).query(QUESTION).metadata["denoise"]
+    note = Checked(engine).query(QUESTION).metadata["denoise"]
     assert (note["input_tokens"], note["output_tokens"], note["tokens_estimated"]) == (7, 3, False)
     assert note["calls"] == 1
 
 
 def test_the_answer_can_be_had_with_its_trace(scripted):
-    engine = AugmentedQueryEngine.around(inner(scripted(always(RIGHT))))
+    engine = Checked(inner(scripted(always(RIGHT))))
     answer = engine.answer(QUESTION)
     assert answer.outcome == "supported"
     assert any(e.tag == "draft" for e in answer.trace.events)

@@ -26,7 +26,7 @@ from llamaindex_engines import (
 from denoise_core.augmenter import Augmenter, LoopLimits
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor
+from llamaindex_denoise import Checked, DenoisePostprocessor
 
 
 class Whole(BaseQueryEngine):
@@ -50,7 +50,7 @@ class Whole(BaseQueryEngine):
 def test_around_an_engine_that_can_only_be_asked():
     def make_engine(limits=LoopLimits(rerun=True)):  # noqa: B008
         engine = Whole(lambda q: RIGHT if "Lisbon" in q else WRONG)
-        return AugmentedQueryEngine.around(engine, Augmenter(limits=limits))
+        return Checked(engine, augmenter=Augmenter(limits=limits))
 
     once = make_engine(limits=None)
     assert once.query(QUESTION).metadata["denoise"]["outcome"] == "unsupported"
@@ -89,7 +89,7 @@ async def test_around_a_local_model_the_event_loop_stays_free(local, no_blocking
         engine = Whole(reply)
         engine._llm = local(reply)
     loop = Augmenter(limits=LoopLimits(rerun=True))
-    response = await AugmentedQueryEngine.around(engine, loop).aquery(QUESTION)
+    response = await Checked(engine, augmenter=loop).aquery(QUESTION)
     assert response.metadata["denoise"]["outcome"] == "supported"
     assert ran
     assert here not in ran
@@ -97,7 +97,7 @@ async def test_around_a_local_model_the_event_loop_stays_free(local, no_blocking
 
 def test_an_engine_that_streams_inside_is_read_and_checked(scripted):
     def make_engine():
-        return AugmentedQueryEngine.around(inner(scripted(first_wrong_then_right), streaming=True))
+        return Checked(inner(scripted(first_wrong_then_right), streaming=True))
 
     sync = make_engine().query(QUESTION)
     assert str(sync) == RIGHT
@@ -121,7 +121,7 @@ def test_a_judge_that_would_ask_the_engine_as_a_model_is_told_off(scripted):
 
 def test_over_a_vector_index(scripted):
     index = VectorStoreIndex([n.node for n in nodes()], embed_model=MockEmbedding(embed_dim=4))
-    engine = AugmentedQueryEngine.around(
+    engine = Checked(
         index.as_query_engine(
             llm=scripted(first_wrong_then_right),
             similarity_top_k=3,

@@ -1,16 +1,13 @@
 """Evaluators both ways: a verdict crosses over whole, and unknown never becomes a pass."""
 
 import asyncio
-import threading
 
 import pytest
 from judging import by_words
 from llama_index.core import Settings
 from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation import (
-    AnswerRelevancyEvaluator,
     BatchEvalRunner,
-    ContextRelevancyEvaluator,
     CorrectnessEvaluator,
     EvaluationResult,
     FaithfulnessEvaluator,
@@ -22,11 +19,12 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetryQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from denoise_core import Budget, InputError, MissingExtra, Passage, run
+from denoise_core import Budget, InputError, MissingExtra, Passage
 from denoise_core.augmenter import Augmenter, WorkingMemory
 from denoise_core.running import fallbacks
+from denoise_core.support.judges import function
 from denoise_core.testing import FunctionLLM, ListRetriever
-from llamaindex_denoise import AugmentedQueryEngine, EvaluatorUtility, UtilityEvaluator
+from llamaindex_denoise import Checked, UtilityEvaluator
 from llamaindex_denoise.nodes.convert import to_passages
 
 QUESTION = "Where is the red tower?"
@@ -162,51 +160,37 @@ class Fixed(BaseEvaluator):
         return
 
 
-def verdict_of(evaluator, **settings):
-    memory = WorkingMemory(QUESTION, evidence=(Passage("a" * 30, "1"), Passage("b" * 30, "2")))
-    return run(EvaluatorUtility(evaluator, **settings).assess(memory, "said"))[0]
-
-
 @pytest.mark.parametrize(
     ("result", "outcome", "score"),
     [
-        ({"passing": True}, "pass", 1.0),
-        ({"passing": True, "score": 0.8}, "pass", 0.8),
-        ({"passing": True, "score": 7.0}, "pass", 1.0),
-        ({"passing": False}, "fail", 0.0),
-        ({"passing": False, "score": 0.3}, "fail", 0.3),
-        ({"passing": None, "score": 1.0}, "unknown", 0.0),
-        ({"passing": True, "invalid_result": True}, "unknown", 0.0),
-        ({}, "unknown", 0.0),
+        ({"passing": True}, "supported", None),
+        ({"passing": True, "score": 0.8}, "supported", 0.8),
+        ({"passing": False, "score": 0.3}, "unsupported", 0.3),
+        ({"passing": None}, "unknown", None),
+        ({"passing": True, "invalid_result": True}, "unknown", None),
+        ({}, "unknown", None),
+        ({"error": ConnectionError("down")}, "unknown", None),
     ],
 )
-def test_an_evaluators_result_becomes_a_verdict(result, outcome, score):
-    verdict = verdict_of(Fixed(**result, feedback="because"))
-    assert (verdict.outcome, verdict.score) == (outcome, score)
-    assert [r.text for r in verdict.reasons] == ([] if outcome == "pass" else ["because"])
-
-
-def test_scores_on_another_scale():
-    assert verdict_of(Fixed(passing=True, score=4.0), best_score=5.0).score == 0.8
-
-
-def test_evidence_is_capped():
-    evaluator = Fixed(passing=True)
-    verdict_of(evaluator, max_characters=40)
-    assert evaluator.seen == [(QUESTION, "said", ["a" * 30, "b" * 10])]
+@pytest.mark.parametrize("sync", [True, False])
+def test_an_evaluators_result_becomes_a_verdict(result, outcome, score, sync):
+    made = loop(Fixed(**result, feedback="because"))
+    answer = made.answer(QUESTION) if sync else asyncio.run(made.aanswer(QUESTION))
+    assert answer.outcome == outcome
+    if outcome == "unsupported":
+        assert [r.text for r in answer.best.verdict.reasons] == ["because"]
+    if score is not None:
+        assert [c.probability for c in answer.best.verdict.claims] == [score]
 
 
 def test_an_evaluator_reads_what_stands_in_the_metadata():
     evaluator = Fixed(passing=True)
     node = TextNode(text="Revenue was 12.4 million.", metadata={"company": "Acme", "year": 2022})
-    memory = WorkingMemory("Acme's revenue?", evidence=to_passages([NodeWithScore(node=node)]))
-    run(EvaluatorUtility(evaluator).assess(memory, "12.4 million."))
+    passages = to_passages([NodeWithScore(node=node)])
+    UtilityEvaluator(evaluator).utility.verdict_of(
+        WorkingMemory("Acme's revenue?", evidence=passages), "Revenue was 12.4 million."
+    )
     assert evaluator.seen[0][2] == ["company: Acme\nyear: 2022\nRevenue was 12.4 million."]
-
-
-def test_an_error_keeps_its_own_type():
-    with pytest.raises(RuntimeError, match="out of memory"):
-        verdict_of(Fixed(error=RuntimeError("CUDA out of memory")))
 
 
 def loop(utility, **settings):
@@ -214,92 +198,30 @@ def loop(utility, **settings):
     return Augmenter(llm, ListRetriever([Passage(CONTEXT[0], "1")]), judge=utility, **settings)
 
 
-@pytest.mark.parametrize(("said", "outcome"), [("YES", "supported"), ("NO", "unsupported")])
-def test_llamaindexs_faithfulness_in_the_loop(scripted, said, outcome):
-    utility = EvaluatorUtility(FaithfulnessEvaluator(llm=scripted(lambda m: said)))
-    answer = loop(utility).answer(QUESTION)
-    later = asyncio.run(loop(utility).aanswer(QUESTION))
-    assert answer.outcome == later.outcome == outcome
-    assert sum(e.tag == "evaluate" for e in answer.trace.events) >= 1
-
-
-def test_correctness_with_its_five_marks(scripted):
-    utility = EvaluatorUtility(CorrectnessEvaluator(llm=scripted(lambda m: "4.5\nfine")), best_score=5.0)
-    assert loop(utility).answer(QUESTION).score == 0.9
-
-
 EVALUATORS = {
-    FaithfulnessEvaluator: ("YES", "pass"),
-    RelevancyEvaluator: ("YES", "pass"),
-    CorrectnessEvaluator: ("1\nwrong", "fail"),
-    ContextRelevancyEvaluator: ("Fine.\n[RESULT] 4", "unknown"),
-    AnswerRelevancyEvaluator: ("Fine.\n[RESULT] 2", "unknown"),
-    GuidelineEvaluator: ('{"passing": true, "feedback": "fine"}', "pass"),
+    FaithfulnessEvaluator: ("YES", "supported"),
+    RelevancyEvaluator: ("NO", "unsupported"),
+    CorrectnessEvaluator: ("1\nwrong", "unsupported"),
+    GuidelineEvaluator: ('{"passing": true, "feedback": "fine"}', "supported"),
 }
 
 
 @pytest.mark.parametrize("kind", EVALUATORS)
-def test_evaluators_are_asked_synchronously_without_a_loop_or_a_thread(local, monkeypatch, kind):
+async def test_llamaindexs_evaluators_judge_as_they_are(scripted, kind):
+    """In blocking code beside a running loop too, as in a notebook."""
     reply, outcome = EVALUATORS[kind]
-    here, asked = threading.current_thread(), []
-    llm = local(lambda prompt: asked.append(threading.current_thread()) or reply)
-
-    def refuses(*_):
-        raise AssertionError("a synchronous judge started an event loop")
-
-    monkeypatch.setattr(asyncio, "new_event_loop", refuses)
-    assert verdict_of(kind(llm=llm)).outcome == outcome
-    assert asked
-    assert set(asked) == {here}
+    evaluator = kind(llm=scripted(lambda m: reply))
+    assert loop(evaluator).answer(QUESTION).outcome == outcome
+    assert (await loop(evaluator).aanswer(QUESTION)).outcome == outcome
 
 
-async def test_the_synchronous_form_of_a_model_is_used_and_only_that(scripted, monkeypatch):
-    """Inside a running loop too, as in a notebook; and the user's evaluator keeps its own model."""
-    llm = scripted(lambda m: "YES")
-
-    async def refuses(*_, **__):
-        raise AssertionError("the asynchronous form was asked")
-
-    monkeypatch.setattr(type(llm), "achat", refuses)
-    evaluator = FaithfulnessEvaluator(llm=llm)
-    assert verdict_of(evaluator).outcome == "pass"
-    assert evaluator._llm is llm
-
-
-class Waits(Fixed):
-    async def aevaluate(self, **asked):
-        await asyncio.sleep(0.001)
-        return await super().aevaluate(**asked)
-
-
-async def test_an_evaluator_that_needs_a_loop_says_what_to_do():
-    def judged():
-        return loop(EvaluatorUtility(Waits(passing=True)))
-
-    with pytest.raises(InputError, match=r"Waits waits for an event loop.*aquery"):
-        judged().answer(QUESTION)
-    with pytest.raises(InputError, match=r"Waits waits for an event loop.*aquery"):
-        await asyncio.to_thread(judged().answer, QUESTION)
-    assert (await judged().aanswer(QUESTION)).outcome == "supported"
-
-
-class OwnForm(Waits):
-    def evaluate(self, query=None, response=None, contexts=None, **kwargs):
-        return EvaluationResult(passing=True)
-
-
-def test_an_evaluate_of_its_own_is_asked():
-    assert verdict_of(OwnForm()).outcome == "pass"
-
-
-def test_an_evaluator_that_fails_is_no_pass():
-    answer = loop(EvaluatorUtility(Fixed(error=ConnectionError("down")))).answer(QUESTION)
-    assert answer.outcome == "unknown"
-    assert any("down" in error for _, error in answer.memory.failures)
+def test_correctness_with_its_five_marks(scripted):
+    judge = function(CorrectnessEvaluator(llm=scripted(lambda m: "4.5\nfine")), best=5.0)
+    assert loop(judge).answer(QUESTION).best.verdict.claims[0].probability == 0.9
 
 
 def test_an_evaluation_counts_as_a_call():
-    answer = loop(EvaluatorUtility(Fixed(passing=False)), budget=Budget(calls=3)).answer(QUESTION)
+    answer = loop(Fixed(passing=False), budget=Budget(calls=3)).answer(QUESTION)
     assert answer.stopped_because == "budget"
 
 
@@ -312,23 +234,13 @@ def test_around_an_engine(scripted):
             return response_of("").source_nodes
 
     inner = RetrieverQueryEngine.from_args(Found(), llm=scripted(lambda m: RIGHT))
-    utility = EvaluatorUtility(FaithfulnessEvaluator(llm=scripted(lambda m: "YES")))
-    response = AugmentedQueryEngine.around(inner, Augmenter(judge=utility)).query(QUESTION)
+    response = Checked(inner, judge=FaithfulnessEvaluator(llm=scripted(lambda m: "YES"))).query(QUESTION)
     assert response.metadata["denoise"]["outcome"] == "supported"
 
 
-@pytest.mark.parametrize(
-    ("build", "says"),
-    [
-        (lambda: UtilityEvaluator("x"), "expected a function"),
-        (lambda: EvaluatorUtility("x"), "expected a llama_index evaluator"),
-        (lambda: EvaluatorUtility(Fixed(), best_score=0), "expected both above 0"),
-        (lambda: EvaluatorUtility(Fixed(), max_characters=0), "expected both above 0"),
-    ],
-)
-def test_wrong_parts_are_named(build, says):
-    with pytest.raises(InputError, match=says):
-        build()
+def test_wrong_parts_are_named():
+    with pytest.raises(InputError, match="expected a function"):
+        UtilityEvaluator("x")
 
 
 async def test_llamaindexs_retrieval_metrics_still_count_after_denoising():

@@ -8,7 +8,8 @@ from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes
 
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
-from llamaindex_denoise import AugmentedQueryEngine, LlamaLLM, RetrieverAdapter
+from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 
 
 class Broken(Fixed):
@@ -44,7 +45,7 @@ def engines(scripted):
 @pytest.mark.parametrize("streaming", [False, True, "draft_first"])
 def test_the_part_that_failed_is_named(scripted, which, streaming):
     engine, part, error = engines(scripted)[which]
-    ours = AugmentedQueryEngine.around(engine, streaming=streaming)
+    ours = Checked(engine, streaming=streaming)
     response = ours.query(QUESTION)
     text = str(response)
     assert text == f"No answer can be given: {part} failed ({error.__name__})."
@@ -54,7 +55,7 @@ def test_the_part_that_failed_is_named(scripted, which, streaming):
 @pytest.mark.parametrize("which", ["retriever", "synthesizer", "whole"])
 def test_the_error_itself_where_it_is_asked_for(scripted, which):
     engine, _, error = engines(scripted)[which]
-    ours = AugmentedQueryEngine.around(engine, on_error="raise")
+    ours = Checked(engine, on_error="raise")
     with pytest.raises(error):
         ours.query(QUESTION)
     with pytest.raises(error):
@@ -70,10 +71,10 @@ def test_a_loop_of_our_own_names_its_part_too(scripted):
 
 
 def test_an_engine_that_answers_after_all_has_no_failure(scripted):
-    note = AugmentedQueryEngine.around(inner(scripted(lambda m: RIGHT)), on_error="raise").query(QUESTION).metadata
+    note = Checked(inner(scripted(lambda m: RIGHT)), on_error="raise").query(QUESTION).metadata
     assert "failed" not in note["denoise"]
 
 
 def test_another_word_is_an_error(scripted):
     with pytest.raises(InputError, match="on_error"):
-        AugmentedQueryEngine.around(inner(scripted(lambda m: RIGHT)), on_error="keep")
+        Checked(inner(scripted(lambda m: RIGHT)), on_error="keep")

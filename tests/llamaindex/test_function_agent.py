@@ -17,14 +17,9 @@ from denoise_core import Budget
 from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits, WorkingMemory
 from denoise_core.augmenter.drafting.drafter import Drafted
 from denoise_core.augmenter.drafting.taint import evidence_of
-from llamaindex_denoise import (
-    AugmentedQueryEngine,
-    LlamaLLM,
-    RetrieverAdapter,
-    VerifiedFunctionAgent,
-    VerifiedQueryTool,
-)
-from llamaindex_denoise.agents.function_agent import VerificationEvent, found_of
+from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM, VerificationEvent
+from llamaindex_denoise.agents.checked import found_of
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
@@ -58,7 +53,9 @@ def search(query: str) -> str:
 def agent_with(script, tools=(search,), **settings):
     llm = Calling(script=script)
     wrapped = [t if not callable(t) or hasattr(t, "metadata") else FunctionTool.from_defaults(t) for t in tools]
-    return VerifiedFunctionAgent(name="guide", llm=llm, tools=wrapped, **settings)
+    of_agents = ("streaming", "description", "structured_output_fn", "output_cls", "early_stopping_method")
+    own = {name: settings.pop(name) for name in of_agents if name in settings}
+    return Checked(FunctionAgent(name="guide", llm=llm, tools=wrapped, **own), **settings)
 
 
 async def ask(agent, question=QUESTION):
@@ -186,7 +183,9 @@ async def test_evidence_is_the_source_nodes_of_tools(scripted, kind):
     if kind == "retriever tool":
         tool = RetrieverTool.from_defaults(Fixed(nodes()), name="search", description="towers")
     else:
-        tool = VerifiedQueryTool.from_defaults(engine_saying(scripted, RIGHT), name="search", description="towers")
+        tool = Checked(
+            QueryEngineTool.from_defaults(engine_saying(scripted, RIGHT), name="search", description="towers")
+        )
 
     def call():
         return calls("search", input=QUESTION)
@@ -220,7 +219,7 @@ async def test_two_runs_on_one_context_do_not_mix():
 
 
 async def test_what_llamaindex_writes_at_the_limit_of_iterations_is_checked_too():
-    writes = "early_stopping_method" in VerifiedFunctionAgent.model_fields  # older LlamaIndex raises at the limit
+    writes = "early_stopping_method" in FunctionAgent.model_fields  # older LlamaIndex raises at the limit
     agent = agent_with(Script(look_up, RIGHT, WRONG), **({"early_stopping_method": "generate"} if writes else {}))
     ctx = Context(agent)
     handler = agent.run(user_msg=QUESTION, ctx=ctx, max_iterations=2)

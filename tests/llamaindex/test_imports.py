@@ -21,7 +21,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 @pytest.mark.parametrize(
-    "name", ["llamaindex_denoise", "llamaindex_denoise.postprocessor", "llamaindex_denoise.agents.function_agent"]
+    "name", ["llamaindex_denoise", "llamaindex_denoise.postprocessor", "llamaindex_denoise.agents.checked"]
 )
 def test_importing_brings_neither_torch_nor_the_other_framework(name):
     code = (

@@ -12,7 +12,8 @@ from tiny_models import QUESTION, TEXTS, addresses, probe_of, tiny_pair
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser, LocalLLM, ProbeScorer
 from denoise_core.end.answering import SecondPass
-from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, local_model
+from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
+from llamaindex_denoise.models.local import local_model
 from llamaindex_denoise.nodes.convert import to_passages
 
 

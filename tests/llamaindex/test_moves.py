@@ -18,13 +18,13 @@ from llamaindex_engines import QUESTION, RIGHT, first_wrong_then_right, inner
 
 from denoise_core.augmenter import Groundedness
 from denoise_core.text.chunk import sentences
-from llamaindex_denoise import AugmentedQueryEngine, DenoisePostprocessor, UtilityEvaluator
+from llamaindex_denoise import Checked, DenoisePostprocessor, UtilityEvaluator
 
 PAGE = Path(__file__).parents[2] / "docs" / "llamaindex.md"
 PARTS = {
     part.__name__: part
     for part in (
-        AugmentedQueryEngine,
+        Checked,
         DenoisePostprocessor,
         LLMRerank,
         RetryQueryEngine,

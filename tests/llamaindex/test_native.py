@@ -2,18 +2,20 @@
 
 import pytest
 from llama_index.core import MockEmbedding, Settings
+from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.llms import MockLLM
+from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor import LLMRerank
 from llamaindex_denoisers import QUESTION, RedSentences, both, nodes_of
-from llamaindex_engines import Fixed, always, around, inner, keep_red, nodes
+from llamaindex_engines import Fixed, always, around, keep_red, nodes
 
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import (
-    AugmentedChatEngine,
     AugmentedQueryEngine,
+    Checked,
     DenoisePostprocessor,
     EmbeddedEmbedding,
     S2AQueryEngine,
@@ -95,9 +97,7 @@ def test_a_framework_object_in_a_denoisers_place_is_told_where_it_goes(made, wan
 
 def test_an_index_or_engine_in_the_wrong_place_is_named(scripted):
     with pytest.raises(InputError, match="query engine"):
-        AugmentedQueryEngine.around(Fixed(nodes()))
-    with pytest.raises(InputError, match="AugmentedQueryEngine"):
-        AugmentedChatEngine(inner(scripted(always("x"))))
+        Checked(Fixed(nodes()))
 
 
 class Broken(RedSentences):
@@ -115,8 +115,9 @@ def test_what_began_also_ends_when_it_fails(watched):
 @pytest.mark.parametrize("sync", [True, False])
 async def test_a_conversation_with_checked_answers(scripted, sync):
     asked = []
-    ours = around(lambda reply: scripted(lambda m: asked.append(m[-1].content) or "The red tower is in Porto."))
-    chat = AugmentedChatEngine(ours)
+    llm = scripted(lambda m: asked.append(" ".join(x.content for x in m)) or "The red tower is in Porto.")
+    memory = ChatMemoryBuffer.from_defaults(token_limit=2000)
+    chat = Checked(ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory))
     assert isinstance(chat, BaseChatEngine)
     first = chat.chat(QUESTION) if sync else await chat.achat(QUESTION)
     assert first.metadata["denoise"]["outcome"] == "supported"

@@ -20,7 +20,8 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import Options, Prompt, Prompts, S2ADenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import chunks, sentences
-from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, LlamaLLM, origins, record
+from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, LlamaLLM, record
+from llamaindex_denoise.nodes.citations import origins
 from llamaindex_denoise.storage.fingerprint import fingerprint
 
 

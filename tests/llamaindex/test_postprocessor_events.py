@@ -6,8 +6,9 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llamaindex_denoisers import QUESTION, RedSentences, nodes_of
 
-from llamaindex_denoise import DenoiseEvent, DenoisePostprocessor
+from llamaindex_denoise import DenoisePostprocessor
 from llamaindex_denoise.engines.observe import collecting
+from llamaindex_denoise.events import DenoiseEvent
 
 
 def test_events_for_a_real_handler(watched, denoiser):

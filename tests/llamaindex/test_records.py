@@ -12,7 +12,8 @@ from denoise_core import DenoiseResult
 from denoise_core._frameworks import shallow
 from denoise_core.text.chunk import extract
 from denoise_core.types import Span
-from llamaindex_denoise import DenoisePostprocessor, origins, record
+from llamaindex_denoise import DenoisePostprocessor, record
+from llamaindex_denoise.nodes.citations import origins
 from llamaindex_denoise.nodes.records import MOST_BYTES
 
 

@@ -6,12 +6,14 @@ from typing import Literal
 
 import pytest
 from llama_index.core.base.response.schema import PydanticResponse
+from llama_index.core.chat_engine import ContextChatEngine
+from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import CustomQueryEngine
 from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes
 from pydantic import BaseModel, Field
 
 from denoise_core.augmenter import LoopLimits
-from llamaindex_denoise import AugmentedChatEngine, AugmentedQueryEngine, LlamaLLM
+from llamaindex_denoise import Checked, LlamaLLM
 
 
 class Kind(Enum):
@@ -44,7 +46,7 @@ class Gives(CustomQueryEngine):
 def accumulated(scripted, *answers, **settings):
     said = iter(answers)
     llm = scripted(lambda m: next(said))
-    return AugmentedQueryEngine.around(inner(llm, response_mode="accumulate"), **settings).query(QUESTION)
+    return Checked(inner(llm, response_mode="accumulate"), **settings).query(QUESTION)
 
 
 def test_the_answers_of_accumulate_keep_their_headings(scripted):
@@ -71,7 +73,7 @@ def test_sources_alone_are_no_abstention(scripted, streaming, monkeypatch):
     monkeypatch.setattr(Settings, "_llm", scripted(lambda m: RIGHT))
     engine = inner(None, response_mode="no_text")
     monkeypatch.setattr(Settings, "_llm", None)
-    response = AugmentedQueryEngine.around(engine, streaming=streaming).query(QUESTION)
+    response = Checked(engine, streaming=streaming).query(QUESTION)
     assert str(response) in ("", "None")  # LlamaIndex prints no text so
     assert [n.node_id for n in response.source_nodes] == ["n0", "n1", "n2"]
     assert (response.metadata["denoise"]["outcome"], response.metadata["denoise"]["calls"]) == ("unknown", 0)
@@ -79,7 +81,7 @@ def test_sources_alone_are_no_abstention(scripted, streaming, monkeypatch):
 
 @pytest.mark.parametrize(("town", "outcome"), [("Porto", "supported"), ("Lisbon", "unsupported")])
 def test_labels_are_not_held_against_the_sources(town, outcome):
-    engine = AugmentedQueryEngine.around(Gives(town=town, retriever=Fixed(nodes())))
+    engine = Checked(Gives(town=town, retriever=Fixed(nodes())))
     response = engine.query(QUESTION)
     assert response.metadata["denoise"]["outcome"] == outcome
     assert response.response == Place(town=town), "the object comes back whole"
@@ -87,7 +89,9 @@ def test_labels_are_not_held_against_the_sources(town, outcome):
 
 def test_a_stream_of_a_chat_has_its_verdict(scripted):
     def chat():
-        return AugmentedChatEngine(AugmentedQueryEngine.from_args(Fixed(nodes()), scripted(lambda m: RIGHT)))
+        memory = ChatMemoryBuffer.from_defaults(token_limit=2000)
+        llm = scripted(lambda m: RIGHT)
+        return Checked(ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory))
 
     async def later():
         return (await chat().astream_chat(QUESTION)).metadata
@@ -98,5 +102,5 @@ def test_a_stream_of_a_chat_has_its_verdict(scripted):
 
 def test_a_llamaindex_model_is_a_judge(scripted):
     asked = scripted(lambda m: RIGHT)
-    engine = AugmentedQueryEngine.around(inner(scripted(lambda m: RIGHT)), judge=asked)
+    engine = Checked(inner(scripted(lambda m: RIGHT)), judge=asked)
     assert isinstance(engine.augmenter.utility.judge.llm, LlamaLLM)

@@ -7,7 +7,8 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core.augmenter import Augmenter
-from llamaindex_denoise import AugmentedQueryEngine, LlamaLLM, RetrieverAdapter
+from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 
 QUESTION = "Where is the red tower?"
 RIGHT = "The red tower is in Porto. [1]"
@@ -71,7 +72,7 @@ def inner(llm, retriever=None, **settings):
 
 def around(scripted, reply=first_wrong_then_right, retriever=None, **settings):
     """Our engine around one of LlamaIndex's own; ``scripted`` is the fixture of that name."""
-    return AugmentedQueryEngine.around(inner(scripted(reply), retriever), Augmenter(**settings))
+    return Checked(inner(scripted(reply), retriever), augmenter=Augmenter(**settings))
 
 
 def both(make_engine, question=QUESTION):

@@ -12,23 +12,20 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import LLMRerank
 from llama_index.core.query_engine import CitationQueryEngine
 from llama_index.core.schema import Document, MetadataMode
+from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 
-from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.text.chunk import sentences
 from llamaindex_denoise import (
-    AugmentedChatEngine,
     AugmentedQueryEngine,
-    AugmentedWorkflow,
+    Checked,
     DenoisePostprocessor,
     DenoiseTransform,
-    LlamaLLM,
-    RetrieverAdapter,
     S2AQueryEngine,
-    cited,
     record,
 )
+from llamaindex_denoise.nodes.citations import cited
 
 QUESTION = "In which city is the red tower?"
 ANSWER = "The red tower is in Porto."
@@ -185,7 +182,7 @@ def qa_by_a_reranker(index, llm):
 
 
 def checked(index, llm):
-    return asks(AugmentedQueryEngine.around(index.as_query_engine(llm=llm))), supported
+    return asks(Checked(index.as_query_engine(llm=llm))), supported
 
 
 def denoised_and_checked(index, llm):
@@ -224,7 +221,7 @@ def condensed_chat(index, llm):
 
 
 def checked_chat(index, llm):
-    engine = AugmentedChatEngine(AugmentedQueryEngine.from_args(index.as_retriever(), llm=llm))
+    engine = Checked(index.as_chat_engine(chat_mode="context", llm=llm))
 
     def right(response):
         supported(response)
@@ -234,11 +231,13 @@ def checked_chat(index, llm):
 
 
 def workflow(index, llm):
-    loop = Augmenter(LlamaLLM(llm), RetrieverAdapter(index.as_retriever()))
+    class Asks(Workflow):
+        @step
+        async def ask(self, ev: StartEvent) -> StopEvent:
+            return StopEvent(result=await Checked(index.as_query_engine(llm=llm)).aquery(ev.question))
 
     async def run():
-        result = await AugmentedWorkflow(loop).run(question=QUESTION)
-        return result.response()
+        return await Asks().run(question=QUESTION)
 
     return (lambda: asyncio.run(run()), run), supported
 

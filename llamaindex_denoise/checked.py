@@ -1,0 +1,116 @@
+"""`Checked`: the one front door to answers that are checked, around what you have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypedDict, TypeVar, Unpack, overload
+
+from llama_index.core.agent.workflow import AgentWorkflow
+from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.chat_engine.types import BaseChatEngine
+from llama_index.core.tools import QueryEngineTool
+
+from denoise_core import Budget, InputError
+from denoise_core.augmenter import Augmenter, LoopLimits
+from llamaindex_denoise.agents.chat import CheckedChatEngine
+from llamaindex_denoise.agents.checked import CheckedTool, ChecksEnd, checked_workflow
+from llamaindex_denoise.engines.augmented import CheckedQueryEngine, VerifiedEngine
+from llamaindex_denoise.engines.base import Streaming
+from llamaindex_denoise.verify import OnError, Unsupported, loop_of
+
+A = TypeVar("A", BaseWorkflowAgent, AgentWorkflow)
+
+
+class Loop(TypedDict, total=False):
+    """What decides; see `Checked`."""
+
+    judge: Any
+    budget: Budget | None
+    limits: LoopLimits | None
+    unsupported: Unsupported | None
+    augmenter: Augmenter | None
+
+
+class OfChat(Loop, total=False):
+    """What a chat engine takes."""
+
+    on_error: OnError
+
+
+class OfEngine(OfChat, total=False):
+    """What a query engine takes."""
+
+    streaming: Streaming
+
+
+class OfAgent(Loop, total=False):
+    """What an agent takes."""
+
+    no_evidence: Collection[str]
+
+
+@overload
+def Checked(what: BaseQueryEngine, **settings: Unpack[OfEngine]) -> CheckedQueryEngine: ...
+@overload
+def Checked(what: BaseChatEngine, **settings: Unpack[OfChat]) -> CheckedChatEngine: ...
+@overload
+def Checked(what: QueryEngineTool, **settings: Unpack[OfEngine]) -> CheckedTool: ...
+@overload
+def Checked(what: A, **settings: Unpack[OfAgent]) -> A: ...
+def Checked(
+    what: Any,
+    *,
+    judge: Any = None,
+    budget: Budget | None = None,
+    limits: LoopLimits | None = None,
+    unsupported: Unsupported | None = None,
+    augmenter: Augmenter | None = None,
+    no_evidence: Collection[str] = (),
+    **settings: Any,
+) -> Any:
+    """A copy of ``what`` whose answers are judged, repaired and asked for again before they are sent.
+
+    ``what`` is a query engine, a chat engine of any mode, a FunctionAgent, ReActAgent, CodeActAgent, AgentWorkflow
+    or a `QueryEngineTool` (which then tells an agent the verdict). It stays as it is.
+
+    ``judge`` is whatever judges: a judge of `denoise_core`, a LlamaIndex model (which then quotes) or evaluator, a
+    function; None is the one that ships. ``budget`` and ``limits`` bound a run, ``unsupported`` says what becomes
+    of an answer that does not hold: "send" or "abstain". ``augmenter`` is a loop of yours in their place. An agent
+    takes ``no_evidence``: names of tools whose words are no evidence (a notebook, a planner, a tool that asks a
+    model). ``settings`` of a query engine are ``streaming`` and ``on_error``, of a chat engine ``on_error``.
+
+    The verdict stands in ``response.metadata["denoise"]`` of every kind of response, of an agent also in its
+    stream as a `VerificationEvent`. Raises `InputError` for anything else, and for a setting that nothing reads.
+    """
+    loop = loop_of(judge, budget, limits, unsupported, augmenter=augmenter)
+    if isinstance(no_evidence, str):
+        raise InputError(f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}")
+    name = type(what).__name__
+    if isinstance(what, (VerifiedEngine, CheckedChatEngine, CheckedTool, ChecksEnd)):
+        raise InputError(f"{name}: its answers are checked already")
+    if isinstance(what, (BaseWorkflowAgent, AgentWorkflow)):
+        _only(settings, name, ())
+        return checked_workflow(what, loop, no_evidence)
+    if no_evidence:
+        raise InputError(f"no_evidence: a setting of agents; {name} calls no tools")
+    if isinstance(what, BaseQueryEngine):
+        return CheckedQueryEngine(what, loop, **_only(settings, name, ("streaming", "on_error")))
+    if isinstance(what, BaseChatEngine):
+        return CheckedChatEngine(what, loop, **_only(settings, name, ("on_error",)))
+    if isinstance(what, QueryEngineTool):
+        engine = what.query_engine
+        if not isinstance(engine, VerifiedEngine):
+            engine = CheckedQueryEngine(engine, loop, **_only(settings, name, ("streaming", "on_error")))
+        return CheckedTool(engine, what.metadata, what._resolve_input_errors)
+    raise InputError(
+        f"expected a llama_index query engine, chat engine, agent or AgentWorkflow, got {name}; an index gives "
+        "one with index.as_query_engine(llm=...) or index.as_chat_engine(llm=...)"
+    )
+
+
+def _only(settings: dict[str, Any], of: str, known: tuple[str, ...]) -> dict[str, Any]:
+    if unknown := [n for n in settings if n not in known]:
+        also = ", ".join(("judge", "budget", "limits", "unsupported", "augmenter", *known))
+        raise InputError(f"Checked({of}): no setting {', '.join(unknown)}; there are {also}")
+    return settings

@@ -1,0 +1,156 @@
+"""The step below every front door: a draft is judged, repaired, asked for again, and the verdict told.
+
+Query engines, chat engines and agents differ in who drafts. What decides is one `Augmenter`, and what comes back
+one record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from llama_index.core.base.response.schema import PydanticResponse
+from llama_index.core.evaluation.base import BaseEvaluator
+from llama_index.core.llms import LLM
+from llama_index.core.schema import NodeWithScore
+from llama_index_instrumentation import get_dispatcher
+
+from denoise_core import Budget, DenoiseResult, InputError, Message, Passage
+from denoise_core.augmenter import Answer, Augmenter, LoopLimits
+from denoise_core.augmenter.answer import Outcome, StopReason
+from denoise_core.augmenter.drafting.drafter import Drafter
+from denoise_core.augmenter.finish import NO_ANSWER
+from denoise_core.augmenter.traces.record import answer_record
+from llamaindex_denoise.engines.base import response_metadata
+from llamaindex_denoise.engines.drafter import EngineDrafter
+from llamaindex_denoise.events import AnswerEvent
+from llamaindex_denoise.models.llm import LlamaLLM
+from llamaindex_denoise.nodes.convert import to_nodes
+
+dispatcher = get_dispatcher(__name__)
+
+OnError: TypeAlias = Literal["answer", "raise"]
+"""What an error gives that leaves nothing to send: an answer that says which part failed, or the error itself."""
+
+Unsupported: TypeAlias = Literal["send", "abstain"]
+
+
+def loop_of(
+    judge: Any = None,
+    budget: Budget | None = None,
+    limits: LoopLimits | None = None,
+    unsupported: Unsupported | None = None,
+    *,
+    augmenter: Augmenter | None = None,
+    **parts: Any,
+) -> Augmenter:
+    """``augmenter``, or one with this ``judge``: whatever judges, a LlamaIndex model or evaluator too.
+
+    ``unsupported`` is that of `LoopLimits`, ``parts`` are more of an `Augmenter`. Raises `InputError` for an
+    augmenter and settings of another.
+    """
+    given = {"judge": judge, "budget": budget, "limits": limits, "unsupported": unsupported}
+    named = [name for name, value in given.items() if value is not None]
+    if augmenter is not None:
+        if not isinstance(augmenter, Augmenter):
+            raise InputError(f"augmenter: expected a denoise_core Augmenter, got {type(augmenter).__name__}")
+        if named:
+            raise InputError(f"{', '.join(named)}: say it to the augmenter: Augmenter({named[0]}=...)")
+        return augmenter
+    if budget is not None and not isinstance(budget, Budget):
+        raise InputError(f"budget: expected a Budget such as Budget(calls=8), got {type(budget).__name__}")
+    if limits is not None and not isinstance(limits, LoopLimits):
+        raise InputError(f"limits: expected LoopLimits(attempts=2) or the like, got {type(limits).__name__}")
+    if unsupported is not None:
+        limits = replace(limits or LoopLimits(), unsupported=unsupported)
+    return Augmenter(judge=judge_of(judge), budget=budget, limits=limits, **parts)
+
+
+def judge_of(judge: Any) -> Any:
+    """What the core takes for a judge, of LlamaIndex's: a model judges by its quotes, an evaluator as it is."""
+    if isinstance(judge, BaseEvaluator) and type(judge).__name__ == "SemanticSimilarityEvaluator":
+        # asked by name: importing it costs
+        raise InputError("a SemanticSimilarityEvaluator compares with a reference answer, and here is none")
+    return LlamaLLM(judge) if isinstance(judge, LLM) else judge
+
+
+class Told(NamedTuple):
+    """Text (or the object, where an engine gives one), sources and metadata of a response."""
+
+    text: Any
+    nodes: list[NodeWithScore]
+    metadata: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question to a loop, with who drafts for it; ``extra`` are source nodes that stand behind no text."""
+
+    loop: Augmenter
+    question: str
+    drafter: Drafter | None = None
+    history: Sequence[Message] = ()
+    extra: list[NodeWithScore] = field(default_factory=list)
+    on_error: OnError = "answer"
+
+    def answer(self) -> Answer:
+        return self.loop.answer(self.question, self.history, drafter=self.drafter)
+
+    async def aanswer(self) -> Answer:
+        return await self.loop.aanswer(self.question, self.history, drafter=self.drafter)
+
+    def verified(self) -> Told:
+        """The answer to send, verified."""
+        return self.told(self.answer())
+
+    async def averified(self) -> Told:
+        """`verified` without blocking the event loop."""
+        return self.told(await self.aanswer())
+
+    def note(self, answer: Answer) -> dict[str, Any]:
+        """The record of the run, told to LlamaIndex's instrumentation. Raises what failed under "raise"."""
+        note = answer_record(answer)
+        if isinstance(self.drafter, EngineDrafter) and self.drafter.silent:  # sources alone: nothing was claimed
+            note.update(outcome="unknown", stopped_because="unjudged")
+        elif answer.outcome is Outcome.FAILED and (failed := self._failed(answer)) is not None:
+            part, error = failed
+            if self.on_error == "raise":
+                raise error if isinstance(error, Exception) else RuntimeError(f"{part} failed: {error}")
+            name = type(error).__name__ if isinstance(error, Exception) else error.partition(":")[0]
+            note["failed"] = {"part": part, "error": name}
+        dispatcher.event(AnswerEvent(record=note))
+        return note
+
+    def told(self, answer: Answer) -> Told:
+        """What a response is made of."""
+        note, text, best = self.note(answer), answer.text, answer.best
+        if isinstance(self.drafter, EngineDrafter):
+            text = "" if self.drafter.silent else self.drafter.shown(text)
+        if "failed" in note:
+            text = NO_ANSWER.format(why="{part} failed ({error})".format(**note["failed"]))
+        drafted = best.origin if best else None
+        if drafted is not None and hasattr(drafted, "source_nodes"):
+            nodes = [*drafted.source_nodes, *self.extra]
+            metadata = {**(drafted.metadata or {}), **response_metadata(nodes, note)}
+            return Told(drafted.response if isinstance(drafted, PydanticResponse) else text, nodes, metadata)
+        evidence = best.evidence if best else answer.memory.evidence
+        nodes = [*evidence_nodes(answer.memory.question, evidence, answer.memory.retrieved), *self.extra]
+        return Told(text, nodes, response_metadata(nodes, note))
+
+    def _failed(self, answer: Answer) -> tuple[str, Exception | str] | None:
+        """The part that left a run without an answer, and its error, of a loop of our own what the record says of
+        it; None where nothing failed (a spent budget)."""
+        if answer.stopped_because not in (StopReason.LLM_ERROR, StopReason.RETRIEVER_ERROR):
+            return None
+        if isinstance(self.drafter, EngineDrafter) and self.drafter.failed is not None:
+            return self.drafter.failed
+        part = "the model" if answer.stopped_because is StopReason.LLM_ERROR else "the retriever"
+        return part, answer.memory.failures[-1][1] if answer.memory.failures else "no reason was noted"
+
+
+def evidence_nodes(
+    question: str, evidence: Sequence[Passage], retrieved: Sequence[Passage]
+) -> list[NodeWithScore]:
+    """The nodes of what was retrieved, as they stand in the evidence."""
+    return to_nodes(retrieved, DenoiseResult(question, tuple(evidence)), by="Augmenter")
