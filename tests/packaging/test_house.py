@@ -111,9 +111,9 @@ def test_no_circle():
 LINES = {
     "s2a": (3300, 3300),
     "augmenter": (4937, 4900),
-    "evaluate": (2417, 2300),
+    "evaluate": (2373, 2300),
     "end": (4063, 3300),
-    "embedded": (2531, 2300),
+    "embedded": (2530, 2300),
     "text": (3996, 2400),
     "local, running": (5432, 4800),
     "support, scorers, report, cli, service, root": (10529, 7100),

@@ -32,7 +32,7 @@ from typing import Any
 from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.question import Question
-from denoise_core.types import Passage, unique_ids
+from denoise_core.types import Passage, unique_ids, well_formed
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ class _Row:
     text: str
     title: str = ""
     id: Any = None
+    source: str = ""
 
 
 @dataclass(slots=True)
@@ -212,16 +213,23 @@ def _from_hotpot(record: Mapping[str, Any]) -> tuple[list[_Row], list[bool]]:
 def _passages(rows: Sequence[_Row]) -> tuple[Passage, ...]:
     ids = unique_ids([None if r.id is None else str(r.id) for r in rows])
     return tuple(
-        Passage(titled(r.title, r.text), i, metadata={"title": r.title} if r.title else {})
+        Passage(titled(r.title, r.text), i, metadata={k: v for k in ("title", "source") if (v := getattr(r, k))})
         for r, i in zip(rows, ids, strict=True)
     )
+
+
+def passages_of(given: Sequence[Any]) -> tuple[Passage, ...]:
+    """A record's ``passages``, texts or objects with ``text`` and, where they have them, ``id``, ``title`` and
+    ``source``. Raises `InputError` for anything else."""
+    return _passages([_Row(p) if isinstance(p, str) else _row(p, "passages") for p in given])
 
 
 def _row(record: Any, where: str) -> _Row:
     if not isinstance(record, Mapping):
         raise InputError(f"{where!r}: expected objects with 'text', got {type(record).__name__}")
     identity = next((record[k] for k in ("id", "passage_id", "psg_id") if record.get(k) is not None), None)
-    return _Row(_text(record, "text"), str(record.get("title") or ""), identity)
+    title, source = (str(record.get(k) or "") for k in ("title", "source"))
+    return _Row(well_formed(_text(record, "text")), title, identity, source)
 
 
 def _rows(record: Mapping[str, Any], name: str, *, optional: bool = False) -> list[Mapping[str, Any]]:

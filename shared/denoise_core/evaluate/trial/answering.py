@@ -196,18 +196,5 @@ class LoopAnswerer:
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
         """All calls of one run. Raises what the model raises when no draft was made."""
-        found = Augmenter(self.llm, _Given(passages)).answer(question)
+        found = Augmenter(self.llm).answer(question, evidence=passages)
         return Reply(found.text, found.trace.usage)
-
-
-class _Given:
-    """Finds the passages that the question came with."""
-
-    def __init__(self, passages: Sequence[Passage]) -> None:
-        self.passages = tuple(passages)
-
-    def retrieve(self, query: str) -> Sequence[Passage]:
-        return self.passages
-
-    async def aretrieve(self, query: str) -> Sequence[Passage]:
-        return self.passages

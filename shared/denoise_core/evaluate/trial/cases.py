@@ -17,10 +17,10 @@ from typing import Any, Literal
 from denoise_core.augmenter.answer import Answer, Outcome
 from denoise_core.augmenter.traces.recording import from_lines
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import BadRecord, answers_of, question_of, records_of, titled
+from denoise_core.evaluate.datasets import BadRecord, answers_of, passages_of, question_of, records_of
 from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.question import Question
-from denoise_core.types import Passage, unique_ids, well_formed
+from denoise_core.types import Passage
 
 GoldFrom = Literal["labels", "answers", "model", "made", "cited"]
 Find = Callable[[str], Sequence[Passage]]
@@ -164,22 +164,9 @@ def _passages(given: Any) -> tuple[tuple[Passage, ...], list[bool] | None]:
     if not isinstance(given, list) or not given:
         kind = "nothing" if given is None else "an empty list" if given == [] else type(given).__name__
         raise InputError(f"'passages': expected a list of texts or objects, got {kind}")
-    rows = [{"text": p} if isinstance(p, str) else p for p in given]
-    for row in rows:
-        if not isinstance(row, Mapping) or not isinstance(row.get("text"), str):
-            raise InputError("'passages': expected texts, or objects with 'text'")
-    ids = [next((row[k] for k in ("id", "passage_id", "psg_id") if row.get(k) is not None), None) for row in rows]
-    names = unique_ids([None if i is None else str(i) for i in ids])
-    passages = tuple(
-        Passage(
-            titled(str(row.get("title") or ""), well_formed(row["text"])),
-            name,
-            metadata={k: str(row[k]) for k in ("title", "source") if row.get(k)},
-        )
-        for row, name in zip(rows, names, strict=True)
-    )
-    marks = [row.get("is_gold", row.get("has_answer")) for row in rows]
-    return passages, None if all(m is None for m in marks) else _flags([m or 0 for m in marks], len(rows))
+    marks = [p.get("is_gold", p.get("has_answer")) if isinstance(p, Mapping) else None for p in given]
+    flags = None if all(m is None for m in marks) else _flags([m or 0 for m in marks], len(given))
+    return passages_of(given), flags
 
 
 def _flags(given: Any, n: int) -> list[bool]:

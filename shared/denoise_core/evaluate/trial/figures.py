@@ -373,24 +373,24 @@ def _change(outcomes: Sequence[Outcome], everything: Sequence[Outcome]) -> Chang
 
 
 def _by_position(outcomes: Sequence[Outcome]) -> tuple[Share, ...]:
-    kept: Counter[int] = Counter()
-    of: Counter[int] = Counter()
-    for o in outcomes:
-        passages = o.case.question.passages
-        for passage, band in zip(passages, positions(len(passages)).tolist(), strict=True):
-            of[band] += 1
-            kept[band] += passage.id in o.kept
-    return tuple(Share(BANDS[band][0], kept[band], of[band]) for band in sorted(of))
+    bands = [
+        (BANDS[band][0], passage.id in o.kept)
+        for o in outcomes
+        for passage, band in zip(
+            o.case.question.passages, positions(len(o.case.question.passages)).tolist(), strict=True
+        )
+    ]
+    found = {s.name: s for s in _shares(bands)}
+    return tuple(found[name] for name, _ in BANDS if name in found)
 
 
 def _by_source(outcomes: Sequence[Outcome]) -> tuple[Share, ...]:
     """Passages that name a source, most frequent first, at most 20 sources."""
-    kept: Counter[str] = Counter()
-    of: Counter[str] = Counter()
-    for o in outcomes:
-        for passage in o.case.question.passages:
-            source = passage.metadata.get("source")
-            if source:
-                of[str(source)] += 1
-                kept[str(source)] += passage.id in o.kept
-    return tuple(Share(name, kept[name], n) for name, n in of.most_common(20))
+    passages = [(p, o.kept) for o in outcomes for p in o.case.question.passages]
+    return _shares([(str(s), p.id in kept) for p, kept in passages if (s := p.metadata.get("source"))])[:20]
+
+
+def _shares(seen: Sequence[tuple[str, bool]]) -> tuple[Share, ...]:
+    """Of each name how often it was kept, most frequent first."""
+    kept = Counter(name for name, is_kept in seen if is_kept)
+    return tuple(Share(name, kept[name], n) for name, n in Counter(name for name, _ in seen).most_common())

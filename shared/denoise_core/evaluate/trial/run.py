@@ -58,7 +58,12 @@ def evaluate(
     steps = len(cases.cases) * (1 if first is None else 2)
     if first is not None:
         first = first.ready(None)
-    known = _before(first, cases, judge, count, progress, steps)
+    known: list[Outcome] = []  # what the default keeps of each question
+    for n, case in enumerate(cases.cases if first is not None else ()):
+        assert first is not None
+        known.append(_denoised(first, case, judge, count, n < TIMED))
+        if progress is not None:
+            progress(n + 1, steps)
     budget, most = _budget(known, cases, count)
     given = None if most is None else max(1, round(most))
     ready = [first if first is not None and w.name == first.name else w.ready(given, llm) for w in chosen]
@@ -76,24 +81,6 @@ def evaluate(
         if progress is not None:
             progress(len(known) + n + 1, steps)
     return Evaluation.of(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
-
-
-def _before(
-    first: Way | None,
-    cases: Cases,
-    judge: Judge,
-    count: Callable[[str], int],
-    progress: Progress | None,
-    steps: int,
-) -> list[Outcome]:
-    """What the default keeps of each question; empty where it is no way of this evaluation."""
-    known: list[Outcome] = []
-    for n, case in enumerate(cases.cases if first is not None else ()):
-        assert first is not None
-        known.append(_denoised(first, case, judge, count, n < TIMED))
-        if progress is not None:
-            progress(n + 1, steps)
-    return known
 
 
 def _budget(known: list[Outcome], cases: Cases, count: Callable[[str], int]) -> tuple[int | None, float | None]:
