@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.end.auto import AutoKeep, AutoScale
 from denoise_core.end.budget import Purse, spend, too_long
-from denoise_core.end.calibration import Calibrated, Calibration
+from denoise_core.end.calibration import Calibrated
 from denoise_core.end.companions import with_companions
 from denoise_core.end.selection import Keep as KeepRule
-from denoise_core.end.selection import Mask, Tokens, ranking, rule_for, select
+from denoise_core.end.selection import Mask, Tokens, no_nan, ranking, rule_for, select
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer, numbers
 from denoise_core.result import DenoiseResult, Trace
@@ -109,9 +109,11 @@ class ENDDenoiser:
             raise InputError(f"chunker={chunker!r}: expected 'auto' or a function from a passage to its spans")
         self.scorer = expect_scorer(scorer)
         if keep == "calibrated" and threshold is None:
-            keep = _calibration_of(scorer).rule(CALIBRATED_RISK if risk is None else risk)
+            own = "pass keep=calibrate(scorer, questions).rule(risk) with your own, or a share such as 0.3"
+            keep = _carried(scorer, "calibration", own).rule(CALIBRATED_RISK if risk is None else risk)
         elif keep == "auto" and threshold is None:
-            keep = _scale_of(scorer).rule(risk)
+            own = "pass a share such as 0.3, or keep=auto_scale({'mine': scored}).rule() (denoise_core.end.auto)"
+            keep = _carried(scorer, "scale", own).rule(risk)
         self.rule = rule_for(DEFAULT_KEEP if keep is None and threshold is None else keep, threshold)
         if max_keep is not None and isinstance(self.rule, Calibrated):
             raise InputError(
@@ -224,7 +226,7 @@ class ENDDenoiser:
 
     def _edge(self, asked: _Asked, scores: NDArray[np.float32]) -> float | None:
         """The score down to which pieces may fill what a piece that did not fit left; None without a scale."""
-        scale = self.scorer.scale if isinstance(self.scorer, CarriesScale) else None
+        scale: AutoScale | None = getattr(self.scorer, "scale", None)
         return None if scale is None else scale.rule().of(len(asked.passages), len(asked.worth)).edge(scores)
 
     def _spent(
@@ -355,12 +357,7 @@ class ENDDenoiser:
                     f"texts, got an array of shape {found.scores.shape}"
                 )
             scores[asked.worth] = found.scores
-        if np.isnan(scores).any():
-            raise BadScores(
-                f"the scorer gave NaN for chunks {np.flatnonzero(np.isnan(scores)).tolist()[:5]}: nothing can be "
-                "ranked by that; check its model's dtype"
-            )
-        return scores
+        return no_nan(scores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,45 +407,17 @@ def _split(span: Span, parts: Sequence[Span]) -> list[Span]:
 
 
 @runtime_checkable
-class CarriesCalibration(Protocol):
-    """A scorer that was calibrated when it was fitted, such as a probe's."""
-
-    @property
-    def calibration(self) -> Calibration | None: ...
-
-
-@runtime_checkable
 class Warms(Protocol):
     """A scorer that keeps what it reads of texts, as the default and a probe's do."""
 
     def warm(self, texts: Sequence[str]) -> int: ...
 
 
-@runtime_checkable
-class CarriesScale(Protocol):
-    """A scorer whose scores' meaning is known, such as the embedded default's."""
-
-    @property
-    def scale(self) -> AutoScale | None: ...
-
-
-def _scale_of(scorer: Scorer) -> AutoScale:
-    found = scorer.scale if isinstance(scorer, CarriesScale) else None
+def _carried(scorer: Scorer, name: str, otherwise: str) -> Any:
+    """What the scorer was given when it was fitted: its ``calibration``, or the ``scale`` of its scores."""
+    found = getattr(scorer, name, None)
     if found is None:
-        raise InputError(
-            f"keep='auto': this {type(scorer).__name__} comes without a scale of its scores; pass a share such as "
-            "0.3, or keep=auto_scale({'mine': scored}).rule() with questions of your own (denoise_core.end.auto)"
-        )
-    return found
-
-
-def _calibration_of(scorer: Scorer) -> Calibration:
-    found = scorer.calibration if isinstance(scorer, CarriesCalibration) else None
-    if found is None:
-        raise InputError(
-            f"keep='calibrated': this {type(scorer).__name__} carries no calibration; pass "
-            "keep=calibrate(scorer, questions).rule(risk) with questions of your own, or a share such as 0.3"
-        )
+        raise InputError(f"this {type(scorer).__name__} comes without a {name} of its scores: {otherwise}")
     return found
 
 

@@ -97,10 +97,6 @@ class ProbeScorer(Travels):
         best = best_of_parts(logits, found.owner, len(pairs))
         return Scored(best, tuple(found.parts(len(pairs)).tolist()))
 
-    def states(self, query: str, texts: Sequence[str], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
-        """See `HiddenReader.states`."""
-        return self.reader.states(query, texts, layers)
-
     def _check(self) -> None:
         with self._checking:
             if not self._checked:

@@ -150,12 +150,7 @@ def select(
     ``min_keep`` fills up with the next best, ``max_keep`` cuts the worst; of equal scores the earlier
     chunk ranks higher. Raises `InputError` when a score is NaN.
     """
-    scores = np.asarray(scores, dtype=np.float32)
-    if np.isnan(scores).any():
-        raise BadScores(
-            f"the scorer gave NaN for chunks {np.flatnonzero(np.isnan(scores)).tolist()[:5]}: "
-            "nothing can be ranked by that; check its model's dtype"
-        )
+    scores = no_nan(np.asarray(scores, dtype=np.float32))
     reasons = [rule.reason()] * len(scores)
     kept = np.array(rule.choose(scores, texts), dtype=np.bool_)
     if kept.sum() < min_keep:
@@ -170,6 +165,16 @@ def select(
             if kept[i]:
                 kept[i], reasons[i] = False, f"more than {max_keep} chunks"
     return kept, reasons
+
+
+def no_nan(scores: Floats) -> Floats:
+    """The scores. Raises `BadScores` when one is NaN."""
+    if np.isnan(scores).any():
+        raise BadScores(
+            f"the scorer gave NaN for chunks {np.flatnonzero(np.isnan(scores)).tolist()[:5]}: "
+            "nothing can be ranked by that; check its model's dtype"
+        )
+    return scores
 
 
 def ranking(scores: Floats) -> NDArray[np.intp]:

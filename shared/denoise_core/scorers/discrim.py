@@ -6,18 +6,19 @@ of yes instead is `scorers.decisions`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.errors import InputError
+from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.flow import run
 from denoise_core.text.delimit import new_marker
+from denoise_core.text.replies import said
+from denoise_core.text.words import words
 from denoise_core.types import Message, Reply
 
 VERSION = 2
@@ -45,9 +46,6 @@ OnError = Literal["raise", "unclear"]
 Decide: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 YES, UNCLEAR, NO = 1.0, 0.5, 0.0
-
-_THINKING = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL | re.IGNORECASE)
-_WORD = re.compile(r"[^\W\d_]+")
 
 
 class LLMDiscrim:
@@ -86,12 +84,13 @@ def messages(query: str, text: str) -> tuple[Message, ...]:
 
 
 def read(reply: str) -> float:
-    """Yes, no, or neither: the first word that is one of them, outside a thinking block.
+    """Yes, no, or neither: the first word that is one of them in what the reply says.
 
     >>> read("Yes."), read("<think>no</think> **YES**"), read("No - not since yesterday"), read("Maybe")
     (1.0, 1.0, 0.0, 0.5)
     """
-    for word in _WORD.findall(_THINKING.sub(" ", reply).casefold()):
-        if word in ("yes", "no"):
-            return YES if word == "yes" else NO
-    return UNCLEAR
+    try:
+        found = next((word for word in words(said(reply)) if word in ("yes", "no")), "")
+    except UnparsableReply:  # it ends inside its thinking
+        return UNCLEAR
+    return {"yes": YES, "no": NO}.get(found, UNCLEAR)

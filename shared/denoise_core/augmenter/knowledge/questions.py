@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.running.effects import Flow
@@ -11,7 +9,6 @@ from denoise_core.support.citing import uncited
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import content_words, words
 
-_WORD = re.compile(r"\S+")
 _MOST = 2  # claims that are searched for
 _LONGEST = 300  # characters of such a query
 
@@ -51,11 +48,11 @@ def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
 
 def _without_doubt(claim: str, asked: frozenset[str], read: frozenset[str]) -> str:
     kept = []
-    for n, match in enumerate(_WORD.finditer(claim)):
-        own = words(match[0])
-        named = n > 0 and match[0][:1].isupper()
+    for n, word in enumerate(claim.split()):
+        own = words(word)
+        named = n > 0 and word[:1].isupper()
         sure = all(w in asked or (w in read and not named and not any(c.isdigit() for c in w)) for w in own)
         if own and (sure or all(w in STOPWORDS for w in own)):
-            kept.append(match[0].strip(".,;:!?\"'()[]"))
+            kept.append(word.strip(".,;:!?\"'()[]"))
     text = " ".join(kept)[:_LONGEST]
     return text if len(set(content_words(text))) > 1 else ""

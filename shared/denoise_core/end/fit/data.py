@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from denoise_core.errors import InputError
+from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.question import Question
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.text.chunk import extract, sentences
+from denoise_core.text.replies import said
 from denoise_core.types import Message, Passage, check_passages
 
 VERSION = 1
@@ -41,7 +42,6 @@ USER = "<passage>\n{passage}\n</passage>"
 NEGATIVES = 10  # as many as the paper has for each question
 FEWEST_WORDS = 6  # of a sentence that can stand as a question
 
-_THINKING = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _DECORATION = re.compile(r"[\s>*#\-\d.)\"'`]*(?:question\s*:)?", re.IGNORECASE)  # before a question
 _AROUND = string.whitespace + "*\"'`"
 
@@ -98,7 +98,10 @@ def read_question(reply: str) -> str | None:
     >>> read_question('<think>hm</think>Question: "Who built the Eiffel Tower?"'), read_question("NONE.")
     ('Who built the Eiffel Tower?', None)
     """
-    lines = [_DECORATION.sub("", line, count=1).strip(_AROUND) for line in _THINKING.sub(" ", reply).splitlines()]
+    try:
+        lines = [_DECORATION.sub("", line, count=1).strip(_AROUND) for line in said(reply).splitlines()]
+    except UnparsableReply:  # it ends inside its thinking
+        return None
     lines = [line for line in lines if line and line.strip(" .").upper() != "NONE"]
     asking = [line for line in lines if line.endswith(("?", "？", "؟"))]
     found = (asking or lines or [""])[0]
