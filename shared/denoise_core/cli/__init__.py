@@ -8,15 +8,17 @@ import sys
 
 from denoise_core.errors import DenoiseError
 
+VERBS = ("demo", "run", "check", "serve", "mcp", "bulk", "fit", "evaluate")  # each a module of its own
 INTERRUPTED = 130  # the status after Ctrl-C
 
 
-def main(name: str = "rag-denoise", module: str = "denoise_core.cli.app") -> None:
-    """Run the command ``name``, the ``app`` of a module. An error on purpose ends in one line
-    that names the fix, and exit status 2."""
+def main(name: str = "rag-denoise", module: str | None = None) -> None:
+    """Run the command ``name``, the ``app`` of a module; without one that of the verb that is asked for, so that
+    no other is loaded. An error on purpose ends in one line that names the fix, and exit status 2."""
+    asked = sys.argv[1] if sys.argv[1:] and sys.argv[1] in VERBS else "app"
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # our own progress is what is shown
     try:
-        importlib.import_module(module).app()
+        importlib.import_module(module or f"denoise_core.cli.{asked}").app()
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "jinja2"):
             raise

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from denoise_core.cli.options import Engine, Keep, Workers, app
 from denoise_core.cli.plain import plain
 from denoise_core.cli.run import denoiser_for, fitted
 from denoise_core.service.bulk import Progress, bulk
 
 
+@app.command("bulk")
 def bulk_own(
-    source: Path,
-    out: Path,
-    denoiser: str,
-    *,
-    keep: str | None,
-    query: str | None,
-    engine: Literal["process", "ray"],
-    workers: int | None,
-    seconds: float,
+    source: Annotated[Path, typer.Argument(help="A .jsonl or .parquet file, or a folder of them.")],
+    out: Annotated[Path, typer.Argument(help="The .jsonl or .parquet file to write.")],
+    denoiser: Annotated[
+        str, typer.Option(help="end, bm25, embedding, or a folder that 'rag-denoise fit' wrote.")
+    ] = "end",
+    keep: Keep = None,
+    query: Annotated[
+        str | None, typer.Option("--query", "-q", help="What rows with a 'text' and no question are to answer.")
+    ] = None,
+    engine: Annotated[Engine, typer.Option(help="Processes of this machine, or actors of a Ray cluster.")] = (
+        "process"
+    ),
+    workers: Workers = None,
+    seconds: Annotated[float, typer.Option(min=0.001, help="What a row may take, before it is a bad one.")] = 300,
 ) -> None:
-    """Denoise, with a line of progress a second on standard error. Ends with 1 where a row was bad."""
+    """Denoise many rows: {'id': ..., 'query': ..., 'passages': [...]} or, with --query, {'id': ..., 'text': ...}.
+
+    Writes exactly one row for each id. Killed at any moment, the same command goes on where it was. Rows that
+    cannot be denoised go to OUT.bad.jsonl with the reason, and the command ends with 1.
+    """
     aside = Console(stderr=True, highlight=False)
     methods = ("end", "bm25", "embedding")
     if denoiser in methods:

@@ -6,13 +6,14 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from denoise_core.augmenter.utilities.default import default_judge
+from denoise_core.cli.options import AsJson, JudgeLLM, JudgeName, Passages, Query, SkipBad, app
 from denoise_core.cli.plain import plain
 from denoise_core.cli.read import STANDARD_INPUT, read_passages
 from denoise_core.errors import InputError
@@ -27,30 +28,41 @@ UNSUPPORTED, UNKNOWN = 3, 4  # exit statuses; 0 is supported
 _STYLES = {"supported": "green", "unsupported": "red", "unknown": "yellow"}
 
 
+@app.command("check")
 def check_own(
-    question: str,
-    answer: str,
-    sources: Sequence[str],
-    *,
-    judge: str | None,
-    llm: str | None,
-    shape: str,
-    html: Path | None,
-    skip_bad: bool,
+    answer: Annotated[
+        str, typer.Option("--answer", "-a", help="A file with the answer, or - for standard input.")
+    ],
+    passages: Passages,
+    query: Query = "",
+    judge: JudgeName = None,
+    llm: JudgeLLM = None,
+    as_json: AsJson = False,
+    html: Annotated[Path | None, typer.Option(help="Also write a page where a claim lights up its quote.")] = None,
+    skip_bad: SkipBad = False,
 ) -> None:
-    if answer == "-" and "-" in sources:
+    """Hold an answer against your own text: each claim with its verdict and its quote, by file and line.
+
+    Ends with status 0 when the passages support it, 3 when they do not, and 4 when that cannot be said. Without
+    --judge the judge that ships decides, which reads English.
+
+    [bold]Example[/bold]
+
+    rag-denoise check -q "when was it built?" -a answer.md -p docs/ --html proof.html
+    """
+    if answer == "-" and "-" in passages:
         raise InputError("--answer and --passages cannot both be read from standard input")
     text = _read(answer)
-    reading = read_passages(*sources, skip_bad=skip_bad)
+    reading = read_passages(*passages, skip_bad=skip_bad)
     for warning in reading.warnings:
         typer.echo(warning, err=True)
     chosen = chosen_judge(judge, llm)
-    found = check(question, text, reading.passages, judge=chosen)
+    found = check(query, text, reading.passages, judge=chosen)
     if html is not None:
-        page = to_html(question, text, found.claims, reading.passages, said=outcome(found), judge=chosen.id)
+        page = to_html(query, text, found.claims, reading.passages, said=outcome(found), judge=chosen.id)
         html.write_text(page, "utf-8")
-    if shape == "json":
-        typer.echo(json.dumps(as_json(found, text, reading.passages, chosen), ensure_ascii=False, indent=1))
+    if as_json:
+        typer.echo(json.dumps(recorded(found, text, reading.passages, chosen), ensure_ascii=False, indent=1))
     else:
         _show(found, reading.passages, chosen)
     if not found.passed:
@@ -65,7 +77,7 @@ def outcome(found: Check) -> str:
     return f"{word}: {found.reason}" if found.reason else word
 
 
-def as_json(found: Check, answer: str, passages: Sequence[Passage], judge: Judge) -> dict[str, Any]:
+def recorded(found: Check, answer: str, passages: Sequence[Passage], judge: Judge) -> dict[str, Any]:
     """What the command prints: the check, each quote with its line, and the proof."""
     lines = {p.id: p for p in passages}
     proof = proof_of(answer, found.claims, judge.id)

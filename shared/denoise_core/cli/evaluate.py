@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import Progress
@@ -15,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from denoise_core._files import write_whole
+from denoise_core.cli.options import Budget, Columns, DryRun, Prices, Right, app
 from denoise_core.cli.plain import plain
 from denoise_core.cli.read import read_passages
 from denoise_core.embedded.sample import sample
@@ -68,14 +71,73 @@ class Model:
     label_with: str | None = None
 
 
-def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) -> None:
-    """Read, compare, print, write. Raises `InputError` for options that cannot be used, before any work."""
+@app.command("evaluate")
+def evaluate_own(
+    questions: Annotated[
+        Path | None,
+        typer.Argument(
+            help="JSON lines: a 'question', and any of 'passages' (texts, or objects with 'text'), 'gold' and "
+            "'answers'; or recorded runs of the loop, a file or a folder. Without: 40 real questions that ship."
+        ),
+    ] = None,
+    columns: Columns = None,
+    documents: Annotated[
+        Path | None,
+        typer.Option(help="Search passages in this file or folder; without QUESTIONS, make them of it."),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Passages searched for a question.")] = 20,
+    limit: Annotated[int | None, typer.Option("-n", min=1, help="Only the first questions.")] = None,
+    llm: Annotated[
+        str,
+        typer.Option(
+            help="Who answers from what is kept: 'none', the embedded reader, offline; http://host:port/v1#name; "
+            "or a folder or hub name."
+        ),
+    ] = "none",
+    label_with: Annotated[
+        str | None,
+        typer.Option(help="A model, named as --llm, that says which passages hold an answer, or makes questions."),
+    ] = None,
+    s2a: Annotated[list[str] | None, typer.Option(help="Also compare S2A by --llm: select, remove ...")] = None,
+    loop: Annotated[bool, typer.Option("--loop", help="Also compare the LLM-Augmenter's loop by --llm.")] = False,
+    budget: Budget = None,
+    price: Prices = None,
+    dry_run: DryRun = False,
+    probe: Annotated[Path | None, typer.Option(help="Also compare END with the probe in this folder.")] = None,
+    cross_encoder: Annotated[
+        str | None, typer.Option(help="Also compare a cross-encoder, by name or folder.")
+    ] = None,
+    denoiser: Annotated[
+        Path | None, typer.Option(help="Also compare a folder of 'rag-denoise fit', or a denoise.json.")
+    ] = None,
+    right: Right = "contains",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for report.html, results.json and denoise.json.")
+    ] = Path("denoise-evaluation"),
+) -> None:
+    """Does it help on your data? Hold the ways to denoise against each other on your questions.
+
+    Compares everything, the first few passages, BM25, cosine and the default, each with as many tokens as the
+    default keeps: how many gold passages they keep, and how many answers from what they keep are right. Prints a
+    table, and writes a page, all figures, and the recommended setting for 'rag-denoise run --denoiser' and both
+    frameworks.
+
+    [bold]Examples[/bold]
+
+    rag-denoise evaluate
+
+    rag-denoise evaluate questions.jsonl --columns question=query --documents ./notes
+
+    rag-denoise evaluate questions.jsonl --llm http://localhost:8000/v1#my-model --dry-run
+    """
+    asked = Asked(columns or [], documents, k, limit, probe, cross_encoder, denoiser, right)
+    model = Model(llm, s2a or [], loop, budget, price, dry_run, label_with)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
     aside = Console(stderr=True)
-    price = price_of(model.price)
-    ledger = ledger_of(model, out / ANSWERS, price, needed="--right judge" if asked.right == "judge" else None)
-    labels = _labels(model, ledger, out / LABELS, price)
+    paid = price_of(price)
+    ledger = ledger_of(model, out / ANSWERS, paid, needed="--right judge" if asked.right == "judge" else None)
+    labels = _labels(model, ledger, out / LABELS, paid)
     ways = [*_ways(asked, model), *_ways_of(model, ledger)]
     with Progress(console=aside, transient=True) as bar:
         task = bar.add_task("reading documents", total=None, visible=asked.documents is not None)
@@ -97,7 +159,7 @@ def evaluate_own(questions: Path | None, out: Path, asked: Asked, model: Model) 
             {w.name: w for w in ways},
             answerer=EmbeddedReader() if ledger is None else LLMAnswerer(ledger, model.llm),
             llm=ledger,
-            price=price,
+            price=paid,
             right=_right(asked.right, ledger),
             progress=lambda done, of: bar.update(task, completed=done, total=of),
         )

@@ -7,14 +7,16 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from denoise_core._optional import require
+from denoise_core.cli.options import Engine, SkipBad, Workers, app
 from denoise_core.cli.plain import plain
 from denoise_core.cli.run import keep_of
 from denoise_core.embedded.fitted import SHARES, Fitted, check_out, fit_denoiser
@@ -28,22 +30,50 @@ from denoise_core.service.bulk.workers import cores_shared
 SHOWN = (1, 2, 3, 5, 7)  # tenths of all passages, in the terminal
 
 
-def fit_own(
-    data: Path,
-    out: Path,
-    *,
-    model: str | None,
-    layer: int | None,
-    keep: str | None,
-    skip_bad: bool,
-    calibrate: Path | None = None,
-    risk: float | None = None,
-    overwrite: bool = False,
-    engine: str | None = None,
-    workers: int | None = None,
+@app.command()
+def fit(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="JSON lines, each {'question': ..., 'passages': [...], 'labels': [...]}; a passage is a text or "
+            "an object with 'text', a label is true or 1 for a passage that helps to answer."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for the denoiser: weights, scale, probe, card.")
+    ],
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Hugging Face model by name or folder to fit a probe on; without it only signals are weighed."
+        ),
+    ] = None,
+    layer: Annotated[
+        int | None,
+        typer.Option(min=0, help="Index into hidden_states, 0 = embeddings; chosen if left out."),
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="What you will keep: a number, a share or auto. Layers are compared there.")
+    ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(help="Labelled questions apart from DATA, on which --keep auto is calibrated."),
+    ] = None,
+    risk: Annotated[
+        float | None,
+        typer.Option(help="The share of relevant passages that --keep auto may lose, such as 0.05."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier fit in --out.")] = False,
+    skip_bad: SkipBad = False,
+    engine: Annotated[Engine | None, typer.Option(help="Read with many processes, or on a Ray cluster.")] = None,
+    workers: Workers = None,
 ) -> None:
-    """Read, fit, judge, save. The folder appears whole or not at all, and replaces an earlier fit only with
-    ``overwrite``."""
+    """Fit a denoiser on labelled passages of your own, and say in words whether it is better than cosine.
+
+    Prints what it keeps at each share beside the default, cosine, BM25 and a fit that never saw the questions, and
+    warns where one of these is as good. The folder is used by: rag-denoise run --denoiser FOLDER, or
+    denoise_core.load_denoiser(FOLDER).
+    """
     console = Console(stderr=True)
     check_out(out, overwrite=overwrite)
     if layer is not None and model is None:
@@ -71,7 +101,7 @@ def fit_own(
         console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
 
 
-def elsewhere(engine: str, workers: int | None) -> Each:
+def elsewhere(engine: Engine, workers: int | None) -> Each:
     """A `map` that ``workers`` processes of this machine compute ("process"; one a core when None), or actors of a
     Ray cluster ("ray"). The call travels to each of them once, the items as they are free.
 

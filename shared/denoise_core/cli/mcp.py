@@ -7,10 +7,13 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from denoise_core._optional import require
-from denoise_core.cli.check import as_json, chosen_judge
+from denoise_core.cli.check import chosen_judge, recorded
+from denoise_core.cli.options import JudgeLLM, JudgeName, Keep, app
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.run import denoiser_for
 from denoise_core.errors import InputError
@@ -27,11 +30,21 @@ _ABOUT = (
 )
 
 
-def mcp_own(
-    http: int | None, host: str, folders: Sequence[Path], keep: str | None, judge: str | None, llm: str | None
+@app.command()
+def mcp(
+    http: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve over HTTP on this port; without, over stdio.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
+    folder: Annotated[
+        list[Path] | None, typer.Option("--folder", help="Files below it may be read; may be given several times.")
+    ] = None,
+    keep: Keep = None,
+    judge: JudgeName = None,
+    llm: JudgeLLM = None,
 ) -> None:
-    """Serve until the other side hangs up, or Ctrl-C. Raises `InputError` for settings that cannot be."""
-    made = server(denoiser_for("end", keep, None, "auto"), chosen_judge(judge, llm), folders)
+    """Offer denoising to agents over the Model Context Protocol: denoise, recall and check."""
+    made = server(denoiser_for("end", keep, None, "auto"), chosen_judge(judge, llm), folder or [])
     if http is None:
         made.run("stdio")
     else:
@@ -117,7 +130,7 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
 
         def call() -> dict[str, Any]:
             some = passages_of(sources, files)
-            return as_json(check(question, answer, some, judge=judge), answer, some, judge)
+            return recorded(check(question, answer, some, judge=judge), answer, some, judge)
 
         found: dict[str, Any] = await done(call)
         return found

@@ -8,17 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from denoise_core.cli.options import AsJson, Keep, Passages, Query, SkipBad, app
 from denoise_core.cli.plain import plain
 from denoise_core.cli.read import read_passages
+from denoise_core.end import selection
 from denoise_core.end.denoiser import ENDDenoiser, Warms
-from denoise_core.end.selection import Keep, Tokens
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import Shown, all_pieces, page
@@ -29,29 +30,56 @@ from denoise_core.text.markup import stripped
 from denoise_core.types import Passage, Span
 
 
-def run_own(
-    query: str,
-    sources: Sequence[str],
-    method: str,
-    *,
-    keep: str | None,
-    model: str | None,
-    denoiser: Path | None = None,
-    tokens: int | None = None,
-    shape: str | None = None,
-    skip_bad: bool,
-    why: bool = False,
+@app.command()
+def run(
+    query: Query,
+    passages: Passages,
+    method: Annotated[
+        Literal["end", "s2a-select", "bm25", "embedding"],
+        typer.Option(help="How to denoise; 'end' is the embedded default."),
+    ] = "end",
+    keep: Keep = None,
+    model: Annotated[
+        str | None, typer.Option(help="For s2a-select: a Hugging Face chat model, by name or folder.")
+    ] = None,
+    denoiser: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder that 'rag-denoise fit' wrote, or the denoise.json of 'rag-denoise evaluate', instead "
+            "of --method."
+        ),
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Keep the best, at most so many tokens, instead of --keep.")
+    ] = None,
+    shape: Annotated[
+        Literal["view", "text", "json", "html"] | None,
+        typer.Option(
+            "--format", help="A view with what was dropped (on a terminal), the kept text alone (in a pipe) ..."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    skip_bad: SkipBad = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Say of each piece its score, and why it stayed or went.")
+    ] = False,
 ) -> None:
-    """Read, denoise, print. All but the result goes to standard error, so that a pipe gets the result alone.
+    """Denoise your own text: print what is kept for the question, and what is dropped.
 
-    ``shape`` is "view", "text", "json" or "html"; None is a view for a terminal and the kept text for a pipe. The
-    first line says what was done; ``why`` says of each piece its score and why it stayed or went.
+    The first line says what was done, on standard error in a pipe, which gets the kept text alone. Ends with
+    status 3 when nothing was denoised, and 4 when nothing seems to bear on the question.
+
+    [bold]Examples[/bold]
+
+    rag-denoise run -q "who wrote the report?" -p notes.md
+
+    cat passages.jsonl | rag-denoise run -q "who wrote the report?" -p - --keep 5 --json
     """
     if not query.strip():
         raise InputError("--query is empty; what are the passages to answer?")
     if tokens is not None and (keep is not None or denoiser is not None):
         raise InputError("--tokens says how much is kept: leave --keep and --denoiser out")
-    reading = read_passages(*sources, skip_bad=skip_bad)
+    reading = read_passages(*passages, skip_bad=skip_bad)
     aside = Console(stderr=True)
     for warning in reading.warnings:
         aside.print(Text(plain(warning), style="yellow"), soft_wrap=True)
@@ -65,7 +93,7 @@ def run_own(
     with aside.status("scoring ..."):
         result = chosen.denoise(query, reading.passages)
     console = Console(highlight=False)
-    shape = shape or ("view" if console.is_terminal else "text")
+    shape = "json" if as_json else shape or ("view" if console.is_terminal else "text")
     if reading.passages:
         done = Text(plain(summary(reading.passages, result)), style="bold")
         (console if shape == "view" else aside).print(done, soft_wrap=True)
@@ -148,9 +176,9 @@ def denoiser_for(
         "bm25": BM25Scorer,
         "embedding": embedding_scorer,
     }
-    chosen: Keep | None
+    chosen: selection.Keep | None
     if tokens is not None:
-        chosen = Tokens(tokens, encoder().count)
+        chosen = selection.Tokens(tokens, encoder().count)
     elif keep is None or keep.strip() == "auto":
         chosen = "auto" if method == "end" else None
         if chosen is None and keep is not None:

@@ -12,10 +12,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
 from denoise_core._optional import require
+from denoise_core.cli.options import app
 from denoise_core.cli.plain import plain
 from denoise_core.cli.run import denoiser_for, fitted
 from denoise_core.errors import InputError
@@ -92,9 +94,17 @@ def read_settings(arguments: Sequence[str]) -> Any:
         raise InputError(f"--{name}: {wrong['msg']}") from None
 
 
-def serve_own(arguments: Sequence[str]) -> None:
-    """Serve until Ctrl-C or SIGTERM. Raises `InputError` for settings or an address that cannot be had."""
-    asked = read_settings(arguments)
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+def serve(context: typer.Context) -> None:
+    """Serve denoising over HTTP, in the shapes that rerank clients speak; 'serve --help' has the settings.
+
+    POST /v1/denoise, /v1/rerank (Jina, Cohere, vLLM, text-embeddings-inference) and /v1/check; GET /livez,
+    /readyz, /metrics (Prometheus) and /docs (OpenAPI).
+    """
+    asked = read_settings(context.args)
     uvicorn = require("uvicorn", extra="serve")
     require("fastapi", extra="serve")
     require("prometheus_client", extra="serve")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,8 +13,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from denoise_core.cli import main as carried_out
-from denoise_core.cli.app import Right
 from denoise_core.cli.evaluate import ANSWERS, Model, columns_of, ledger_of, local_of, plan, price_of
+from denoise_core.cli.options import Budget, Columns, DryRun, Prices, Right, made
 from denoise_core.cli.plain import plain
 from denoise_core.errors import InputError
 from denoise_lab.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
@@ -25,27 +24,12 @@ from denoise_lab.protocols.table import PAGE, RESULTS, TABLES, rows_of, save, to
 
 SERVED, LOCAL = 8, 1  # cases at a time, unless said otherwise: of a server, and of a model on this machine
 
-app = typer.Typer(
-    help="What rag-denoise was made and measured with.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-class Protocol(StrEnum):
-    """Whose tables."""
-
-    s2a = "s2a"
-    end = "end"
-    augmenter = "augmenter"
+app = made("What rag-denoise was made and measured with.")
 
 
 @app.command()
 def protocol(
-    paper: Annotated[Protocol, typer.Argument(help="Whose tables.")],
+    paper: Annotated[Literal["s2a", "end", "augmenter"], typer.Argument(help="Whose tables.")],
     data: Annotated[
         Path | None,
         typer.Argument(help="Questions of your own, or for 'end' a text as prose; without, what ships."),
@@ -53,31 +37,18 @@ def protocol(
     llm: Annotated[
         str, typer.Option(help="The model: http://host:port/v1#name, or a folder or hub name for this machine.")
     ] = "none",
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(help="Your own name of a field, such as question=query; may be given several times."),
-    ] = None,
+    columns: Columns = None,
     limit: Annotated[int | None, typer.Option("-n", min=1, help="Fewer questions of each kind.")] = None,
-    right: Annotated[
-        Right,
-        typer.Option(help="When an answer is right: it contains an accepted one, is one, or --llm judges so."),
-    ] = Right.contains,
+    right: Right = "contains",
     probe: Annotated[Path | None, typer.Option(help="For 'end': the probe in this folder.")] = None,
     extended: Annotated[bool, typer.Option("--extended", help="For 'end': twice the prose.")] = False,
     seed: Annotated[int, typer.Option(help="Of questions that are made.")] = 0,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Cases at a time: 8 of a server, 1 on this machine.")
     ] = None,
-    budget: Annotated[
-        float | None, typer.Option(help="Never passed: money where there is a --price, else tokens.")
-    ] = None,
-    price: Annotated[
-        str | None,
-        typer.Option(help="Money for a million tokens, read and written, and read from a cache: 0.15,0.60,0.075"),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how many calls, tokens and how much money, and make no call.")
-    ] = False,
+    budget: Budget = None,
+    price: Prices = None,
+    dry_run: DryRun = False,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for report.html, tables.md and results.json.")
     ] = Path("denoise-evaluation"),
@@ -93,12 +64,10 @@ def protocol(
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
     model = Model(llm, budget=budget, price=price, dry_run=dry_run)
-    ledger = ledger_of(model, out / ANSWERS, price_of(price), needed=f"protocol {paper.value}")
+    ledger = ledger_of(model, out / ANSWERS, price_of(price), needed=f"protocol {paper}")
     assert ledger is not None  # one is needed
     named = columns_of(columns or [])
-    asked = Asked(
-        paper.value, data, limit, right.value, seed, extended, probe, local_of(model), columns=named or None
-    )
+    asked = Asked(paper, data, limit, right, seed, extended, probe, local_of(model), columns=named or None)
     sheets = sheets_of(asked, ledger)
     aside = Console(stderr=True)
     with Progress(console=aside, transient=True) as bar:

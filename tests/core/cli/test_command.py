@@ -11,7 +11,7 @@ import pytest
 
 import denoise_core
 from denoise_core._files import write_whole
-from denoise_core.cli import main
+from denoise_core.cli import VERBS, main
 from denoise_core.embedded import sample
 from denoise_lab.noisy_retrieval import write_questions
 
@@ -235,10 +235,16 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
     assert target.read_text("utf-8").startswith("half a character: ")
 
 
-def test_what_moved_to_the_laboratory_says_the_command_to_type(command):
-    done = command("noisy-retrieval", "prose.txt", "-o", "set.jsonl", "--level", "2")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "pip install rag-denoise-lab, then rag-denoise-lab noisy-retrieval" in done.stderr
+def test_every_verb_has_help_and_is_loaded_alone():
+    program = "import sys; sys.argv = ['rag-denoise', *sys.argv[1:]]\nfrom denoise_core.cli import main\n"
+    program += "try: main()\nfinally: print([m for m in sys.modules if m.startswith('denoise_core.cli.')])"
+    for verb in VERBS:
+        done = subprocess.run([sys.executable, "-c", program, verb, "--help"], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert f"rag-denoise {verb}" in done.stdout
+        loaded = done.stdout.splitlines()[-1]
+        assert f"denoise_core.cli.{verb}'" in loaded
+        assert verb == "fit" or "denoise_core.cli.fit'" not in loaded
 
 
 def test_a_pipe_gets_the_kept_text_alone_and_unwrapped(run, tmp_path):

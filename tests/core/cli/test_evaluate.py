@@ -166,7 +166,6 @@ def test_a_probe_reads_the_local_model_that_answers(local, command):
         (["--llm", "http://127.0.0.1:9/v1"], "expected the model's name too"),
         (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1"], "expected READ,WRITTEN"),
         (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1,2,3,4"], "expected READ,WRITTEN"),
-        (["--protocol", "s2a"], "then rag-denoise-lab protocol s2a"),
         (["--right", "judge"], "--right judge asks a model"),
         (["questions.jsonl", "--out", "questions.jsonl"], "expected a folder"),
     ],

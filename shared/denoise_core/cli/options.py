@@ -1,0 +1,89 @@
+"""The command ``rag-denoise``, and the options that several of its verbs share."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+
+def made(about: str) -> typer.Typer:
+    """A command without verbs yet."""
+    return typer.Typer(
+        help=about,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+app = made("Takes the noise out of passages before a language model reads them.")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from denoise_core import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and stop.")
+    ] = False,
+) -> None: ...
+
+
+Query = Annotated[str, typer.Option("--query", "-q", help="The question that the passages are to answer.")]
+Passages = Annotated[
+    list[str],
+    typer.Option(
+        "--passages",
+        "-p",
+        help="A file (text, Markdown, HTML, CSV, JSON, log, PDF, docx), a folder, or - for standard input; "
+        "again for more. Records with a 'text' are a passage each.",
+    ),
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        help="How many chunks to keep, such as 5, which share, such as 0.3 or 30%, or auto: as many as the scores "
+        "justify, which is the default of 'end'."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out lines and files that cannot be read, and say so.")
+]
+JudgeName = Annotated[
+    str | None,
+    typer.Option(
+        "--judge", help="A Hugging Face model that judges, by name or folder: LettuceDetect, MiniCheck, HHEM ..."
+    ),
+]
+JudgeLLM = Annotated[
+    str | None,
+    typer.Option("--llm", help="A Hugging Face chat model that judges by quotes, by name or folder."),
+]
+Engine = Literal["process", "ray"]
+Workers = Annotated[int | None, typer.Option(min=1, help="How many compute; all cores, unless given.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(help="Your own name of a field, such as question=query; may be given several times."),
+]
+Right = Annotated[
+    Literal["contains", "exact", "judge"],
+    typer.Option(help="When an answer is right: it contains an accepted one, is one, or --llm judges so."),
+]
+Budget = Annotated[float | None, typer.Option(help="Never passed: money where there is a --price, else tokens.")]
+Prices = Annotated[
+    str | None,
+    typer.Option(help="Money for a million tokens, read and written, and read from a cache: 0.15,0.60,0.075"),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say how many calls, tokens and how much money, and make no call.")
+]
