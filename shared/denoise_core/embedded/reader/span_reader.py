@@ -61,9 +61,10 @@ class Fit:
     @property
     def features(self) -> dict[str, float]:
         """For `Calibration.answers`: how sure its window is, and the relative test, how far it is ahead of the
-        best span that is another answer and how much surer its window is than that one's."""
+        best span that is another answer and how much surer its window is than that one's (0 without one)."""
         own, other = max(self.own, LOWEST), max(self.other, LOWEST)
-        holds, there = max(self.holds, LOWEST), max(self.other_holds, LOWEST)
+        holds = max(self.holds, LOWEST)
+        there = holds if self.other == -math.inf else max(self.other_holds, LOWEST)
         return {"holds": holds, "ahead": own - other, "surer": holds - there}
 
 
