@@ -109,7 +109,7 @@ class ENDDenoiser:
             raise InputError(f"chunker={chunker!r}: expected 'auto' or a function from a passage to its spans")
         self.scorer = expect_scorer(scorer)
         if keep == "calibrated" and threshold is None:
-            own = "pass keep=calibrate(scorer, questions).rule(risk) with your own, or a share such as 0.3"
+            own = "pass keep=calibrate(scorer, questions).rule(risk), or a share such as 0.3"
             keep = _carried(scorer, "calibration", own).rule(CALIBRATED_RISK if risk is None else risk)
         elif keep == "auto" and threshold is None:
             own = "pass a share such as 0.3, or keep=auto_scale({'mine': scored}).rule() (denoise_core.end.auto)"

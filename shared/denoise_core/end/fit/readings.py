@@ -67,7 +67,7 @@ def capture(
     if not sum(rows):
         raise InputError("no question with passages: there is nothing to read states from")
     chosen = tuple(sorted(set(range(1, reader.layers + 1) if layers is None else layers)))
-    store: _Store = _Memory() if folder is None else _Disk(Path(folder), _identity(reader, questions, chosen))
+    store = _Memory() if folder is None else _Disk(Path(folder), _identity(reader, questions, chosen))
     kind = np.float32 if reader.norm.kind == "none" else np.float16
     ends = np.cumsum([0, *rows])
     done = store.done()
@@ -176,9 +176,6 @@ class _Disk(_Memory):
             raise InputError(
                 f"{self._path(layer)} is damaged: {error}; delete the folder and read again"
             ) from error
-
-
-_Store = _Memory
 
 
 def _identity(reader: HiddenReader, questions: Sequence[Question], layers: Sequence[int]) -> dict[str, Any]:

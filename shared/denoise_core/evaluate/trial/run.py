@@ -54,33 +54,31 @@ def evaluate(
         raise InputError("there is no question to evaluate on")
     chosen = _ways(ways)
     judge, count = judge_of(right), encoder().count
-    first = next((w for w in chosen if w.setting is not None and w.setting.get("kind") == "default"), None)
+    told = progress or (lambda done, of: None)
+    first = next((w.ready(None) for w in chosen if _says(w, "kind", "default")), None)
     steps = len(cases.cases) * (1 if first is None else 2)
-    if first is not None:
-        first = first.ready(None)
     known: list[Outcome] = []  # what the default keeps of each question
-    for n, case in enumerate(cases.cases if first is not None else ()):
-        assert first is not None
-        known.append(_denoised(first, case, judge, count, n < TIMED))
-        if progress is not None:
-            progress(n + 1, steps)
+    if first is not None:
+        for n, case in enumerate(cases.cases):
+            known.append(_denoised(first, case, judge, count, n < TIMED))
+            told(n + 1, steps)
     budget, most = _budget(known, cases, count)
     given = None if most is None else max(1, round(most))
     ready = [first if first is not None and w.name == first.name else w.ready(given, llm) for w in chosen]
-    same = {w.name for w in chosen if w.setting is not None and w.setting.get("tokens") == SAME}
+    same = {w.name for w in chosen if _says(w, "tokens", SAME)}
     outcomes: dict[str, list[Outcome]] = {w.name: [] for w in ready}
     for n, case in enumerate(cases.cases):
         for way in ready:
             limit = most if way.name in same else None
-            if first is not None and way.name == first.name:
-                own = known[n]
-            else:
-                own = _denoised(way, case, judge, count, n < TIMED, limit)
+            own = known[n] if way is first else _denoised(way, case, judge, count, n < TIMED, limit)
             by = way.answerer or answerer
             outcomes[way.name].append(own if by is None else _answered(own, by, judge, count, limit))
-        if progress is not None:
-            progress(len(known) + n + 1, steps)
+        told(len(known) + n + 1, steps)
     return Evaluation.of(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
+
+
+def _says(way: Way, name: str, value: str) -> bool:
+    return way.setting is not None and way.setting.get(name) == value
 
 
 def _budget(known: list[Outcome], cases: Cases, count: Callable[[str], int]) -> tuple[int | None, float | None]:
