@@ -111,7 +111,7 @@ def test_no_circle():
 LINES = {
     "s2a": (3300, 3300),
     "augmenter": (4934, 4900),
-    "evaluate": (2372, 2300),
+    "evaluate": (2370, 2300),
     "end": (4051, 3300),
     "embedded": (2530, 2300),
     "text": (3996, 2400),
