@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from denoise_core.text.piece import LONG, Piece, Range, tiled, titled
 
@@ -168,9 +168,11 @@ class _Reader:
         """The open block, if it has text, is a piece up to ``end``."""
         start, level, cells = self.begun, self.level, self.cells
         self.begun, self.level, self.cells = None, 0, frozenset()
-        said, self.said = self.said, False
         words, self.words = self.words, []
-        own = _tidy(words) if said else ""
+        if not self.said:
+            return
+        self.said = False
+        own = _tidy(words)
         if start is None or not own:
             return
         if level:
@@ -198,7 +200,7 @@ class _Reader:
         """Ranges of the open headings; those under which something comes are frame from now on."""
         if self.bare:
             for _, n in self.headings:
-                self.made[n] = replace(self.made[n], frame=True)
+                self.made[n] = self.made[n]._replace(frame=True)
             self.above = tuple((self.made[n].start, self.made[n].end) for _, n in self.headings)
             self.bare = False
         return self.above

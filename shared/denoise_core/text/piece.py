@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Range: TypeAlias = tuple[int, int]
 """Half-open, in characters of the raw text."""
@@ -12,8 +11,7 @@ Range: TypeAlias = tuple[int, int]
 LONG = 800  # characters of a paragraph that stays one piece; a longer one is cut at its sentences
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """The characters ``[start, end)`` of a text.
 
     ``above`` are ranges of the text that it cannot be read without, and which a kept piece brings along: headings,
@@ -41,7 +39,7 @@ class Piece:
 def titled(name: str, title: Range, made: Sequence[Piece]) -> list[Piece]:
     """The pieces with their text's title as header: all are read under it, and none brings it along."""
     return [
-        replace(p, above=tuple(r for r in p.above if r != title), header=name) if title in p.above else p
+        p._replace(above=tuple(r for r in p.above if r != title), header=name) if title in p.above else p
         for p in made
     ]
 
@@ -54,7 +52,7 @@ def tiled(text: str, made: Sequence[Piece]) -> list[Piece]:
     for piece in [*made, Piece(len(text), len(text))]:
         if piece.start > at:
             if out and not text[at : piece.start].strip(" \t\r\n,"):
-                out[-1] = replace(out[-1], end=piece.start)
+                out[-1] = out[-1]._replace(end=piece.start)
             else:
                 out.append(Piece(at, piece.start, frame=True))
         if piece.end > piece.start:
