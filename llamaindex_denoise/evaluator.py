@@ -8,7 +8,6 @@ from typing import Any
 
 from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
-from llama_index.core.prompts.mixin import PromptDictType
 
 from denoise_core import LLM, Budget, InputError, Passage, arun, run
 from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
@@ -17,10 +16,12 @@ from denoise_core.errors import is_mistake, said
 from denoise_core.running.effects import Flow
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.support.judging import Judge
+from llamaindex_denoise.engines.prompts import NestedPrompts
 from llamaindex_denoise.nodes.convert import to_passages
+from llamaindex_denoise.verify import Aside
 
 
-class UtilityEvaluator(BaseEvaluator):
+class UtilityEvaluator(NestedPrompts, BaseEvaluator):
     """A judge or utility of the loop where LlamaIndex takes an evaluator: `RetryQueryEngine`, `BatchEvalRunner`.
 
     ``passing`` is None and ``invalid_result`` True when the utility cannot say (no contexts, an answer that
@@ -68,58 +69,44 @@ class UtilityEvaluator(BaseEvaluator):
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
         """Like the base class's, with the sources' metadata (a title counts as evidence)."""
-        text, passages = _read(response)
-        return self._evaluate(query, text, passages)
+        return self._evaluate(query, *_read(response))
 
     async def aevaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
-        text, passages = _read(response)
-        return await self._aevaluate(query, text, passages)
+        return await self._aevaluate(query, *_read(response))
 
     def _evaluate(
         self, query: str | None, response: str | None, passages: tuple[Passage, ...]
     ) -> EvaluationResult:
-        question, candidate = _given(query, response)
-        try:
-            (verdict, words), _ = run(self._flow(question, candidate, passages), llm=self.llm, budget=self.budget)
-        except Exception as error:
-            verdict, words = _failed(error)
-        return _result(question, candidate, passages, verdict, words)
+        return run(self._flow(query, response, passages), llm=self.llm, budget=self.budget)[0]
 
     async def _aevaluate(
         self, query: str | None, response: str | None, passages: tuple[Passage, ...]
     ) -> EvaluationResult:
-        question, candidate = _given(query, response)
-        flow = self._flow(question, candidate, passages)
+        return (await arun(self._flow(query, response, passages), llm=self.llm, budget=self.budget))[0]
+
+    def _flow(
+        self, query: str | None, response: str | None, passages: tuple[Passage, ...]
+    ) -> Flow[EvaluationResult]:
+        """What a judge that failed leaves is unknown; a mistake (`is_mistake`) raises."""
+        if query is None or response is None:
+            missing = "query" if query is None else "response"
+            raise InputError(f"{missing} must be given: an evaluation needs query, response and contexts")
+        memory, words = WorkingMemory(query, evidence=passages), ""
+        verdict = Verdict(
+            "unknown", 0.0, (Reason("there is nothing to check the answer against", "empty_evidence"),)
+        )
         try:
-            (verdict, words), _ = await arun(flow, llm=self.llm, budget=self.budget)
+            if any(p.text.strip() for p in passages):
+                verdict = yield from Aside(self.utility).assess(memory, response)
+                words = "" if verdict.passed else (yield from self.feedback.write(memory, response, verdict))
         except Exception as error:
-            verdict, words = _failed(error)
-        return _result(question, candidate, passages, verdict, words)
-
-    def _flow(self, question: str, candidate: str, passages: tuple[Passage, ...]) -> Flow[tuple[Verdict, str]]:
-        if not any(p.text.strip() for p in passages):
-            return Verdict(
-                "unknown", 0.0, (Reason("there is nothing to check the answer against", "empty_evidence"),)
-            ), ""
-        memory = WorkingMemory(question, evidence=passages)
-        verdict = yield from self.utility.assess(memory, candidate)
-        words = "" if verdict.passed else (yield from self.feedback.write(memory, candidate, verdict))
-        return verdict, words
-
-    def _get_prompts(self) -> PromptDictType:
-        return {}
-
-    def _update_prompts(self, prompts: PromptDictType) -> None:
-        return
-
-
-def _given(query: str | None, response: str | None) -> tuple[str, str]:
-    if query is None or response is None:
-        missing = "query" if query is None else "response"
-        raise InputError(f"{missing} must be given: an evaluation needs query, response and contexts")
-    return query, response
+            if is_mistake(error):
+                raise
+            fell_back("evaluation", error, "nothing is known of the answer")
+            verdict, words = Verdict("unknown", 0.0, (Reason(said(error), "judge_error"),)), ""
+        return _result(query, response, passages, verdict, words)
 
 
 def _read(response: Response | None) -> tuple[str | None, tuple[Passage, ...]]:
@@ -130,14 +117,6 @@ def _read(response: Response | None) -> tuple[str | None, tuple[Passage, ...]]:
 
 def _passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:
     return tuple(Passage(text, f"context-{i}") for i, text in enumerate(contexts or (), 1))
-
-
-def _failed(error: Exception) -> tuple[Verdict, str]:
-    """The verdict where the judge failed; a mistake (`is_mistake`) raises."""
-    if is_mistake(error):
-        raise error
-    fell_back("evaluation", error, "nothing is known of the answer")
-    return Verdict("unknown", 0.0, (Reason(said(error), "judge_error"),)), ""
 
 
 def _result(

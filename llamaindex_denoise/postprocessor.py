@@ -17,7 +17,7 @@ from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
+from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
@@ -53,7 +53,7 @@ class _Run:
     out: list[NodeWithScore] = field(default_factory=list)
 
 
-class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
+class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     """Denoises retrieved nodes: query engines, chat engines and retriever tools take it as it is.
 
     ``DenoisePostprocessor()`` is the default that works offline (extra ``embedded``); ``keep`` or ``threshold``
@@ -298,9 +298,6 @@ class DenoisePostprocessor(BaseNodePostprocessor, NestedPrompts):
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         self.denoiser = with_prompts(self.denoiser, prompts)
-
-    def _get_prompt_modules(self) -> PromptMixinType:
-        return {}
 
     @property
     def _method(self) -> str:

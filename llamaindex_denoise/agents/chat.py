@@ -18,13 +18,13 @@ from llama_index.core.chat_engine.types import (
     StreamingAgentChatResponse,
 )
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
-from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.tools import ToolOutput
 
 from denoise_core.augmenter import Augmenter
 from llamaindex_denoise.engines.base import pieces_of
 from llamaindex_denoise.engines.drafter import EngineDrafter
+from llamaindex_denoise.engines.prompts import NestedPrompts
 from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.verify import Asked, OnError, Told
 
@@ -94,7 +94,7 @@ class CheckedChatEngine(BaseChatEngine):
         return Asked(self.augmenter, message, drafter, on_error=self.on_error)
 
 
-class _Turn(BaseQueryEngine):
+class _Turn(NestedPrompts, BaseQueryEngine):
     """One message to a chat engine, in the shape of a query engine; whatever is tried, its memory stays.
 
     An engine with a retriever searches at the first draft; later ones are written from the same nodes.
@@ -122,15 +122,6 @@ class _Turn(BaseQueryEngine):
             found: Any = {"_retriever": _Found(response.source_nodes), "_node_postprocessors": []}
             vars(self.chat).update(found, _skip_condense=True)
         return Response(str(response), response.source_nodes, getattr(response, "metadata", None))
-
-    def _get_prompts(self) -> PromptDictType:
-        return {}
-
-    def _update_prompts(self, prompts: PromptDictType) -> None:
-        return
-
-    def _get_prompt_modules(self) -> PromptMixinType:
-        return {}
 
 
 class _Found(BaseRetriever):

@@ -168,12 +168,6 @@ class CheckedQueryEngine(VerifiedEngine):
         drafter = EngineDrafter(self.query_engine, self._threads, query, nodes)
         return Asked(self.augmenter, query.query_str, drafter, history, list(additional), self.on_error)
 
-    def _get_prompts(self) -> PromptDictType:
-        return {}
-
-    def _update_prompts(self, prompts: PromptDictType) -> None:
-        return
-
     def _get_prompt_modules(self) -> PromptMixinType:
         postprocessors = getattr(self.query_engine, "_node_postprocessors", ())
         return {"query_engine": self.query_engine, **postprocessor_modules(postprocessors)}

@@ -85,13 +85,6 @@ def text_of_response(response: RESPONSE_TYPE) -> str:
     return "" if response.response is None else str(response)
 
 
-async def atext_of_response(response: RESPONSE_TYPE) -> str:
-    """The text of any response; a stream is read to its end."""
-    if isinstance(response, AsyncStreamingResponse):
-        response = await response.get_response()
-    return text_of_response(response)
-
-
 class _Settled:
     """What a draft-first response adds: sources, metadata and the answer itself, once the stream has ended."""
 

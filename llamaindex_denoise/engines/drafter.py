@@ -7,7 +7,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from enum import Enum
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -30,7 +30,7 @@ from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
 from denoise_core.augmenter.engine import draft_block
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE
 from denoise_core.text.delimit import envelope
-from llamaindex_denoise.engines.base import atext_of_response, text_of_response
+from llamaindex_denoise.engines.base import text_of_response
 from llamaindex_denoise.engines.observe import Seen, collecting, is_rows, nodes_behind
 from llamaindex_denoise.models.threads import Threads, owner
 from llamaindex_denoise.nodes.convert import to_passages
@@ -83,27 +83,17 @@ class EngineDrafter:
             raise
 
     def draft(self, request: DraftRequest) -> Drafted:
-        with collecting() as seen, self._part(self._writes):
-            if self.searches:
-                response = self.engine.synthesize(self._query(request), self._retrieve())
-            else:
-                response = self.engine.query(self._query(request))
-            text = text_of_response(response)
-        return self._drafted(request, response, text, seen)
+        *_, drafted = self.stream(request)
+        return cast(Drafted, drafted)
 
     async def adraft(self, request: DraftRequest) -> Drafted:
         if blocks_the_loop(self.engine):
             return await self._threads.run(lambda: self.draft(request))
-        with collecting() as seen, self._part(self._writes):
-            if self.searches:
-                response = await self.engine.asynthesize(self._query(request), await self._aretrieve())
-            else:
-                response = await self.engine.aquery(self._query(request))
-            text = await atext_of_response(response)
-        return self._drafted(request, response, text, seen)
+        drafted = [item async for item in self.astream(request)][-1]
+        return cast(Drafted, drafted)
 
     def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
-        """`draft` in pieces, where the engine's own response is a stream."""
+        """The draft in pieces, where the engine's own response is a stream."""
         with collecting() as seen, self._part(self._writes):
             if not self.searches:
                 response = self.engine.query(self._query(request))
@@ -141,7 +131,7 @@ class EngineDrafter:
                     pieces.append(piece)
                     yield piece
             else:
-                pieces.append(await atext_of_response(response))
+                pieces.append(text_of_response(response))
                 yield pieces[0]
         yield self._drafted(request, response, "".join(pieces), seen)
 

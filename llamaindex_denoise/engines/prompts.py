@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate
-from llama_index.core.prompts.mixin import PromptDictType, PromptMixin
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 
 from denoise_core import Denoiser, Guard, InputError
 from denoise_core.errors import said
@@ -27,6 +27,15 @@ class NestedPrompts(PromptMixin):
     LlamaIndex's own raises ValueError for a prompt two levels down, such as
     ``query_engine:response_synthesizer:text_qa_template``, although ``get_prompts`` lists it so.
     """
+
+    def _get_prompts(self) -> PromptDictType:
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        return
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
 
     def update_prompts(self, prompts_dict: dict[str, BasePromptTemplate]) -> None:
         """Raises `InputError` for a key that ``get_prompts`` does not list."""

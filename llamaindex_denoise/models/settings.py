@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any
 
 from llama_index.core import Settings
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -16,19 +16,18 @@ def llm_or_settings(llm: LLM | None, *, of: str) -> LLM:
 
     `Settings.llm` itself would make one there, which calls a hosted service.
     """
-    found = llm if llm is not None else cast("LLM | None", getattr(Settings, "_llm", None))
-    if found is None:
-        raise InputError(f"{of} needs a model: pass llm=..., or set Settings.llm; no default is resolved")
+    found: LLM = _set("llm", llm, of)
     return found
 
 
 def embed_model_or_settings(embed_model: BaseEmbedding | None, *, of: str) -> BaseEmbedding:
     """As `llm_or_settings`, for ``Settings.embed_model``."""
-    set_by_user = cast("BaseEmbedding | None", getattr(Settings, "_embed_model", None))
-    found = embed_model if embed_model is not None else set_by_user
+    found: BaseEmbedding = _set("embed_model", embed_model, of)
+    return found
+
+
+def _set(name: str, given: Any, of: str) -> Any:
+    found = given if given is not None else getattr(Settings, f"_{name}", None)
     if found is None:
-        raise InputError(
-            f"{of} needs an embedding model: pass embed_model=..., or set Settings.embed_model; "
-            "no default is resolved"
-        )
+        raise InputError(f"{of} needs a model: pass {name}=..., or set Settings.{name}; no default is resolved")
     return found
