@@ -4,37 +4,49 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 from denoise_core.types import Message, Reply
 
 FOLDER = Path(__file__).parent / "recorded"
 
 
-def key(messages: Sequence[Message]) -> str:
+def prompt_key(messages: Sequence[Message]) -> str:
     """A prompt, as a recording names it."""
-    told = json.dumps([[m.role, m.content] for m in messages], ensure_ascii=False)
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    return hashlib.sha256(json.dumps([[m.role, m.content] for m in messages]).encode()).hexdigest()
 
 
-class Recorded:
-    """A model that says what was recorded for a prompt. Counts its calls.
+def records(name: str) -> list[dict[str, Any]]:
+    """The recordings of ``recorded/NAME.jsonl``: each with model, date, the prompts' version, prompt and reply."""
+    return [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text("utf-8").splitlines()]
 
-    Raises ``KeyError`` for a prompt that nobody asked.
+
+class RecordedLLM:
+    """A model that says what was recorded for a prompt; ``structured`` as the prompts were. Counts its calls.
+
+    Raises ``KeyError`` for a prompt that nobody asked: its words or the data have changed since.
     """
 
-    def __init__(self, name: str) -> None:
-        lines = (FOLDER / f"{name}.jsonl").read_text("utf-8").splitlines()
-        self.replies = {r["key"]: r["reply"] for r in map(json.loads, lines)}
-        self.calls = 0
+    def __init__(self, replies: Mapping[str, str], structured: bool = False) -> None:
+        self.replies, self.structured, self.calls = replies, structured, 0
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        return cls({r["prompt"]: r["reply"] for r in records(name)})
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         self.calls += 1
-        found = self.replies.get(key(messages))
-        if found is None:
-            raise KeyError("no reply was recorded for this prompt; its words or the data have changed")
-        return Reply(found)
+        return Reply(self.replies[self.key(messages)])
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return self.complete(messages)
+
+    def complete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
+        return self.complete(messages)
+
+    async def acomplete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
+        return self.complete(messages)
+
+    key = staticmethod(prompt_key)

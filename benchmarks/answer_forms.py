@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 
 from _judged_sets import Case, cases
-from _recorded import Recorded
+from _recorded import RecordedLLM
 from harness import Benchmark, arguments
 
 from denoise_core.augmenter import Augmenter, Groundedness
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = cases(options.data)
-    _shown(bench, "quoting", LLMJudge(Recorded("quoting")), found)
+    _shown(bench, "quoting", LLMJudge(RecordedLLM.of("quoting")), found)
     _shown(bench, "shipped", default_judge(), found)
     return bench.finish()
 

@@ -200,8 +200,8 @@ def loops(bench: Benchmark, seconds: float) -> None:
         Settings.llm = model
         response, error = _try(lambda name=name, model=model: engine(name, model).query(QUESTION))
         right = RIGHT in str(response) and not error
-        bench.row(f"mended on feedback: {name}", right, "1 = right answer", at_least=1 if target else None)
-        bench.row(f"mended on feedback: {name}, calls", model.calls, "calls")
+        bench.row(f"repaired after feedback: {name}", right, "1 = right answer", at_least=1 if target else None)
+        bench.row(f"repaired after feedback: {name}, calls", model.calls, "calls")
         ids = [n.node.node_id in ("n0", "n1") for n in getattr(response, "source_nodes", [])]
         bench.row(
             f"sources with the user's ids: {name}", sum(ids) / len(ids) if ids else 0.0, "share",

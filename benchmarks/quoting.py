@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from _judged_sets import GROUNDING, SHORT, Case, cases
-from _recorded import Recorded
+from _recorded import RecordedLLM
 from harness import Benchmark, arguments
 
 from denoise_core.augmenter.utilities.default import Shipped
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = cases(options.data)
-    llm = Recorded("quoting")
+    llm = RecordedLLM.of("quoting")
     bench.about |= {"prompt": f"version {VERSION}", "replies": "recorded from a large language model, 2026-11"}
     judges = {"": LLMJudge(llm), ", strict": LLMJudge(llm, strict=True)}
     groups: dict[str, Callable[[Case], bool]] = {
@@ -169,7 +169,7 @@ def _cascade(bench: Benchmark, every: Sequence[Case], groups: dict[str, Callable
     each is right (passes a right answer, stops a wrong one), and how many calls an answer costs."""
     shipped = _Kept(Shipped())
     bench.about |= {"shipped judge": shipped.id}
-    judges: dict[str, Callable[[Recorded], Judge]] = {
+    judges: dict[str, Callable[[RecordedLLM], Judge]] = {
         "shipped judge": lambda llm: shipped,
         "quoting judge": LLMJudge,
     }
@@ -178,7 +178,7 @@ def _cascade(bench: Benchmark, every: Sequence[Case], groups: dict[str, Callable
         judges[name] = lambda llm, sure=sure, short=short: Cascade(shipped, LLMJudge(llm), sure=sure, short=short)  # type: ignore[misc]
     for name, made in judges.items():
         for group, belongs in groups.items():
-            llm = Recorded("quoting")
+            llm = RecordedLLM.of("quoting")
             judge = made(llm)
             mine = [c for c in every if belongs(c) and c.label in ("right", "wrong", "open")]
             if group in GROUNDING or not mine:
@@ -195,15 +195,15 @@ def _cascade(bench: Benchmark, every: Sequence[Case], groups: dict[str, Callable
 def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
     """A reply that cannot be read is asked for once more: calls, and what comes of it."""
     case = every[0]
-    recorded = Recorded("quoting")
+    recorded = RecordedLLM.of("quoting")
 
-    class Broken(Recorded):
+    class Broken(RecordedLLM):
         def complete(self, messages: Sequence[Message]) -> Reply:
             first, again, _ = messages[1].content.partition(f"\n\n{AGAIN}")
             reply = super().complete((messages[0], Message("user", first)))
             return reply if again else Reply(reply.text[: len(reply.text) // 2])
 
-    broken = Broken("quoting")
+    broken = Broken.of("quoting")
     same = check(case.question, case.answer, case.passages, judge=LLMJudge(broken))
     meant = check(case.question, case.answer, case.passages, judge=LLMJudge(recorded))
     bench.row("calls for a reply that cannot be read", broken.calls, "count", at_most=2)

@@ -118,7 +118,7 @@ LINES = {
     "local, running": (5432, 4800),
     "support, scorers, report, cli, service, root": (10379, 7100),
     "langchain_denoise, llamaindex_denoise": (10256, 8300),
-    "benchmarks": (8078, 6500),
+    "benchmarks": (7909, 6500),
 }
 
 

@@ -1,0 +1,180 @@
+"""What a large language model does with this package's prompts, replayed from recorded replies.
+
+``select``, rewriting and the quoting judge, next to what needs no model. A reply is found by its prompt, which is
+written anew from the data; a prompt that has changed is counted. Replies to version 4 of S2A's prompts (the data
+folder) are found by the numbered material and the question, which are as they were; their rows name the version.
+Cosine keeps sentences, as many characters of each question as the way it is compared with. With ``--data``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _judged_sets import Case, cases
+from _recorded import RecordedLLM, records
+from harness import Benchmark, arguments, read
+
+from denoise_core import Message, Passage
+from denoise_core.embedded import default_denoiser, embedding_scorer, judge
+from denoise_core.embedded.reader.claims import Told
+from denoise_core.end import ENDDenoiser, Tokens
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.support.check import check
+from denoise_core.support.quoting import LLMJudge
+from denoise_core.text.chunk import sentences
+
+SETS = {"hotpotqa_distractor": "HotpotQA", "musique": "MuSiQue"}
+NOW, BEFORE = "prompts 5", "prompts 4"
+
+
+class ByMaterial(RecordedLLM):
+    """Finds a reply by what the prompt encloses between its markers, whatever is said around it."""
+
+    @staticmethod
+    def key(messages: Sequence[Message]) -> str:
+        return "".join(re.findall(r"^BEGIN (.*?)^END ", "\n".join(m.content for m in messages), re.M | re.S))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question over passages as they were shown, which of them are gold, and the model that was asked."""
+
+    text: str
+    passages: list[Passage]
+    gold: set[str]
+    answers: list[str]
+    llm: RecordedLLM
+
+
+def before(data: Path, kind: str) -> list[dict[str, Any]]:
+    """Recordings of version 4, keyed by their material."""
+    found = [json.loads(line) for line in (data / "recorded" / f"{kind}.jsonl").read_text("utf-8").splitlines()]
+    return [r | {"prompt": ByMaterial.key([Message(**m) for m in r["messages"]])} for r in found]
+
+
+def questions(data: Path) -> Iterator[tuple[str, Asked]]:
+    """By set and prompts' version; passages have their title before the text."""
+    mine = {r["id"]: r for r in records("s2a") if r["kind"] == "select"}
+    replies = {r["prompt"]: r["reply"] for r in records("s2a") if r["kind"] == "select"}
+    for name, shown in SETS.items():
+        for q in (q for q in read(data, name) if q["id"] in mine):
+            passages = [Passage(f"{p['title']}: {p['text']}", str(n)) for n, p in enumerate(q["passages"])]
+            gold = {str(n) for n, p in enumerate(q["passages"]) if p["is_gold"]}
+            llm = RecordedLLM(replies, mine[q["id"]]["held"])
+            yield f"{shown}, {NOW}", Asked(q["question"], passages, gold, q["answers"], llm)
+    replies = {r["prompt"]: r["reply"] for r in before(data, "select")}
+    for r in before(data, "select"):
+        passages = [Passage(text, str(n)) for n, text in enumerate(r["passages"])]
+        asked = Asked(r["question"], passages, {str(n) for n in r["gold"]}, r["answers"], ByMaterial(replies))
+        yield f"{SETS[r['set']]}, {BEFORE}", asked
+
+
+def holds(text: str, part: str) -> bool:
+    return " ".join(part.split()).casefold() in " ".join(text.split()).casefold()
+
+
+def counted(q: Asked, kept: Sequence[Passage]) -> tuple[float, float, float]:
+    """Shares of gold passages (any part) and of text that were kept, and whether the answer's words were."""
+    answers = [a for a in q.answers if any(holds(p.text, a) for p in q.passages)]
+    told = float(any(holds(p.text, a) for a in answers for p in kept)) if answers else np.nan
+    size = sum(len(p.text) for p in kept) / sum(len(p.text) for p in q.passages)
+    return len(q.gold & {p.id for p in kept}) / len(q.gold), told, size
+
+
+def select(bench: Benchmark, data: Path) -> None:
+    ways: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+    for name, q in questions(data):
+        selected = S2ADenoiser(q.llm).denoise(q.text, q.passages)
+        ways.setdefault((name, "prompts that have changed"), [])
+        if selected.failures:
+            ways[name, "prompts that have changed"].append((1, 1, 1))
+            continue
+        kept = {"everything": q.passages, "select": selected.passages}
+        kept["the default"] = default_denoiser().denoise(q.text, q.passages).passages
+        for way in ("select", "the default"):
+            keep = Tokens(sum(len(p.text) for p in kept[way]), count=len)
+            by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentences)
+            kept[f"cosine, as much as {way}"] = by_cosine.denoise(q.text, q.passages).passages
+        for way, of in kept.items():
+            ways.setdefault((name, way), []).append(counted(q, of))
+    for (name, way), rows in ways.items():
+        if way == "prompts that have changed":
+            bench.row(f"{name}: {way}", len(rows), "questions", at_most=0 if NOW in name else None)
+            continue
+        gold, answered, size = np.array(rows).T
+        if way == "everything":
+            bench.row(f"{name}: questions", len(rows), "questions")
+        bench.mean(f"{name}: gold passages kept, {way}", gold)
+        bench.mean(f"{name}: answer kept, {way}", answered[~np.isnan(answered)])
+        bench.mean(f"{name}: text kept, {way}", size)
+
+
+def rewrite(bench: Benchmark, data: Path) -> None:
+    mine = [r for r in records("s2a") if r["kind"] == "rewrite"]
+    for version, found, model in ((NOW, mine, RecordedLLM), (BEFORE, before(data, "rewrite"), ByMaterial)):
+        replies = {r["prompt"]: r["reply"] for r in found}
+        told = []
+        for r in found:
+            denoiser = S2ADenoiser(model(replies, r.get("held", False)), variant="default")
+            result = denoiser.denoise(r["question"], [Passage(r["passage"], "p")])
+            told += [] if result.failures else result.reports
+        uncovered = sum(len(r.uncovered) for r in told)
+        bench.row(f"rewriting, {version}: documents", len(found), "documents")
+        bench.row(f"rewriting, {version}: nothing written", sum(not r.sentences for r in told), "documents")
+        bench.row(f"rewriting, {version}: sentences written", sum(len(r.sentences) for r in told), "sentences")
+        bench.row(f"rewriting, {version}: sentences without a source", uncovered, "sentences")
+        bench.row(f"rewriting, {version}: fell back", len(found) - len(told), "documents", at_most=0)
+
+
+def by_words(case: Case) -> float:
+    """The share of the answer's stems and numbers that its best passage has."""
+    said = Told.of(case.answer).stems
+    return max(len(said & Told.of(p.headed).stems) for p in case.passages) / max(1, len(said))
+
+
+def judging(bench: Benchmark, found: Sequence[Case]) -> None:
+    """Right and wrong answers that each judge passes, on the half of every set that was only counted. The line of
+    the words is where it does best on the other half."""
+    labelled = [c for c in found if c.label in ("right", "wrong")]
+    words = [(c, by_words(c)) for c in labelled]
+    looked = [(score, c.label == "right") for c, score in words if c.half == "looked"]
+    line = max((s for s, _ in looked), key=lambda at: sum((s >= at) == right for s, right in looked))
+    bench.about["words"] = f"passed from {line:.2f} on"
+    quoting, shipped = LLMJudge(RecordedLLM.of("quoting")), judge("even")
+    judges: dict[str, Callable[[Case], bool]] = {
+        "quoting judge, prompts 1": lambda c: check(c.question, c.answer, c.passages, judge=quoting).passed,
+        "shipped judge": lambda c: check(c.question, c.answer, c.passages, judge=shipped).passed,
+        "words": lambda c: by_words(c) >= line,
+    }
+    for label in ("right", "wrong"):
+        part = [c for c in labelled if c.half == "unseen" and c.label == label]
+        for name, passes in judges.items():
+            bench.right(f"{label} answers passed, {name}", [passes(c) for c in part])
+        bench.row(f"{label} answers", len(part), "answers")
+
+
+def main(argv: list[str] | None = None) -> Benchmark:
+    bench = Benchmark("real_model", arguments(__doc__ or "", argv))
+    bench.about |= {
+        "model": "a large language model",
+        "date": "2026-11",
+        "replies": "recorded, replayed by prompt",
+    }
+    if bench.options.quick:
+        bench.row("recorded replies", len(records("s2a")) + len(records("quoting")), "replies")
+        return bench.finish()
+    if bench.options.data is None:
+        raise SystemExit("this benchmark needs real data: pass --data FOLDER")
+    select(bench, bench.options.data)
+    rewrite(bench, bench.options.data)
+    judging(bench, [c for of in cases(bench.options.data).values() for c in of])
+    return bench.finish()
+
+
+if __name__ == "__main__":
+    main()
