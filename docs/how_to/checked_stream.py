@@ -1,4 +1,4 @@
-"""An answer shown sentence by sentence, each only after it was held against the evidence."""
+"""An answer shown sentence by sentence, each only after it was checked against the evidence."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from denoise_core.testing import FunctionLLM
 texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n")
 passages = [Passage(text.strip(), f"p{n}") for n, text in enumerate(texts)]
 draft = "The garage below the house has thirty places. A night costs 25 euros."  # the evidence says 16
-llm = FunctionLLM(lambda messages: draft)  # in its place your model
+llm = FunctionLLM(lambda messages: draft)  # replace it by your model
 
 for event in held_back(Augmenter(llm, BM25Retriever(passages)), "What does the garage cost, and how large is it?"):
     if isinstance(event, Text):

@@ -19,7 +19,7 @@ better = DenoisingRetriever(retriever=retriever, order="score")  # new
 
 
 def read(asked):
-    """Stands where your chat model does: the small reader that ships, which points at words of the context."""
+    """Replaces your chat model here: the small reader that ships, which points at words of the context."""
     found = answer(asked["question"], [Passage(d.page_content, d.id) for d in asked["context"]])
     return found.text if found else "I do not know."
 

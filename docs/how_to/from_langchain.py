@@ -20,12 +20,12 @@ with warnings.catch_warnings():
     )
 
 
-class Encoder(BaseCrossEncoder):  # in its place yours, such as HuggingFaceCrossEncoder
+class Encoder(BaseCrossEncoder):  # replace it by yours, such as HuggingFaceCrossEncoder
     def score(self, text_pairs):
         return embedding_scorer().score(text_pairs[0][0], [text for _, text in text_pairs]).tolist()
 
 
-def reply(messages):  # in its place your chat model; it finds every sentence with a price needed, whoever asks
+def reply(messages):  # replace it by your chat model; it needs every sentence with a price
     prompt = messages[-1].text
     if "Extracted relevant parts:" in prompt:
         context = prompt.split(">>>")[1]

@@ -14,7 +14,7 @@ from llamaindex_denoise import Checked, DenoisePostprocessor, EmbeddedEmbedding,
 
 
 class Model(CustomLLM):
-    """In its place yours. It finds each text with a price needed, whoever asks, and its first answer is wrong."""
+    """Replace it by yours. It needs each text with a price, and its first answer is wrong."""
 
     answered: int = 0
 

@@ -16,4 +16,4 @@ moves = {
 for name, ours in moves.items():
     found = ours.compress_documents(documents, "What does a night in the garage cost?")
     words = sum(len(d.page_content.split()) for d in found)
-    print(f"in the place of {name:37} {len(found)} documents, {words:2} words, ids: {[d.id for d in found]}")
+    print(f"instead of {name:37} {len(found)} documents, {words:2} words, ids: {[d.id for d in found]}")

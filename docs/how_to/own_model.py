@@ -11,7 +11,7 @@ from denoise_core import fit_denoiser, load_denoiser
 from denoise_core.embedded import sample
 
 warnings.filterwarnings("ignore", module="sklearn")
-few = sample()[:20]  # and of each five passages, beside those that are needed, which is soon read
+few = sample()[:20]  # with five passages each and those that are needed: soon read
 questions = [
     replace(q, passages=tuple(p for n, p in enumerate(q.passages) if n < 5 or p.id in q.gold)) for q in few
 ]

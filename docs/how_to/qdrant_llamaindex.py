@@ -12,7 +12,7 @@ from llamaindex_denoise import Checked, DenoisePostprocessor, EmbeddedEmbedding
 
 
 class Rash(CustomLLM):
-    """Stands where your LLM does; it is wrong about the price until it has been asked twice."""
+    """Replaces your LLM here; it is wrong about the price until it has been asked twice."""
 
     asked: int = 0
 

@@ -1,6 +1,6 @@
 """END on a model server: a probe fitted here is exported as a checkpoint, which vLLM serves, and asked over HTTP.
 
-vllm serve exported --task classify --port 8000     then, beside it, ENGINE=http://127.0.0.1:8000
+vllm serve exported --task classify --port 8000     then, at the same time, ENGINE=http://127.0.0.1:8000
 """
 
 import os

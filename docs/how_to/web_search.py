@@ -12,7 +12,7 @@ from langchain_denoise.testing import FunctionChatModel
 
 @tool
 def web_search(query: str) -> str:
-    """Search the web."""  # in its place yours: what comes back is a JSON list, or text in paragraphs
+    """Search the web."""  # replace it by yours: what comes back is a JSON list, or text in paragraphs
     return json.dumps(
         [
             {"title": "Dom Luis I Bridge", "content": "The bridge in Porto was finished in 1886."},
@@ -23,7 +23,7 @@ def web_search(query: str) -> str:
     )
 
 
-def model(messages):  # in its place your chat model; this one searches once and then says what it was shown
+def model(messages):  # replace it by your chat model; this one searches once and then says what it was shown
     if messages[-1].type != "tool":
         call = {"name": "web_search", "args": {"query": "When was the Dom Luis bridge finished?"}, "id": "1"}
         return AIMessage("", tool_calls=[call])

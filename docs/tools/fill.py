@@ -16,6 +16,7 @@ from results import HOW_TO, SCRIPTS, result_of
 from tables import TABLES
 
 DOCS = HOW_TO.parent
+PAGES = [DOCS.parent / "README.md", DOCS.parent / "shared" / "lab" / "READER.md", *sorted(DOCS.rglob("*.md"))]
 BLOCK = re.compile(r"(<!-- (?P<kind>script|table): (?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.S)
 
 
@@ -46,7 +47,7 @@ def main(asked: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             known[name] = result_of(name, Path(folder))
         print(f"{name}:\n{known[name]}\n")
-    for page in [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]:
+    for page in PAGES:
         before = page.read_text("utf-8")
         after = filled(before, known.get)
         if after != before:

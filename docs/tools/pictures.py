@@ -48,66 +48,52 @@ def card(width: int, height: int, title: str, drawn: list[str]) -> str:
     return f"{head} {font}><title>{escape(title)}</title>{marker}{ground}{''.join(drawn)}</svg>\n"
 
 
+WIDE = 380  # pixels: what a telephone shows without scrolling
+
+
 def architecture() -> str:
-    drawn = [
-        box(20, 70, 130, 56, ["Your retriever", "or tool, or PDF"]),
-        arrow(150, 98, 196, 98),
-        box(
-            200,
-            30,
-            190,
-            136,
-            ["Denoiser", "END: scores", "S2A: a model selects", "or any scorer,", "or a chain of them"],
-        ),
-        arrow(390, 98, 436, 98),
-        box(440, 60, 150, 76, ["Kept and dropped", "spans, scores,", "why; nothing lost"], "#e3f1ea"),
-        arrow(590, 98, 636, 98),
-        box(640, 70, 110, 56, ["Your model", "writes a draft"]),
-        arrow(695, 126, 695, 186),
-        box(610, 190, 170, 60, ["Judge", "holds it against evidence"]),
-        arrow(610, 220, 520, 220),
-        text(528, 212, "does not hold", 11, GREY),
-        box(330, 190, 190, 60, ["Feedback", "repair, search, try again"]),
-        arrow(330, 220, 85, 130),
-        arrow(695, 250, 695, 284, "holds"),
-        box(610, 288, 170, 40, ["Answer with verdict"], "#e3f1ea"),
-        text(
-            20, 310, "The core knows neither framework; LangChain and LlamaIndex parts convert, call it,", 12, GREY
-        ),
-        text(20, 327, "and convert back.", 12, GREY),
+    steps = [
+        ("Your retriever", "or a tool, or a PDF"),
+        ("Denoiser", "END scores, or S2A: a model selects"),
+        ("Kept and dropped", "places, scores, reasons; nothing is lost"),
+        ("Your model", "writes a draft"),
+        ("Judge", "checks it against the evidence"),
+        ("Answer with verdict", ""),
     ]
-    return card(800, 345, "From retriever to checked answer", drawn)
+    drawn = []
+    for n, lines in enumerate(steps):
+        fill = "#e3f1ea" if n in (2, 5) else "#eef2f6"
+        drawn.append(box(20, 14 + 74 * n, 270, 48, [line for line in lines if line], fill))
+        if n:
+            drawn.append(arrow(155, 62 + 74 * (n - 1), 155, 14 + 74 * n, "supported" if n == 5 else ""))
+    back = f'<path d="M290 {14 + 74 * 4 + 24} H350 V{14 + 74 * 3 + 24} H294" fill="none" stroke="{GREY}" '
+    drawn.append(back + 'marker-end="url(#a)"/>')
+    drawn += [text(297, 332, "not supported:", 11, GREY), text(297, 346, "repair, search,", 11, GREY)]
+    drawn.append(text(297, 360, "try again", 11, GREY))
+    return card(WIDE, 452, "From retriever to checked answer", drawn)
 
 
 def which() -> str:
-    drawn = [
-        text(20, 28, "Which one", 16, font_weight="bold"),
-        box(20, 50, 210, 44, ["Is the question", "free of opinion?"]),
-        arrow(230, 72, 486, 72, "no"),
-        box(490, 50, 290, 44, ["S2A on the message", "it clears what is asked"], "#e3f1ea"),
-        arrow(125, 94, 125, 126, "yes"),
-        box(20, 130, 210, 44, ["More than a few passages?"]),
-        arrow(230, 152, 486, 152, "no"),
-        box(490, 130, 290, 44, ["Nothing: pass them all", "below about five, dropping saves little"]),
-        arrow(125, 174, 125, 206, "yes"),
-        box(20, 210, 210, 44, ["50 labelled questions", "at hand?"]),
-        arrow(230, 232, 486, 232, "yes: measure first"),
-        box(490, 210, 290, 44, ["rag-denoise evaluate", "200 or more: rag-denoise fit"], "#e3f1ea"),
-        arrow(125, 254, 125, 286, "no"),
-        box(20, 290, 210, 44, ["Must it be sentences,", "and may it cost calls?"]),
-        arrow(230, 312, 486, 312, "yes"),
-        box(490, 290, 290, 44, ["S2A, variant select", "the model names sentences to keep"], "#e3f1ea"),
-        arrow(125, 334, 125, 366, "no"),
-        box(20, 370, 210, 44, ["Do your own model's weights", "run where you are?"]),
-        arrow(230, 392, 486, 392, "yes, and labels"),
-        box(490, 370, 290, 44, ["END with a probe of your model", "its first layers score passages"], "#e3f1ea"),
-        arrow(125, 414, 125, 446, "no"),
-        box(20, 450, 210, 44, ["The default", "END with embedded scores"], "#e3f1ea"),
-        box(
-            490, 450, 290, 44, ["Must answers hold? Add the loop", "LLM-Augmenter, around any of these"], "#e3f1ea"
-        ),
+    rows = [
+        (["Does the message hold", "opinions?"], "yes", ["S2A on the message", "clears what is asked"]),
+        (["Five passages or fewer?"], "yes", ["Nothing: pass them all", "dropping saves little"]),
+        (["50 labelled questions?"], "yes", ["rag-denoise evaluate", "from 200 on: fit"]),
+        (["Sentences, and may it", "cost a call?"], "yes", ["S2A select", "a model names sentences"]),
+        (["Your model's weights", "here, and labels?"], "yes", ["END with a probe", "its early layers score"]),
     ]
-    return card(800, 512, "Which method to take", drawn)
+    drawn = [text(14, 26, "Which one", 15, font_weight="bold")]
+    for n, (asked, said, outcome) in enumerate(rows):
+        y = 42 + 78 * n
+        drawn += [
+            box(14, y, 156, 46, asked),
+            arrow(170, y + 23, 204, y + 23, said),
+            arrow(92, y + 46, 92, y + 78, "no"),
+        ]
+        drawn.append(box(208, y, 162, 46, outcome, "#e3f1ea"))
+    y = 42 + 78 * len(rows)
+    drawn.append(box(14, y, 156, 46, ["The default", "END, small encoder"], "#e3f1ea"))
+    drawn.append(box(208, y, 162, 46, ["Must answers hold?", "Add LLM-Augmenter"], "#e3f1ea"))
+    return card(WIDE, y + 60, "Which method to take", drawn)
 
 
 def rows() -> dict[str, dict]:
@@ -124,60 +110,70 @@ def curve() -> str:
     """Gold kept on each set, with the default's interval; sets from most to least gold kept by the default."""
     found = rows()
     order = sorted(SETS, key=lambda s: -gold_kept(found, s, "default")["value"])
-    left, top, width, height = 60, 50, 700, 250
+    left, top, width, row = 96, 76, 270, 34
 
-    def x(n: int) -> float:
-        return left + 30 + n * (width - 60) / (len(order) - 1)
+    def x(value: float) -> float:
+        return left + width * value
 
-    def y(value: float) -> float:
-        return top + height * (1 - value)
-
-    drawn = [text(20, 28, "Gold passages kept, at equal numbers of passages", 15, font_weight="bold")]
+    bottom = top + row * len(order)
+    drawn = [text(14, 26, "Gold passages kept, at equal numbers", 15, font_weight="bold")]
     for tick in (0, 0.25, 0.5, 0.75, 1):
-        drawn.append(f'<path d="M{left} {y(tick):g} H{left + width}" stroke="{LINE}"/>')
-        drawn.append(text(left - 8, y(tick) + 4, f"{tick:g}", 11, GREY, text_anchor="end"))
+        drawn.append(f'<path d="M{x(tick):g} {top - 8} V{bottom - 10}" stroke="{LINE}"/>')
+        drawn.append(text(x(tick), bottom + 6, f"{tick:g}", 11, GREY, text_anchor="middle"))
     for n, name in enumerate(order):
+        y = top + row * n + 8
         low, high = gold_kept(found, name, "default")["interval"]
-        drawn.append(f'<path d="M{x(n):.1f} {y(low):.1f} V{y(high):.1f}" stroke="{KEPT}" stroke-width="2"/>')
+        drawn.append(f'<path d="M{x(low):.1f} {y} H{x(high):.1f}" stroke="{KEPT}" stroke-width="2"/>')
+        drawn.append(text(14, y, name, 11))
         kept = found[f"{name}: text kept, default"]["value"]
-        drawn.append(text(x(n), top + height + 20, name, 11, text_anchor="middle"))
-        drawn.append(text(x(n), top + height + 36, f"{kept:.0%} of text", 10, GREY, text_anchor="middle"))
+        drawn.append(text(14, y + 13, f"{kept:.0%} of text", 10, GREY))
+        for way, colour in reversed(WAYS.items()):
+            at = x(gold_kept(found, name, way)["value"])
+            drawn.append(f'<circle cx="{at:.1f}" cy="{y}" r="{5 if way == "default" else 4}" fill="{colour}"/>')
     for m, (way, colour) in enumerate(WAYS.items()):
-        values = [gold_kept(found, name, way)["value"] for name in order]
-        points = " ".join(f"{x(n):.1f},{y(v):.1f}" for n, v in enumerate(values))
-        drawn.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        drawn += [f'<circle cx="{x(n):.1f}" cy="{y(v):.1f}" r="3" fill="{colour}"/>' for n, v in enumerate(values)]
-        drawn.append(f'<circle cx="{left + 20 + 130 * m}" cy="{top + height + 58}" r="5" fill="{colour}"/>')
-        drawn.append(text(left + 32 + 130 * m, top + height + 62, way, 12))
+        drawn.append(f'<circle cx="{20 + 90 * m}" cy="46" r="5" fill="{colour}"/>')
+        drawn.append(text(30 + 90 * m, 50, way, 12))
     return card(
-        800, 375, "Gold passages kept on nine sets by the default, cosine, BM25 and the first passages", drawn
+        WIDE,
+        bottom + 16,
+        "Gold passages kept on nine sets by the default, cosine, BM25 and the first passages",
+        drawn,
     )
 
 
 def kept_and_dropped() -> str:
-    """What the default keeps of a question that ships: kept text plain, dropped text struck through."""
+    """What the default keeps of a question that ships: of kept text the words around the answer, which is bold."""
     from denoise_core.embedded import default_denoiser, sample
 
-    question = sample()[2]
-    passages = question.passages[:8]
-    result = default_denoiser().denoise(question.text, passages)
-    scores = {chunk.span.passage_id: (chunk.score, True) for chunk in result.kept}
-    scores |= {c.span.passage_id: (c.score, False) for c in result.dropped if c.span.passage_id not in scores}
-    drawn = [text(20, 28, question.text[0].upper() + question.text[1:] + "?", 15, font_weight="bold")]
-    y = 52
-    for passage in passages:
-        score, kept = scores[passage.id]
-        colour = KEPT if kept else DROPPED
-        lines = wrap(passage.text, 100)[:2]
-        lines[-1] += " ..." if len(wrap(passage.text, 100)) > 2 else ""
-        drawn.append(f'<rect x="20" y="{y}" width="4" height="{16 * len(lines) + 6}" fill="{colour}"/>')
-        drawn.append(text(34, y + 16, f"{score:.2f}", 12, colour))
-        drawn.append(text(74, y + 16, "kept" if kept else "dropped", 12, colour))
+    question = sample()[6]
+    result = default_denoiser().denoise(question.text, question.passages)
+    kept = {chunk.span.passage_id: chunk.score for chunk in result.kept}
+    scores = kept | {c.span.passage_id: c.score for c in result.dropped if c.span.passage_id not in kept}
+    shown = sorted(question.passages, key=lambda p: (p.id not in kept, -scores[p.id]))[:7]
+    drawn = [text(14, 26, question.text[0].upper() + question.text[1:] + "?", 14, font_weight="bold")]
+    drawn.append(text(14, 46, f"{len(question.passages)} passages, {len(kept)} kept", 12, GREY))
+    y = 60
+    for passage in shown:
+        stays = passage.id in kept
+        colour = KEPT if stays else DROPPED
+        answer = (
+            next((a for a in question.answers if a in passage.text), "") if passage.id in question.gold else ""
+        )
+        start = max(0, passage.text.find(answer) - 60) if answer else 0
+        lines = wrap(passage.text[start:], 54)[: 3 if stays else 1]
+        drawn.append(f'<rect x="14" y="{y}" width="4" height="{16 * len(lines) + 20}" fill="{colour}"/>')
+        drawn.append(text(26, y + 12, f"{'kept' if stays else 'dropped'}, {scores[passage.id]:.1f}", 11, colour))
         for n, line in enumerate(lines):
-            struck = {} if kept else {"text_decoration": "line-through"}
-            drawn.append(text(138, y + 16 + 16 * n, line, 12, INK if kept else GREY, **struck))
-        y += 16 * len(lines) + 16
-    return card(820, y + 4, "Passages of one question, kept and dropped", drawn)
+            end = " ..." if n + 1 == len(lines) else ""
+            struck = {} if stays else {"text_decoration": "line-through"}
+            drawn.append(text(26, y + 29 + 16 * n, line + end, 12, INK if stays else GREY, **struck))
+            if answer and answer in line:
+                drawn[-1] = drawn[-1].replace(
+                    escape(answer), f'<tspan font-weight="bold">{escape(answer)}</tspan>', 1
+                )
+        y += 16 * len(lines) + 30
+    drawn.append(text(14, y + 8, f"and {len(question.passages) - len(shown)} more that were dropped", 12, GREY))
+    return card(WIDE, y + 22, "Passages of one question, kept and dropped", drawn)
 
 
 def drawn() -> Iterator[tuple[str, str]]:

@@ -85,6 +85,97 @@ def answers() -> str:
     return "\n".join(lines)
 
 
+WAYS = {
+    "everything": "all passages",
+    "cosine, as much as the default": "cosine, as much text as the default",
+    "the default": "**the default** (no model)",
+    "cosine, as much as select": "cosine, as much text as `select`",
+    "select": "**`select`** with a large language model",
+}
+JUDGES = {
+    "words": "shared words",
+    "shipped judge": "**the judge that ships** (no model)",
+    "quoting judge, prompts 1": "**the quoting judge** with a large language model",
+}
+
+
+def real_model() -> tuple[dict, dict[str, dict]]:
+    record = json.loads((RESULTS / "real_model.json").read_text("utf-8"))
+    return record["about"], {r["measure"]: r for r in record["rows"]}
+
+
+def buys() -> str:
+    """What is kept of HotpotQA's questions, and which answers pass a judge: figures that fit the first screen."""
+    about, found = real_model()
+    sets = [m.removesuffix(": questions") for m in found if m.startswith("HotpotQA") and m.endswith(": questions")]
+    counts = {name: found[f"{name}: questions"]["value"] for name in sets}
+    total = sum(counts.values())
+    lines = ["| what the model reads | gold passages kept | answer still there | text |", "|---|---|---|---|"]
+    for way, shown in WAYS.items():
+        cells = []
+        for what in ("gold passages kept", "answer kept", "text kept"):
+            mean = sum(n * found[f"{name}: {what}, {way}"]["value"] for name, n in counts.items()) / total
+            cells.append(f"{mean:.0%}")
+        lines.append(f"| {shown} | {' | '.join(cells)} |")
+    lines += ["", "| who checks the answer | right answers passed | wrong answers passed |", "|---|---|---|"]
+    for judge, shown in JUDGES.items():
+        right, wrong = (found[f"{label} answers passed, {judge}"]["value"] for label in ("right", "wrong"))
+        lines.append(f"| {shown} | {right:.0%} | {wrong:.0%} |")
+    right, wrong = found["right answers"]["value"], found["wrong answers"]["value"]
+    said = " and ".join(f"{n:.0f} to version {name[-1]}" for name, n in counts.items())
+    lines += [
+        "",
+        f"{total:.0f} HotpotQA questions of ten documents; {right:.0f} right and {wrong:.0f} wrong answers.",
+        f"Replies of {about['model']}, recorded {about['date']}, are replayed ({said} of the prompts):",
+        "`make bench ONLY=real_model DATA=folder`.",
+    ]
+    return "\n".join(lines)
+
+
+def recorded() -> str:
+    """Every row of `real_model` that compares ways, with model, date and the prompts' version."""
+    about, found = real_model()
+    lines = [
+        "| set | model, date, prompts | questions | way | gold passages | answer | text |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in (m.removesuffix(": questions") for m in found if m.endswith(": questions")):
+        shown, version = name.split(", prompts ")
+        for way in WAYS:
+            cells = [interval(found[f"{name}: {what}, {way}"]) for what in ("gold passages kept", "answer kept")]
+            size = found[f"{name}: text kept, {way}"]["value"]
+            about_it = f"{about['model']}, {about['date']}, S2A {version}" if way == "select" else "none"
+            n = found[f"{name}: questions"]["value"]
+            lines.append(f"| {shown} | {about_it} | {n:.0f} | {way} | {cells[0]} | {cells[1]} | {size:.2f} |")
+    return "\n".join(lines)
+
+
+def rewriting() -> str:
+    about, found = real_model()
+    lines = [
+        "| model, date, prompts | documents | nothing written | sentences | without a source |",
+        "|---|---|---|---|---|",
+    ]
+    for name in (m.removesuffix(": documents") for m in found if m.endswith(": documents")):
+        keys = ("documents", "nothing written", "sentences written", "sentences without a source")
+        cells = [f"{found[f'{name}: {key}']['value']:.0f}" for key in keys]
+        version = name.split("prompts ")[1]
+        lines.append(f"| {about['model']}, {about['date']}, S2A {version} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def checking() -> str:
+    """Right and wrong answers that each judge of `real_model` passes."""
+    about, found = real_model()
+    lines = ["| judge | model, date, prompts | right passed | wrong passed |", "|---|---|---|---|"]
+    for judge in JUDGES:
+        name, _, version = judge.partition(", prompts ")
+        who = f"{about['model']}, {about['date']}, judge {version}" if version else "none"
+        cells = [interval(found[f"{label} answers passed, {judge}"]) for label in ("right", "wrong")]
+        lines.append(f"| {name} | {who} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def judges() -> str:
     """What the judge that ships passes and leaves open at each operating point, set by set."""
     found = {r["measure"]: r for r in json.loads((RESULTS / "judges.json").read_text("utf-8"))["rows"]}
@@ -129,6 +220,10 @@ TABLES = {
     "gold": gold,
     "behind": behind,
     "answers": answers,
+    "buys": buys,
+    "checking": checking,
+    "recorded": recorded,
+    "rewriting": rewriting,
     "judges": judges,
     "laboratory": laboratory,
     "gpu": gpu,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from denoise_core.evaluate.trial.setting import load_denoiser
     from denoise_core.s2a import S2ADenoiser
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "LLM",

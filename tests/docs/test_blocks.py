@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+LABORATORY = ROOT / "shared" / "lab" / "READER.md"
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```\n(?:(?:\nIt prints:\n)?\n```text\n(?P<output>.*?)```)?", re.S)
 
 RUN_ELSEWHERE = {  # a test of the page runs its blocks from top to bottom
@@ -26,13 +27,13 @@ def blocks(page):
 
 
 def pages():
-    found = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    found = [ROOT / "README.md", LABORATORY, *sorted(DOCS.rglob("*.md"))]
     return [str(p.relative_to(ROOT)) for p in found if not p.is_relative_to(DOCS / "listing")]
 
 
-def run(page, names):
-    """Run the page's blocks in one namespace; what shows an output prints it. Returns the namespace."""
-    for block in blocks(page):
+def run(page, names, only=None):
+    """Run the page's blocks, or ``only`` one, in one namespace; what shows an output prints it. Returns that."""
+    for block in blocks(page)[only : None if only is None else only + 1]:
         code = block["code"]
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -42,7 +43,9 @@ def run(page, names):
     return names
 
 
-HERE = {"docs/start.md", "docs/augmenter.md", "docs/end.md", "docs/reader.md", "docs/s2a.md", "docs/scale.md"}
+PLAIN = ("docs/index.md", "docs/questions.md", "docs/reader.md")  # as they stand, from top to bottom
+HERE = {"docs/start.md", "docs/augmenter.md", "docs/end.md", "docs/s2a.md", "docs/scale.md", *PLAIN}
+HERE.add(str(LABORATORY.relative_to(ROOT)))
 
 
 def test_no_page_has_a_block_that_nothing_runs():
@@ -54,8 +57,14 @@ def test_no_page_has_a_block_that_nothing_runs():
         assert Path(page).name in (ROOT / test).read_text("utf-8")
 
 
-def test_the_first_ten_minutes():
-    run("docs/start.md", {})
+@pytest.mark.parametrize("page", PLAIN)
+def test_a_page_of_plain_lines(page):
+    run(page, {})
+
+
+def test_each_block_of_the_first_ten_minutes_stands_alone():
+    for number in range(len(blocks("docs/start.md"))):
+        run("docs/start.md", {}, only=number)
 
 
 RIGHT = "The Eiffel Tower in Paris was completed in 1889."
@@ -130,9 +139,9 @@ def test_the_page_of_end(tmp_path, monkeypatch):
     assert Path("probe").is_dir()
 
 
-def test_the_page_of_the_reader():
+def test_the_page_of_the_laboratory():
     pytest.importorskip("llama_index.llms.huggingface")
-    made = run("docs/reader.md", {})
+    made = run(str(LABORATORY.relative_to(ROOT)), {})
     assert made["llm"].model_name
 
 

@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from denoise_lab.model import FOLDER, reader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["FOLDER", "reader"]

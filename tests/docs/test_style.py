@@ -1,0 +1,47 @@
+"""Words that do not come back in README and docs; `docs/style.md` has what to write in their place."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GONE = (
+    r"mend(s|ed|ing)?",
+    r"b(ear|ears|earing|ore|orne)\b[^.|]{0,30}\bout",
+    "beside",
+    "stands?|stood",
+    "lies? (in|at|on|there|where|beside|halfway|behind)|lay (in|at|on)",
+    "in (the|its|their) place of|in its place your",
+    "who(so)?ever",
+    "by another hand",
+    r"(held|holds?) (it |them |(a|an|the|each) \w+ |)against",
+    "aimed at",
+    "in the mean",
+    "what becomes of|what comes of",
+    "nowhere",
+    "save (what|where|those)",
+    "sp(oke|eaks?) for nothing",
+)
+GONE_WORDS = re.compile("|".join(rf"\b(?:{words})\b" for words in GONE), re.IGNORECASE)
+QUOTED = re.compile(r"```text\n.*?```|`[^`\n]+`", re.DOTALL)  # what programs print, and names
+PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if p.name != "style.md"]
+PAGES = [p for p in PAGES if "tools" not in p.relative_to(ROOT).parts]
+
+
+def found(text):
+    return [m[0] for m in GONE_WORDS.finditer(QUOTED.sub("", text))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_words_of_the_list_do_not_come_back(page):
+    assert not found(page.read_text("utf-8")), "docs/style.md says what to write"
+
+
+def test_each_pair_shows_a_word_of_the_list_and_a_way_without_it():
+    """All but the four whose fault is the order of the words."""
+    table = (ROOT / "docs" / "style.md").read_text("utf-8").split("|---|---|\n")[1]
+    pairs = [line.strip("| ").split(" | ") for line in table.splitlines()]
+    assert len(pairs) >= 20
+    assert not [after for _, after in pairs if found(after)]
+    assert sum(bool(found(before)) for before, _ in pairs) >= len(pairs) - 4
