@@ -20,14 +20,13 @@ from denoise_core.augmenter.trained import (
     TextEncoder,
     action_of,
     allowed,
-    index_of,
     memory_features,
     softmax,
     with_text,
 )
 from denoise_core.testing import ListRetriever
 from denoise_lab.policy import ReinforceSettings, Turn, imitate, learn_from_recorded, reinforce, simulators
-from denoise_lab.policy.fit import decisions_of
+from denoise_lab.policy.fit import decisions_of, index_of
 
 
 def turns(count):

@@ -19,7 +19,7 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetryQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from denoise_core import Budget, InputError, MissingExtra, Passage
+from denoise_core import Budget, InputError, MissingExtra, Passage, run
 from denoise_core.augmenter import Augmenter, WorkingMemory
 from denoise_core.running import fallbacks
 from denoise_core.support.judges import function
@@ -187,9 +187,8 @@ def test_an_evaluator_reads_what_stands_in_the_metadata():
     evaluator = Fixed(passing=True)
     node = TextNode(text="Revenue was 12.4 million.", metadata={"company": "Acme", "year": 2022})
     passages = to_passages([NodeWithScore(node=node)])
-    UtilityEvaluator(evaluator).utility.verdict_of(
-        WorkingMemory("Acme's revenue?", evidence=passages), "Revenue was 12.4 million."
-    )
+    memory = WorkingMemory("Acme's revenue?", evidence=passages)
+    run(UtilityEvaluator(evaluator).utility.assess(memory, "Revenue was 12.4 million."))
     assert evaluator.seen[0][2] == ["company: Acme\nyear: 2022\nRevenue was 12.4 million."]
 
 

@@ -189,7 +189,10 @@ class Augmenter:
                 case Readmit():
                     memory = steps.admit(memory, action.count, self.limits)
                 case Draft():
-                    memory = yield from steps.draft(memory, self._parts(drafter))
+                    parts = steps.Parts(
+                        self.task, self.utility, self.feedback, self.limits, self.llm, drafter, self.when
+                    )
+                    memory = yield from steps.draft(memory, parts)
                 case Send():
                     return self._end(memory, StopReason.SENT)
                 case Abstain():
@@ -197,9 +200,6 @@ class Augmenter:
         except steps.Spent as spent:
             return self._end(spent.memory, _spent(spent.error))
         return memory
-
-    def _parts(self, drafter: Drafter | None) -> steps.Parts:
-        return steps.Parts(self.task, self.utility, self.feedback, self.limits, self.llm, drafter, self.when)
 
     def _end(self, memory: WorkingMemory, stop: StopReason) -> Answer:
         return finish(memory, stop, self.limits, self.task, self.utility)

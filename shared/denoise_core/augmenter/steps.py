@@ -154,13 +154,12 @@ def draft(memory: WorkingMemory, parts: Parts) -> Flow[WorkingMemory]:
         fields=drafted.fields,
         origin=drafted.origin,
     )
-    if not _to_judge(memory, drafted, candidate, parts.when):
+    wanted = parts.when is None or drafted.fields is not None or bool(parts.when(memory.question, candidate))
+    if not (drafted.judge and wanted):
         unjudged = Reason("it makes no statement to judge", "unjudged")
         return memory.attempted(replace(attempt, verdict=Verdict("unknown", 0.0, (unjudged,))))
-    nothing = says_nothing(memory.question, candidate, parts.task) if drafted.fields is None else None
-    if nothing is not None:
-        verdict = nothing
-    else:
+    verdict = says_nothing(memory.question, candidate, parts.task) if drafted.fields is None else None
+    if verdict is None:
         memory, verdict = yield from _judged(memory, parts.utility, attempt)
     attempt = replace(attempt, verdict=verdict)
     memory = memory.attempted(attempt)
@@ -208,12 +207,6 @@ def _collected(memory: WorkingMemory, drafted: Drafted, candidate: str, limits: 
     aside = merge((*known, *fresh), [aside])
     evidence = blanked((*memory.evidence, *fresh), limits.evidence_tokens, f"{memory.question} {candidate}")
     return replace(memory, evidence=evidence, retrieved=(*memory.retrieved, *fresh), aside=(*memory.aside, *aside))
-
-
-def _to_judge(memory: WorkingMemory, drafted: Drafted, candidate: str, when: When | None) -> bool:
-    if not drafted.judge:
-        return False
-    return when is None or drafted.fields is not None or bool(when(memory.question, candidate))
 
 
 def _judged(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[tuple[WorkingMemory, Verdict]]:

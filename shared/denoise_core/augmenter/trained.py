@@ -10,7 +10,7 @@ import json
 import random
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -141,20 +141,8 @@ def action_of(index: int, probability: float) -> Action:
     return Search(wide=name == "search wide", probability=probability)
 
 
-def index_of(action: Action) -> int | None:
-    """The place of an action in `ACTIONS`; None for one that a trained policy never takes."""
-    if isinstance(action, Search):
-        return 1 if action.wide else 0
-    return next((n for kind, n in ((Readmit, 2), (Draft, 3), (Send, 4)) if isinstance(action, kind)), None)
-
-
 def _did(memory: WorkingMemory, *, wide: bool) -> bool:
     return any(isinstance(a, Search) and a.wide == wide for a in memory.actions)
-
-
-def names_of(width: int) -> Sequence[str]:
-    """Names for ``width`` numbers: ours, then the coordinates of the embedding."""
-    return [*NAMES, *(f"embedding {n}" for n in range(width - len(NAMES)))][:width]
 
 
 class LinearPolicy:
@@ -219,11 +207,12 @@ class LinearPolicy:
 
     def as_json(self) -> dict[str, Any]:
         """Plain JSON: version, features, and by action one weight for each feature."""
-        names = names_of(self.weights.shape[1])
+        width = self.weights.shape[1]
+        names = [*NAMES, *(f"embedding {n}" for n in range(width - len(NAMES)))]
         return {
             "version": VERSION,
             "attempts": self.attempts,
-            "features": list(names),
+            "features": names[:width],
             "weights": {a: row.tolist() for a, row in zip(ACTIONS, self.weights, strict=True)},
         }
 

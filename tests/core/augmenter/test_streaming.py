@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import by_words, quoting
 
-from denoise_core import Budget, InputError, Passage, Reply, Usage
+from denoise_core import Budget, InputError, Passage, Reply, Usage, run
 from denoise_core.augmenter import Augmenter, LoopLimits, StopReason
 from denoise_core.augmenter.streaming import (
     Finished,
@@ -207,7 +207,7 @@ def test_nothing_is_released_that_did_not_pass(drafts, size):
     for event in found[:-1]:
         if isinstance(event, Text):
             assert "London" not in event.text
-            assert utility.verdict_of(memory, event.text).passed
+            assert run(utility.assess(memory, event.text))[0].passed
     events(lambda: loop(*drafts, size=size), draft_first)
 
 

@@ -60,7 +60,8 @@ def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passa
     if sum(sizes) <= tokens:
         return tuple(passages)
     wanted = frozenset(content_words(about))
-    order = sorted(range(len(passages)), key=lambda i: (-_shared(passages[i], wanted), i))
+    shared = [len(wanted.intersection(content_words(p.headed))) for p in passages]
+    order = sorted(range(len(passages)), key=lambda i: (-shared[i], i))
     out = list(passages)
     room = tokens
     for i in order:
@@ -71,10 +72,6 @@ def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passa
             out[i] = part or replace(passages[i], text="", header="", spans=(), rewritten=False)
             room -= tokens_in(part.headed) if part else 0
     return tuple(out)
-
-
-def _shared(passage: Passage, wanted: frozenset[str]) -> int:
-    return len(wanted.intersection(content_words(passage.headed)))
 
 
 def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tuple[Span, ...]]:

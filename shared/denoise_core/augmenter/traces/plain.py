@@ -16,6 +16,7 @@ from denoise_core.errors import InputError
 from denoise_core.types import Drop, Message, Passage, Span
 
 VERSION = 2
+_AS_THEY_ARE = ("question", "needs_knowledge", "searchable", "brings_own")
 _ACTIONS = {cls.__name__: cls for cls in get_args(actions.Action)}
 
 
@@ -24,7 +25,7 @@ def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
     table = _Table()
     out = {
         "version": VERSION,
-        "question": memory.question,
+        **{name: getattr(memory, name) for name in _AS_THEY_ARE},
         "evidence": table.add(memory.evidence),
         "attempts": [
             {
@@ -38,16 +39,13 @@ def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
             }
             for a in memory.attempts
         ],
-        "history": [{"role": m.role, "content": m.content} for m in memory.history],
+        "history": [_fields(m) for m in memory.history],
         "retrieved": table.add(memory.retrieved),
         "dropped": [drop_to_json(d) for d in memory.dropped],
         "queries": list(memory.queries),
         "actions": [{"action": type(a).__name__, **_fields(a)} for a in memory.actions],
         "failures": [list(f) for f in memory.failures],
-        "needs_knowledge": memory.needs_knowledge,
         "aside": table.add(memory.aside),
-        "searchable": memory.searchable,
-        "brings_own": memory.brings_own,
     }
     out["passages"] = table.rows
     return out
@@ -64,7 +62,7 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
             return tuple(passages[i] for i in places)
 
         return WorkingMemory(
-            question=data["question"],
+            **{name: data[name] for name in _AS_THEY_ARE},
             evidence=named(data["evidence"]),
             attempts=tuple(
                 Attempt(
@@ -86,10 +84,7 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
                 _ACTIONS[a["action"]](**{k: v for k, v in a.items() if k != "action"}) for a in data["actions"]
             ),
             failures=tuple((what, why) for what, why in data["failures"]),
-            needs_knowledge=data["needs_knowledge"],
             aside=named(data["aside"]),
-            searchable=data["searchable"],
-            brings_own=data["brings_own"],
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise InputError(f"memory: not as memory_to_json() writes it: {type(error).__name__}: {error}") from error

@@ -13,7 +13,6 @@ from denoise_core.augmenter.utility import Measured, Utility
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow
-from denoise_core.running.flow import run
 from denoise_core.support import Check
 from denoise_core.support.check import checking
 from denoise_core.support.copying import copied_from
@@ -74,14 +73,6 @@ class Groundedness:
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
         found = yield from checking(memory.question, candidate, memory.evidence, self.asked)
         return replace(self.verdict(found, memory, candidate), claims=found.claims)
-
-    def verdict_of(self, memory: WorkingMemory, candidate: str) -> Verdict:
-        """The verdict on a candidate, at once and outside a loop."""
-        return run(self.assess(memory, candidate))[0]
-
-    def check(self, memory: WorkingMemory, candidate: str) -> Check:
-        """What the checker says, with places."""
-        return run(checking(memory.question, candidate, memory.evidence, self.asked))[0]
 
     def verdict(self, found: Check, memory: WorkingMemory, candidate: str) -> Verdict:
         """What a finished check says of the candidate: pass, fail or unknown, with a reason for each claim."""

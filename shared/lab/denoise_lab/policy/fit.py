@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.augmenter.actions import Action
+from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import Verdict, WorkingMemory
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.traces.replay import replay
-from denoise_core.augmenter.trained import LinearPolicy, allowed, index_of, softmax
+from denoise_core.augmenter.trained import LinearPolicy, allowed, softmax
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
@@ -66,6 +66,13 @@ class Watched:
         if found:
             self.decisions.append(found)
         return action
+
+
+def index_of(action: Action) -> int | None:
+    """The place of an action in `ACTIONS`; None for one that a trained policy never takes."""
+    if isinstance(action, Search):
+        return 1 if action.wide else 0
+    return next((n for kind, n in ((Readmit, 2), (Draft, 3), (Send, 4)) if isinstance(action, kind)), None)
 
 
 @dataclass(frozen=True, slots=True)

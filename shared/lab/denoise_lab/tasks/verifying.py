@@ -73,7 +73,7 @@ def _rejected(world: World, memory: WorkingMemory, fact: Fact, *, brief: bool) -
             reason = Reason("the judge gives it 2 of 10", "criticism")
         verdict = Verdict("fail", 0.1, (reason,))
     elif kind == "rule":
-        verdict = Groundedness.shipped().verdict_of(memory, wrong)
+        verdict, _ = run(Groundedness.shipped().assess(memory, wrong))
     else:
         wrong = "unknown"
         verdict = Verdict("unknown", 0.0, (Reason("the answer says that it does not know", "abstention"),))
