@@ -110,7 +110,7 @@ def test_no_circle():
 # Lines a room: (at most, the goal). Where the first is above the second it is a debt, and may only fall.
 LINES = {
     "s2a": (3300, 3300),
-    "augmenter": (4902, 4900),
+    "augmenter": (4900, 4900),
     "evaluate": (2370, 2300),
     "end": (4051, 3300),
     "embedded": (2530, 2300),
