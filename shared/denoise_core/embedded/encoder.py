@@ -55,18 +55,14 @@ class SentenceEncoder(Travels):
         self._network = network
         self.folder = folder
         self.name = name
+        self.memory = memory
+        self.keep = keep
         self.readings = Readings(name or str(folder), memory=memory, folder=keep)
 
     def recipe(self) -> dict[str, Any]:
         if self._network is not None:
             raise InputError("a SentenceEncoder of a loaded network does not travel: give it a folder alone")
-        kept = self.readings.file
-        return {
-            "folder": self.folder,
-            "name": self.name,
-            "memory": self.readings.memory,
-            "keep": None if kept is None else kept.path.parent,
-        }
+        return super().recipe()
 
     def signals(self, query: str, texts: Sequence[str]) -> Floats:
         """float32 ``(len(texts), 3)``: cosine, maxsim and rest, all -1 to 1.
