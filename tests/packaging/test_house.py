@@ -113,7 +113,7 @@ LINES = {
     "augmenter": (4900, 4900),
     "evaluate": (2370, 2300),
     "end": (4051, 3300),
-    "embedded": (2530, 2300),
+    "embedded": (2527, 2300),
     "text": (3996, 2400),
     "local, running": (5432, 4800),
     "support, scorers, report, cli, service, root": (10379, 7100),
