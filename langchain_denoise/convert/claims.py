@@ -8,7 +8,7 @@ under the names LangChain's own chains use for an answer, or what the user names
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -80,10 +80,15 @@ def claimed(brought: Any, place: places.Place, claims: Sequence[str] | None = No
 
 def with_text(brought: Any, text: str, path: Sequence[str]) -> Any:
     """The output with another text at the place where `claimed` found it; everything else stays."""
+    return with_change(brought, lambda at: places.with_answer(at, text, None), path)
+
+
+def with_change(brought: Any, change: Callable[[Any], Any], path: Sequence[str]) -> Any:
+    """The output with what `claimed` found changed."""
     if not path:
-        return places.with_answer(brought, text, None)
+        return change(brought)
     key, *rest = path
-    changed = with_text(places.as_state(brought)[key], text, rest)
+    changed = with_change(places.as_state(brought)[key], change, rest)
     if isinstance(brought, Mapping):
         return {**brought, key: changed}
     if isinstance(brought, BaseModel):

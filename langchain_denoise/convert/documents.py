@@ -21,7 +21,7 @@ SCORE_KEY = "relevance_score"
 RECORD_KEYS = tuple(
     f"denoise_{name}"
     for name in (
-        "origin", "spans", "spans_left_out", "coverage", "extractive", "score", "fallback", "question_note",
+        "origin", "spans", "spans_left_out", "coverage", "extractive", "score", "fallback",
         "kept", "dropped",
     )
 )  # fmt: skip

@@ -189,12 +189,9 @@ def with_answer(brought: Any, text: str, place: Place) -> Any:
     if isinstance(brought, BaseMessage):
         return brought.model_copy(update={"content": text})
     if isinstance(brought, Mapping):
-        if place is None and MESSAGES in brought:
-            messages = list(brought[MESSAGES])
-            at = next((i for i in reversed(range(len(messages))) if isinstance(messages[i], AIMessage)), None)
-            if at is not None:
-                messages[at] = messages[at].model_copy(update={"content": text})
-                return {**brought, MESSAGES: messages}
+        said = with_message(brought, lambda m: m.model_copy(update={"content": text}))
+        if place is None and said is not brought:
+            return said
         key = place if isinstance(place, str) else next((k for k in ANSWER_KEYS if k in brought), None)
         if key is not None:
             return {**brought, key: text}
@@ -202,6 +199,18 @@ def with_answer(brought: Any, text: str, place: Place) -> Any:
         f"cannot put another answer into a {type(brought).__name__}: pass answer='key', or limits that send "
         "unsupported answers as they are"
     )
+
+
+def with_message(brought: Any, change: Callable[[BaseMessage], BaseMessage]) -> Any:
+    """The output with the message changed that is its answer; as it came where that is none."""
+    if isinstance(brought, BaseMessage):
+        return change(brought)
+    messages = list(brought[MESSAGES]) if isinstance(brought, Mapping) and MESSAGES in brought else []
+    at = next((i for i in reversed(range(len(messages))) if isinstance(messages[i], AIMessage)), None)
+    if at is None:
+        return brought
+    messages[at] = change(messages[at])
+    return {**brought, MESSAGES: messages}
 
 
 def with_record(brought: Any, record: dict[str, Any]) -> Any:

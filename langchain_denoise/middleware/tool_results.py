@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, NotRequired
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware import AgentState, ModelRequest
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain.tools import ToolRuntime
 from langchain_core.messages import HumanMessage, ToolMessage
@@ -22,6 +22,7 @@ from denoise_core.tool_results import LeftOut
 from langchain_denoise.compressor import DenoiseCompressor, DenoiseInput
 from langchain_denoise.convert.places import MESSAGES, messages_in
 from langchain_denoise.likes import DenoiserLike
+from langchain_denoise.middleware.base import Changing
 from langchain_denoise.middleware.tool_text import ToolDocuments, ToolText, read_message
 from langchain_denoise.settings import Denoise, requesting
 
@@ -48,7 +49,7 @@ class RecallState(AgentState[Any]):
     denoise_left_out: NotRequired[Annotated[dict[str, str], _joined]]
 
 
-class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
+class DenoiseToolResults(Changing):
     """Denoises the results of tools, in the message that goes into the agent's state.
 
     A tool that keeps its documents (``create_retriever_tool(..., response_format="content_and_artifact")``) has
@@ -80,7 +81,7 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
         name: str = "DenoiseToolResults",
         **settings: Any,
     ) -> None:
-        super().__init__()
+        super().__init__(name)
         if isinstance(tools, str | BaseTool):
             raise InputError(f"tools={_name_of(tools)!r}: expected a list of tools or of their names")
         if isinstance(denoiser, DenoiseCompressor):
@@ -96,27 +97,7 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
         if recall:
             self.tools = [_recall]
             self.state_schema = RecallState
-        self._name = name
         self._checked = tools is None
-
-    @property
-    @override
-    def name(self) -> str:
-        return self._name
-
-    @override
-    def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelResponse[Any]:
-        self._check(request.tools)
-        return handler(request)
-
-    @override
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelResponse[Any]:
-        self._check(request.tools)
-        return await handler(request)
 
     @override
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
@@ -134,17 +115,19 @@ class DenoiseToolResults(AgentMiddleware[Any, Any, Any]):
         done = [(m, *await self._acleared(read, request)) if read else (m, m, ()) for m, read in work]
         return self._back(result, done)
 
-    def _check(self, tools: Sequence[Any]) -> None:
-        """Raises `InputError` for a name in ``tools`` that no tool of the agent has; once, at the first call."""
+    @override
+    def changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        """The request as it came. Raises `InputError`, once, for a name that no tool of the agent has."""
         if self._checked:
-            return
-        there = [t.name if isinstance(t, BaseTool) else str(t.get("name", "")) for t in tools]
+            return request
+        there = [t.name if isinstance(t, BaseTool) else str(t.get("name", "")) for t in request.tools]
         unknown = [n for n in sorted(self.tool_names or ()) if n not in there]
         if unknown:
             near = difflib.get_close_matches(unknown[0], there, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise InputError(f"tools={unknown}: the agent has {', '.join(sorted(there)) or 'no tools'}{hint}")
         self._checked = True
+        return request
 
     def _read(self, message: ToolMessage, request: ToolCallRequest) -> ToolText | ToolDocuments | None:
         """What is to be denoised; None when the message is to pass as it is."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain.agents.middleware import ModelRequest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import BaseTool
 from typing_extensions import override
@@ -14,10 +14,11 @@ from denoise_core import InputError
 from denoise_core.errors import is_mistake
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.offload import offload
+from langchain_denoise.middleware.base import Changing
 from langchain_denoise.models.scoring import as_scorer
 
 
-class DenoiseTools(AgentMiddleware[Any, Any, Any]):
+class DenoiseTools(Changing):
     """Shows the model the ``k`` tools whose name and description fit the user's last message best.
 
     Tools named in ``always``, those called since that message, and what a provider runs itself stay beside them;
@@ -29,7 +30,7 @@ class DenoiseTools(AgentMiddleware[Any, Any, Any]):
     def __init__(
         self, scorer: Any = None, *, k: int = 8, always: Sequence[str] = (), name: str = "DenoiseTools"
     ) -> None:
-        super().__init__()
+        super().__init__(name)
         if k < 1:
             raise InputError(f"k={k}: expected 1 or more")
         if isinstance(always, str):
@@ -41,26 +42,13 @@ class DenoiseTools(AgentMiddleware[Any, Any, Any]):
         self.scorer = as_scorer(scorer)
         self.k = k
         self.always = frozenset(always)
-        self._name = name
-
-    @property
-    @override
-    def name(self) -> str:
-        return self._name
 
     @override
-    def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
-    ) -> ModelResponse[Any]:
-        return handler(self._fewer(request))
+    async def achanged(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        return await offload(self.changed, request)
 
     @override
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
-    ) -> ModelResponse[Any]:
-        return await handler(await offload(self._fewer, request))
-
-    def _fewer(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         tools: list[BaseTool] = [t for t in request.tools if isinstance(t, BaseTool)]
         query = next((str(m.text) for m in reversed(request.messages) if isinstance(m, HumanMessage)), "")
         if len(tools) <= self.k or not query.strip():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import is_dataclass, replace
 from typing import Any, Literal
 
-from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain.agents.middleware import ModelRequest, ModelResponse
+from langchain.agents.middleware.model_call_limit import ModelCallLimitState
+from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables.config import (
     get_async_callback_manager_for_config,
@@ -17,6 +19,7 @@ from langchain_core.runnables.config import (
     set_config_context,
 )
 from langchain_core.runnables.utils import coro_with_context
+from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import override
 
@@ -31,18 +34,20 @@ from denoise_core.text.words import content_words
 from langchain_denoise.convert.claims import Claimed, checked_claims, claimed, resolved, with_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.convert.places import as_passages, tool_results, with_record
+from langchain_denoise.middleware.base import AsyncHandler, Handler, Named
 from langchain_denoise.observe import short_record
+from langchain_denoise.verification.annotations import annotated
 from langchain_denoise.verification.collect import query_of
 from langchain_denoise.verification.redraft import Again
 from langchain_denoise.verification.verifier import Verifier, conversation
 
 Find = Callable[[Sequence[BaseMessage]], Any]
 Scope = Literal["turn", "conversation"]
-Handler = Callable[[ModelRequest[Any]], ModelResponse[Any]]
-AsyncHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+Result = ModelResponse[Any] | ExtendedModelResponse[Any]
+COUNTS = ("thread_model_call_count", "run_model_call_count")
 
 
-class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
+class VerificationMiddleware(Named):
     """Judges the answer, has the model write it again with feedback, and gives the best.
 
     Only the last model call is repeated, with the same tool results: no tool runs twice. A reply with tool calls
@@ -58,8 +63,11 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
     those before it are judged against what it brought.
 
     The record, rejected drafts included, is in the answer's ``response_metadata["denoise"]``, which models are
-    not sent, and without the drafts' words in a span of the middleware's name.
+    not sent, and without the drafts' words in a span of the middleware's name. Further calls of the model count in
+    ``ModelCallLimitMiddleware``, which stops what comes after them; ``verifier.limits`` bounds them themselves.
     """
+
+    state_schema = ModelCallLimitState  # the counts of calls that LangChain's limit reads
 
     def __init__(
         self,
@@ -70,7 +78,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
         claims: Sequence[str] | None = None,
         name: str = "VerificationMiddleware",
     ) -> None:
-        super().__init__()
+        super().__init__(name)
         if verifier is not None and not isinstance(verifier, Verifier):
             raise InputError(f"verifier: expected a Verifier, got {type(verifier).__name__}; Verifier(judge=...)")
         if not callable(evidence) and evidence not in ("turn", "conversation"):
@@ -83,15 +91,9 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
         self.evidence: Find | Scope = evidence
         self.show = show
         self.claims = checked_claims(claims)
-        self._name = name
-
-    @property
-    @override
-    def name(self) -> str:
-        return self._name
 
     @override
-    def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> Result:
         with self._quiet() as context:
             first = handler(request) if context is None else context.run(handler, request)
         if final_of(first) is None:
@@ -109,10 +111,10 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
         record = answer_record(self.verifier.told(answer))
         run.on_chain_end(short_record(record))
-        return drafts.response(answer, record)
+        return drafts.counted(drafts.response(answer, record))
 
     @override
-    async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> ModelResponse[Any]:
+    async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> Result:
         with self._quiet() as context:
             first = await (
                 handler(request)
@@ -140,7 +142,7 @@ class VerificationMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
         record = answer_record(self.verifier.told(answer))
         await run.on_chain_end(short_record(record))
-        return drafts.response(answer, record)
+        return drafts.counted(drafts.response(answer, record))
 
     def _quiet(self) -> Any:
         """The first draft out of the user's stream, unless it is to be shown."""
@@ -162,9 +164,11 @@ class ModelDrafts:
     ) -> None:
         self.request = request
         self.claims = settings.claims
+        self.annotate = settings.verifier.annotate
         self.first = first
         self.ask = ask
         self.aask = aask
+        self.more = 0  # calls of the model beyond the first
         self.wants_tools: ModelResponse[Any] | None = None
         said = request.messages
         self.earlier = [a["text"] for a in earlier_attempts(said)]
@@ -193,6 +197,7 @@ class ModelDrafts:
 
     def _again(self, request: DraftRequest) -> ModelRequest[Any]:
         told = Again.of(request)
+        self.more += 1
         return self.request.override(messages=[*self.request.messages, *(told.said if told else [])])
 
     def _drafted(self, response: ModelResponse[Any]) -> Drafted:
@@ -247,9 +252,20 @@ class ModelDrafts:
             if final.fields is None and answer.text != final.text:
                 response = replace(response, structured_response=with_text(structured, answer.text, final.path))
         if whole or structured is not None:
-            return _with_last(response, lambda m: with_record(m, record))
-        said = {"content": answer.text}
-        return _with_last(response, lambda m: with_record(m.model_copy(update=said), record))
+            said = response
+        else:
+            said = _with_last(response, lambda m: m.model_copy(update={"content": answer.text}))
+        if self.annotate and structured is None:
+            said = _with_last(said, lambda m: annotated(m, answer))
+        return _with_last(said, lambda m: with_record(m, record))
+
+    def counted(self, response: ModelResponse[Any]) -> Result:
+        """The response; where there was more than the one call that LangChain counts, with the others counted."""
+        if not self.more:
+            return response
+        state: Mapping[str, Any] = self.request.state
+        counts = {name: state.get(name, 0) + self.more for name in COUNTS}
+        return ExtendedModelResponse(response, Command(update=counts))
 
 
 def final_of(response: ModelResponse[Any], claims: Sequence[str] | None = None) -> Claimed | None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import Any, Literal
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
-from langchain_core.runnables.base import RunnableBindingBase, RunnableLike, RunnableSequence, coerce_to_runnable
+from langchain_core.runnables.base import (
+    RunnableBindingBase,
+    RunnableLike,
+    RunnableParallel,
+    RunnableSequence,
+    coerce_to_runnable,
+)
 from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.passthrough import RunnableAssign
 from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import ConfigDict, PrivateAttr, field_validator
 from typing_extensions import override
@@ -21,9 +29,10 @@ from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.streaming import StreamEvent, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import places
-from langchain_denoise.convert.claims import checked_claims, claimed, resolved, with_text
+from langchain_denoise.convert.claims import checked_claims, claimed, resolved, with_change, with_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.observe import atell, short_record, tell
+from langchain_denoise.verification.annotations import annotated
 from langchain_denoise.verification.collect import Collector
 from langchain_denoise.verification.redraft import Again, again, hearing
 from langchain_denoise.verification.streamed import Streamed
@@ -72,7 +81,13 @@ def verified(
     ``returns="answer"`` gives the whole `denoise_core.augmenter.Answer` in the output's place.
     """
     chain, verifier = coerce_to_runnable(chain), verifier or Verifier()
-    if is_graph(chain) and not verifier.limits.rerun:
+    homes = {c.__module__ for part in parts_of(chain) for c in type(part).__mro__}
+    if "langchain_core.runnables.history" in homes:
+        raise InputError(
+            "a history inside verified(...) would keep every draft, rejected ones too; write it around: "
+            "RunnableWithMessageHistory(verified(chain), ...)"
+        )
+    if any(home.startswith("langgraph.pregel") for home in homes) and not verifier.limits.rerun:
         raise InputError(
             "verified(...) runs its chain again, and a graph or agent may have effects outside; put "
             "VerificationMiddleware() into create_agent(middleware=[...]), or a JudgeNode into the graph, or say "
@@ -90,13 +105,20 @@ def verified(
     )
 
 
-def is_graph(chain: Runnable[Any, Any]) -> bool:
-    """Whether a LangGraph graph is the chain, or a step of it."""
-    while isinstance(chain, RunnableBindingBase):
-        chain = chain.bound
-    if isinstance(chain, RunnableSequence):
-        return any(map(is_graph, chain.steps))
-    return any(c.__module__.startswith("langgraph.pregel") for c in type(chain).__mro__)
+def parts_of(chain: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
+    """A chain and the steps that can be seen in it."""
+    yield chain
+    inner: Sequence[Runnable[Any, Any]] = ()
+    if isinstance(chain, RunnableBindingBase):
+        inner = [chain.bound]
+    elif isinstance(chain, RunnableSequence):
+        inner = chain.steps
+    elif isinstance(chain, RunnableParallel):
+        inner = list(chain.steps__.values())
+    elif isinstance(chain, RunnableAssign):
+        inner = [chain.mapper]
+    for one in inner:
+        yield from parts_of(one)
 
 
 class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
@@ -319,6 +341,9 @@ class ChainDrafts:
                     "send unsupported answers as they are"
                 )
             output = with_text(output, answer.text, said.path)
+        if self.settings.verifier.annotate and said.fields is None:
+            noted = partial(places.with_message, change=partial(annotated, answer=answer))
+            output = with_change(output, noted, said.path)
         return places.with_record(output, record), record
 
 

@@ -22,13 +22,15 @@ from langchain_denoise.models.decisions import Decide, is_decision_model
 class Verifier:
     """The settings of verification, shared by `verified` and the agent middleware.
 
-     ``judge`` judges: any judge of the core, a function, a decision model, or a chat model (a runnable or its
+    ``judge`` judges: any judge of the core, a function, a decision model, or a chat model (a runnable or its
     name), which then judges by its quotes; None is the core's own. ``feedback`` explains, ``policy`` decides,
     ``limits`` bounds the drafts and says what is sent when none holds, ``budget`` covers drafts, judge and
-    feedback together.
-    ``when(question, answer)`` says what is judged at all; None judges everything. ``task`` holds the words sent
-     when abstaining. ``on_answer`` is called with each `denoise_core.augmenter.Answer`: to record it
-     (`denoise_core.augmenter.traces.recording.to_lines`), to replay it, to learn from it.
+    feedback together. ``when(question, answer)`` says what is judged at all; None judges everything. ``task``
+    holds the words sent when abstaining. ``on_answer`` is called with each `denoise_core.augmenter.Answer`: to
+    record it (`denoise_core.augmenter.traces.recording.to_lines`), to replay it, to learn from it.
+
+    ``annotate`` puts the verdict into an answer that is a message, as LangChain's annotations of its text block: a
+    citation for each quote on which a claim rests, and a note on each claim that rests on none.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Verifier:
         when: When | None = None,
         task: Task = QUESTION_ANSWERING,
         on_answer: Callable[[Answer], None] | None = None,
+        annotate: bool = False,
     ) -> None:
         if on_answer is not None and not callable(on_answer):
             raise InputError(f"on_answer: expected a function of an Answer, got {type(on_answer).__name__}")
@@ -58,6 +61,7 @@ class Verifier:
             task=task,
         )
         self.on_answer = on_answer
+        self.annotate = annotate
 
     @property
     def utility(self) -> Utility:

@@ -287,3 +287,28 @@ def test_any_utility_judges(rag):
             return without_effects(Verdict("pass" if len(candidate) < 40 else "fail", 0.5))
 
     assert verified(rag()[0], Verifier(judge=Short())).invoke({"question": "q"})["answer"] == LYON
+
+
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("shape", ["message", "key", "state"])
+async def test_the_verdict_as_annotations_of_the_message(sync, shape):
+    title = {"title": "Atlas", "source": "https://example.org/atlas"}
+    source = Document(page_content=f"An atlas. {PARIS}", id="atlas", metadata=title)
+    said = AIMessage([{"type": "reasoning", "reasoning": "..."}, {"type": "text", "text": f"{PARIS} {LYON}"}])
+    outputs = {"message": said, "key": {"answer": said}, "state": {"messages": [HumanMessage("q"), said]}}
+    verifier = Verifier(annotate=True, limits=LoopLimits(attempts=1, repair=False))
+    chain = verified(lambda given: outputs[shape], verifier, evidence=lambda given, brought: [source])
+    out = await asyncio.to_thread(chain.invoke, "capital?") if sync else await chain.ainvoke("capital?")
+    places = {"message": lambda: out, "key": lambda: out["answer"], "state": lambda: out["messages"][-1]}
+    message = places[shape]()
+    reasoning, block = message.content_blocks
+    assert (reasoning["type"], block["text"]) == ("reasoning", f"{PARIS} {LYON}")
+    citation, note = block["annotations"]
+    assert block["text"][citation["start_index"] : citation["end_index"]] == PARIS
+    assert (citation["type"], citation["url"], citation["title"]) == ("citation", title["source"], "Atlas")
+    start, end = citation["extras"]["span"]
+    assert source.page_content[start:end] == citation["cited_text"]
+    ours = note["value"]["denoise"]
+    assert block["text"][ours["start_index"] : ours["end_index"]] == LYON
+    assert ours["supported"] is False
+    assert said.content[1] == {"type": "text", "text": f"{PARIS} {LYON}"}

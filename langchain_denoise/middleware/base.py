@@ -1,0 +1,45 @@
+"""What our middleware share: a name of their own, and a change of each request to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from typing_extensions import override
+
+Handler = Callable[[ModelRequest[Any]], ModelResponse[Any]]
+AsyncHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+
+
+class Named(AgentMiddleware[Any, Any, Any]):
+    """Middleware with a name, so that one agent may have two of a kind."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    @property
+    @override
+    def name(self) -> str:
+        return self._name
+
+
+class Changing(Named):
+    """Middleware that changes what the model is asked."""
+
+    def changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        """The request as the model gets it."""
+        raise NotImplementedError
+
+    async def achanged(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        """`changed` without blocking the event loop."""
+        return self.changed(request)
+
+    @override
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
+        return handler(self.changed(request))
+
+    @override
+    async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> ModelResponse[Any]:
+        return await handler(await self.achanged(request))
