@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing
-from typing import Any, Literal, NotRequired
+from collections.abc import Callable, Sequence
+from typing import Any, NotRequired
 
-from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from typing_extensions import TypedDict, override
 
 from denoise_core import InputError, Message
-from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer, Augmenter
-from denoise_core.augmenter.streaming import StreamEvent, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
-from denoise_core.running.budget import at_most
 from langchain_denoise.convert.documents import evidence_documents
 from langchain_denoise.convert.messages import from_messages
-from langchain_denoise.observe import atell, short_record, tell
-from langchain_denoise.verification.streamed import Streamed
+from langchain_denoise.verification.checked import Asked, Checked
 
 
 class AugmentedInput(TypedDict):
@@ -47,12 +40,11 @@ class AugmentedOutput(TypedDict):
     denoise: dict[str, Any]
 
 
-class AugmentedRunnable(PickledModel, RunnableSerializable[str | AugmentedInput, AugmentedOutput]):
+class AugmentedRunnable(Checked[str | AugmentedInput, AugmentedOutput]):
     """Runs a `denoise_core.augmenter.Augmenter` as a step of a chain.
 
     Build it from ``Augmenter(ChatModelLLM(model), RetrieverAdapter(retriever), ...)``. Searches, drafts and
-    judgements are children of this run in a trace; drafts never reach a user's token stream, so ``stream``
-    yields one value: the answer, once it is known how far it holds.
+    judgements are children of this run in a trace; drafts never reach a user's token stream.
     """
 
     augmenter: Augmenter
@@ -64,78 +56,15 @@ class AugmentedRunnable(PickledModel, RunnableSerializable[str | AugmentedInput,
     on_answer: Callable[[Answer], Any] | None = None
     """Called with each `denoise_core.augmenter.Answer`: to record it, to replay it, to learn from it."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    @property
+    @override
+    def _most(self) -> int | None:
+        return self.max_concurrency
 
     @override
-    def invoke(
-        self, input: str | AugmentedInput, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AugmentedOutput:
-        return self._call_with_config(self._answer, input, config)
-
-    @override
-    async def ainvoke(
-        self, input: str | AugmentedInput, config: RunnableConfig | None = None, **kwargs: Any
-    ) -> AugmentedOutput:
-        return await self._acall_with_config(self._aanswer, input, config)
-
-    def _answer(
-        self, input: str | AugmentedInput, run_manager: ParentRunManager, config: RunnableConfig
-    ) -> AugmentedOutput:
+    def _asked(self, input: str | AugmentedInput, options: dict[str, Any]) -> Asked:
         question, history = _read(input)
-        with at_most(self.max_concurrency), at_most(config.get("max_concurrency")):
-            answer = self.augmenter.answer(question, history)
-        output = _output(self._heard(answer))
-        tell(run_manager, {"question": question}, short_record(output["denoise"]), output["denoise"])
-        return output
-
-    async def _aanswer(
-        self, input: str | AugmentedInput, run_manager: AsyncParentRunManager, config: RunnableConfig
-    ) -> AugmentedOutput:
-        question, history = _read(input)
-        with at_most(self.max_concurrency), at_most(config.get("max_concurrency")):
-            answer = await self.augmenter.aanswer(question, history)
-        output = _output(self._heard(answer))
-        await atell(run_manager, {"question": question}, short_record(output["denoise"]), output["denoise"])
-        return output
-
-    def stream_checked(
-        self,
-        input: str | AugmentedInput,
-        config: RunnableConfig | None = None,
-        *,
-        show: Literal["held_back", "draft_first"] = "held_back",
-    ) -> Iterator[StreamEvent]:
-        """Events of `denoise_core.augmenter.streaming`: `Text` as sentences pass (``"held_back"``) or as the first
-        draft is written (``"draft_first"``), `Restarted` when it is withdrawn, at last `Finished` or `Revised`
-        with the `Answer`."""
-        question, history = _read(input)
-        follow = held_back if show == "held_back" else draft_first
-
-        def begin() -> Iterator[StreamEvent]:
-            return iter(follow(self.augmenter, question, history))
-
-        yield from Streamed(self.get_name(), input, question, self._heard, self.max_concurrency).events(
-            begin, config
-        )
-
-    async def astream_checked(
-        self,
-        input: str | AugmentedInput,
-        config: RunnableConfig | None = None,
-        *,
-        show: Literal["held_back", "draft_first"] = "held_back",
-    ) -> AsyncIterator[StreamEvent]:
-        """`stream_checked` for async."""
-        question, history = _read(input)
-        follow = held_back if show == "held_back" else draft_first
-
-        def begin() -> AsyncIterator[StreamEvent]:
-            return aiter(follow(self.augmenter, question, history))
-
-        asked = Streamed(self.get_name(), input, question, self._heard, self.max_concurrency)
-        async with aclosing(asked.aevents(begin, config)) as events:
-            async for event in events:
-                yield event
+        return Asked(self.augmenter, question, history, self._heard, _output)
 
     def _heard(self, answer: Answer) -> Answer:
         if self.on_answer is not None:
@@ -152,14 +81,14 @@ def _read(input: str | AugmentedInput) -> tuple[str, tuple[Message, ...]]:
     return input["question"], from_messages(input.get("history", ()))
 
 
-def _output(answer: Answer) -> AugmentedOutput:
-    memory = answer.memory
-    best = memory.best
-    evidence = best.evidence if best else memory.evidence
-    return {
+def _output(answer: Answer) -> tuple[AugmentedOutput, dict[str, Any]]:
+    memory, record = answer.memory, answer_record(answer)
+    evidence = memory.best.evidence if memory.best else memory.evidence
+    output: AugmentedOutput = {
         "question": memory.question,
         "answer": answer.text,
         "outcome": str(answer.outcome),
         "context": evidence_documents(evidence, memory.retrieved, memory.question),
-        "denoise": answer_record(answer),
+        "denoise": record,
     }
+    return output, record

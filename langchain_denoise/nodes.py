@@ -73,15 +73,11 @@ class JudgeNode(PickledModel, RunnableSerializable[Any, Update]):
         by_user = given if callable(self.evidence) else state
         evidence = places.evidence_in(by_user, by_user, self.evidence)
         memory = WorkingMemory(places.question_in(given, self.question), evidence)
-        return _judge(self.verifier, memory, candidate)
-
-
-def _judge(verifier: Verifier, memory: WorkingMemory, candidate: str) -> Flow[dict[str, Any]]:
-    verdict: Verdict = yield from verifier.utility.assess(memory, candidate)
-    feedback = "" if verdict.passed else (yield from verifier.feedback.write(memory, candidate, verdict))
-    return {
-        "outcome": str(_OUTCOMES[verdict.outcome]),
-        "score": float(verdict.score),
-        "reasons": [r.text for r in verdict.reasons],
-        "feedback": feedback,
-    }
+        verdict: Verdict = yield from self.verifier.utility.assess(memory, candidate)
+        feedback = "" if verdict.passed else (yield from self.verifier.feedback.write(memory, candidate, verdict))
+        return {
+            "outcome": str(_OUTCOMES[verdict.outcome]),
+            "score": float(verdict.score),
+            "reasons": [r.text for r in verdict.reasons],
+            "feedback": feedback,
+        }

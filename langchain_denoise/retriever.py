@@ -23,7 +23,7 @@ from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.documents import read_documents
 from langchain_denoise.likes import RetrieverLike
 from langchain_denoise.models.retriever_adapter import check_retriever
-from langchain_denoise.settings import Denoise
+from langchain_denoise.settings import Denoise, asked_for
 
 _config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
 
@@ -98,7 +98,7 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     ) -> list[Document]:
         config = patch_config(_config.get(), callbacks=run_manager.get_child())
         found = read_documents(self.retriever.invoke(query, config, **self._asked(kwargs)), "retriever")
-        return self._compressor(k).invoke({"documents": found, "query": query}, _without_k(config, k))
+        return self._compressor.invoke({"documents": found, "query": query}, _with_k(config, k))
 
     @override
     async def _aget_relevant_documents(
@@ -106,7 +106,7 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     ) -> list[Document]:
         config = patch_config(_config.get(), callbacks=run_manager.get_child())
         found = read_documents(await self.retriever.ainvoke(query, config, **self._asked(kwargs)), "retriever")
-        return await self._compressor(k).ainvoke({"documents": found, "query": query}, _without_k(config, k))
+        return await self._compressor.ainvoke({"documents": found, "query": query}, _with_k(config, k))
 
     def _asked(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """What goes to the inner retriever with a call. Raises `InputError` for what that would leave out."""
@@ -118,24 +118,19 @@ class DenoisingRetriever(Denoise, BaseRetriever):
             )
         return {**({} if self.fetch_k is None else {"k": self.fetch_k}), **kwargs}
 
-    def _compressor(self, k: int | None) -> DenoiseCompressor:
-        k = self.k if k is None else k
-        if k is not None and k < 1:
-            raise InputError(f"k={k}: expected 1 or more")
+    @property
+    def _compressor(self) -> DenoiseCompressor:
         settings = {name: getattr(self, name) for name in Denoise.model_fields}
-        made = DenoiseCompressor(**{**settings, "top_n": self.top_n if k is None else k})
+        made = DenoiseCompressor(**{**settings, "top_n": self.top_n if self.k is None else self.k})
         made._scores = self.order == "score"
         return made
 
 
-def _without_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
-    """The config without its own k where the call gave one."""
-    configurable = config.get("configurable") or {}
-    asked = configurable.get(KEY)
-    if k is None or not isinstance(asked, Mapping) or "k" not in asked:
+def _with_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
+    """The config with the call's own k, where it gave one."""
+    if k is None:
         return config
-    rest = {name: value for name, value in asked.items() if name != "k"}
-    return {**config, "configurable": {**configurable, KEY: rest}}
+    return {**config, "configurable": {**config.get("configurable", {}), KEY: {**asked_for(config), "k": k}}}
 
 
 def _takes(retriever: Any, name: str) -> bool:

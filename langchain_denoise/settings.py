@@ -208,7 +208,7 @@ class Denoise(PickledModel, BaseModel):
         below = given.pop("settings", None) if "settings" in cls.model_fields else None
         for name, value in given.items():
             ours = name if name in cls.model_fields else ALIASES.get(str(name), str(name))
-            if ours not in cls.model_fields and name not in _aliases_of(cls):
+            if ours not in cls.model_fields and name not in {f.alias for f in cls.model_fields.values()}:
                 near = difflib.get_close_matches(name, [*cls.model_fields, *ALIASES], 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise InputError(f"{name}: {cls.__name__} has no such setting{hint}")
@@ -398,7 +398,3 @@ def _check_asked(name: str, value: Any) -> None:
     for setting, choices in (("order", get_args(Order)), ("variant", get_args(Variant))):
         if name == setting and value is not None and value not in choices:
             raise InputError(f"{name}={value!r}: expected one of {', '.join(choices)}")
-
-
-def _aliases_of(made: type[BaseModel]) -> set[str]:
-    return {f.alias for f in made.model_fields.values() if f.alias}

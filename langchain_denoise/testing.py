@@ -174,6 +174,25 @@ class RecordedRun:
     error: str | None = None
 
 
+def _starts(kind: str) -> Any:
+    """A handler's method for the start of a run of this kind."""
+
+    def start(
+        self: RunRecorder,
+        serialized: Any,
+        asked: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **about: Any,
+    ) -> None:
+        name = about.get("name") or (serialized or {}).get("name") or kind
+        tags, metadata = about.get("tags") or [], about.get("metadata") or {}
+        self.runs[run_id] = RecordedRun(name, kind, parent_run_id, list(tags), dict(metadata))
+
+    return start
+
+
 class RunRecorder(BaseCallbackHandler):
     """Keeps every run and custom event it is told of, so that a test can ask who is under whom."""
 
@@ -195,72 +214,19 @@ class RunRecorder(BaseCallbackHandler):
             return run.name
         return f"{self._path(run.parent)}/{run.name}"
 
-    def _start(
-        self, kind: str, serialized: Any, run_id: UUID, parent_run_id: UUID | None, about: dict[str, Any]
-    ) -> None:
-        name = about.get("name") or (serialized or {}).get("name") or kind
-        tags, metadata = about.get("tags") or [], about.get("metadata") or {}
-        self.runs[run_id] = RecordedRun(name, kind, parent_run_id, list(tags), dict(metadata))
-
-    @override
-    def on_chain_start(
-        self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
-    ) -> None:
-        self._start("chain", serialized, run_id, parent_run_id, kwargs)
-
-    @override
-    def on_chat_model_start(
-        self, serialized: Any, messages: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
-    ) -> None:
-        self._start("llm", serialized, run_id, parent_run_id, kwargs)
-
-    @override
-    def on_retriever_start(
-        self, serialized: Any, query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
-    ) -> None:
-        self._start("retriever", serialized, run_id, parent_run_id, kwargs)
-
-    @override
-    def on_tool_start(
-        self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
-    ) -> None:
-        self._start("tool", serialized, run_id, parent_run_id, kwargs)
-
-    def _end(self, run_id: UUID, error: BaseException | None = None) -> None:
+    def _ended(self, *said: Any, run_id: UUID, **kwargs: Any) -> None:
         self.runs[run_id].ended = True
-        self.runs[run_id].error = None if error is None else f"{type(error).__name__}: {error}"
 
-    @override
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        self._end(run_id)
+    def _failed(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        self.runs[run_id].ended = True
+        self.runs[run_id].error = f"{type(error).__name__}: {error}"
 
-    @override
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        self._end(run_id, error)
-
-    @override
-    def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        self._end(run_id)
-
-    @override
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        self._end(run_id, error)
-
-    @override
-    def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        self._end(run_id)
-
-    @override
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        self._end(run_id, error)
-
-    @override
-    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        self._end(run_id)
-
-    @override
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        self._end(run_id, error)
+    on_chain_start = _starts("chain")
+    on_chat_model_start = _starts("llm")
+    on_retriever_start = _starts("retriever")
+    on_tool_start = _starts("tool")
+    on_chain_end = on_llm_end = on_retriever_end = on_tool_end = _ended
+    on_chain_error = on_llm_error = on_retriever_error = on_tool_error = _failed
 
     @override
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **kwargs: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
-from denoise_core import InputError, Message, Usage
+from denoise_core import InputError, Message
 from denoise_core.end import LocalLLM
 from denoise_core.local.generation.llm import Ended
 
@@ -95,7 +95,7 @@ class LocalChatModel(BaseChatModel):
                 f"a local model takes no {', '.join(sorted(kwargs))}; its settings are the LocalLLM's"
             )
         llm = self.llm.with_settings(stop=stop) if stop else self.llm
-        pieces = llm.stream(_texts(messages))
+        pieces = llm.stream([_text(m) for m in messages])
         try:
             while True:
                 try:
@@ -123,21 +123,16 @@ def _identity(model: Any) -> str:
 
 def _last(ended: Ended, model_name: str) -> ChatGenerationChunk:
     """The chunk that says how it ended, without text."""
+    used = ended.usage
     message = AIMessageChunk(
         content="",
-        usage_metadata=_usage(ended.usage),
+        usage_metadata=UsageMetadata(
+            input_tokens=used.input_tokens, output_tokens=used.output_tokens, total_tokens=used.total
+        ),
         response_metadata={"finish_reason": "length" if ended.cut else "stop", "model_name": model_name},
         chunk_position="last",
     )
     return ChatGenerationChunk(message=message)
-
-
-def _usage(used: Usage) -> UsageMetadata:
-    return UsageMetadata(input_tokens=used.input_tokens, output_tokens=used.output_tokens, total_tokens=used.total)
-
-
-def _texts(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:
-    return tuple(_text(m) for m in messages)
 
 
 def _text(message: BaseMessage) -> Message:

@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 
 from denoise_core import InputError, Passage
-from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, text_id, to_passages
+from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_passages
 from langchain_denoise.convert.messages import internal_config
 
 
@@ -37,7 +37,7 @@ class RetrieverAdapter:
         return self._passages(await self.retriever.ainvoke(query, internal_config()))
 
     def _passages(self, found: Sequence[Document]) -> Sequence[Passage]:
-        return to_passages([with_id(d) for d in read_documents(found, "found")], self.header_keys)
+        return to_passages(read_documents(found, "found"), self.header_keys)
 
 
 def check_retriever(retriever: Any) -> None:
@@ -50,10 +50,3 @@ def check_retriever(retriever: Any) -> None:
     if not isinstance(retriever, Runnable):
         hint = "; pass its as_retriever()" if hasattr(retriever, "as_retriever") else ""
         raise InputError(f"retriever: expected a LangChain retriever, got {kind}{hint}")
-
-
-def with_id(document: Document) -> Document:
-    """The document, with an id made from its text where it has none."""
-    if document.id is not None:
-        return document
-    return document.model_copy(update={"id": text_id(document.page_content)})

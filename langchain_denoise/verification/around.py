@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
 
-from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import (
     RunnableBindingBase,
     RunnableLike,
@@ -19,26 +18,22 @@ from langchain_core.runnables.base import (
 from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.passthrough import RunnableAssign
 from langchain_core.utils.pydantic import TypeBaseModel
-from pydantic import ConfigDict, PrivateAttr, field_validator
+from pydantic import PrivateAttr, field_validator
 from typing_extensions import override
 
-from denoise_core import InputError, Message
-from denoise_core._secrets import PickledModel
+from denoise_core import InputError
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
-from denoise_core.augmenter.streaming import StreamEvent, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import places
 from langchain_denoise.convert.claims import checked_claims, claimed, resolved, with_change, with_text
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.observe import atell, short_record, tell
 from langchain_denoise.verification.annotations import annotated
+from langchain_denoise.verification.checked import Asked, Checked
 from langchain_denoise.verification.collect import Collector
 from langchain_denoise.verification.redraft import Again, again, hearing
-from langchain_denoise.verification.streamed import Streamed
 from langchain_denoise.verification.verifier import Verifier, conversation
 
-Show = Literal["held_back", "draft_first"]
 Returns = Literal["output", "answer"]
 
 
@@ -121,12 +116,8 @@ def parts_of(chain: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
         yield from parts_of(one)
 
 
-class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
-    """A chain with verification around it; see `verified`, which builds it.
-
-    ``stream`` yields one value: nothing is shown before it is judged. `stream_checked` shows sentences as they
-    pass, or the draft first and its verdict after. Inner calls are children of this run.
-    """
+class VerifiedRunnable(Checked[Any, Any]):
+    """A chain with verification around it; see `verified`, which builds it."""
 
     chain: Runnable[Any, Any]
     verifier: Verifier
@@ -138,8 +129,6 @@ class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
     claims: list[str] | None = None
 
     _hearing: Runnable[Any, Any] | None = PrivateAttr(default=None)
-
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     @field_validator("claims", mode="before")
     @classmethod
@@ -161,66 +150,12 @@ class VerifiedRunnable(PickledModel, RunnableSerializable[Any, Any]):
         return self.chain.get_input_schema(config)
 
     @override
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        return self._call_with_config(self._verify, input, config, **kwargs)
-
-    @override
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        return await self._acall_with_config(self._averify, input, config, **kwargs)
-
-    def stream_checked(
-        self, input: Any, config: RunnableConfig | None = None, *, show: Show = "held_back"
-    ) -> Iterator[StreamEvent]:
-        """`denoise_core.augmenter.streaming` events: `Text` as sentences pass (``"held_back"``) or as the first
-        draft is written (``"draft_first"``), `Restarted` when it is withdrawn, at last `Finished` or `Revised`
-        with the `Answer`."""
-        follow = held_back if show == "held_back" else draft_first
-        asked, history = self._streamed(input), self._history(input)
-
-        def begin() -> Iterator[StreamEvent]:
-            return iter(follow(self.verifier.loop, asked.question, history, drafter=ChainDrafts(self, input, {})))
-
-        yield from asked.events(begin, config)
-
-    async def astream_checked(
-        self, input: Any, config: RunnableConfig | None = None, *, show: Show = "held_back"
-    ) -> AsyncIterator[StreamEvent]:
-        """`stream_checked` for async."""
-        follow = held_back if show == "held_back" else draft_first
-        asked, history = self._streamed(input), self._history(input)
-
-        def begin() -> AsyncIterator[StreamEvent]:
-            return aiter(follow(self.verifier.loop, asked.question, history, drafter=ChainDrafts(self, input, {})))
-
-        async with aclosing(asked.aevents(begin, config)) as events:
-            async for event in events:
-                yield event
-
-    def _streamed(self, input: Any) -> Streamed:
-        question = places.question_in(input, self.question)
-        return Streamed(self.get_name(), input, question, self.verifier.told)
-
-    def _verify(self, input: Any, run_manager: ParentRunManager, config: RunnableConfig, **kwargs: Any) -> Any:
-        drafts = ChainDrafts(self, input, kwargs)
-        question, history = places.question_in(input, self.question), self._history(input)
-        answer = self.verifier.told(self.verifier.loop.answer(question, history, drafter=drafts))
-        output, record = drafts.output_of(answer)
-        tell(run_manager, {"question": question}, short_record(record), record)
-        return answer if self.returns == "answer" else output
-
-    async def _averify(
-        self, input: Any, run_manager: AsyncParentRunManager, config: RunnableConfig, **kwargs: Any
-    ) -> Any:
-        drafts = ChainDrafts(self, input, kwargs)
-        question, history = places.question_in(input, self.question), self._history(input)
-        answer = self.verifier.told(await self.verifier.loop.aanswer(question, history, drafter=drafts))
-        output, record = drafts.output_of(answer)
-        await atell(run_manager, {"question": question}, short_record(record), record)
-        return answer if self.returns == "answer" else output
-
-    def _history(self, input: Any) -> tuple[Message, ...]:
+    def _asked(self, input: Any, options: dict[str, Any]) -> Asked:
+        drafts = ChainDrafts(self, input, options)
         messages = None if callable(self.question) else places.messages_in(places.as_state(input))
-        return conversation(messages) if messages else ()
+        history = conversation(messages) if messages else ()
+        question, verifier = places.question_in(input, self.question), self.verifier
+        return Asked(verifier.loop, question, history, verifier.told, drafts.output_of, drafts)
 
 
 class ChainDrafts:
@@ -344,7 +279,7 @@ class ChainDrafts:
         if self.settings.verifier.annotate and said.fields is None:
             noted = partial(places.with_message, change=partial(annotated, answer=answer))
             output = with_change(output, noted, said.path)
-        return places.with_record(output, record), record
+        return answer if self.settings.returns == "answer" else places.with_record(output, record), record
 
 
 def piece_of(chunk: Any, place: str | Callable[..., Any] | None) -> str:

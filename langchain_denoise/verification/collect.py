@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from collections.abc import Sequence
@@ -20,9 +19,8 @@ from denoise_core import Passage, Usage
 from denoise_core.augmenter.drafting import Found
 from denoise_core.end.selection import CHARACTERS_PER_TOKEN
 from denoise_core.types import Provenance
-from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_passages
+from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, text_id, to_passages
 from langchain_denoise.convert.places import documents_of
-from langchain_denoise.models.retriever_adapter import with_id
 
 
 @dataclass
@@ -124,7 +122,7 @@ class Collector(BaseCallbackHandler):
         text = str(message.text) if message is not None else output if isinstance(output, str) else ""
         if text.strip():
             written: Provenance = "model" if "llm" in run.below else "tool"
-            passage = Passage(text, f"tool-{digest(text)}", provenance=written)
+            passage = Passage(text, f"tool-{text_id(text)}", provenance=written)
             with self._lock:
                 self.found.append(Found((passage,), run.asked))
 
@@ -166,7 +164,7 @@ class Collector(BaseCallbackHandler):
             self._usage[1] += used[1]
 
     def _brought(self, documents: Any, query: str) -> None:
-        passages = to_passages([with_id(d) for d in read_documents(documents, "found")], self.header_keys)
+        passages = to_passages(read_documents(documents, "found"), self.header_keys)
         with self._lock:
             self.found.append(Found(passages, query))
 
@@ -177,11 +175,6 @@ def query_of(arguments: Any) -> str:
         return str(arguments)
     values = [v for v in arguments.values() if v is not None]
     return " ".join(v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str) for v in values)
-
-
-def digest(text: str) -> str:
-    """A short name made from a text."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def reported(response: LLMResult) -> tuple[int, int] | None:

@@ -58,7 +58,7 @@ class Streamed:
                         if isinstance(event, (Finished, Revised)):
                             self.told(event.answer)
                             record, output = answer_record(event.answer), event.answer.text
-                            context.run(tell, run, self._about, short_record(record), record)
+                            context.run(tell, run, {"question": self.question}, short_record(record), record)
                         yield event
         except GeneratorExit:
             run.on_chain_end(output)
@@ -88,7 +88,7 @@ class Streamed:
                         if isinstance(event, (Finished, Revised)):
                             self.told(event.answer)
                             record, output = answer_record(event.answer), event.answer.text
-                            telling = atell(run, self._about, short_record(record), record)
+                            telling = atell(run, {"question": self.question}, short_record(record), record)
                             await coro_with_context(telling, context)
                         yield event
         except GeneratorExit:
@@ -109,10 +109,6 @@ class Streamed:
             yield
         finally:
             context.run(bounds.close)
-
-    @property
-    def _about(self) -> dict[str, Any]:
-        return {"question": self.question}
 
 
 async def _next(events: AsyncIterator[StreamEvent]) -> StreamEvent | None:
