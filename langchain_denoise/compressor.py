@@ -103,16 +103,13 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
     def clear(self, query: str, passages: Sequence[Passage], asked: Any = None) -> DenoiseResult:
         """Texts of any kind, cut by their structure, as `DenoiseToolResults` has a tool's result denoised.
         ``asked`` is what this request asks for, as in a config."""
-        found: DenoiseResult = cast(Any, self)._call_with_config(
-            self._denoise, _texts(query, passages), requesting(asked)
-        )
-        return found
+        texts: Any = {"texts": tuple(passages), "query": query}
+        return cast("DenoiseResult", self._call_with_config(self._denoise, texts, requesting(asked)))
 
     async def aclear(self, query: str, passages: Sequence[Passage], asked: Any = None) -> DenoiseResult:
         """`clear` without blocking the event loop."""
-        run = cast(Any, self)._acall_with_config
-        found: DenoiseResult = await run(self._adenoise, _texts(query, passages), requesting(asked))
-        return found
+        texts: Any = {"texts": tuple(passages), "query": query}
+        return cast("DenoiseResult", await self._acall_with_config(self._adenoise, texts, requesting(asked)))
 
     @signed
     def _denoise(self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig) -> Any:
@@ -205,10 +202,6 @@ class _Documents(_Work):
 
     def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
         return super().summaries(replace(result, failures={**result.failures, **self.converted.failures}))
-
-
-def _texts(query: str, passages: Sequence[Passage]) -> Any:
-    return {"texts": tuple(passages), "query": query}
 
 
 def _read(input: Any) -> DenoiseInput:

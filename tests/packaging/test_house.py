@@ -117,7 +117,7 @@ LINES = {
     "text": (3996, 2400),
     "local, running": (5432, 4800),
     "support, scorers, report, cli, service, root": (10379, 7100),
-    "langchain_denoise, llamaindex_denoise": (10256, 8300),
+    "langchain_denoise, llamaindex_denoise": (10251, 8300),
     "benchmarks": (7909, 6500),
 }
 

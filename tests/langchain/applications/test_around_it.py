@@ -90,12 +90,11 @@ def look(query: str) -> str:
 
 
 @both_ways
-async def test_denoised_documents_go_into_chroma(sync):
+async def test_denoised_documents_go_into_chroma(sync, tmp_path):
     kept = DenoiseCompressor(scorer=by_tower(), keep=2).compress_documents(FOUND, QUESTION)
 
     def filled():
-        store = Chroma("around", embedding_function=EmbeddedEmbeddings())
-        store.reset_collection()
+        store = Chroma("around", embedding_function=EmbeddedEmbeddings(), persist_directory=str(tmp_path))
         store.add_documents(kept)
         return store
 
