@@ -1,5 +1,7 @@
 """`Checked` of ReAct and CodeAct agents and of whole workflows: what is sent, fed back, remembered and told."""
 
+from importlib.metadata import version
+
 import pytest
 from llama_index.core.agent.workflow import AgentStream, AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
@@ -177,6 +179,9 @@ async def test_a_workflows_object_is_judged_by_its_fields(town, outcome, whose):
     agent = guide(script(LOOK, RIGHT), **(made if whose == "agent" else {}))
     workflow = AgentWorkflow(agents=[agent], **(made if whose == "workflow" else {}))
     output, _, verdict, _ = await ask(Checked(workflow))
+    if whose == "agent" and version("llama-index-core").startswith("0.13."):
+        assert output.structured_response is None, "this LlamaIndex makes none of an agent's in a workflow"
+        return
     assert output.structured_response == {"town": town}, "the object comes back whole"
     assert (verdict["structured"]["outcome"], verdict["outcome"]) == (outcome, outcome)
 
