@@ -12,7 +12,6 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts import PromptTemplate
@@ -116,24 +115,14 @@ class VerifiedEngine(DenoiseEngine):
         return await self._aanswer(self._asked(query_bundle))
 
     def _answer(self, asked: Asked) -> RESPONSE_TYPE:
-        payload: dict[str, Any] = {EventPayload.QUERY_STR: asked.question}
-        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            if self.streaming in ("draft_first", "held_back"):
-                response: RESPONSE_TYPE = drafting(asked, self)
-            else:
-                response = self._finished(*asked.verified())
-            event.on_end(payload={EventPayload.RESPONSE: response})
-        return response
+        if self.streaming in ("draft_first", "held_back"):
+            return drafting(asked, self)
+        return self._finished(*asked.verified())
 
     async def _aanswer(self, asked: Asked) -> RESPONSE_TYPE:
-        payload: dict[str, Any] = {EventPayload.QUERY_STR: asked.question}
-        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            if self.streaming in ("draft_first", "held_back"):
-                response: RESPONSE_TYPE = adrafting(asked, self)
-            else:
-                response = self._afinished(*await asked.averified())
-            event.on_end(payload={EventPayload.RESPONSE: response})
-        return response
+        if self.streaming in ("draft_first", "held_back"):
+            return adrafting(asked, self)
+        return self._finished(*await asked.averified(), later=True)
 
 
 class CheckedQueryEngine(VerifiedEngine):

@@ -33,19 +33,17 @@ class DenoiseEngine(NestedPrompts, BaseQueryEngine):
 
     streaming: Streaming = False
 
-    def _finished(self, text: Any, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> RESPONSE_TYPE:
+    def _finished(
+        self, text: Any, nodes: Sequence[NodeWithScore], metadata: dict[str, Any], *, later: bool = False
+    ) -> RESPONSE_TYPE:
+        """The response, a stream for sync or async (``later``) code where one is wanted."""
         if isinstance(text, BaseModel):
             return PydanticResponse(text, list(nodes), metadata)
-        if self.streaming:
-            return StreamingResponse(pieces_of(text), list(nodes), metadata)
-        return Response(text, list(nodes), metadata)
-
-    def _afinished(self, text: Any, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> RESPONSE_TYPE:
-        if isinstance(text, BaseModel):
-            return PydanticResponse(text, list(nodes), metadata)
-        if self.streaming:
+        if not self.streaming:
+            return Response(text, list(nodes), metadata)
+        if later:
             return AsyncStreamingResponse(_apieces(text), list(nodes), metadata)
-        return Response(text, list(nodes), metadata)
+        return StreamingResponse(pieces_of(text), list(nodes), metadata)
 
 
 def response_metadata(nodes: Sequence[NodeWithScore], note: dict[str, Any]) -> dict[str, Any]:

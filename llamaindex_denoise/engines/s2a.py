@@ -10,7 +10,6 @@ from typing import Any
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
@@ -107,24 +106,16 @@ class S2AQueryEngine(DenoiseEngine):
         read = self._readable(nodes)
         some = _any_text(read.passages)
         answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if some else None
-        return self._afinished(*self._told(answer, read, additional_source_nodes))
+        return self._finished(*self._told(answer, read, additional_source_nodes), later=True)
 
     def _readable(self, nodes: Sequence[NodeWithScore]) -> Readable:
         return Readable(nodes, Guard(self.s2a.denoiser, on_error=self.s2a.denoiser.on_error))
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
-        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            response = self.synthesize(query_bundle, self.retrieve(query_bundle))
-            event.on_end(payload={EventPayload.RESPONSE: response})
-        return response
+        return self.synthesize(query_bundle, self.retrieve(query_bundle))
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        payload: dict[str, Any] = {EventPayload.QUERY_STR: query_bundle.query_str}
-        with self.callback_manager.event(CBEventType.QUERY, payload=payload) as event:
-            response = await self.asynthesize(query_bundle, await self.aretrieve(query_bundle))
-            event.on_end(payload={EventPayload.RESPONSE: response})
-        return response
+        return await self.asynthesize(query_bundle, await self.aretrieve(query_bundle))
 
     def _told(
         self,
