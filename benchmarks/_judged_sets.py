@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from _recorded import FOLDER
 from harness import read
 
-from denoise_core.text.facts import facts
 from denoise_core.types import Passage
 
 Label = Literal["right", "wrong", "abstains", "open"]
@@ -23,8 +23,6 @@ GROUNDING = ("summedits", "wice", "qags")
 EACH = 12  # right and wrong claims of a grounding set
 LONGEST = 6000  # characters of evidence of a grounding claim
 SHORT = {"nq_gold_distractors20": "NQ", "hotpotqa_distractor": "HotpotQA", "xquad_en": "XQuAD"}
-QUESTIONS = 10  # of a set of short answers, each with a right and a wrong one
-PASSAGES = 6  # that such a question is asked over
 
 
 @dataclass(frozen=True)
@@ -97,39 +95,18 @@ def _yesno(data: Path) -> Iterator[Case]:
 
 
 def _short(data: Path) -> Iterator[Case]:
-    """Short answers: the right one, and a name that stands in a passage that does not hold the answer."""
-    for name, shown in SHORT.items():
-        records = read(data, name)
-        rng = random.Random(29)
-        rng.shuffle(records)
-        taken = 0
-        for r in records:
-            gold = [p for p in r["passages"] if p["is_gold"]]
-            others = [p for p in r["passages"] if not p["is_gold"]]
-            others.sort(key=lambda p: p.get("hardness", 0))
-            if r["answers"][0].lower() in ("yes", "no") or len(gold) >= PASSAGES:
-                continue
-            used = [*gold, *others[: PASSAGES - len(gold)]]
-            rng.shuffle(used)
-            told = " ".join([r["question"], *r["answers"]]).casefold()
-            names = [
-                p["text"][f.start : f.end]
-                for p in used if not p["is_gold"]
-                for f in facts(p["text"]) if f.kind == "name"
-            ]  # fmt: skip
-            wrong = [
-                n for n in names if n.casefold() not in told and not any(w in told for w in n.casefold().split())
-            ]
-            if not wrong:
-                continue
-            passages = tuple(
-                Passage(p["text"], p["id"], metadata={"title": p["title"]} if p["title"] else {}) for p in used
-            )
-            for answer, label in ((r["answers"][0], "right"), (rng.choice(wrong), "wrong")):
-                yield Case(shown, f"{r['id']}-{label}", r["question"], answer, passages, label)  # type: ignore[arg-type]
-            taken += 1
-            if taken == QUESTIONS:
-                break
+    """Short answers: the right one, and a name that stands in a passage that does not hold the answer, as they
+    were drawn when the replies were recorded."""
+    records = {name: {r["id"]: r for r in read(data, name)} for name in SHORT}
+    for drawn in _lines(FOLDER / "short.jsonl"):
+        r = records[drawn["set"]][drawn["id"]]
+        told = {p["id"]: p for p in r["passages"]}
+        passages = tuple(
+            Passage(p["text"], p["id"], metadata={"title": p["title"]} if p["title"] else {})
+            for p in (told[i] for i in drawn["passages"])
+        )
+        yield Case(SHORT[drawn["set"]], f"{r['id']}-right", r["question"], r["answers"][0], passages, "right")
+        yield Case(SHORT[drawn["set"]], f"{r['id']}-wrong", r["question"], drawn["wrong"], passages, "wrong")
 
 
 def _halved(found: Sequence[Case]) -> list[Case]:

@@ -114,9 +114,9 @@ LINES = {
     "evaluate": (2370, 2300),
     "end": (4051, 3300),
     "embedded": (2527, 2300),
-    "text": (3996, 2400),
+    "text": (2927, 2400),
     "local, running": (5432, 4800),
-    "support, scorers, report, cli, service, root": (10379, 7100),
+    "support, scorers, report, cli, service, root": (10376, 7100),
     "langchain_denoise, llamaindex_denoise": (10251, 8300),
     "benchmarks": (7909, 6500),
 }
@@ -152,10 +152,6 @@ TOO_MANY_BRANCHES = 25  # of McCabe's count, as radon counts it; from there on i
 # Functions above that, as (file, name): a debt, which may only fall.
 TANGLED = {
     ("support/functions.py", "reading"),
-    ("text/facts/kinds/dates.py", "_from_number"),
-    ("text/facts/kinds/names.py", "_begins"),
-    ("text/facts/kinds/numbers.py", "_in_words"),
-    ("text/facts/kinds/numbers.py", "_unit"),
 }
 
 
@@ -172,7 +168,7 @@ def test_no_function_is_tangled():
 
 # Places where the core and the adapters compile a pattern or list words by hand: they may only fall. Whoever adds
 # one names beside it the data by another hand on which it gains, and takes one away elsewhere.
-PATTERNS, WORD_LISTS = 89, 18
+PATTERNS, WORD_LISTS = 88, 14
 
 
 def test_patterns_and_word_lists_become_fewer():

@@ -16,7 +16,7 @@ from denoise_core.support.hold import Words, beyond
 from denoise_core.support.judging import Claim, Claims, Judge, Judged, asked, expect_judge
 from denoise_core.support.result import NOTHING, Check
 from denoise_core.text.facts import Difference
-from denoise_core.text.facts.match import HELD, standing
+from denoise_core.text.facts.difference import standing
 from denoise_core.text.facts.reading import Reading
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
@@ -91,7 +91,7 @@ def one_value(question: str, claim: Claim) -> bool:
     language = language_of(question, "en")
     asked = Reading.of(question, language)
     said = Reading.of(claim.whole, language)
-    values = [f for f in said.facts if f.kind in HELD and not f.doubtful and not standing(f, asked.facts)]
+    values = [f for f in said.facts if not f.doubtful and not standing(f, asked.facts)]
     return len(values) <= 1 and len(said.stems - asked.stems) <= _SHORT
 
 

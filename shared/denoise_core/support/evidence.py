@@ -13,8 +13,8 @@ from functools import lru_cache
 
 from denoise_core.support.records import groups, headline
 from denoise_core.text.chunk import sentences
-from denoise_core.text.facts.kinds.dates import MONTHS
-from denoise_core.text.facts.kinds.numerals import cardinal
+from denoise_core.text.facts.dates import MONTHS
+from denoise_core.text.facts.numbers import cardinal
 from denoise_core.text.facts.reading import Reading
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import Lexeme, lexemes
@@ -91,7 +91,7 @@ def terms(found: Sequence[Lexeme], language: str) -> list[tuple[str, int, int]]:
     for x in found:
         if x.shape == "number":
             out.append((x.text.replace(",", "").replace(".", ""), x.start, x.end))
-        elif x.shape == "word" and (value := cardinal(x.lower, language)) is not None:
+        elif x.shape == "word" and (value := cardinal(x.lower)) is not None:
             out.append((str(value), x.start, x.end))
     return out
 

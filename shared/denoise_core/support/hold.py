@@ -16,10 +16,9 @@ from denoise_core.support.citing import uncited
 from denoise_core.support.evidence import Evidence, terms_of
 from denoise_core.support.judging import Claim, FlowJudge, Judged, Judgement, Quote
 from denoise_core.support.records import Field, Record, keys_of
-from denoise_core.text.facts.difference import compare
+from denoise_core.text.facts.dates import bears_out
+from denoise_core.text.facts.difference import compare, standing
 from denoise_core.text.facts.fact import Difference, Fact
-from denoise_core.text.facts.kinds.dates import bears_out
-from denoise_core.text.facts.match import HELD, standing
 from denoise_core.text.facts.reading import Reading
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage, Span
@@ -115,9 +114,9 @@ def _nowhere(claim: Reading, asked: Reading, evidence: Evidence, near: str) -> l
     known = Reading.of(near, evidence.language)
     figures = {f.value for group in evidence.groups for r in group for f in r.fields}
     out = []
-    for told in compare(claim, evidence.reading, asked):
+    for told in compare(claim, evidence.reading, asked.facts):
         fact = next((f for f in claim.facts if (f.start, f.end) == (told.start, told.end)), None)
-        if told.kind in HELD - {"name"} and fact is not None and not _computed(fact, known, asked):
+        if told.kind != "name" and fact is not None and not _computed(fact, known, asked):
             bare = {x.text for x in lexemes(told.said) if x.shape == "number"}
             if not bare or not bare <= figures:  # the unit or the scale may stand in a header
                 out.append(told)
@@ -166,7 +165,7 @@ def of_another(claim: Reading, evidence: Evidence) -> tuple[Difference, Span] | 
     for group in evidence.groups:
         fits = [[_says(item, f"{r.label}\n{r.text}", evidence.language) for item in items] for r in group]
         telling = [n for n in range(len(items)) if not all(f[n] for f in fits)]  # what all say tells none apart
-        for fact in (f for f in claim.facts if f.kind in HELD):
+        for fact in claim.facts:
             having = [n for n, r in enumerate(group) if _has(fact, claim, r, evidence.language)]
             if not having or len(having) == len(group):
                 continue
@@ -239,7 +238,7 @@ def _column(fact: Fact, claim: Reading, record: Record, language: str) -> Field 
     if not mine:
         return None
     most, field = max(named, key=lambda x: x[0])
-    said_too = any(_in(f, claim, field.value, language) for f in claim.facts if f.kind in HELD)
+    said_too = any(_in(f, claim, field.value, language) for f in claim.facts)
     return field if most > max(mine) and _rival(fact, field) and not said_too else None
 
 

@@ -22,7 +22,6 @@ from denoise_core.support.judging import Claim, Claims, FlowJudge, Judged, Judge
 from denoise_core.support.records import headline
 from denoise_core.text.delimit import NOTE, envelope
 from denoise_core.text.facts import Difference, differences
-from denoise_core.text.facts.match import HELD
 from denoise_core.text.replies import json_in, said, unparsable
 from denoise_core.types import Message, Passage, Span
 
@@ -305,7 +304,7 @@ def _beyond(
     quoted = {q.span.passage_id for q in quotes}
     heads = [h for p in passages if p.id in quoted and (h := headline(p))]
     told = "\n".join([*heads, *(q.text for q in quotes)])
-    found = [d for d in differences(claim, told, given=question) if d.kind in HELD]
+    found = differences(claim, told, given=question)
     return tuple(
         Difference(d.kind, d.said, d.stands, d.start + start, d.end + start) for d in found
     )  # the places in what was put together from several quotes say nothing

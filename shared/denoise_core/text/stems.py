@@ -58,6 +58,11 @@ class Word:
     end: int
 
 
+def is_small(word: str, language: str) -> bool:
+    """A folded word that carries no content in English or in this language."""
+    return word in _SMALL["en"] or word in _SMALL.get(language, ())
+
+
 def content(found: Sequence[Lexeme], language: str) -> list[Word]:
     """The words that are no small ones, numbers not among them; ideographs one by one, with what follows."""
     out: list[Word] = []

@@ -8,7 +8,7 @@ from denoise_core import InputError, Passage
 from denoise_core.support import Check, check
 from denoise_core.support.citing import cited
 from denoise_core.support.judging import FlowJudge, Judged, Judgement, Quote
-from denoise_core.text.facts.kinds.names import same_name
+from denoise_core.text.facts.names import same_name
 from denoise_core.types import Span
 
 TOWER = Passage(
@@ -197,9 +197,9 @@ WORDS = st.sampled_from(
 
 def test_a_name_of_particles_alone_is_a_name():
     """It left no words to compare: an IndexError."""
-    assert not same_name("mo s", ["da"])
-    assert same_name("da", ["da"])
-    assert same_name("la", ["de la"])
+    assert not same_name("mo s", "da")
+    assert same_name("da", "da")
+    assert same_name("la", "de la")
     passage = Passage("DA\x00GOLIA", "p", header="DR.3:45 P.M.\x00MASSIM1,000O İSTA…NZIONE")
     assert not check('of Goliath" of "[2, work? David', "Mo S", [passage]).passed
 

@@ -2,6 +2,6 @@
 
 from denoise_core.text.facts.difference import differences
 from denoise_core.text.facts.fact import Difference, Fact
-from denoise_core.text.facts.read import facts
+from denoise_core.text.facts.reading import facts
 
 __all__ = ["Difference", "Fact", "differences", "facts"]

@@ -5,11 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from denoise_core.text.facts.dates import dates
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.facts.read import facts_of
+from denoise_core.text.facts.names import names
+from denoise_core.text.facts.numbers import numbers
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import Lexeme, lexemes
 from denoise_core.text.stems import Word, content
+
+_KEPT = 4000  # characters of a text whose reading is kept: every claim meets the same windows
+
+
+def facts(text: str, *, language: str = "") -> tuple[Fact, ...]:
+    """Numbers, dates, times and names of ``text``, by their place. Time grows with its length.
+
+    ``language`` is an ISO 639-1 code that decides how numbers and dates are read (English, German, French,
+    Spanish); by default the text's small words tell it.
+    """
+    return Reading.of(text, language).facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,41 +39,18 @@ class Reading:
 
     @staticmethod
     def of(text: str, language: str = "") -> Reading:
-        """Readings of short texts are kept: every candidate meets the same windows."""
-        return _kept(text, language) if len(text) <= 4000 else _read(text, language)
+        return (_read if len(text) <= _KEPT else _read.__wrapped__)(text, language)
 
 
 @lru_cache(maxsize=4096)
-def _kept(text: str, language: str) -> Reading:
-    return _read(text, language)
-
-
 def _read(text: str, language: str) -> Reading:
     language = language or language_of(text)
     found = lexemes(text)
-    told = facts_of(found, language)
+    dated, used = dates(found, language)
+    named = list(names(found, language, used))
+    told = sorted((*dated, *named, *numbers(found, language, used)), key=lambda f: (f.start, f.end, f.kind))
     words = content(found, language)
-    names = [(f.start, f.end) for f in told if f.kind == "name"]
-    inside = _covered(words, names)
-    return Reading(
-        text,
-        language,
-        tuple(found),
-        told,
-        tuple(words),
-        frozenset(w.stem for w in words),
-        frozenset(w.stem for w, hidden in zip(words, inside, strict=True) if not hidden),
-    )
-
-
-def _covered(words: list[Word], ranges: list[tuple[int, int]]) -> list[bool]:
-    """For each word, in order, whether one of the ranges holds it."""
-    edges = sorted(ranges)
-    out: list[bool] = []
-    n = reach = 0
-    for w in words:
-        while n < len(edges) and edges[n][0] <= w.start:
-            reach = max(reach, edges[n][1])
-            n += 1
-        out.append(w.end <= reach)
-    return out
+    hidden = {at for f in named for at in range(f.start, f.end)}
+    stems = frozenset(w.stem for w in words)
+    loose = frozenset(w.stem for w in words if w.start not in hidden)
+    return Reading(text, language, tuple(found), tuple(told), tuple(words), stems, loose)

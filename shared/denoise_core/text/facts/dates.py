@@ -1,0 +1,239 @@
+"""Dates and times of day, in the forms that English, German, French and Spanish texts usually have.
+
+A norm is ``year-month-day`` with ``?`` for each digit that is not said, without what stands behind the last part
+said: ``1962-07-04``, ``1962-07``, ``????-07-04``, ``195?`` (a decade), ``15??`` (a century),
+``1962-q3``, ``w1`` (a Monday).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from denoise_core.text.facts.fact import Fact
+from denoise_core.text.facts.numbers import UNITS, ordinal
+from denoise_core.text.lexemes import Lexeme
+
+MONTHS = {
+    name: n
+    for n, names in enumerate(
+        (
+            "january jan januar jänner janvier enero ene",
+            "february feb februar février febrero",
+            "march mar märz mars marzo",
+            "april apr avril abril abr",
+            "may mai mayo",
+            "june jun juni juin junio",
+            "july jul juli juillet julio",
+            "august aug août agosto ago",
+            "september sep sept septembre septiembre setiembre",
+            "october oct oktober okt octobre octubre",
+            "november nov novembre noviembre",
+            "december dec dezember dez décembre diciembre dic",
+        ),
+        1,
+    )
+    for name in names.split()
+}
+_WEEKDAYS = {
+    name: n
+    for n, names in enumerate(
+        (
+            "monday montag lundi lunes",
+            "tuesday dienstag mardi martes",
+            "wednesday mittwoch mercredi miércoles",
+            "thursday donnerstag jeudi jueves",
+            "friday freitag vendredi viernes",
+            "saturday samstag samedi sábado",
+            "sunday sonntag dimanche domingo",
+        ),
+        1,
+    )
+    for name in names.split()
+}
+_DECADES = ("twenties", "thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties")
+_AMONG = frozenset(("may", "mars", "march", "mai"))  # words besides, and short ones: no month alone
+_OF = frozenset(("of", "de", "del", ",", ".", "the"))
+_CENTURY = frozenset(("century", "centuries", "jahrhundert", "jahrhunderts", "siècle"))
+_WRITTEN = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$")
+_QUARTER = re.compile(r"q[1-4]$")
+_CLOCK = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)$")
+_FIRST, _LAST = 1000, 2199  # years
+
+
+def dates(found: Sequence[Lexeme], language: str) -> tuple[list[Fact], frozenset[int]]:
+    """The dates and times, and the positions of the lexemes that they use."""
+    out: list[Fact] = []
+    taken: set[int] = set()
+    i = 0
+    while i < len(found):
+        time = _time(found, i)
+        read = time or _read(found, i, language)
+        if read is None:
+            i += 1
+            continue
+        norm, end = read
+        out.append(Fact("time" if time else "date", norm, found[i].start, found[end - 1].end))
+        taken.update(range(i, end))
+        i = end
+    return out, frozenset(taken)
+
+
+def bears_out(claimed: str, told: str) -> bool:
+    """Whether a date of the source is the claimed one or a part of it: 1954 bears out the fifties.
+
+    What one of the two leave open is not held against it, as long as they share something.
+
+    >>> bears_out("195?", "1954"), bears_out("1954", "195?"), bears_out("1962-06-04", "1962-07-04")
+    (True, False, False)
+    """
+    shared = 0
+    for a, b in zip(claimed.split("-"), told.split("-"), strict=False):
+        if "????" in (a, b):
+            continue
+        if len(a) != len(b) or any(x != y and x != "?" for x, y in zip(a, b, strict=True)):
+            return False
+        shared += 1
+    return shared > 0
+
+
+def covers(claimed: str, told: Sequence[str]) -> bool:
+    """Every part that the claim says stands in some date that bears it out: July 4th in one, 1962 in another."""
+    fitting = [t.split("-") for t in told if bears_out(claimed, t)]
+    parts = enumerate(claimed.split("-"))
+    return all(part == "????" or any(n < len(t) and t[n] != "????" for t in fitting) for n, part in parts)
+
+
+def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
+    x, j = found[i], i + 1
+    if x.lower in MONTHS:
+        return _from_month(found, i)
+    if x.lower in _WEEKDAYS:
+        return f"w{_WEEKDAYS[x.lower]}", j
+    if x.lower in _DECADES:
+        return f"19{_DECADES.index(x.lower) + 2}?", j
+    if _QUARTER.match(x.lower):
+        year, end = _year_behind(found, j)
+        return (f"{year}-{x.lower}", end) if year else None
+    if x.shape == "word":
+        nth = ordinal(x.lower)
+        return _from_day(found, nth, j) if nth else None
+    if x.shape != "number":
+        return None
+    if written := _written(found, i, language):
+        return written
+    ending = found[j].lower if j < len(found) and found[j].start == x.end else ""
+    if ending in ("s", "er") and len(x.text) in (2, 4) and x.text.endswith("0"):  # 1950s, 50s, 1950er
+        return f"{x.text[:-1]}?".rjust(4, "_").replace("__", "19"), j + 1
+    if x.text.isdecimal() and len(x.text) <= 2:
+        day = _from_day(found, int(x.text), j + (ordinal(x.text + ending) is not None))
+        return day or _year(found, i)
+    return _year(found, i)
+
+
+def _written(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
+    """Three numbers, in one lexeme or, with hyphens, in five."""
+    five = found[i : i + 5]
+    whole = (
+        len(five) == 5 and five[1].text == "-" and five[4].end - five[0].start == sum(len(x.text) for x in five)
+    )
+    text, end = ("".join(x.text for x in five), i + 5) if whole else (found[i].text, i + 1)
+    match = _WRITTEN.match(text)
+    if match is None:
+        return None
+    year, month, day = match[1] or match[7], match[2] or match[6], match[3] or match[4]
+    if match[5] == "/" and language == "en" and int(day) <= 12:
+        month, day = day, month
+    if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
+        return None
+    return f"{int(year):04d}-{int(month):02d}-{int(day):02d}", end
+
+
+def _year(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
+    """A number of four digits that counts nothing."""
+    text, j = found[i].text, i + 1
+    after = found[j].lower if j < len(found) else ""
+    if after in ("bc", "bce") and text.isdecimal() and len(text) <= 4:
+        return f"-{int(text):04d}", j + 1
+    counts = after in UNITS and after != "s"
+    if counts or (i and found[i - 1].text in "$€£¥") or not _is_year(text):
+        return None
+    return text, j
+
+
+def _is_year(text: str) -> bool:
+    return len(text) == 4 and text.isdecimal() and _FIRST <= int(text) <= _LAST
+
+
+def _from_month(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
+    name = found[i]
+    month, j = MONTHS[name.lower], i + 1
+    j += j < len(found) and found[j].text == "." and len(name.text) <= 4
+    j += j < len(found) and found[j].lower == "the"
+    day, after = _day(found, j)
+    year, end = _year_behind(found, after)
+    if day:
+        return f"{year or '????'}-{month:02d}-{day:02d}", end
+    if year:
+        return f"{year}-{month:02d}", end
+    doubtful = (len(name.lower) < 4 or name.lower in _AMONG) and not (
+        i and found[i - 1].lower in ("in", "im", "since", "until")
+    )
+    return None if doubtful or not name.capital else (f"????-{month:02d}", i + 1)
+
+
+def _from_day(found: Sequence[Lexeme], n: int, j: int) -> tuple[str, int] | None:
+    """A day before its month, an ordinal before a century."""
+    at = j
+    while at < len(found) and at - j < 3 and found[at].lower in _OF:
+        at += 1
+    if at >= len(found) or not 1 <= n <= 31:
+        return None
+    name = found[at]
+    if name.lower in _CENTURY:
+        return f"{n - 1:02d}??", at + 1
+    if name.lower in ("quarter", "quartal", "trimestre") and n <= 4:
+        year, end = _year_behind(found, at + 1)
+        return (f"{year}-q{n}", end) if year else None
+    if name.lower not in MONTHS or (name.lower in _AMONG and not name.capital):
+        return None
+    dotted = at + 1 < len(found) and found[at + 1].text == "." and len(name.text) <= 4
+    year, end = _year_behind(found, at + 1 + dotted)
+    return f"{year or '????'}-{MONTHS[name.lower]:02d}-{n:02d}", end if year else at + 1
+
+
+def _year_behind(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
+    """A year that follows, at most behind a comma or "of"; '' and ``j`` when none does."""
+    at = j
+    while at < len(found) and at - j < 2 and found[at].lower in _OF and found[at].text != ".":
+        at += 1
+    return (found[at].text, at + 1) if at < len(found) and _is_year(found[at].text) else ("", j)
+
+
+def _day(found: Sequence[Lexeme], j: int) -> tuple[int, int]:
+    """A day that follows a month: 4, 4th, fourth."""
+    if j >= len(found) or found[j].shape == "mark":
+        return 0, j
+    text, end = found[j].text, j + 1
+    after = found[end].lower if end < len(found) else ""
+    if not text.isdecimal():
+        nth = ordinal(found[j].lower) or 0
+    elif after in UNITS and UNITS[after][0] != "time":
+        return 0, j
+    else:
+        nth = int(text) if len(text) <= 2 else 0
+        end += bool(after) and found[end].start == found[j].end and ordinal(text + after) is not None
+    return (nth, end) if 1 <= nth <= 31 else (0, j)
+
+
+def _time(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
+    """3 pm, 3 p.m., 15:00, 15 Uhr."""
+    text, j = found[i].text, i + 1
+    after = "".join(x.lower for x in found[j : j + 4] if not x.line)
+    half = next((h for h in ("am", "pm", "a.m", "p.m", "uhr") if after.startswith(h)), "")
+    match = _CLOCK.match(text)
+    if match is None and not (half and text.isdecimal() and int(text[:3]) <= 24):
+        return None
+    hour = int(match[1] if match else text) % (12 if half[:1] in ("a", "p") else 24)
+    end = j + (4 if after.startswith(("a.m.", "p.m.")) else 3 if "." in half else bool(half))
+    return f"{hour + 12 * half.startswith('p'):02d}:{match[2] if match else '00'}", end

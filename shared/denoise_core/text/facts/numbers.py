@@ -1,0 +1,267 @@
+"""Numbers with sign, scale and unit: in digits as English, German, French and Spanish write them, and in English
+words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from denoise_core.text.facts.fact import Fact
+from denoise_core.text.lexemes import Lexeme
+
+
+def _row(words: str, first: int = 0, step: int = 1) -> dict[str, int]:
+    return {w: first + step * n for n, w in enumerate(words.split())}
+
+
+CARDINALS = _row(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen"
+) | _row("twenty thirty forty fifty sixty seventy eighty ninety", 20, 10)
+_ORDINALS = (
+    _row("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth", 1)
+    | _row("fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth", 14)
+    | {"thirtieth": 30}
+)
+_SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALES |= {"mn": 10**6, "bn": 10**9, "millions": 10**6, "billions": 10**9, "tausend": 10**3, "mil": 10**3}
+_SCALES |= {"millionen": 10**6, "millones": 10**6, "mio": 10**6, "milliarden": 10**9, "milliards": 10**9}
+_SCALES |= {"mrd": 10**9, "milliarde": 10**9, "milliard": 10**9, "mille": 10**3}
+_ORDINAL_DIGITS = re.compile(r"(\d{1,4})(?:st|nd|rd|th|er|re|e|ème|º|ª)$")
+_ROMAN = re.compile(r"(?=[IVXLC])(?:XC|XL|L?X{0,3}|C{1,2})?(?:IX|IV|V?I{0,3})$")
+_GROUPED = re.compile(r"\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*$")
+_MINUS = frozenset("-−–")
+_LONGEST_WORDS = 10  # words of one number
+
+# Dimension, factor and names: what is of one dimension is compared by its factors.
+UNITS = {
+    name: (dimension, float(factor))
+    for dimension, factor, names in (
+        line.split(maxsplit=2)
+        for line in """
+    share 0.01 % percent prozent pct percentage pourcent
+    length 1 m metre metres meter meters metern mètres metros
+    length 1000 km kilometre kilometres kilometer kilometers kilometern kilomètres kilómetros
+    length 0.01 cm centimetre centimetres centimeter centimeters zentimeter
+    length 0.001 mm millimetre millimetres millimeter millimeters
+    length 0.3048 ft foot feet
+    length 0.0254 inch inches
+    length 1609.344 mile miles meilen millas
+    length 0.9144 yard yards
+    mass 1 g gram grams gramm grammes gramos
+    mass 1000 kg kilo kilos kilogram kilograms kilogramm kilogrammes kilogramos
+    mass 0.001 mg milligram milligrams
+    mass 0.000001 µg μg mcg ug microgram micrograms
+    mass 1000000 t tonne tonnes tonnen toneladas ton tons
+    mass 453.592 lb lbs
+    mass 28.3495 oz ounce ounces
+    time 1 s sec secs seconds sekunden secondes segundos
+    time 0.001 ms millisecond milliseconds
+    time 60 min mins minute minutes minuten minutos
+    time 3600 h hr hrs hour hours stunde stunden heures horas
+    time 86400 day days tage tagen jours días
+    time 604800 week weeks wochen semaines semanas
+    time 2629800 month months monate monaten mois meses
+    time 31557600 year years jahre jahren ans années años
+    speed 1 km/h kmh kph
+    speed 1.609344 mph
+    volume 1 l litre litres liter liters litern litros
+    volume 0.001 ml millilitre millilitres milliliter milliliters
+    volume 3.785 gallon gallons
+    area 10000 ha hectare hectares hektar
+    degree 1 ° degree degrees grad grados degrés
+    celsius 1 °c celsius
+    fahrenheit 1 °f fahrenheit
+    power 1 w watt watts
+    power 1000 kw kilowatt kilowatts
+    power 1000000 mw megawatt megawatts
+    data 1 kb kilobyte kilobytes
+    data 1000 mb megabyte megabytes
+    data 1000000 gb gigabyte gigabytes
+    usd 1 $ usd dollar dollars dólares us$
+    eur 1 € eur euro euros
+    gbp 1 £ gbp
+    jpy 1 ¥ yen jpy
+    inr 1 ₹ rupee rupees inr
+    pound 1 pound pounds
+    """.strip().splitlines()
+    )
+    for name in names.split()
+}
+_MONEY = frozenset("$€£¥₹")
+_APART = ("t", "h", "m", "s", "g", "l", "w")  # letters that are a unit only right behind the number
+_SAME = ({"degree", "celsius"}, {"degree", "fahrenheit"}, {"pound", "gbp"}, {"pound", "mass"})
+
+
+def numbers(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> Iterator[Fact]:
+    """Numbers among the lexemes; ``taken`` are positions that something else (a date) uses."""
+    i = 0
+    while i < len(found):
+        read = None if i in taken else _number(found, i, language)
+        if read is None:
+            i += 1
+            continue
+        fact, i = read
+        yield fact
+
+
+def comparable(one: str, two: str) -> tuple[float, float] | None:
+    """The factors that bring values in ``one`` and ``two`` to one unit; None when they measure different things.
+
+    A value without a unit compares with anything: the unit may stand elsewhere.
+    """
+    if not one or not two:
+        return 1.0, 1.0
+    (a, of_one), (b, of_two) = UNITS[one], UNITS[two]
+    if {a, b} in _SAME:
+        return 1.0, 1.0
+    return (of_one, of_two) if a == b else None
+
+
+def cardinal(word: str) -> int | None:
+    """The value of one folded English word: ``twenty``, ``twenty-one``."""
+    if word in CARDINALS:
+        return CARDINALS[word]
+    head, _, last = word.partition("-")
+    tens, ones = CARDINALS.get(head, 0), CARDINALS.get(last, 0)
+    return tens + ones if tens >= 20 and 0 < ones < 10 else None
+
+
+def ordinal(word: str) -> int | None:
+    """
+    >>> ordinal("4th"), ordinal("twenty-first")
+    (4, 21)
+    """
+    if match := _ORDINAL_DIGITS.match(word):
+        return int(match[1])
+    head, _, last = word.rpartition("-")
+    if last in _ORDINALS and (not head or head in CARDINALS):
+        return CARDINALS.get(head, 0) + _ORDINALS[last]
+    return None
+
+
+def is_roman(word: str) -> bool:
+    """A Roman numeral in capitals."""
+    return _ROMAN.match(word) is not None
+
+
+def readings(digits: str, language: str) -> tuple[float, ...]:
+    """The values that digits with points and commas may stand for; the likeliest first.
+
+    >>> readings("1.200", "de"), readings("1.200", "en"), readings("3,200,000", "en"), readings("2,4", "de")
+    ((1200.0,), (1.2, 1200.0), (3200000.0,), (2.4,))
+    """
+    plain = "".join(str(unicodedata.digit(c)) if c.isdigit() else c for c in digits)
+    marks = {c for c in plain if not c.isdigit()}
+    if not marks or marks & {":", "/"}:
+        return _floats(plain)
+    if marks == {",", "."}:  # the last one is the decimal mark
+        point, grouping = (",", ".") if plain.rfind(",") > plain.rfind(".") else (".", ",")
+        return _floats(plain.replace(grouping, "").replace(point, "."))
+    if grouped := _GROUPED.match(plain):
+        mark, whole = grouped[1], _floats("".join(c for c in plain if c.isdigit()))
+        here = ("en", "") if mark == "," else ("de", "es", "fr")
+        if mark not in ".," or plain.count(mark) > 1 or language in here:
+            return whole
+        return (*_floats(plain.replace(mark, ".")), *whole)
+    # what is left with several marks is a version, an address
+    return _floats(plain.replace(marks.pop(), ".")) if sum(not c.isdigit() for c in plain) == 1 else ()
+
+
+def _floats(text: str) -> tuple[float, ...]:
+    try:
+        value = float(text)
+    except ValueError:
+        return ()
+    return (value,) if abs(value) < 1e300 else ()
+
+
+def _plain(value: float) -> str:
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.10g}"
+
+
+def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] | None:
+    first, j = found[i], i + 1
+    if first.shape == "number":
+        glued = j < len(found) and found[j].start == first.end and found[j].shape == "word"
+        if glued and ordinal(first.text + found[j].lower):
+            return Fact("number", f"{first.text}th", first.start, found[j].end), j + 1
+        if glued and not _scale(found, j) and not _unit(found, j)[0]:
+            return None  # 7b
+        code = first.text.startswith("0") and first.text.isdigit() and len(first.text) > 1
+        values = () if code else readings(first.text, language)
+        if not values:
+            return Fact("number", first.lower, first.start, first.end), j
+    elif first.shape == "word":
+        read = _in_words(found, i)
+        if read is None:
+            nth = ordinal(first.lower)
+            return None if nth is None else (Fact("number", f"{nth}th", first.start, first.end), j)
+        values, j = (read[0],), read[1]
+    else:
+        return None
+    while j < len(found) and (scale := _scale(found, j)):
+        values, j = tuple(v * scale for v in values), j + 1
+    unit, end = _unit(found, j)
+    start = i
+    if not unit and i and found[i - 1].text in _MONEY:
+        unit, start = found[i - 1].text, i - 1
+    if start and _negative(found, start):
+        values, start = tuple(-v for v in values), start - 1
+    return Fact("number", _plain(values[0]), found[start].start, found[end - 1].end, unit, values), end
+
+
+def _scale(found: Sequence[Lexeme], j: int) -> int:
+    if found[j].lower == "k" and found[j].start == found[j - 1].end:
+        return 1000
+    return _SCALES.get(found[j].lower, 0)
+
+
+def _in_words(found: Sequence[Lexeme], i: int) -> tuple[float, int] | None:
+    """Value and the position behind it: "two hundred and five"; "one" only before a unit or a scale."""
+    total = last = 0.0
+    seen, j = i > 0 and found[i - 1].lower in ("a", "an"), i  # a million
+    while j < len(found) and j - i < _LONGEST_WORDS and found[j].shape == "word":
+        word = found[j].lower
+        value, scale = cardinal(word), _SCALES.get(word)
+        if value is not None:
+            if j > i and not (last >= 20 and value < last) and not (total and not last):
+                break
+            last += value
+        elif scale and seen:
+            last = max(last, 1) * scale
+            if scale > 100:
+                total, last = total + last, 0.0
+        elif not (word == "and" and last >= 20 and _goes_on(found, j + 1, last)):
+            break
+        seen = True
+        j += 1
+    alone = j == i + 1 and found[i].lower == "one" and (j == len(found) or found[j].lower not in UNITS)
+    return None if j == i or alone else (total + last, j)
+
+
+def _goes_on(found: Sequence[Lexeme], j: int, last: float) -> bool:
+    return j < len(found) and 0 < (cardinal(found[j].lower) or 0) < min(100, last)
+
+
+def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
+    """The unit at ``j``, if one stands there, and the position behind it."""
+    at = j + (j < len(found) and found[j].lower in ("de", "-"))
+    two = "".join(x.lower for x in found[at : at + 2])
+    if two in UNITS and at + 1 < len(found) and (found[at].shape == "mark" or two in ("us$", "percent")):
+        return two, at + 2
+    if two in ("degreescelsius", "degreesfahrenheit", "gradcelsius"):
+        return found[at + 1].lower, at + 2
+    word = found[at].lower if at < len(found) else ""
+    if word not in UNITS or (word in _APART and found[at].start - found[at - 1].end > 1):
+        return "", j
+    return word, at + 1
+
+
+def _negative(found: Sequence[Lexeme], i: int) -> bool:
+    before = found[i - 1]
+    if before.lower == "minus":
+        return True
+    apart = i < 2 or found[i - 2].end < before.start or found[i - 2].text in "(,[="
+    return before.text in _MINUS and before.end == found[i].start and apart
