@@ -1,8 +1,9 @@
 """For your tests and ours: fakes that are functions, the laws every denoiser and scorer keeps, and faults.
 
 Nothing here needs a network, a model or a test framework; a broken law is an `AssertionError` that says
-which law and where. A part of your own is held to what ours are: `check_faults` for what it works with, and
-`check_remote` for the server it asks. Under pytest, parametrise with `faults_of` and `MISBEHAVIOURS`.
+which law and where. A part of your own is held to what ours are: `check_faults` and `check_hang` for what it works
+with, `check_remote` for the server it asks, `check_store` for where a cache keeps replies. Under pytest,
+parametrise with `faults_of` and `MISBEHAVIOURS`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import asyncio
 import json
 import threading
 import time
+import uuid
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +27,7 @@ from numpy.typing import NDArray
 from denoise_core.errors import is_mistake
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.result import DenoiseResult, Trace
+from denoise_core.running.caches.stores import Store
 from denoise_core.running.guard import Guard
 from denoise_core.types import Message, Passage, Reply, Span
 
@@ -210,13 +214,19 @@ _GIVEN: Mapping[str, Mapping[str, Callable[..., Any]]] = {
         "None among them": lambda query: [None],
         "one id twice": lambda query: [Passage("a", "x"), Passage("b", "x")],
     },
+    "get": {
+        "a number": lambda *given: 3,
+        "bytes": lambda *given: b"1",
+        "another reply": lambda *given: "<html>",
+        "half a character": lambda *given: "\ud83d",
+    },
 }
 _GIVEN_TO = {"acomplete": "complete", "aretrieve": "retrieve", "ascore": "score"}
 
 
 def faults_of(verb: str) -> dict[str, Callable[..., Any]]:
-    """What ``score``, ``complete``, ``retrieve`` or any other verb may do instead of its work, by name: a function
-    of the verb's arguments."""
+    """What ``score``, ``complete``, ``retrieve``, ``get`` of a store or any other verb may do instead of its work,
+    by name: a function of the verb's arguments."""
 
     def raises(make: Callable[[], BaseException]) -> Callable[..., Any]:
         def fault(*given: Any, **named: Any) -> Any:
@@ -235,20 +245,68 @@ class Faulty:
     def __init__(self, fault: Callable[..., Any]) -> None:
         self.fault = fault
 
-    def score(self, query: str, texts: Sequence[str]) -> Any:
-        return self.fault(query, texts)
+    def score(self, *given: Any) -> Any:
+        return self.fault(*given)
 
-    def complete(self, messages: Sequence[Message]) -> Any:
-        return self.fault(messages)
+    async def acomplete(self, *given: Any) -> Any:
+        return self.fault(*given)
 
-    async def acomplete(self, messages: Sequence[Message]) -> Any:
-        return self.fault(messages)
+    complete = retrieve = get = put = score
+    aretrieve = acomplete
 
-    def retrieve(self, query: str) -> Any:
-        return self.fault(query)
 
-    async def aretrieve(self, query: str) -> Any:
-        return self.fault(query)
+class Hanging(Faulty):
+    """A part whose verbs do not come back before ``go`` is set, or half a minute has passed."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        super().__init__(lambda *given: self.go.wait(30))
+
+    async def acomplete(self, *given: Any) -> Any:
+        await asyncio.sleep(30)
+
+    aretrieve = acomplete
+
+
+def check_hang(call: Callable[[Any], Coroutine[Any, Any, Any]], seconds: float = 0.2) -> None:
+    """What ``call`` begins around a part that hangs (``lambda part: ENDDenoiser(part).adenoise(query, passages)``)
+    holds up no event loop, and whoever waits for it may give up after ``seconds``."""
+    part, ticks = Hanging(), list[float]()
+
+    async def tick() -> None:
+        while True:
+            ticks.append(time.monotonic())
+            await asyncio.sleep(0.01)
+
+    async def run() -> None:
+        ticking = asyncio.create_task(tick())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(call(part), seconds)
+            raise AssertionError("the part hangs, and yet there is an answer")
+        ticking.cancel()
+
+    began = time.monotonic()
+    try:
+        asyncio.run(run())
+    finally:
+        part.go.set()
+    most = max(b - a for a, b in zip([began, *ticks], [*ticks, time.monotonic()], strict=True))
+    assert most < seconds + 1, f"the event loop stood still for {most:.1f} s"
+
+
+def check_store(store: Store) -> None:
+    """What is put is got, whatever the text and from whichever thread; what was not is None."""
+    key = uuid.uuid4().hex
+    assert store.get(key) is None, "a key that nobody used has a text"
+    for text in ("", "one", "\ud83d", "\x00\r\n", "é" * 100_000, "the last"):
+        store.put(key, text)
+        found = store.get(key)
+        assert found == text, f"put {text[:20]!r}, got {found if found is None else found[:20]!r}"
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(lambda n: store.put(f"{key}-{n}", str(n)), range(40)):
+            pass
+        found_each = list(pool.map(lambda n: store.get(f"{key}-{n}"), range(40)))
+    assert found_each == [str(n) for n in range(40)], "a text of another thread is lost, or another's"
 
 
 def check_faults(
@@ -303,6 +361,10 @@ def _each(found: Any, name: str, change: Callable[[Any], Any]) -> Any:
     return change(found) if is_number else found
 
 
+def _silence(right: Any) -> None:
+    time.sleep(3)
+
+
 def _bomb() -> bytes:
     """64 MiB in 64 KiB, never held unpacked."""
     packing = zlib.compressobj(9, wbits=31)
@@ -326,6 +388,7 @@ MISBEHAVIOURS: Mapping[str, Callable[[Any], Sent | None]] = {
     "a gzip bomb": lambda right: (200, {"content-encoding": "gzip"}, _bomb()),
     "no gzip": lambda right: (200, {"content-encoding": "gzip"}, b"not packed"),
     "a cut connection": lambda right: None,
+    "silence": _silence,
 }
 """What a server may do instead of its work, by name: a function of the right reply. None cuts the connection."""
 

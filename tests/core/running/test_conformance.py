@@ -1,5 +1,7 @@
 """Every part of ours against everything that goes wrong around it: nothing comes through `Guard` but mistakes."""
 
+import asyncio
+import time
 from contextlib import suppress
 
 import numpy as np
@@ -10,11 +12,13 @@ from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, InputError, is_mistake
 from denoise_core.running.caches.cache import Cache
+from denoise_core.running.caches.stores import MemoryStore, SqliteStore
 from denoise_core.running.engines import RemoteLimits
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import CrossEncoderScorer, DecisionScorer, EmbeddingScorer, LLMDiscrim, RemoteReranker
 from denoise_core.scorers.decisions import served_decisions
-from denoise_core.support.check import check
+from denoise_core.support.answers import parse
+from denoise_core.support.check import check, claims_of
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import (
     MISBEHAVIOURS,
@@ -22,14 +26,16 @@ from denoise_core.testing import (
     FunctionLLM,
     ListRetriever,
     check_faults,
+    check_hang,
     check_remote,
+    check_store,
     faults_of,
     misbehaving,
 )
 
 QUERY = "Where is the tower?"
 PASSAGES = [Passage("The tower is in Porto. It is old.", "a"), Passage("Bread is cheap.", "b")]
-QUICK = RemoteLimits(attempts=2, rest=0, reply=1 << 20)
+QUICK = RemoteLimits(timeout=0.5, attempts=2, rest=0, reply=1 << 20)
 
 
 @pytest.mark.parametrize("name", faults_of("score"))
@@ -98,22 +104,50 @@ def test_models_that_judge(name):
         assert attempt(lambda: check(QUERY, "It is in Porto.", PASSAGES, judge=judge)).supported is not True
 
 
-@pytest.mark.parametrize("name", [n for n in faults_of("get") if "Stop" not in n])
+def cached(store):
+    return S2ADenoiser(
+        FunctionLLM(lambda messages: "1"), variant="select", options=Options(cache=Cache("m", store))
+    )
+
+
+@pytest.mark.parametrize("name", faults_of("get"))
 def test_stores_of_a_cache(name):
     """A store that fails costs the cache and no answer."""
+    check_faults(cached, "get", QUERY, PASSAGES, [name])
+    assert cached(Faulty(faults_of("get")[name])).denoise(QUERY, PASSAGES).fallback is None or "gives" in name
 
-    class Store:
-        def get(self, *given):
-            return faults_of("get")[name]()
 
-        def put(self, *given):
-            return faults_of("get")[name]()
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_our_stores(kind, tmp_path):
+    check_store(MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "replies"))
 
-    llm = FunctionLLM(lambda messages: "1")
-    result = Guard(S2ADenoiser(llm, variant="select", options=Options(cache=Cache("m", Store())))).denoise(
-        QUERY, PASSAGES
-    )
-    assert result.passages
+
+HANGS = {
+    "scorer": lambda part: Guard(ENDDenoiser(part)).adenoise(QUERY, PASSAGES),
+    "cross-encoder": lambda part: ENDDenoiser(CrossEncoderScorer(part.fault)).adenoise(QUERY, PASSAGES),
+    "select": lambda part: Guard(S2ADenoiser(part, variant="select")).adenoise(QUERY, PASSAGES),
+    "remove": lambda part: S2ADenoiser(part, variant="remove").adenoise(QUERY, PASSAGES),
+    "store": lambda part: cached(part).adenoise(QUERY, PASSAGES),
+    "model of the loop": lambda part: Augmenter(part, ListRetriever(PASSAGES)).aanswer(QUERY),
+    "retriever of the loop": lambda part: Augmenter(FunctionLLM(lambda m: "It is."), part).aanswer(QUERY),
+    "judge": lambda part: LLMJudge(part, name="m").ajudge(QUERY, claims_of(parse("It is.")), PASSAGES),
+}
+
+
+@pytest.mark.parametrize("name", HANGS)
+def test_a_part_that_hangs_holds_up_no_loop(name):
+    check_hang(HANGS[name])
+
+
+def test_the_kit_finds_what_holds_up_the_loop():
+    async def careless(part):
+        time.sleep(1.5)  # noqa: ASYNC251
+        return await asyncio.sleep(30)
+
+    with pytest.raises(AssertionError, match="stood still for"):
+        check_hang(careless)
+    with pytest.raises(AssertionError, match="yet there is an answer"):
+        check_hang(lambda part: asyncio.sleep(0))
 
 
 def reranks(asked):
