@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from denoise_core.cli.options import Engine, Keep, Workers, app
-from denoise_core.cli.plain import plain
 from denoise_core.cli.run import denoiser_for, fitted
+from denoise_core.cli.terminal import say
 from denoise_core.service.bulk import Progress, bulk
 
 
@@ -47,13 +46,13 @@ def bulk_own(
     def tell(found: Progress) -> None:
         left = "" if found.left is None else f", {found.left:,.0f} s left"
         line = f"{found.done:,} rows, {found.bad:,} bad, {100 * found.share:.0f} %, {found.rate:,.0f} a second"
-        aside.print(Text(line + left, style="dim"))
+        say(aside, line + left, "dim")
 
     job = f"{denoiser}, keep {keep}"
     done = bulk(
         source, out, chosen, query=query, engine=engine, workers=workers, seconds=seconds, job=job, progress=tell
     )
-    aside.print(Text(plain(f"{done.rows:,} rows in {out}; {done.known:,} were known from before")))
+    say(aside, f"{done.rows:,} rows in {out}; {done.known:,} were known from before")
     if done.bad:
-        aside.print(Text(plain(f"{done.bad:,} bad rows, with reasons, in {out}.bad.jsonl"), style="yellow"))
+        say(aside, f"{done.bad:,} bad rows, with reasons, in {out}.bad.jsonl", "yellow")
         raise typer.Exit(1)

@@ -11,13 +11,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 from rich.text import Text
 
 from denoise_core._files import write_whole
 from denoise_core.cli import demo_answers
 from denoise_core.cli.options import app
-from denoise_core.cli.plain import plain
+from denoise_core.cli.terminal import say, show
 from denoise_core.embedded import default_denoiser, embedding_scorer, encoder
 from denoise_core.embedded.sample import prepared_answers, sample
 from denoise_core.end import ENDDenoiser
@@ -85,11 +84,11 @@ def demo(
     for number, outcome in enumerate(outcomes["default"], 1):
         _print_question(console, number, outcome)
     rows = _summary(outcomes)
-    _print_table(console, rows)
+    show(console, rows, "\nOf the questions above (tokens: mean a question)")
     found = demo_answers.judged(prepared_answers()[:questions])
     demo_answers.print_judged(console, found)
     _write(html, outcomes["default"], rows, found)
-    console.print(Text(plain(f"The page with every kept and dropped passage: {html.resolve()}")), soft_wrap=True)
+    say(console, f"The page with every kept and dropped passage: {html.resolve()}")
 
 
 def _timed(denoiser: ENDDenoiser, question: Question) -> Outcome:
@@ -151,15 +150,6 @@ def _summary(outcomes: dict[str, list[Outcome]]) -> list[list[str]]:
             ]
         )
     return rows
-
-
-def _print_table(console: Console, rows: Sequence[Sequence[str]]) -> None:
-    table = Table(title="\nOf the questions above (tokens: mean a question)", title_justify="left")
-    for i, name in enumerate(rows[0]):
-        table.add_column(name, justify="left" if i == 0 else "right")
-    for row in rows[1:]:
-        table.add_row(*row)
-    console.print(table)
 
 
 def _write(

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from denoise_core.cli.plain import plain
+from denoise_core.cli.terminal import say, show
 from denoise_core.embedded.sample import Prepared
 from denoise_core.evaluate.metrics import wilson
 from denoise_core.support.judging import Claim, Judge, Judged
@@ -94,14 +93,8 @@ def print_judged(console: Console, found: Sequence[Pair]) -> None:
     console.print(Text(f"\n{HEADING}", style="bold"))
     console.print(Text(TOLD, style="dim"))
     for f in found[:3]:
-        console.print(Text(plain(f"\n{f.prepared.question.text}"), style="bold"))
-        console.print(Text(plain(f"   right: {f.prepared.right}  [{_said(f.right)}]")))
-        console.print(Text(plain(f"   wrong: {f.prepared.wrong}  [{_said(f.wrong)}]")))
-    rows = score(found)
-    table = Table()
-    for i, name in enumerate(rows[0]):
-        table.add_column(name, justify="left" if i == 0 else "right")
-    for row in rows[1:]:
-        table.add_row(*row)
+        say(console, f"\n{f.prepared.question.text}", "bold")
+        say(console, f"   right: {f.prepared.right}  [{_said(f.right)}]")
+        say(console, f"   wrong: {f.prepared.wrong}  [{_said(f.wrong)}]")
     console.print()
-    console.print(table)
+    show(console, score(found))

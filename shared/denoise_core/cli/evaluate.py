@@ -6,35 +6,31 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
-from rich.text import Text
 
 from denoise_core._files import write_whole
 from denoise_core.cli.options import Budget, Columns, DryRun, Prices, Right, app
-from denoise_core.cli.plain import plain
 from denoise_core.cli.read import read_passages
+from denoise_core.cli.terminal import say, show
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import records_of
 from denoise_core.evaluate.trial.answering import (
     LONGEST,
     EmbeddedReader,
-    Judge,
     LLMAnswerer,
     LLMJudge,
     LoopAnswerer,
-    Rule,
     llm_of,
 )
 from denoise_core.evaluate.trial.cases import Cases, case_of_question, is_trace, read_cases, read_traces
-from denoise_core.evaluate.trial.evaluation import Evaluation, short_rows_of, told
+from denoise_core.evaluate.trial.evaluation import short_rows_of, told
 from denoise_core.evaluate.trial.labels import QUESTIONS, labelled_by, made_from, searching
 from denoise_core.evaluate.trial.ledger import Ledger
 from denoise_core.evaluate.trial.run import evaluate
@@ -42,20 +38,6 @@ from denoise_core.evaluate.trial.setting import FILE, SAME, Way, probe_scorer, r
 from denoise_core.running.budget import Price
 
 PAGE, RESULTS, ANSWERS, LABELS = "report.html", "results.json", "answers.jsonl", "labels.jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The command's options, as they were typed."""
-
-    columns: Sequence[str]
-    documents: Path | None
-    k: int
-    limit: int | None
-    probe: Path | None
-    cross_encoder: str | None
-    denoiser: Path | None
-    right: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +112,25 @@ def evaluate_own(
 
     rag-denoise evaluate questions.jsonl --llm http://localhost:8000/v1#my-model --dry-run
     """
-    asked = Asked(columns or [], documents, k, limit, probe, cross_encoder, denoiser, right)
     model = Model(llm, s2a or [], loop, budget, price, dry_run, label_with)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
     aside = Console(stderr=True)
     paid = price_of(price)
-    ledger = ledger_of(model, out / ANSWERS, paid, needed="--right judge" if asked.right == "judge" else None)
+    ledger = ledger_of(model, out / ANSWERS, paid, needed="--right judge" if right == "judge" else None)
     labels = _labels(model, ledger, out / LABELS, paid)
-    ways = [*_ways(asked, model), *_ways_of(model, ledger)]
+    ways = [*_ways(probe, cross_encoder, denoiser, local_of(model)), *_ways_of(model, ledger)]
     with Progress(console=aside, transient=True) as bar:
-        task = bar.add_task("reading documents", total=None, visible=asked.documents is not None)
+        task = bar.add_task("reading documents", total=None, visible=documents is not None)
         cases = _cases(
-            aside, questions, asked, labels, lambda done, of: bar.update(task, completed=done, total=of)
+            aside,
+            questions,
+            documents,
+            columns_of(columns or []),
+            k,
+            limit,
+            labels,
+            lambda done, of: bar.update(task, completed=done, total=of),
         )
         if labels is not None and model.label_with is not None:
             task = bar.add_task("labelling", total=len(cases.cases))
@@ -151,7 +139,7 @@ def evaluate_own(
     if labels is not None and labels is not ledger and ledger is not None and model.budget is not None:
         ledger.budget = max(0.0, model.budget - labels.spent)
     for bad in cases.bad[:10]:
-        aside.print(Text(plain(f"left out: line {bad.place}: {bad.reason}"), style="yellow"), soft_wrap=True)
+        say(aside, f"left out: line {bad.place}: {bad.reason}", "yellow")
     with Progress(console=aside, transient=True) as bar:
         task = bar.add_task("comparing", total=None)
         found = evaluate(
@@ -160,21 +148,24 @@ def evaluate_own(
             answerer=EmbeddedReader() if ledger is None else LLMAnswerer(ledger, model.llm),
             llm=ledger,
             price=paid,
-            right=_right(asked.right, ledger),
+            right="exact" if right == "exact" else LLMJudge(ledger) if ledger and right == "judge" else "contains",
             progress=lambda done, of: bar.update(task, completed=done, total=of),
         )
     if model.dry_run:
         for each in {id(one): one for one in (labels, ledger) if one is not None}.values():
             plan(Console(highlight=False), each)
         return
-    show(Console(highlight=False), found)
+    console = Console(highlight=False)
+    show(console, short_rows_of(found))
+    for line in told(found):
+        say(console, line)
     out.mkdir(parents=True, exist_ok=True)
     found.save_page(out / PAGE)
     record = json.dumps(found.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(out / RESULTS, record + "\n")
     found.save_setting(out / FILE)
-    aside.print(Text(plain(f"\nwritten to {out}: {PAGE}, {RESULTS}, {FILE}")), soft_wrap=True)
-    aside.print(Text(plain(f"use it: rag-denoise run --denoiser {out / FILE} -q ... -p ...")), soft_wrap=True)
+    say(aside, f"\nwritten to {out}: {PAGE}, {RESULTS}, {FILE}")
+    say(aside, f"use it: rag-denoise run --denoiser {out / FILE} -q ... -p ...")
 
 
 def plan(console: Console, ledger: Ledger) -> None:
@@ -212,12 +203,6 @@ def _labels(model: Model, ledger: Ledger | None, path: Path, price: Price | None
     return Ledger(made, model.label_with, path, budget=left, price=price, dry=model.dry_run, longest=LONGEST)
 
 
-def _right(name: str, ledger: Ledger | None) -> Rule | Judge:
-    if name == "judge" and ledger is not None:
-        return LLMJudge(ledger)
-    return "exact" if name == "exact" else "contains"
-
-
 def ledger_of(model: Model, path: Path, price: Price | None, needed: str | None) -> Ledger | None:
     """The model that answers, and every reply at ``path``; ``needed`` is the option that cannot do without."""
     if model.llm == "none":
@@ -238,53 +223,39 @@ def _ways_of(model: Model, ledger: Ledger | None) -> list[Way]:
     return out
 
 
-def show(console: Console, found: Evaluation) -> None:
-    """The table, and what must be said beside it."""
-    rows = short_rows_of(found)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=0)
-    for i, name in enumerate(rows[0]):
-        table.add_column(name, justify="left" if i == 0 else "right", no_wrap=True)
-    for row in rows[1:]:
-        table.add_row(*(Text(plain(cell)) for cell in row))
-    console.print(table)
-    for line in told(found):
-        console.print(Text(plain(line)), soft_wrap=True)
-
-
 def _cases(
     aside: Console,
     questions: Path | None,
-    asked: Asked,
+    documents: Path | None,
+    columns: dict[str, str],
+    k: int,
+    limit: int | None,
     labels: Ledger | None,
     progress: Callable[[int, int], None],
 ) -> Cases:
-    columns = columns_of(asked.columns)
-    documents = None
-    runs = questions is not None and (questions.is_dir() or _is_run(questions))
-    if runs and (columns or asked.documents is not None):
+    runs = questions is not None and (
+        questions.is_dir() or any(is_trace(r) for _, r in islice(records_of(questions), 1))
+    )
+    if runs and (columns or documents is not None):
         raise InputError("--columns and --documents go with questions, not with recorded runs")
-    if asked.documents is not None:
-        reading = read_passages(str(asked.documents), skip_bad=True)
-        documents = reading.passages
+    searched = None
+    if documents is not None:
+        reading = read_passages(str(documents), skip_bad=True)
+        searched = reading.passages
         for warning in reading.warnings:
-            aside.print(Text(plain(warning), style="yellow"), soft_wrap=True)
+            say(aside, warning, "yellow")
     if questions is None and columns:
         raise InputError("--columns goes with questions of your own: give a file")
-    if questions is None and documents is not None:
-        n = asked.limit or QUESTIONS
-        return made_from(documents, n=n, k=asked.k, llm=labels, name="the model that labels")
+    if questions is None and searched is not None:
+        return made_from(searched, n=limit or QUESTIONS, k=k, llm=labels, name="the model that labels")
     if questions is None:
         cases = Cases(tuple(case_of_question(q, n) for n, q in enumerate(sample(), 1)))
     elif runs:
         cases = read_traces(questions)
     else:
-        find = None if documents is None else searching(documents, k=asked.k, progress=progress)
+        find = None if searched is None else searching(searched, k=k, progress=progress)
         cases = read_cases(questions, columns=columns, find=find)
-    return replace(cases, cases=cases.cases[: asked.limit])
-
-
-def _is_run(file: Path) -> bool:
-    return is_trace(next((record for _, record in records_of(file)), None))
+    return replace(cases, cases=cases.cases[:limit])
 
 
 def columns_of(given: Sequence[str]) -> dict[str, str]:
@@ -303,21 +274,16 @@ def local_of(model: Model) -> str | None:
     return None if model.llm == "none" or model.llm.startswith(("http://", "https://")) else model.llm
 
 
-def _ways(asked: Asked, model: Model) -> list[Way]:
+def _ways(probe: Path | None, cross_encoder: str | None, denoiser: Path | None, read: str | None) -> list[Way]:
     """What is compared beside the standard ways."""
     out = []
-    if asked.probe is not None:
-        read = local_of(model)
-        probe_scorer(asked.probe, read, at_once=True)  # what does not fit is told before any work
-        own = {"kind": "probe", "folder": str(asked.probe), "tokens": SAME}
+    if probe is not None:
+        probe_scorer(probe, read, at_once=True)  # what does not fit is told before any work
+        own = {"kind": "probe", "folder": str(probe), "tokens": SAME}
         out.append(Way("END", own if read is None else {**own, "model": read}))
-    if asked.cross_encoder is not None:
-        out.append(Way("cross-encoder", {"kind": "cross-encoder", "model": asked.cross_encoder, "tokens": SAME}))
-    if asked.denoiser is not None:
-        own = (
-            {"kind": "fitted", "folder": str(asked.denoiser)}
-            if asked.denoiser.is_dir()
-            else read_setting(asked.denoiser)
-        )
+    if cross_encoder is not None:
+        out.append(Way("cross-encoder", {"kind": "cross-encoder", "model": cross_encoder, "tokens": SAME}))
+    if denoiser is not None:
+        own = {"kind": "fitted", "folder": str(denoiser)} if denoiser.is_dir() else read_setting(denoiser)
         out.append(Way("yours", own))
     return out

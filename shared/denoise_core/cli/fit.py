@@ -12,14 +12,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from denoise_core._optional import require
 from denoise_core.cli.options import Engine, SkipBad, Workers, app
-from denoise_core.cli.plain import plain
 from denoise_core.cli.run import keep_of
+from denoise_core.cli.terminal import say, show
 from denoise_core.embedded.fitted import SHARES, Fitted, check_out, fit_denoiser
+from denoise_core.end.fit.probe import ProbeFit
 from denoise_core.end.fit.readings import Each
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import read_questions
@@ -98,7 +97,7 @@ def fit(
     fitted.save(out, overwrite=overwrite)
     _report(Console(), fitted, out)
     for warning in fitted.verdict.warnings:
-        console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+        say(console, f"warning: {warning}", "yellow")
 
 
 def elsewhere(engine: Engine, workers: int | None) -> Each:
@@ -144,7 +143,7 @@ def _held(item: Any) -> Any:
 def _read(console: Console, data: Path, skip_bad: bool) -> Sequence[Question]:
     loaded = read_questions(data, skip_bad=skip_bad)
     for bad in loaded.bad:
-        console.print(Text(plain(f"left out: {data}, record {bad.place}: {bad.reason}"), style="yellow"))
+        say(console, f"left out: {data}, record {bad.place}: {bad.reason}", "yellow")
     if not loaded.questions:
         raise InputError(f"{data} holds no labelled question; rag-denoise fit --help shows what a line looks like")
     return loaded.questions
@@ -152,50 +151,35 @@ def _read(console: Console, data: Path, skip_bad: bool) -> Sequence[Question]:
 
 def _report(console: Console, fitted: Fitted, out: Path) -> None:
     if fitted.probe is not None:
-        console.print(_layers(fitted))
-    console.print(_curves(fitted))
+        show(console, _layers(fitted.probe), "The probe: relevant passages kept, on questions not fitted on")
+    show(console, _curves(fitted), "Relevant passages kept, by the share of all kept")
     weights = ", ".join(f"{n} {w:.2f}" for n, w in zip(fitted.stack.names, fitted.stack.weight, strict=True))
-    console.print(Text(f"weights: {weights}"), soft_wrap=True)
-    console.print(Text(str(fitted.verdict)), soft_wrap=True)
-    console.print(Text(_promise(fitted)), soft_wrap=True)
-    console.print(
-        Text(plain(f"saved to {out}; use it: rag-denoise run --denoiser {out}, or load_denoiser({str(out)!r})")),
-        soft_wrap=True,
-    )
+    scale = fitted.scale
+    risks = ", ".join(f"{100 * r:g} %" for r in sorted(scale.margins))
+    for line in (
+        f"weights: {weights}",
+        str(fitted.verdict),
+        f"keep='auto' is calibrated on {scale.questions} questions, for losing at most: {risks}",
+        f"saved to {out}; use it: rag-denoise run --denoiser {out}, or load_denoiser({str(out)!r})",
+    ):
+        say(console, line)
 
 
-def _curves(fitted: Fitted) -> Table:
+def _curves(fitted: Fitted) -> list[list[str]]:
     """Relevant passages kept at each share, and what the fit keeps more at the share it is judged at."""
     verdict = fitted.verdict
-    table = Table(title="Relevant passages kept, by the share of all kept", title_justify="left")
-    table.add_column("scorer")
     at = [n for n, share in enumerate(SHARES) if round(10 * share) in SHOWN]
-    for n in at:
-        table.add_column(f"{SHARES[n]:.0%}", justify="right")
-    table.add_column(f"fitted has more at {verdict.share:.0%}", justify="right")
+    rows = [["scorer", *(f"{SHARES[n]:.0%}" for n in at), f"fitted has more at {verdict.share:.0%}"]]
     for name, values in verdict.curves.items():
         over = verdict.over.get(name)
         more = "" if over is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*over)
-        table.add_row(name, *(f"{values[n]:.2f}" for n in at), more)
-    return table
+        rows.append([name, *(f"{values[n]:.2f}" for n in at), more])
+    return rows
 
 
-def _promise(fitted: Fitted) -> str:
-    scale = fitted.scale
-    risks = ", ".join(f"{100 * r:g} %" for r in sorted(scale.margins))
-    return f"keep='auto' is calibrated on {scale.questions} questions, for losing at most: {risks}"
-
-
-def _layers(fitted: Fitted) -> Table:
-    assert fitted.probe is not None
-    chosen = fitted.probe.probe.reading.layer
-    table = Table(title="The probe: relevant passages kept, on questions not fitted on", title_justify="left")
-    table.add_column("layer", justify="right")
-    cuts = list(fitted.probe.layers[0].recall)
-    for cut in cuts:
-        table.add_column(cut, justify="right")
-    rows = [(f"{f.layer} (chosen)" if f.layer == chosen else str(f.layer), f) for f in fitted.probe.layers]
-    rows += [(f"{chosen}, {name}", f) for name, f in fitted.probe.controls.items()]
-    for name, fit in rows:
-        table.add_row(name, *(f"{fit.recall[cut].mean():.2f}" for cut in cuts))
-    return table
+def _layers(probe: ProbeFit) -> list[list[str]]:
+    chosen = probe.probe.reading.layer
+    fits = [(f"{f.layer} (chosen)" if f.layer == chosen else str(f.layer), f) for f in probe.layers]
+    fits += [(f"{chosen}, {name}", f) for name, f in probe.controls.items()]
+    cuts = list(probe.layers[0].recall)
+    return [["layer", *cuts], *([name, *(f"{f.recall[c].mean():.2f}" for c in cuts)] for name, f in fits)]

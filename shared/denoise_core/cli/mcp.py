@@ -61,9 +61,8 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
     allowed = [f.resolve(strict=True) for f in folders]
     known: OrderedDict[str, dict[str, Passage]] = OrderedDict()
     lock = threading.Lock()
-    made = given.MCPServer(
-        "rag-denoise", instructions=_ABOUT, log_level="CRITICAL"
-    )  # its log quotes what was given
+    silent = {"log_level": "CRITICAL"}  # its log quotes what was given
+    made = given.MCPServer("rag-denoise", instructions=_ABOUT, **silent)
 
     def passages_of(passages: Sequence[str], files: Sequence[str]) -> tuple[Passage, ...]:
         found = [Passage(text, str(n)) for n, text in enumerate(passages)]

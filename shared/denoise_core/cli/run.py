@@ -18,6 +18,7 @@ from rich.text import Text
 from denoise_core.cli.options import AsJson, Keep, Passages, Query, SkipBad, app
 from denoise_core.cli.plain import plain
 from denoise_core.cli.read import read_passages
+from denoise_core.cli.terminal import say
 from denoise_core.end import selection
 from denoise_core.end.denoiser import ENDDenoiser, Warms
 from denoise_core.errors import InputError
@@ -82,7 +83,7 @@ def run(
     reading = read_passages(*passages, skip_bad=skip_bad)
     aside = Console(stderr=True)
     for warning in reading.warnings:
-        aside.print(Text(plain(warning), style="yellow"), soft_wrap=True)
+        say(aside, warning, "yellow")
     with aside.status("loading ..."):
         chosen = (
             denoiser_for(method, keep, model, "auto", tokens)
@@ -126,15 +127,11 @@ def _as_text(passages: Sequence[Passage], result: DenoiseResult) -> str:
     return "\n\n".join(plain(p.headed.strip()) for p in kept)
 
 
-def _as_json(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    return json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False)
-
-
-def _as_html(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    return page([Shown(tuple(passages), result)], title="What was kept, what was dropped")
-
-
-_SHAPES = {"text": _as_text, "json": _as_json, "html": _as_html}
+_SHAPES: dict[str, Callable[[tuple[Passage, ...], DenoiseResult], str]] = {
+    "text": _as_text,
+    "json": lambda _, result: json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False),
+    "html": lambda passages, result: page([Shown(passages, result)], title="What was kept, what was dropped"),
+}
 
 NOTHING_DENOISED = 3  # the status when no passage was read, or each of them fell back
 NOTHING_RELEVANT = 4  # the status when nothing seems to bear on the question
@@ -284,10 +281,10 @@ def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult,
             line.append(plain(said), style="" if piece.kept else "dim strike")
             console.print(line)
             if why:
-                console.print(Text(plain(f"    {piece.note}"), style="green" if piece.kept else "dim"))
+                say(console, f"    {piece.note}", "green" if piece.kept else "dim")
     if result.note:
-        console.print(Text(plain(f"note: {result.note}"), style="yellow"))
+        say(console, f"note: {result.note}", "yellow")
     if result.question_note:
-        console.print(Text(plain(f"question: {result.question_note}"), style="yellow"))
+        say(console, f"question: {result.question_note}", "yellow")
     if result.fallback:
-        console.print(Text(plain(f"fallback: {result.fallback}"), style="yellow"))
+        say(console, f"fallback: {result.fallback}", "yellow")

@@ -14,12 +14,11 @@ from typing import Any, Literal
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from denoise_core._optional import require
 from denoise_core.cli.options import app
-from denoise_core.cli.plain import plain
 from denoise_core.cli.run import denoiser_for, fitted
+from denoise_core.cli.terminal import say
 from denoise_core.errors import InputError
 from denoise_core.service.settings import Service, ServiceLimits
 from denoise_core.types import Passage
@@ -114,9 +113,6 @@ def serve(context: typer.Context) -> None:
 
     aside = Console(stderr=True, highlight=False)
 
-    def say(line: str, style: str = "") -> None:
-        aside.print(Text(plain(line), style=style), soft_wrap=True)
-
     own = asked.denoiser
     served = denoiser_for(asked.method, asked.keep, None, "auto") if own is None else fitted(own, asked.keep, None)
     hosts = tuple(asked.name) or (() if loopback(asked.host) else (asked.host,))
@@ -136,14 +132,15 @@ def serve(context: typer.Context) -> None:
         raise InputError(f"cannot listen on {host} port {port}: {error}; take another --port, or 0") from error
     if not loopback(host) and asked.token_env is None and asked.keys is None:
         say(
+            aside,
             f"{host} can be reached from other machines, and asks for no key: add --keys or --token-env",
             "yellow",
         )
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}"
-    say(f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how")
+    say(aside, f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how")
     sys.setswitchinterval(0.001)  # the event loop waits so long for a thread that computes, not five times as long
     for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises again what ended it
         signal.signal(each, lambda *_: None)
     uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=30)).run(sockets=[listener])
-    say("closed")
+    say(aside, "closed")

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from denoise_core.service.keys import Keys
 from denoise_core.service.metrics import Metrics
 from denoise_core.service.settings import Service
-
-Message = MutableMapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
-Receive = Callable[[], Awaitable[Message]]
 
 OPEN = ("/livez", "/readyz")  # answer without a key, for whoever watches over the process
 HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
@@ -45,7 +42,7 @@ class Outside:
         self.metrics = metrics
         self.held = 0  # bytes of bodies
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -69,11 +66,12 @@ class Outside:
                 await self.app(scope, receive if body is None else _once(body, receive), answer)
                 span(status)
         except Refused as error:
-            await _reply(answer, error)
+            await _reply(error)(scope, receive, answer)
         except Exception as error:  # its text may be the user's, so its class is all that is told
             log.error("request %s: %s", number, type(error).__name__)
             if not status:
-                await _reply(answer, Refused(500, f"{type(error).__name__}; request {number} in the log"))
+                refused = Refused(500, f"{type(error).__name__}; request {number} in the log")
+                await _reply(refused)(scope, receive, answer)
         finally:
             self.held -= held[0]
             seconds = time.perf_counter() - began
@@ -84,7 +82,7 @@ class Outside:
                 "%s %s %s %s %d %.0f ms", number, who or "-", scope["method"], path, status, 1000 * seconds
             )
 
-    def _allowed(self, scope: MutableMapping[str, Any], headers: Headers) -> str:
+    def _allowed(self, scope: Scope, headers: Headers) -> str:
         if scope["path"] in OPEN:
             return ""
         who = self.keys.who(headers.get("authorization", ""))
@@ -133,7 +131,7 @@ def _once(body: bytes, receive: Receive) -> Receive:
 
 
 @contextmanager
-def _span(scope: MutableMapping[str, Any], headers: Headers) -> Iterator[Callable[[int], None]]:
+def _span(scope: Scope, headers: Headers) -> Iterator[Callable[[int], None]]:
     """A span of OpenTelemetry around the request, where that is installed: method, path and status, no text."""
     try:
         from opentelemetry import propagate, trace
@@ -160,13 +158,10 @@ def loopback(host: str) -> bool:
         return False
 
 
-async def _reply(send: Send, refused: Refused) -> None:
-    body = json.dumps({"detail": refused.detail}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers.append((b"connection", b"close"))  # what of a body is still on its way is not read
+def _reply(refused: Refused) -> JSONResponse:
+    headers = {"connection": "close"}  # what of a body is still on its way is not read
     if refused.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
+        headers["www-authenticate"] = "Bearer"
     if refused.after is not None:
-        headers.append((b"retry-after", str(refused.after).encode()))
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+        headers["retry-after"] = str(refused.after)
+    return JSONResponse({"detail": refused.detail}, refused.status, headers)

@@ -6,20 +6,18 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table as Grid
-from rich.text import Text
 
 from denoise_core.cli import main as carried_out
 from denoise_core.cli.evaluate import ANSWERS, Model, columns_of, ledger_of, local_of, plan, price_of
 from denoise_core.cli.options import Budget, Columns, DryRun, Prices, Right, made
 from denoise_core.cli.plain import plain
+from denoise_core.cli.terminal import say, show
 from denoise_core.errors import InputError
 from denoise_lab.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
 from denoise_lab.protocols.choose import Asked, sheets_of
-from denoise_lab.protocols.sheet import Table, run_sheets
+from denoise_lab.protocols.sheet import run_sheets
 from denoise_lab.protocols.table import PAGE, RESULTS, TABLES, rows_of, save, told
 
 SERVED, LOCAL = 8, 1  # cases at a time, unless said otherwise: of a server, and of a model on this machine
@@ -83,9 +81,11 @@ def protocol(
     if dry_run:
         return plan(console, ledger)
     for table in tables:
-        show(console, table)
+        show(console, rows_of(table), table.title)
+        for line in [*told(table), ""]:
+            say(console, line)
     save(tables, llm, out)
-    aside.print(Text(plain(f"\nwritten to {out}: {PAGE}, {TABLES}, {RESULTS}")), soft_wrap=True)
+    say(aside, f"\nwritten to {out}: {PAGE}, {TABLES}, {RESULTS}")
     if all(line.failed == line.cases for table in tables for line in table.lines):
         raise InputError(f"no case was answered; the first failure: {tables[0].lines[0].first_error}")
 
@@ -105,20 +105,6 @@ def noisy_retrieval(
     """
     write_noisy_retrieval(out, haystack, NoisyRetrieval(level, extended), questions, seed=seed)
     typer.echo(plain(f"wrote {questions} questions of level {level} to {out}"), err=True)
-
-
-def show(console: Console, table: Table) -> None:
-    """The table, and what must be said beside it."""
-    rows = rows_of(table)
-    grid = Grid(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=table.title, title_justify="left")
-    for i, name in enumerate(rows[0]):
-        grid.add_column(name, justify="left" if i == 0 else "right")
-    for row in rows[1:]:
-        grid.add_row(*(Text(plain(cell)) for cell in row))
-    console.print(grid)
-    for line in told(table):
-        console.print(Text(plain(line)), soft_wrap=True)
-    console.print()
 
 
 def main() -> None:

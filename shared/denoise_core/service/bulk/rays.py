@@ -22,9 +22,8 @@ class Actor:
         self.task = task
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        pieces = [
-            p for p in batch["item"] if not (self.task.folder / f"{p.name}.jsonl").exists()
-        ]  # a lost actor's
+        parts = self.task.folder
+        pieces = [p for p in batch["item"] if not (parts / f"{p.name}.jsonl").exists()]  # else a lost actor's
         done = list(carried_out(self.task, pieces, 1))
         died = max((d.died for d in done), default=0)
         return {"rows": [sum(d.rows for d in done)], "bad": [sum(d.bad for d in done)], "died": [died]}

@@ -1,0 +1,27 @@
+"""Lines and tables on a terminal; what a terminal would act on is shown instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from denoise_core.cli.plain import plain
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """A line, as long as it is."""
+    console.print(Text(plain(text), style=style), soft_wrap=True)
+
+
+def show(console: Console, rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+    """A table under its header, the first row; numbers, all columns but the first, to the right."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left")
+    for i, name in enumerate(rows[0]):
+        table.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows[1:]:
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    console.print(table)
