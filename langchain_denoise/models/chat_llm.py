@@ -17,6 +17,7 @@ from langchain_core.tools import BaseTool
 
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._secrets import Pickled
+from denoise_core.errors import BrokenLaw
 from langchain_denoise.convert.messages import internal_config, to_messages
 from langchain_denoise.models.structured import (
     WAYS,
@@ -199,7 +200,7 @@ def to_reply(message: Any) -> Reply:
     if isinstance(message, str):
         return Reply(message)
     if not isinstance(message, BaseMessage):
-        raise InputError(f"expected the model to answer with a message, got {type(message).__name__}")
+        raise BrokenLaw(f"expected the model to answer with a message, got {type(message).__name__}")
     usage = getattr(message, "usage_metadata", None)
     tokens = Usage.reported(usage["input_tokens"], usage["output_tokens"]) if usage else None
     return Reply(str(message.text), tokens)

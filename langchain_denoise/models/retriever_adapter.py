@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 
 from denoise_core import InputError, Passage
+from denoise_core.errors import BrokenLaw
 from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_passages
 from langchain_denoise.convert.messages import internal_config
 
@@ -37,7 +38,10 @@ class RetrieverAdapter:
         return self._passages(await self.retriever.ainvoke(query, internal_config()))
 
     def _passages(self, found: Sequence[Document]) -> Sequence[Passage]:
-        return to_passages(read_documents(found, "found"), self.header_keys)
+        try:
+            return to_passages(read_documents(found, "found"), self.header_keys)
+        except InputError as error:
+            raise BrokenLaw(f"{type(self.retriever).__name__}: {error}") from error
 
 
 def check_retriever(retriever: Any) -> None:

@@ -17,6 +17,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 
 from denoise_core import InputError, Message, Reply, Usage
 from denoise_core._secrets import Pickled
+from denoise_core.errors import BrokenLaw
 from llamaindex_denoise.models.structured import arguments_of, can_structure, refuses_form, reply_tool, strictly
 from llamaindex_denoise.models.threads import Threads, owner
 from llamaindex_denoise.storage.pickling import for_pickle
@@ -173,6 +174,8 @@ def _chat(messages: Sequence[Message]) -> list[ChatMessage]:
 
 
 def _reply(response: ChatResponse) -> Reply:
+    if not isinstance(response, ChatResponse):
+        raise BrokenLaw(f"expected the model to answer with a ChatResponse, got {type(response).__name__}")
     return Reply(response.message.content or "", usage_of(response))
 
 
