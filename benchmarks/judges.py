@@ -20,9 +20,8 @@ import numpy as np
 from harness import Benchmark, Options, arguments, read
 
 from denoise_core.embedded import judge
-from denoise_core.embedded.reader.calibration import POINTS
 from denoise_core.embedded.reader.claims import Told
-from denoise_core.embedded.reader.judge import Read
+from denoise_core.embedded.reader.judge import POINTS, Read
 from denoise_core.embedded.reader.windows import tokens, windows
 from denoise_core.embedded.sample import prepared_answers
 from denoise_core.types import Passage

@@ -29,9 +29,8 @@ from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.local.first_layers import early_layers
-from denoise_core.local.keeping.kv import record
+from denoise_core.local.keeping.kv import Page, record
 from denoise_core.local.keeping.one_pass import Chunk, OnePass
-from denoise_core.local.keeping.page import Page
 from denoise_core.local.layout import Prompt, token_ids
 from denoise_lab import FOLDER
 from denoise_lab.experiments.end import Loaded, haystack, load

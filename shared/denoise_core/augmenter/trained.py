@@ -23,7 +23,7 @@ from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
 from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.errors import InputError
-from denoise_core.local.positions import positions_of
+from denoise_core.local.batching import positions_of
 from denoise_core.running.recipes import Travels
 from denoise_core.text.words import content_words, words
 

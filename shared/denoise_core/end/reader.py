@@ -15,12 +15,11 @@ from denoise_core._optional import require
 from denoise_core.end.probe import Reading
 from denoise_core.errors import InputError
 from denoise_core.local import layout as layouts
-from denoise_core.local.batching import batches, windows
+from denoise_core.local.batching import batches, regime_of, windows
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
 from denoise_core.local.normalise import Norm, kind_of
-from denoise_core.local.positions import regime_of
 from denoise_core.running.recipes import Travels
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from denoise_core.end import PASSAGE, QUERY, HiddenReader, Layout, ReadingSettings
-from denoise_core.local.batching import batches
+from denoise_core.local.batching import batches, positions_of, regime_of
 from denoise_core.local.keeping.prefix import PrefixCache
-from denoise_core.local.positions import positions_of, regime_of
 
 SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
 ORIGINAL = 48

@@ -11,18 +11,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from denoise_core._optional import require
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.local.layout import token_ids
-from denoise_core.types import Reply, well_formed
+from denoise_core.running.offload import offload
+from denoise_core.types import Passage, Reply, well_formed
 
 if TYPE_CHECKING:
+    from denoise_core.local.keeping.kv import Page
     from denoise_core.local.keeping.one_pass import OnePass
-    from denoise_core.local.keeping.page import Page
+
 
 BETWEEN = "\n\nPassage:\n"  # between two chunks, where the layout has one slot
 CUE = "\n\nAnswer:"  # after the question, where no chat template ends with the model's turn
@@ -173,3 +175,45 @@ class OnePassAnswers:
             mine = torch.log_softmax(out.logits[0, -1].float(), -1)
             divergence = float((exact.exp() * (exact - mine)).sum())
         return Apart(max(0.0, divergence), int(exact.argmax()) == int(mine.argmax()), len(page.ids))
+
+
+class Request(Protocol):
+    """What a loop asks for (`denoise_core.augmenter.drafting.DraftRequest`)."""
+
+    @property
+    def question(self) -> str: ...
+
+    @property
+    def evidence(self) -> Sequence[Passage]: ...
+
+    @property
+    def feedback(self) -> str: ...
+
+
+class OnePassDrafter:
+    """Drafts from the evidence of a request: ``augmenter.answer(question, drafter=OnePassDrafter(answers))``.
+
+    Evidence that follows what was read before, such as one re-admitted chunk, is appended; other evidence is read
+    from the start. Drafts of one drafter belong to one question at a time: give each run a drafter of its own.
+    Raises `InputError` where `OnePassAnswers.off` has a reason, and for a request without evidence.
+    """
+
+    repeatable = True
+
+    def __init__(self, answers: OnePassAnswers) -> None:
+        self.answers = answers
+        self._read: Read | None = None
+        self._texts: tuple[str, ...] = ()
+
+    def draft(self, request: Request) -> Reply:
+        texts = tuple(p.headed for p in request.evidence)
+        before, had = self._read, self._texts
+        if before is not None and before.query == request.question and texts[: len(had)] == had:
+            self._read = self.answers.again(before, texts[len(had) :], request.feedback)
+        else:
+            self._read = self.answers.answer(request.question, texts, request.feedback)
+        self._texts = texts
+        return self._read.reply
+
+    async def adraft(self, request: Request) -> Reply:
+        return await offload(self.draft, request)

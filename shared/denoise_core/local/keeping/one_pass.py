@@ -7,13 +7,15 @@ say); from S on everything attends to what comes before it, as usual. Approximat
 not seen each other, and each stood next to the beginning. With one chunk it is the exact reading.
 
 Early Noise Dropping (section 2.3) reads the kept chunks a second time from the start; this is ours.
+Rotary position embedding: Su et al., RoFormer (arXiv 2104.09864), section 3.2.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -21,10 +23,69 @@ from torch import nn
 from transformers.cache_utils import DynamicLayer
 
 from denoise_core.local.first_layers import EarlyLayers
-from denoise_core.local.keeping.kv import KeptPrefix, record
-from denoise_core.local.keeping.page import Page, Pairs, Sheet, Standing, cache_of, held
-from denoise_core.local.keeping.rotary import Rotation, turnings_of
+from denoise_core.local.keeping.kv import KeptPrefix, Page, Pairs, Sheet, Standing, cache_of, held, record
 from denoise_core.local.layout import Prompt
+
+# Frequencies that do not depend on how long the text is; "dynamic" and "longrope" have others for longer texts.
+FIXED = frozenset({"default", "linear", "llama3", "yarn", "proportional"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rotation:
+    """``frequencies`` are radians a place, float32 ``(r / 2,)``, for the first ``r`` numbers of a head.
+
+    ``halves``: number i belongs with number i + r / 2 (Llama and its like); else neighbours do (GPT-J).
+    """
+
+    frequencies: torch.Tensor
+    halves: bool = True
+
+    def __call__(self, keys: torch.Tensor, by: int) -> torch.Tensor:
+        """Keys ``(..., head width)`` as they are ``by`` places further on; ``by`` may be negative."""
+        if not by:
+            return keys
+        angle = self.frequencies.to(keys.device) * by
+        cos, sin = angle.cos(), angle.sin()
+        width = 2 * len(angle)
+        turned, rest = keys[..., :width].float(), keys[..., width:]
+        if self.halves:
+            a, b = turned.chunk(2, dim=-1)
+            out = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+        else:
+            a, b = turned[..., 0::2], turned[..., 1::2]
+            out = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+        return torch.cat([out.to(keys.dtype), rest], -1)
+
+
+def turnings_of(decoder: nn.Module, blocks: nn.ModuleList) -> tuple[list[Rotation], str | None]:
+    """All ways in which this model may turn its keys; none, and why, where they cannot be turned.
+
+    Blocks of different kinds may have different frequencies (Gemma 3, Olmo 3). Which block turns by which of them,
+    if by any, and whether numbers belong together in halves or as neighbours, is for the caller to try.
+    """
+    found: list[torch.Tensor] = []
+    for module in decoder.modules():
+        kind = getattr(module, "rope_type", "default")
+        for name, buffer in module.named_buffers(recurse=False):
+            if name.endswith("inv_freq") and "original" not in name:
+                of = kind.get(name.removesuffix("_inv_freq")) if isinstance(kind, dict) else kind
+                if of not in FIXED:
+                    return [], f"this model's rotary frequencies ({of}) depend on the length of the text"
+                found.append(buffer.detach().float().clone())
+    found += _tabled(blocks)
+    distinct = [f for n, f in enumerate(found) if not any(torch.equal(f, other) for other in found[:n])]
+    if not distinct:
+        return [], "this model has no rotary positions, so its keys cannot be moved"
+    return [Rotation(f, halves) for f, halves in product(distinct, (True, False))], None
+
+
+def _tabled(blocks: nn.ModuleList) -> Iterator[torch.Tensor]:
+    """Frequencies of models that keep sines and cosines in a table, ``(places, r)``: GPT-J, CodeGen."""
+    for name, table in blocks[0].named_buffers():
+        if name.endswith("embed_positions") and table.ndim == 2 and len(table) > 1:
+            sin, cos = table[1].float().chunk(2)
+            yield torch.atan2(sin, cos)
+
 
 _STATEFUL = ("linear_attention", "conv", "mamba", "recurrent")  # kinds of blocks, as configurations name them
 

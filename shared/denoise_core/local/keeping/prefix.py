@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from denoise_core.errors import InputError
-from denoise_core.running.caches.bounded import Bounded
+from denoise_core.running.caches.stores import Bounded
 from denoise_core.running.recipes import Travels
 
 

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from denoise_core.local.batching import batches
+from denoise_core.local.batching import batches, regime_of
 from denoise_core.local.forward import halving, inputs_of, pool_of
 from denoise_core.local.keeping.kv import KeptPrefix, Space, record, resume
 from denoise_core.local.layout import Prompt
-from denoise_core.local.positions import regime_of
 
 if TYPE_CHECKING:
     from denoise_core.local.first_layers import EarlyLayers

@@ -19,9 +19,8 @@ from transformers.cache_utils import DynamicLayer
 from denoise_core.local.batching import batches
 from denoise_core.local.first_layers import EarlyLayers, early_layers
 from denoise_core.local.forward import inputs_of
-from denoise_core.local.keeping.kv import KeptPrefix
+from denoise_core.local.keeping.kv import KeptPrefix, Page, cache_of, held
 from denoise_core.local.keeping.one_pass import Chunk, OnePass
-from denoise_core.local.keeping.page import Page, cache_of, held
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.keeping.reuse import PrefixReuse
 from denoise_core.local.layout import Prompt

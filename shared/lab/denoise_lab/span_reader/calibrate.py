@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.embedded.reader.calibration import POINTS, Logistic
-from denoise_core.embedded.reader.judge import Read, ShippedJudge
+from denoise_core.embedded.reader.judge import POINTS, Logistic, Read, ShippedJudge
 from denoise_core.question import Question
 from denoise_lab.span_reader.claims import Pair
 from denoise_lab.span_reader.measure import sentence

@@ -130,9 +130,8 @@ def calibrate(data: Path, out: Path, limit: int) -> None:
     """Fit and write the calibration, and put figures of the last part into the card."""
     from safetensors.numpy import load_file
 
-    from denoise_core.embedded.reader.calibration import Calibration
     from denoise_core.embedded.reader.forward import Network
-    from denoise_core.embedded.reader.judge import ShippedJudge
+    from denoise_core.embedded.reader.judge import Calibration, ShippedJudge
     from denoise_core.embedded.reader.span_reader import NOWHERE, SpanReader
     from denoise_core.embedded.reader.windows import tokens
     from denoise_lab.span_reader import calibrate as lines

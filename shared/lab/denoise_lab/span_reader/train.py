@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from denoise_core.embedded.reader.features import Row, batch, row
-from denoise_core.embedded.reader.spans import Logits, best, characters
+from denoise_core.embedded.reader.span_reader import Logits, best, characters
 from denoise_core.embedded.reader.windows import Tokens
 from denoise_core.local.batching import batches
 from denoise_core.text.words import content_words
