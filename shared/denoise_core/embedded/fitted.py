@@ -27,9 +27,8 @@ from denoise_core.end.fit.probe import NO_QUESTION as SAME_QUESTION
 from denoise_core.end.fit.probe import ProbeFit, fit_probe
 from denoise_core.end.fit.readings import Each, Progress
 from denoise_core.end.fit.regression import folds_of
-from denoise_core.end.probe import Probe
-from denoise_core.end.probe_folder import OURS as PROBE_FILES
-from denoise_core.end.probe_folder import check_free, replacing
+from denoise_core.end.probe import OURS as PROBE_FILES
+from denoise_core.end.probe import Probe, check_free, replacing
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError, MissingExtra

@@ -20,10 +20,9 @@ from denoise_core.embedded import (
     scale,
     stack,
 )
-from denoise_core.embedded.encoder import SentenceEncoder, idf, loaded
+from denoise_core.embedded.encoder import Reading, SentenceEncoder, idf, loaded
 from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import DIGESTS, check, minilm
-from denoise_core.embedded.readings import Reading
 from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.metrics import recall_at
 from denoise_core.scorers.bm25 import BM25Scorer

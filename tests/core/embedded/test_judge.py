@@ -8,7 +8,7 @@ import pytest
 from denoise_core import InputError, Passage
 from denoise_core.embedded import judge
 from denoise_core.embedded.reader import shipped
-from denoise_core.embedded.reader.calibration import POINTS, Calibration, Logistic
+from denoise_core.embedded.reader.judge import POINTS, Calibration, Logistic
 from denoise_core.support.judging import Claim, Judge
 
 TOWER = Passage("The Eiffel Tower in Paris was finished in 1889. It was built by Gustave Eiffel.", "tower")

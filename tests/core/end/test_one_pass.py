@@ -14,8 +14,7 @@ from denoise_core.augmenter.memory import Reason, Verdict
 from denoise_core.augmenter.policy import Rules
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
-from denoise_core.end.answering.drafting import OnePassDrafter
-from denoise_core.end.answering.one_pass import OnePassAnswers
+from denoise_core.end.answering.one_pass import OnePassAnswers, OnePassDrafter
 from denoise_core.end.answering.second_pass import SecondPass
 from denoise_core.local.first_layers import early_layers
 from denoise_core.local.generation.llm import LocalLLM

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from denoise_core import InputError, ProbeMismatch
-from denoise_core.end import probe_folder
-from denoise_core.end.probe import Probe, Reading
+from denoise_core.end.probe import OURS, Probe, Reading, replacing
 from denoise_core.local.fingerprint import ModelFingerprint
 
 MODEL = ModelFingerprint("tiny/model", "llama", 4, "float32", weights="aa", tokenizer="bb")
@@ -105,7 +104,7 @@ def test_what_somebody_put_there_meanwhile_is_not_touched(tmp_path):
     a_probe().save(tmp_path / "p")
 
     def filling():
-        with probe_folder.replacing(tmp_path / "p", ours=frozenset(probe_folder.OURS)):
+        with replacing(tmp_path / "p", ours=frozenset(OURS)):
             (tmp_path / "p" / "notes.txt").write_text("an hour of work")
 
     with pytest.raises(InputError, match=r"notes\.txt"):
@@ -117,7 +116,7 @@ def test_an_interrupted_save_leaves_the_old_probe(tmp_path):
     a_probe().save(tmp_path / "p")
 
     def interrupted():
-        with probe_folder.replacing(tmp_path / "p", ours=frozenset(probe_folder.OURS)) as stage:
+        with replacing(tmp_path / "p", ours=frozenset(OURS)) as stage:
             (stage / "probe.json").write_text("half")
             raise KeyboardInterrupt
 

@@ -15,9 +15,8 @@ import pytest
 
 from denoise_core import BudgetExceeded, InputError, Message, Price, Reply, Usage
 from denoise_core.evaluate.trial.answering import LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
-from denoise_core.evaluate.trial.evaluation import told
+from denoise_core.evaluate.trial.evaluation import evaluate, told
 from denoise_core.evaluate.trial.ledger import Ledger
-from denoise_core.evaluate.trial.run import evaluate
 from denoise_core.evaluate.trial.setting import Way
 from denoise_core.question import Question
 from denoise_core.testing import FunctionLLM

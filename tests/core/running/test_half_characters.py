@@ -11,7 +11,7 @@ import pytest
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever
 from denoise_core.cli.plain import plain
-from denoise_core.end import ENDDenoiser, probe_folder
+from denoise_core.end import ENDDenoiser, Probe
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.scorers import BM25Scorer
@@ -44,10 +44,9 @@ def test_words_are_found():
 
 
 def test_a_card_is_written(tmp_path):
-    reading = Reading(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout").to_dict()
-    parts = probe_folder.Parts(np.ones(3, np.float32), 0.5, reading, 0.0, {"data": HALF}, {})
-    probe_folder.save(parts, tmp_path / "probe")
-    assert probe_folder.load(tmp_path / "probe").card["data"] == "half ?, the other ?"
+    reading = Reading(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
+    Probe(np.ones(3, np.float32), 0.5, reading, 0.0, {"data": HALF}).save(tmp_path / "probe")
+    assert Probe.load(tmp_path / "probe").card["data"] == "half ?, the other ?"
 
 
 def test_the_terminal_is_shown_whole_characters():

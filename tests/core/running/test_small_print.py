@@ -13,9 +13,8 @@ import pytest
 
 from denoise_core import Budget, InputError, Passage, Pipeline, Price, Usage
 from denoise_core._files import write_whole
-from denoise_core.end import probe_folder
 from denoise_core.end.fit.data import read_question
-from denoise_core.end.probe import Probe, Reading
+from denoise_core.end.probe import OURS, Probe, Reading, replacing
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.result import DenoiseResult
 from denoise_core.running.record import fallback_of, record_of
@@ -48,7 +47,7 @@ def test_files_have_the_mode_that_the_umask_says(tmp_path):
     before = os.umask(0o077)
     try:
         write_whole(tmp_path / "users.jsonl", "their text")
-        with probe_folder.replacing(tmp_path / "probe", ours=probe_folder.OURS) as stage:
+        with replacing(tmp_path / "probe", ours=OURS) as stage:
             (stage / "probe.json").write_text("x")
     finally:
         os.umask(before)

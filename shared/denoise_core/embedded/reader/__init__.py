@@ -4,8 +4,7 @@ MiniLM-L6 with low-rank changes of ours, in NumPy. `shipped.span_reader` and `sh
 `denoise_lab.span_reader` trains it.
 """
 
-from denoise_core.embedded.reader.calibration import Calibration
-from denoise_core.embedded.reader.judge import ShippedJudge
+from denoise_core.embedded.reader.judge import Calibration, ShippedJudge
 from denoise_core.embedded.reader.span_reader import Fit, Found, SpanReader
 
 __all__ = ["Calibration", "Fit", "Found", "ShippedJudge", "SpanReader"]

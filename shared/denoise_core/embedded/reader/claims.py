@@ -25,7 +25,7 @@ from denoise_core.embedded.reader.features import (
     overlap,
     unmarked,
 )
-from denoise_core.embedded.reader.spans import Logits
+from denoise_core.embedded.reader.span_reader import Logits
 from denoise_core.embedded.reader.windows import Tokens, Window
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import content

@@ -12,7 +12,7 @@ import numpy as np
 
 from denoise_core.embedded.minilm import LAYERS, PIECES, WIDTH, Floats, MiniLM, Weights, f32, gelu
 from denoise_core.embedded.reader.features import Batch, Row, batch
-from denoise_core.embedded.reader.spans import Logits
+from denoise_core.embedded.reader.span_reader import Logits
 from denoise_core.local.batching import batches
 
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.embedded.minilm import minilm, weights
-from denoise_core.embedded.reader.calibration import Calibration, Point
 from denoise_core.embedded.reader.forward import Network
-from denoise_core.embedded.reader.judge import ShippedJudge
+from denoise_core.embedded.reader.judge import Calibration, Point, ShippedJudge
 from denoise_core.embedded.reader.span_reader import Found, SpanReader
 from denoise_core.embedded.reader.windows import tokens
 from denoise_core.errors import InputError

@@ -1,20 +1,27 @@
 """The reader of real text: finds where passages answer a question, and tells how well a given answer fits.
 
 Scores are natural logarithms of probabilities: of the span among all spans of the windows read together, times
-the square of that of its window to hold an answer at all.
+the square of that of its window to hold an answer at all. A proposed answer is found whatever its articles, case
+and punctuation.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cache, lru_cache
+from typing import NamedTuple, Protocol
 
-from denoise_core.embedded.reader.candidate import core, parts, places
+import numpy as np
+from numpy.typing import NDArray
+
 from denoise_core.embedded.reader.features import Row, overlap, row
-from denoise_core.embedded.reader.spans import Logits, Scored, best, characters, log_share, total
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
+from denoise_core.text.stems import stem
+from denoise_core.text.wordlists import STOPWORDS
+from denoise_core.text.words import words
 from denoise_core.types import Passage, Span, check_passages
 
 READ = 40  # windows read for one question, at most
@@ -227,3 +234,159 @@ def _same(one: Found, two: Found) -> bool:
 
 def _log_sigmoid(x: float) -> float:
     return -math.log1p(math.exp(-x)) if x > -30 else x
+
+
+_TOKEN = re.compile(r"[^\W_]+(?:[.,'’-][^\W_]+)*")
+PARTS = 6  # of a sentence, at most
+_TALK = frozenset(  # what answers are wrapped in
+    words(
+        """
+        according answer answers answered question passage passages text texts document documents context evidence
+        source sources article states stated says said given provided based yes no correct likely probably
+        """
+    )
+)
+
+
+@cache
+def passed_over(tokens: Tokens) -> frozenset[int]:
+    """Pieces that do not count when a candidate is looked for: articles and punctuation."""
+    marks = ".,;:()[]{}'\"`-–—?!/\\“”‘’«»*_&…"
+    return frozenset(i for part in ("a", "an", "the", *marks) for i in tokens.pieces(part).ids)
+
+
+def core(text: str, tokens: Tokens) -> tuple[int, ...]:
+    """The pieces of a candidate that count; all of them if none does ("The The", "A")."""
+    found = tokens.pieces(text).ids
+    return tuple(i for i in found if i not in passed_over(tokens)) or found
+
+
+def places(window: Window, wanted: Sequence[int], tokens: Tokens) -> list[tuple[int, int]]:
+    """First and last piece, in the window's own count, of each place where the candidate's `core` stands.
+
+    Whole words only, and none that runs from the head into the body.
+    """
+    if not wanted or wanted[0] not in window.ids:
+        return []
+    skip = passed_over(tokens) - set(wanted)
+    counted = [n for n, i in enumerate(window.ids) if i not in skip]
+    ids = [window.ids[n] for n in counted]
+    out = []
+    for at in range(len(ids) - len(wanted) + 1):
+        if ids[at] != wanted[0] or tuple(ids[at : at + len(wanted)]) != tuple(wanted):
+            continue
+        first, last = counted[at], counted[at + len(wanted) - 1]
+        follows = last + 1 < len(window.ids) and window.ids[last + 1] in tokens.continues
+        if (follows and last + 1 != window.head) or window.ids[first] in tokens.continues:
+            continue
+        if not first < window.head <= last:
+            out.append((first, last))
+    return out
+
+
+def parts(candidate: str, question: str, inner: bool = False) -> list[str]:
+    """What a sentence says beyond the question: its runs of words that are neither the question's nor talk.
+
+    With ``inner`` function words between such words stay in a run ("Bank of England").
+
+    >>> parts("The bridge was finished in 1889 by Otto Brenner.", "When was the bridge finished?")
+    ['1889', 'Otto Brenner']
+    """
+    asked = set(map(stem, words(question)))
+    out: list[str] = []
+    start = end = -1
+    for match in _TOKEN.finditer(candidate):
+        said = words(match.group())
+        common = all(w in STOPWORDS for w in said)
+        if not common and not all(w in STOPWORDS or w in _TALK or stem(w) in asked for w in said):
+            start, end = (match.start() if start < 0 else start), match.end()
+        elif start >= 0 and not (common and inner):
+            out.append(candidate[start:end])
+            start = -1
+    if start >= 0:
+        out.append(candidate[start:end])
+    return out[:PARTS]
+
+
+Floats = NDArray[np.float32]
+LONGEST = 20  # word pieces of an answer
+
+
+class Scored(NamedTuple):
+    """A span: its log-probability among all spans of the windows read together, the window's number, and the
+    first and last piece in that window's own count."""
+
+    score: float
+    window: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Logits:
+    """What the network says about one window: start and end of an answer for each of its pieces, float32
+    ``(pieces,)``, and whether it holds one (a logit)."""
+
+    start: Floats
+    end: Floats
+    holds: float
+
+
+def edges(window: Window, tokens: Tokens) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Where a span may start and where it may end: at the edges of words, on text that the passage holds."""
+    count = len(window.ids)
+    inner = np.array([i in tokens.continues for i in window.ids], dtype=np.bool_)
+    missing = np.array([start < 0 for start, _ in window.places], dtype=np.bool_)
+    start = ~inner & ~missing
+    end = ~missing
+    end[: count - 1] &= ~inner[1:] | (np.arange(count - 1) == window.head - 1)
+    return start, end
+
+
+def total(logits: Sequence[Logits]) -> float:
+    """Log of the sum over all pairs of start and end, what scores are taken against."""
+    return _log_sum([x.start for x in logits]) + _log_sum([x.end for x in logits])
+
+
+def log_share(one: float, against: float) -> float:
+    """Log-probability of one span among those of ``against``; 0 where it is alone, which rounding would exceed."""
+    return min(one - against, 0.0)
+
+
+def best(
+    windows: Sequence[Window], logits: Sequence[Logits], tokens: Tokens, k: int, within: float | None = None
+) -> list[Scored]:
+    """The ``k`` best spans of each window, best first; scores against ``within`` (`total` of these windows)."""
+    if not windows:
+        return []
+    against = total(logits) if within is None else within
+    out: list[Scored] = []
+    for number, (window, given) in enumerate(zip(windows, logits, strict=True)):
+        may_start, may_end = edges(window, tokens)
+        table = np.where(may_start, given.start, -np.inf)[:, None] + np.where(may_end, given.end, -np.inf)[None, :]
+        table[_impossible(len(window.ids), window.head)] = -np.inf
+        flat = table.ravel()
+        count = min(k, flat.size)
+        top = np.argpartition(flat, -count)[-count:]
+        for i in top[np.isfinite(flat[top])]:
+            score = log_share(float(flat[i]), against)
+            out.append(Scored(score, number, *map(int, divmod(int(i), len(window.ids)))))
+    return sorted(out, reverse=True)
+
+
+@lru_cache(maxsize=512)
+def _impossible(count: int, head: int) -> NDArray[np.bool_]:
+    """Which pairs of first and last piece are no span: backwards, too long, or from the head into the body."""
+    first, last = np.indices((count, count))
+    return np.asarray((last < first) | (last >= first + LONGEST) | ((first < head) & (last >= head)))
+
+
+def characters(window: Window, first: int, last: int) -> tuple[int, int]:
+    """The characters ``[start, end)`` of the passage that the pieces from ``first`` to ``last`` stand for."""
+    return window.places[first][0], window.places[last][1]
+
+
+def _log_sum(parts: Sequence[Floats]) -> float:
+    joined = np.concatenate(parts)
+    top = float(joined.max())
+    return top + float(np.log(np.exp(joined - top).sum()))

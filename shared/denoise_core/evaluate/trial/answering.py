@@ -10,8 +10,7 @@ from denoise_core._optional import require
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.embedded.reader.features import Row
 from denoise_core.embedded.reader.shipped import span_reader
-from denoise_core.embedded.reader.span_reader import Reads, SpanReader
-from denoise_core.embedded.reader.spans import Logits
+from denoise_core.embedded.reader.span_reader import Logits, Reads, SpanReader
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.evaluate.metrics import exact_match, holds_answer
 from denoise_core.local.generation.llm import LocalLLM

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from denoise_core._files import write_whole
 from denoise_core.embedded.default import default_denoiser, embedding_scorer, encoder
+from denoise_core.embedded.encoder import Readings
 from denoise_core.embedded.fitted import load_denoiser as load_fitted
-from denoise_core.embedded.readings import Readings
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.probe import Probe
 from denoise_core.end.scorer import ProbeScorer
