@@ -37,7 +37,7 @@ def kind_of(text: str) -> str:
             return "rows"
         if first == "{" and all(line.lstrip()[:1] == "{" for line in text.split("\n") if line.strip()):
             return "jsonl"
-    return "csv" if _separator(text) else ""
+    return "csv" if separator(text) else ""
 
 
 # --- rows as a database's client prints them
@@ -73,7 +73,7 @@ def literal_rows(text: str) -> list[Piece] | None:
 # --- CSV
 
 
-def _separator(text: str) -> str:
+def separator(text: str) -> str:
     """What parts the cells of a table without bars: the sign of which each line has as many; "" for no table."""
     lines = text[:20_000].split("\n")[: _SNIFFED + 1]
     if len(lines) < 3 or ('"' in lines[0][1:] and lines[0].count('"') % 2):
@@ -95,7 +95,7 @@ def _separator(text: str) -> str:
 
 def csv_rows(text: str) -> list[Piece] | None:
     """A piece for each row, under the header row; None where csv cannot read it."""
-    mark = _separator(text) or ","
+    mark = separator(text) or ","
     lines = text.splitlines(keepends=True) if "\x0b" not in text and "\x0c" not in text else text.split("\n")
     starts = [0]
     for line in lines:
