@@ -36,7 +36,9 @@ _CLAIM = (
 _TEXT = ("context", "source", "premise", "reference", "reference_outputs", "document", "knowledge")
 _TEXTS = ("evidence", "contexts", "passages", "documents", "retrieved_contexts", "retrieval_context", "chunks")
 _SCORES = ("score", "value", "probability", "supported", "passing", "passed", "verdict")
-_REASONS = ("reason", "reasons", "reasoning", "comment", "feedback", "why", "explanation")
+_DECIDED = ("supported", "passing", "passed")
+_REASONS = ("reason", "reasons", "reasoning", "comment", "feedback", "why", "explanation", "invalid_reason")
+_FIELDS = (*_SCORES, *_REASONS, "invalid_result")
 _LONGEST = 500  # characters of a reason
 
 
@@ -109,44 +111,35 @@ def reading(found: object, best: float = 1.0) -> tuple[bool | None, float | None
     """Whether a claim is supported, with which probability and why, out of what a function gave: None, a bool, a
     number up to ``best``, (score, reasons), a mapping, or an object with such attributes. Raises `InputError` for
     anything else."""
-    if found is None:
-        return None, None, ""
-    if isinstance(found, bool) or type(found).__name__ in ("bool_", "bool"):
-        return bool(found), None, ""
+    if found is None or type(found).__name__ in ("bool", "bool_"):  # NumPy's too
+        return (None if found is None else bool(found)), None, ""
     if isinstance(found, Judged):
         return found.supported, found.probability, found.why
     if isinstance(found, (tuple, list)) and found:
         supported, score, why = reading(found[0], best)
         return supported, score, why or _text(found[1] if len(found) > 1 else "")
-    if isinstance(found, str):
-        raise InputError(
-            f"the judge returned the text {found[:80]!r}; expected a number from 0 to {best:g}, a bool"
-        )
-    values = found if isinstance(found, Mapping) else None
-    if values is None and hasattr(found, "__float__"):
+    if hasattr(found, "__float__"):
         score = float(cast(Any, found))
-        if math.isnan(score):
-            return None, None, ""
-        if not 0.0 <= score <= best:
+        if not (math.isnan(score) or 0.0 <= score <= best):
             raise InputError(f"the judge returned {found!r}; expected a number from 0 to {best:g}: pass best=")
-        return None, score / best, ""
+        return None, (None if math.isnan(score) else score / best), ""
+    return _of_fields(found, best)
 
-    def of(name: str) -> object:
-        return values.get(name) if values is not None else getattr(found, name, None)
 
-    why = next((w for n in _REASONS if (w := _text(of(n)))), "")
-    if of("invalid_result"):
-        return None, None, why or _text(of("invalid_reason"))
-    decided = next((v for n in ("supported", "passing", "passed") if isinstance(v := of(n), bool)), None)
-    told = next((v for n in _SCORES if (v := of(n)) is not None and not isinstance(v, str)), None)
-    if told is None:
-        if values is None and not any(hasattr(found, n) for n in _SCORES):
-            raise InputError(
-                f"the judge returned a {type(found).__name__}; expected a number, a bool, None, a tuple"
-            )
+def _of_fields(found: object, best: float) -> tuple[bool | None, float | None, str]:
+    values = found if isinstance(found, Mapping) else {n: getattr(found, n) for n in _FIELDS if hasattr(found, n)}
+    if isinstance(found, str) or (not isinstance(found, Mapping) and not values.keys() & set(_SCORES)):
+        raise InputError(
+            f"the judge returned {found!r:.80} ({type(found).__name__}); expected a number from 0 to {best:g}, a "
+            "bool, None, a tuple"
+        )
+    why = next((w for n in _REASONS if (w := _text(values.get(n)))), "")
+    if values.get("invalid_result"):
         return None, None, why
+    decided = next((v for n in _DECIDED if isinstance(v := values.get(n), bool)), None)
+    told = next((v for n in _SCORES if not isinstance(v := values.get(n), str | None)), None)
     supported, score, _ = reading(told, best)
-    return (decided if decided is not None else supported), score, why
+    return (supported if decided is None else decided), score, why
 
 
 def _forms(function: Any) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
@@ -173,20 +166,17 @@ def _arguments(
         wanted = list(inspect.signature(call).parameters.values())
     except (TypeError, ValueError):
         return [question, evidence, claim], {}
-    known: dict[str, Any] = dict.fromkeys(_QUESTION, question)
-    known |= dict.fromkeys(_CLAIM, claim) | dict.fromkeys(_TEXT, "\n".join(evidence))
-    known |= dict.fromkeys(_TEXTS, evidence)
-    named = [p.name for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    known: dict[str, Any] = dict.fromkeys(_QUESTION, question) | dict.fromkeys(_CLAIM, claim)
+    known |= dict.fromkeys(_TEXT, "\n".join(evidence)) | dict.fromkeys(_TEXTS, evidence)
+    named = {p.name: p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     for case in ("test_case", "sample"):
         if case in named:
             return [], {case: _case(case, question, claim, evidence)}
     mine = {n: known[n] for n in named if n in known}
-    if any(p.kind is p.VAR_KEYWORD for p in wanted) and not mine:
+    if not mine and any(p.kind is p.VAR_KEYWORD for p in wanted):
         return [], {"inputs": question, "outputs": claim, "context": "\n".join(evidence)}  # openevals
-    if any(p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in known
-           for p in wanted) or not mine:  # fmt: skip
-        return [question, evidence, claim], {}
-    return [], mine
+    strange = any(p.default is p.empty and n not in known for n, p in named.items())
+    return ([question, evidence, claim], {}) if strange or not mine else ([], mine)
 
 
 def _case(kind: str, question: str, claim: str, evidence: list[str]) -> Any:
