@@ -1,6 +1,12 @@
 """``rag-denoise mcp`` as the protocol's own client meets it, in this process."""
 
 import logging
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +101,29 @@ async def test_a_failure_says_and_logs_no_text(folder, caplog, capfd):
     told = "".join(capfd.readouterr()) + caplog.text
     assert "diary" not in told
     assert "sk-live" not in told
+
+
+@pytest.fixture
+def url(folder):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [Path(sys.executable).with_name("rag-denoise"), "mcp", "--http", str(port), "--folder", str(folder)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
+        while running.poll() is None:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}/mcp"
+        running.terminate()
+
+
+@pytest.mark.enable_socket
+async def test_the_command_serves_over_http(folder, url):
+    async with mcp.Client(url) as client:
+        asked = {"question": QUESTION, "passages": TEXTS, "files": [str(folder / "notes.md")]}
+        found = (await client.call_tool("denoise", asked)).structured_content
+        assert found["passages"]
+        for left in found["passages"]:
+            asked = {"result": found["result"], "id": left["id"]}
+            text = (await client.call_tool("recall", asked)).structured_content["text"]
+            assert left["text"] == "".join(text[s["start"] : s["end"]] for s in left["spans"])
