@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
-from llama_index.core.agent.workflow import AgentWorkflow
-from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.tools import QueryEngineTool
+from llama_index.core.workflow import Workflow
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise.agents.chat import CheckedChatEngine
-from llamaindex_denoise.agents.checked import CheckedTool, ChecksEnd, checked_workflow
 from llamaindex_denoise.engines.augmented import CheckedQueryEngine, VerifiedEngine
 from llamaindex_denoise.engines.base import Streaming
 from llamaindex_denoise.verify import OnError, Unsupported, loop_of
 
-A = TypeVar("A", BaseWorkflowAgent, AgentWorkflow)
+A = TypeVar("A", bound=Workflow)
 
 
 class Loop(TypedDict, total=False):
@@ -55,7 +53,7 @@ def Checked(what: BaseQueryEngine, **settings: Unpack[OfEngine]) -> CheckedQuery
 @overload
 def Checked(what: BaseChatEngine, **settings: Unpack[OfChat]) -> CheckedChatEngine: ...
 @overload
-def Checked(what: QueryEngineTool, **settings: Unpack[OfEngine]) -> CheckedTool: ...
+def Checked(what: QueryEngineTool, **settings: Unpack[OfEngine]) -> QueryEngineTool: ...
 @overload
 def Checked(what: A, **settings: Unpack[OfAgent]) -> A: ...
 def Checked(
@@ -66,7 +64,6 @@ def Checked(
     limits: LoopLimits | None = None,
     unsupported: Unsupported | None = None,
     augmenter: Augmenter | None = None,
-    no_evidence: Collection[str] = (),
     **settings: Any,
 ) -> Any:
     """A copy of ``what`` whose answers are judged, repaired and asked for again before they are sent.
@@ -84,32 +81,38 @@ def Checked(
     stream as a `VerificationEvent`. Raises `InputError` for anything else, and for a setting that nothing reads.
     """
     loop = loop_of(judge, budget, limits, unsupported, augmenter=augmenter)
-    if isinstance(no_evidence, str):
-        raise InputError(f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}")
     name = type(what).__name__
-    if isinstance(what, (VerifiedEngine, CheckedChatEngine, CheckedTool, ChecksEnd)):
+    if isinstance(what, (BaseQueryEngine, BaseChatEngine)):
+        if isinstance(what, (VerifiedEngine, CheckedChatEngine)):
+            raise InputError(f"{name}: its answers are checked already")
+        if isinstance(what, BaseQueryEngine):
+            return CheckedQueryEngine(what, loop, **_only(settings, name, "streaming", "on_error"))
+        return CheckedChatEngine(what, loop, **_only(settings, name, "on_error"))
+    from llamaindex_denoise.agents.checked import (
+        CheckedTool,
+        ChecksEnd,
+        checked_workflow,
+    )  # only where it is needed
+
+    if isinstance(what, (CheckedTool, ChecksEnd)):
         raise InputError(f"{name}: its answers are checked already")
-    if isinstance(what, (BaseWorkflowAgent, AgentWorkflow)):
-        _only(settings, name, ())
-        return checked_workflow(what, loop, no_evidence)
-    if no_evidence:
-        raise InputError(f"no_evidence: a setting of agents; {name} calls no tools")
-    if isinstance(what, BaseQueryEngine):
-        return CheckedQueryEngine(what, loop, **_only(settings, name, ("streaming", "on_error")))
-    if isinstance(what, BaseChatEngine):
-        return CheckedChatEngine(what, loop, **_only(settings, name, ("on_error",)))
     if isinstance(what, QueryEngineTool):
         engine = what.query_engine
         if not isinstance(engine, VerifiedEngine):
-            engine = CheckedQueryEngine(engine, loop, **_only(settings, name, ("streaming", "on_error")))
+            engine = CheckedQueryEngine(engine, loop, **_only(settings, name, "streaming", "on_error"))
         return CheckedTool(engine, what.metadata, what._resolve_input_errors)
+    if isinstance(what, Workflow):
+        no_evidence = _only(settings, name, "no_evidence").get("no_evidence", ())
+        if isinstance(no_evidence, str):
+            raise InputError(f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}")
+        return checked_workflow(what, loop, no_evidence)
     raise InputError(
         f"expected a llama_index query engine, chat engine, agent or AgentWorkflow, got {name}; an index gives "
         "one with index.as_query_engine(llm=...) or index.as_chat_engine(llm=...)"
     )
 
 
-def _only(settings: dict[str, Any], of: str, known: tuple[str, ...]) -> dict[str, Any]:
+def _only(settings: dict[str, Any], of: str, *known: str) -> dict[str, Any]:
     if unknown := [n for n in settings if n not in known]:
         also = ", ".join(("judge", "budget", "limits", "unsupported", "augmenter", *known))
         raise InputError(f"Checked({of}): no setting {', '.join(unknown)}; there are {also}")

@@ -82,8 +82,8 @@ def checked_workflow(workflow: A, augmenter: Augmenter, no_evidence: Collection[
     kind = ChecksAgent if agents is None else ChecksEnd
     if agents is None and _place(workflow) is None:
         raise InputError(
-            f"{type(workflow).__name__}: expected a FunctionAgent, ReActAgent, CodeActAgent or one of their "
-            "subclasses, whose drafts can be taken back"
+            f"{type(workflow).__name__}: expected a FunctionAgent, ReActAgent, CodeActAgent or AgentWorkflow, "
+            "whose drafts can be taken back; in a workflow of your own check what a step asks: Checked(engine)"
         )
     twin = copy.copy(workflow)
     twin.__class__ = _checked(kind, type(workflow))

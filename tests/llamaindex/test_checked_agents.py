@@ -5,9 +5,10 @@ from importlib.metadata import version
 import pytest
 from llama_index.core.agent.workflow import AgentStream, AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.tools import QueryEngineTool
 from llama_index.core.workflow import Context
 from llamaindex_doubles import Calling, calls
-from llamaindex_engines import QUESTION
+from llamaindex_engines import QUESTION, inner
 from pydantic import BaseModel
 
 from denoise_core.augmenter import LoopLimits
@@ -184,6 +185,17 @@ async def test_a_workflows_object_is_judged_by_its_fields(town, outcome, whose):
         return
     assert output.structured_response == {"town": town}, "the object comes back whole"
     assert (verdict["structured"]["outcome"], verdict["outcome"]) == (outcome, outcome)
+
+
+@pytest.mark.parametrize(("said", "outcome"), [(RIGHT, "supported"), (WRONG, "unsupported")])
+@pytest.mark.parametrize("whole", [False, True])
+async def test_what_a_tool_returns_directly_is_judged_by_its_sources(scripted, said, outcome, whole):
+    engine = inner(scripted(lambda m: said))
+    tool = QueryEngineTool.from_defaults(engine, name="search", description="towers", return_direct=True)
+    asks = LOOKS_UP.replace('"query"', '"input"')
+    agent = ReActAgent(name="guide", description="x", tools=[tool], llm=scripted(lambda m: asks), streaming=False)
+    output, _, verdict, _ = await ask(Checked(AgentWorkflow(agents=[agent]) if whole else agent))
+    assert (str(output), verdict["outcome"]) == (said, outcome)
 
 
 async def test_an_agent_that_was_run_can_be_checked_and_stays_as_it_is():
