@@ -8,7 +8,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.minilm import HUB_NAME, minilm
 from denoise_core.end.auto import AutoScale
-from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
+from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import Keep
-from denoise_core.protocols import Scored
+from denoise_core.errors import InputError
+from denoise_core.protocols import Scored, Scorer
 from denoise_core.running.caches.once import Once
+from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.recipes import Travels
-from denoise_core.scorers.embedding import EmbeddingScorer
+from denoise_core.scorers.cross_encoder import CrossEncoderScorer, Pairs, Predicts
+from denoise_core.scorers.embedding import EmbeddingScorer, Embeds
 from denoise_core.scorers.stack import Stack, StackedScorer
 from denoise_core.text.chunk import Chunker
 
@@ -75,6 +78,8 @@ class DefaultScorer(Travels):
 def default_denoiser(
     keep: Keep = "auto",
     *,
+    encoder: Embeds | Scorer | None = None,
+    reranker: Pairs | Predicts | str | None = None,
     risk: float | None = None,
     min_keep: int = 1,
     max_keep: int | None = None,
@@ -82,9 +87,28 @@ def default_denoiser(
     on_irrelevant: OnIrrelevant = "keep",
     folder: str | Path | None = None,
 ) -> ENDDenoiser:
-    """END with `DefaultScorer`. See `ENDDenoiser` for the settings; ``folder`` keeps what is read of passages."""
+    """END with `DefaultScorer`. See `ENDDenoiser` for the settings; ``folder`` keeps what is read of passages.
+
+    ``encoder`` takes the place of the model that ships: whatever `EmbeddingScorer` takes (the name or folder of a
+    sentence-transformers model, such a model, a framework's embeddings), or any scorer; ``reranker`` whatever
+    `CrossEncoderScorer` takes. What their scores mean is not known, so ``keep="auto"`` keeps a share of them and
+    logs that, until `rag-denoise fit` calibrates it. Raises `InputError` for both, and for ``folder`` with them.
+    """
+    scorer: Scorer = DefaultScorer(folder=folder)
+    if encoder is not None or reranker is not None:
+        if folder is not None or (encoder is not None and reranker is not None):
+            raise InputError("default_denoiser: give one of encoder=, reranker= and folder=")
+        if reranker is not None:
+            scorer = CrossEncoderScorer(reranker)
+        else:
+            scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(cast(Embeds, encoder))
+        if keep == "auto" and getattr(scorer, "scale", None) is None:
+            if risk is not None:
+                raise InputError(f"risk={risk}: not known for this model; 'rag-denoise fit' calibrates it")
+            keep = DEFAULT_KEEP
+            fell_back("default_denoiser", "keep='auto' is not calibrated for this model", f"keep={keep} is used")
     return ENDDenoiser(
-        DefaultScorer(folder=folder),
+        scorer,
         keep=keep,
         risk=risk,
         min_keep=min_keep,

@@ -22,6 +22,7 @@ import numpy as np
 from denoise_core.end.calibration import questions_needed, share_limit
 from denoise_core.end.selection import Floats, Mask, ranking
 from denoise_core.errors import InputError
+from denoise_core.text.language import language_of
 
 LEAST = 2  # chunks kept at least, where there are as many: questions of two parts are common
 FEW = 4  # lists of at most so many are too short to tell by scores: all but the worst stay
@@ -45,6 +46,7 @@ class AutoScale:
 
     ``pieces`` is the scale for another kind of input: short pieces of a few long texts, of which most have nothing
     to do with the question; the rest holds for a list of passages from a retriever. None uses one scale for both.
+    ``language`` is that of the questions and passages it was calibrated on (ISO 639-1), None where any will do.
     """
 
     margins: Mapping[float, float]
@@ -53,11 +55,20 @@ class AutoScale:
     questions: int
     sets: tuple[str, ...] = ()
     pieces: AutoScale | None = None
+    language: str | None = None
 
     def __post_init__(self) -> None:
         numbers = [*self.margins, *self.margins.values(), self.top, 0.0 if self.floor is None else self.floor]
         if not self.margins or not all(map(math.isfinite, numbers)) or min(self.margins.values()) < 0:
             raise InputError("an AutoScale needs a finite margin, 0 or more, for one risk or more")
+
+    def foreign(self, *texts: str) -> str:
+        """In words, that texts seem to be in a language that the scale does not know; "" where they do not."""
+        if self.language is None:
+            return ""
+        found = dict.fromkeys(language_of(t, self.language) for t in texts)
+        found.pop(self.language, None)
+        return f"calibrated for {self.language}; this seems to be {', '.join(found)}" if found else ""
 
     def rule(self, risk: float | None = None) -> AutoKeep:
         """The rule for a risk, `RISK` for passages and `PIECES_RISK` for pieces of files unless given. Raises
@@ -79,6 +90,7 @@ class AutoScale:
             "top": self.top,
             "questions": self.questions,
             "sets": list(self.sets),
+            "language": self.language,
             **apart,
         }
 
@@ -93,6 +105,7 @@ class AutoScale:
                 int(data["questions"]),
                 tuple(map(str, data.get("sets", ()))),
                 cls.from_dict(data["pieces"]) if data.get("pieces") is not None else None,
+                data.get("language"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"not an AutoScale: {error!r}; expected margins, floor, top and questions") from error

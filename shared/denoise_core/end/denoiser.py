@@ -226,8 +226,12 @@ class ENDDenoiser:
 
     def _edge(self, asked: _Asked, scores: NDArray[np.float32]) -> float | None:
         """The score down to which pieces may fill what a piece that did not fit left; None without a scale."""
-        scale: AutoScale | None = getattr(self.scorer, "scale", None)
+        scale = self._scale
         return None if scale is None else scale.rule().of(len(asked.passages), len(asked.worth)).edge(scores)
+
+    @property
+    def _scale(self) -> AutoScale | None:
+        return getattr(self.scorer, "scale", None)
 
     def _spent(
         self, asked: _Asked, scores: NDArray[np.float32], parts: _Parts, more: NDArray[np.float32]
@@ -291,14 +295,16 @@ class ENDDenoiser:
         else:
             kept, reasons = select(rule, scores, asked.whole, min_keep=self.min_keep, max_keep=self.max_keep)
             chosen = _Chosen(asked.spans, scores, kept, None)
+        head = "\n".join(p.text[:200] for p in checked[:20])  # enough to tell a language
+        foreign = "" if self._scale is None else self._scale.foreign(query, head)
         if isinstance(rule, AutoKeep):
-            relevant, note = rule.relevant(scores), rule.note(scores, chosen.kept)
+            relevant, note = None if foreign else rule.relevant(scores), rule.note(scores, chosen.kept)
         if relevant is False:
             note = "nothing seems to bear on the question: the best score is below the floor"
             if self.on_irrelevant == "drop":
                 none = np.zeros_like(chosen.kept)
                 chosen, reasons = replace(chosen, kept=none), ["nothing seems to bear on the question"] * len(none)
-        note = "; ".join(n for n in (note, chosen.note) if n) or None
+        note = "; ".join(n for n in (note, chosen.note, foreign) if n) or None
         spans, kept = chosen.spans, chosen.kept
         known = [None if s == -np.inf else float(s) for s in chosen.scores]
         promised = rule.guarantee if isinstance(rule, Calibrated | AutoKeep) else None

@@ -30,7 +30,7 @@ class CrossEncoderScorer(Travels):
 
     ``model`` is a callable from (question, text) pairs to scores ``(n,)``, an object with ``predict``, or
     the name or path of a sentence-transformers cross-encoder (loaded at the first call, without running
-    code that comes with it; needs the extra ``knowledge``).
+    code that comes with it; needs the extra ``dense``).
     """
 
     named = ("model",)

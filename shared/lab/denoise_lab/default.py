@@ -107,7 +107,7 @@ def fit(fitting: Mapping[str, Sequence[Question]], encoder: SentenceEncoder) -> 
     # The margin is calibrated on scores of weights that did not see the question's set.
     apart = {left: fitted_on({n: r for n, r in chosen.items() if n != left}, names) for left in chosen}
     scored = {n: [(apart[n].combine(r.signals), r.labels.tolist()) for r in rows] for n, rows in chosen.items()}
-    scale = auto_scale(scored, missed=MISSED)
+    scale = replace(auto_scale(scored, missed=MISSED), language="en")
     whole = complete(fitted, names)
     card = {
         "fitted on": {name: len(questions) for name, questions in fitting.items()},

@@ -25,8 +25,9 @@ from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import DIGESTS, check, minilm
 from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.metrics import recall_at
+from denoise_core.running.fallbacks import forget
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.testing import check_denoiser, check_scorer
+from denoise_core.testing import FunctionScorer, check_denoiser, check_scorer
 from denoise_core.text.chunk import chunks, whole
 from denoise_lab.default import NAMES, Read, earning
 from denoise_lab.split import SETS, for_fitting
@@ -198,6 +199,48 @@ def test_passages_of_another_question_are_said_not_to_fit():
     assert strangers.relevant is False
     assert strangers.passages == ()
     assert second.passages
+
+
+class Framework:
+    """Embeds as LlamaIndex's models do."""
+
+    def get_text_embedding_batch(self, texts):
+        return [[1.0, float("Porto" in t)] for t in texts]
+
+    def get_query_embedding(self, query):
+        return [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"encoder": Framework()},
+        {"encoder": lambda texts: [[float("Porto" in t) + 0.1, 1.0] for t in texts]},
+        {"encoder": FunctionScorer(lambda q, t: float("Porto" in t))},
+        {"reranker": lambda pairs: [float("Porto" in t) for _, t in pairs]},
+    ],
+)
+def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
+    forget()
+    denoiser = default_denoiser(min_keep=1, **model)
+    texts = ["The tower is in Porto.", *(f"Bread is cheap in town {n}." for n in range(5))]
+    result = denoiser.denoise("Where in Porto is it?", [Passage(t, str(n)) for n, t in enumerate(texts)])
+    assert result.passages[0].id == "0"
+    assert len(result.passages) == 2
+    assert "not calibrated" in caplog.text
+    assert len(default_denoiser(keep=1, **model).denoise("Porto?", [Passage(t, t) for t in texts]).passages) == 1
+    for wrong in ({"folder": "x"}, {"risk": 0.1}, {"encoder": min, "reranker": min}):
+        with pytest.raises(InputError, match=r"give one of|not known for this model"):
+            default_denoiser(**(model | wrong))
+
+
+def test_a_language_that_the_encoder_does_not_read_is_named_and_nothing_is_lost():
+    texts = ["Der Turm ist 330 Meter hoch.", "Das Brot ist dort nicht teuer.", "Der Fluss ist lang und breit."]
+    given = [Passage(t, str(n)) for n, t in enumerate(texts)]
+    result = default_denoiser(on_irrelevant="drop").denoise("Wie hoch ist der Turm in der Stadt?", given)
+    assert result.relevant is None
+    assert result.passages
+    assert "calibrated for en; this seems to be de" in result.note
 
 
 def test_rare_pieces_weigh_more():

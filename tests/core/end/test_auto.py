@@ -152,3 +152,25 @@ def test_the_stated_risk_holds_on_new_questions_on_average():
 def test_too_few_questions_are_refused_by_name():
     with pytest.raises(InputError, match="19 calibration questions, here are 1"):
         auto_scale({"mine": [(np.float32([1, 0]), [True, False])]})
+
+
+def test_a_language_that_was_not_calibrated_gives_no_verdict_and_is_named():
+    german = "Wie hoch ist der Turm, der in dieser Stadt steht?"
+    texts = ["Die Stadt hat einen Turm.", "Der Fluss ist lang und nicht tief.", "Das Brot war gut."]
+    for query, passages, named in (
+        (german, texts, "de"),
+        ("How tall is the tower of the city?", texts, "de"),
+        ("How tall is the tower of the city?", ["The city has a tower.", "The river is long."], None),
+    ):
+        scorer = FunctionScorer(lambda q, t: 0.0)
+        scorer.scale = AutoScale({0.1: 0.5}, 1.0, 99.0, 10, language="en")
+        denoiser = ENDDenoiser(scorer, keep="auto", on_irrelevant="drop")
+        result = denoiser.denoise(query, [Passage(t, str(n)) for n, t in enumerate(passages)])
+        if named is None:
+            assert result.relevant is False
+            assert not result.passages
+        else:
+            assert result.relevant is None
+            assert result.passages
+            assert f"calibrated for en; this seems to be {named}" in result.note
+    assert AutoScale.from_dict(scorer.scale.to_dict()) == scorer.scale
