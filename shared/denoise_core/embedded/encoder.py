@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import struct
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +35,8 @@ from denoise_core.types import well_formed
 Floats = NDArray[np.float32]
 
 MEMORY = 512 * 2**20  # bytes
-FORMAT = 1
+FORMAT = 2  # of safetensors, over the weights in 16 bit
 FILE = "readings.sqlite"
-_HEAD = struct.Struct("<4sIII")  # mark, word pieces, parts, width
-_MARK = b"RDR1"
 
 log = logging.getLogger("denoise_core")
 
@@ -242,35 +239,23 @@ class Reading:
         return sum(a.nbytes for a in (self.ids, self.parts, self.sentence, self.tokens, self.scale))
 
     def to_bytes(self) -> bytes:
-        head = _HEAD.pack(_MARK, len(self.ids), len(self.parts), self.sentence.shape[1])
-        arrays = (self.ids, self.parts, self.sentence, self.tokens, self.scale)
-        return head + b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)
+        from safetensors.numpy import save
+
+        return save({f.name: np.ascontiguousarray(getattr(self, f.name)) for f in fields(self)})
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> Reading:
         """Raises `ValueError` for anything but what `to_bytes` gives."""
-        if len(blob) < _HEAD.size:
-            raise ValueError("too short")
-        mark, n, parts, width = _HEAD.unpack_from(blob)
-        if mark != _MARK or len(blob) != _HEAD.size + 4 * (n + parts + parts * width + n) + n * width:
-            raise ValueError("not a reading, or cut off")
-        at = _HEAD.size
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
 
-        def taken(dtype: type[np.generic], *shape: int) -> NDArray[np.generic]:
-            nonlocal at
-            count = int(np.prod(shape))
-            found = np.frombuffer(blob, dtype=dtype, count=count, offset=at).reshape(shape)
-            at += found.nbytes
-            return found
-
-        reading = cls(
-            taken(np.int32, n),  # type: ignore[arg-type]
-            taken(np.int32, parts),  # type: ignore[arg-type]
-            taken(np.float32, parts, width),  # type: ignore[arg-type]
-            taken(np.int8, n, width),  # type: ignore[arg-type]
-            taken(np.float32, n, 1),  # type: ignore[arg-type]
-        )
-        if int(reading.parts.sum()) != n:
+        try:
+            reading = cls(**load(blob))
+        except (SafetensorError, TypeError) as error:
+            raise ValueError("not a reading, or cut off") from error
+        n, parts = int(reading.parts.sum()), len(reading.parts)
+        shapes = (n,), (parts,), (parts, *reading.sentence.shape[1:]), (n, *reading.sentence.shape[1:]), (n, 1)
+        if shapes != tuple(getattr(reading, f.name).shape for f in fields(cls)):
             raise ValueError("its parts do not add up")
         return reading
 
