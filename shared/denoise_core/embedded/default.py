@@ -92,21 +92,16 @@ def default_denoiser(
     ``encoder`` takes the place of the model that ships: whatever `EmbeddingScorer` takes (the name or folder of a
     sentence-transformers model, such a model, a framework's embeddings), or any scorer; ``reranker`` whatever
     `CrossEncoderScorer` takes. What their scores mean is not known, so ``keep="auto"`` keeps a share of them and
-    logs that, until `rag-denoise fit` calibrates it. Raises `InputError` for both, and for ``folder`` with them.
+    logs that, until `rag-denoise fit` calibrates it. Raises `InputError` for two of them, or ``folder`` too.
     """
-    scorer: Scorer = DefaultScorer(folder=folder)
-    if encoder is not None or reranker is not None:
-        if folder is not None or (encoder is not None and reranker is not None):
-            raise InputError("default_denoiser: give one of encoder=, reranker= and folder=")
-        if reranker is not None:
-            scorer = CrossEncoderScorer(reranker)
-        else:
-            scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(cast(Embeds, encoder))
-        if keep == "auto" and getattr(scorer, "scale", None) is None:
-            if risk is not None:
-                raise InputError(f"risk={risk}: not known for this model; 'rag-denoise fit' calibrates it")
-            keep = DEFAULT_KEEP
-            fell_back("default_denoiser", "keep='auto' is not calibrated for this model", f"keep={keep} is used")
+    if (encoder, reranker, folder).count(None) < 2:
+        raise InputError("default_denoiser: give one of encoder=, reranker= and folder=")
+    scorer: Scorer = DefaultScorer(folder=folder) if reranker is None else CrossEncoderScorer(reranker)
+    if encoder is not None:
+        scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(cast(Embeds, encoder))
+    if keep == "auto" and risk is None and getattr(scorer, "scale", None) is None:
+        keep = DEFAULT_KEEP
+        fell_back("default_denoiser", "keep='auto' is not calibrated for this model", f"keep={keep} is used")
     return ENDDenoiser(
         scorer,
         keep=keep,

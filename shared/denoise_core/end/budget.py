@@ -8,15 +8,15 @@ fit they give way to it, the outermost first, those of the worst piece first, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from denoise_core.end.companions import Brings
 from denoise_core.end.selection import Floats, Tokens, ranking
 from denoise_core.types import Passage, Span
 
+Brings = Callable[[Passage, Span], Sequence[Span]]
 CUT_AT_MOST = 12  # pieces that are cut for one budget
 
 

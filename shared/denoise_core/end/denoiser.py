@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.end.auto import AutoKeep, AutoScale
-from denoise_core.end.budget import Purse, spend, too_long
+from denoise_core.end.budget import Brings, Purse, spend, too_long
 from denoise_core.end.calibration import Calibrated
-from denoise_core.end.companions import with_companions
 from denoise_core.end.selection import Keep as KeepRule
 from denoise_core.end.selection import Mask, Tokens, no_nan, ranking, rule_for, select
 from denoise_core.errors import BadScores, InputError
@@ -315,7 +314,7 @@ class ENDDenoiser:
         def brings(passage: Passage, span: Span) -> list[Span]:
             return [s for s in self._brings(passage, span) if s not in chosen.away]
 
-        stays, goes = with_companions(checked, spans, kept, brings)
+        stays, goes = _with_brought(checked, spans, kept, brings)
         return DenoiseResult(
             query,
             tuple(_kept(checked, spans, kept, known, stays)),
@@ -410,6 +409,31 @@ def _split(span: Span, parts: Sequence[Span]) -> list[Span]:
     if len(edges) < 2:
         return [span]
     return [Span(span.passage_id, a, b) for a, b in pairwise(edges)]
+
+
+def _with_brought(
+    passages: Sequence[Passage], spans: Sequence[Span], kept: Mask, brings: Brings
+) -> tuple[list[Span], list[tuple[int, list[Span]]]]:
+    """The ranges that stay, kept chunks with what they bring along, and for each dropped chunk its number and the
+    ranges of it that go. They tile what ``spans`` tile; a chunk of no characters goes, or stays, as it is.
+    """
+    by_id = {p.id: p for p in passages}
+    stays = [spans[i] for i in np.flatnonzero(kept).tolist()]
+    extra: dict[str, list[Span]] = {}
+    for span in stays:
+        extra.setdefault(span.passage_id, []).extend(brings(by_id[span.passage_id], span))
+    goes: list[tuple[int, list[Span]]] = []
+    for i in np.flatnonzero(~kept).tolist():
+        span = spans[i]
+        over = [s for s in extra.get(span.passage_id, ()) if s.start < span.end and s.end > span.start]
+        inside = [Span(s.passage_id, max(s.start, span.start), min(s.end, span.end)) for s in over]
+        left = []
+        for part in _split(span, inside):
+            into = stays if any(s.start <= part.start and part.end <= s.end for s in inside) else left
+            into.append(part)
+        if left:
+            goes.append((i, left))
+    return stays, goes
 
 
 @runtime_checkable
