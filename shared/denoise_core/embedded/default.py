@@ -8,7 +8,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,19 +98,12 @@ def default_denoiser(
         raise InputError("default_denoiser: give one of encoder=, reranker= and folder=")
     scorer: Scorer = DefaultScorer(folder=folder) if reranker is None else CrossEncoderScorer(reranker)
     if encoder is not None:
-        scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(cast(Embeds, encoder))
+        scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(encoder)
     if keep == "auto" and risk is None and getattr(scorer, "scale", None) is None:
         keep = DEFAULT_KEEP
         fell_back("default_denoiser", "keep='auto' is not calibrated for this model", f"keep={keep} is used")
-    return ENDDenoiser(
-        scorer,
-        keep=keep,
-        risk=risk,
-        min_keep=min_keep,
-        max_keep=max_keep,
-        chunker=chunker,
-        on_irrelevant=on_irrelevant,
-    )
+    rest: dict[str, Any] = {"min_keep": min_keep, "max_keep": max_keep, "on_irrelevant": on_irrelevant}
+    return ENDDenoiser(scorer, keep=keep, risk=risk, chunker=chunker, **rest)
 
 
 _encoders: Once[SentenceEncoder] = Once(keep=None)

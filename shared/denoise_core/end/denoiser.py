@@ -427,7 +427,7 @@ def _with_brought(
         span = spans[i]
         over = [s for s in extra.get(span.passage_id, ()) if s.start < span.end and s.end > span.start]
         inside = [Span(s.passage_id, max(s.start, span.start), min(s.end, span.end)) for s in over]
-        left = []
+        left: list[Span] = []
         for part in _split(span, inside):
             into = stays if any(s.start <= part.start and part.end <= s.end for s in inside) else left
             into.append(part)
