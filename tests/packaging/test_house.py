@@ -114,7 +114,7 @@ LINES = {
     "evaluate": (2369, 2300),
     "end": (4028, 3300),
     "embedded": (2482, 2300),
-    "text": (2927, 2400),
+    "text": (2864, 2400),
     "local, running": (5370, 4800),
     "support, scorers, report, cli, service, root": (10273, 7100),
     "langchain_denoise, llamaindex_denoise": (10240, 8300),

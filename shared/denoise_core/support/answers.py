@@ -42,9 +42,12 @@ Kind = Literal[
 CLAIMS = frozenset(("sentence", "item", "cell", "field", "polarity", "code"))
 """Kinds of pieces that claim something; the others assert nothing of the world."""
 
-_REASONING = ("think", "thinking", "thought", "reasoning", "scratchpad", "analysis", "reflection")
+_THOUGHT = re.compile(
+    r"<(think|thinking|thought|reasoning|scratchpad|analysis|reflection)>.*?(?:</\1>|\Z)"
+    r"|</(think|thinking|thought|reasoning|scratchpad|analysis|reflection)>",
+    re.DOTALL | re.IGNORECASE,
+)
 _TEXTS = frozenset(("", "markdown", "md", "text", "txt", "plaintext"))  # fences that hold an answer, not code
-_DEPTH = 48  # JSON nested deeper is read as prose
 _EMPHASIS = str.maketrans("*`", "  ")
 _TAGS = re.compile(r"</?[a-zA-Z][^<>\n]{0,60}>")
 _BRACKETS = re.compile(r"\[[^\[\]\n]{1,80}\]|【[^】\n]{1,40}】")
@@ -132,29 +135,11 @@ def _parsed(answer: str, question: str, ids: tuple[str, ...]) -> Parsed:
 def _reasoning(text: str) -> list[tuple[int, int]]:
     """Between <think> and </think>, with the tags; up to a closing tag that nothing opened; and to the end behind
     one that nothing closes: a reply that was cut off."""
-    lower = text.lower() if len(text.lower()) == len(text) else text
-    out: list[tuple[int, int]] = []
-    for name in _REASONING:
-        opens, closes = f"<{name}>", f"</{name}>"
-        at = 0
-        while True:
-            first, last = lower.find(opens, at), lower.find(closes, at)
-            if first < 0 and last < 0:
-                break
-            if first < 0 or 0 <= last < first:
-                out.append((at, last + len(closes)))
-                at = last + len(closes)
-                continue
-            end = len(text) if last < 0 else last + len(closes)
-            out.append((first, end))
-            at = end
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(out):
-        if merged and start < merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
+    out, at = [], 0
+    for found in _THOUGHT.finditer(text):
+        out.append((at if found[2] else found.start(), found.end()))
+        at = found.end()
+    return out
 
 
 class _Reader:

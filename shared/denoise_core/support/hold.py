@@ -20,7 +20,6 @@ from denoise_core.text.facts.dates import bears_out
 from denoise_core.text.facts.difference import compare, standing
 from denoise_core.text.facts.fact import Difference, Fact
 from denoise_core.text.facts.reading import Reading
-from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage, Span
 
 _SAME = 0.4  # share of a claim's words from which on a sentence speaks of the same
@@ -76,7 +75,12 @@ def hold(question: str, claim: Claim, evidence: Evidence) -> Judged:
         told, span = other
         near = (Quote(span, _at(evidence, span)),)
         return judged(False, "record", "the evidence says this of another record", (_placed(told, claim),))
-    differs = _nowhere(reading, asked, evidence, "" if sentence is None else evidence.text(sentence))
+    figures = {f.value for group in evidence.groups for r in group for f in r.fields}
+    differs = [
+        d
+        for d in compare(reading, evidence.reading, asked.facts)
+        if d.kind != "name" and not figures & set(d.said.split())  # its unit or scale may stand in a header
+    ]
     placed = tuple(_placed(d, claim) for d in differs)
     same, nearest = evidence.nearest(said)
     head = "" if nearest is None else evidence.heads[nearest.passage]
@@ -107,20 +111,6 @@ def beyond(claim: Judged, evidence: Evidence) -> str:
     if numbers and all(_computed(f, evidence.reading, Reading.of("")) for f in numbers):
         return "it follows by arithmetic from numbers that stand there, or does not; code cannot tell"
     return ""
-
-
-def _nowhere(claim: Reading, asked: Reading, evidence: Evidence, near: str) -> list[Difference]:
-    """Facts that stand nowhere in the evidence and cannot be counted or computed from it."""
-    known = Reading.of(near, evidence.language)
-    figures = {f.value for group in evidence.groups for r in group for f in r.fields}
-    out = []
-    for told in compare(claim, evidence.reading, asked.facts):
-        fact = next((f for f in claim.facts if (f.start, f.end) == (told.start, told.end)), None)
-        if told.kind != "name" and fact is not None and not _computed(fact, known, asked):
-            bare = {x.text for x in lexemes(told.said) if x.shape == "number"}
-            if not bare or not bare <= figures:  # the unit or the scale may stand in a header
-                out.append(told)
-    return out
 
 
 def _otherwise(told: Difference, claim: Reading, near: Reading) -> bool:

@@ -8,9 +8,9 @@ time limit, trace and replay hold for it as for a model.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol, overload, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, overload, runtime_checkable
 
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.running.effects import Flow, complete
@@ -19,6 +19,7 @@ from denoise_core.support.citing import Citation
 from denoise_core.text.facts.fact import Difference
 from denoise_core.types import Message, Passage, Reply, Span, Usage
 
+T = TypeVar("T")
 Relation = Literal["supports", "contradicts"]
 """What a quote does to a claim."""
 
@@ -45,25 +46,29 @@ class Claim:
         return self.reads or self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Claims(Sequence[Claim]):
-    """The claims of one answer, in order, with the ``answer`` itself: a judge may cut it anew."""
+class _Claimwise(Sequence[T]):
+    """What stands in ``claims``, in order."""
 
-    answer: str
-    claims: tuple[Claim, ...] = ()
+    __slots__ = ()
+    claims: tuple[T, ...]
 
     def __len__(self) -> int:
         return len(self.claims)
 
     @overload
-    def __getitem__(self, at: int) -> Claim: ...
+    def __getitem__(self, at: int) -> T: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Claim]: ...
-    def __getitem__(self, at: int | slice) -> Claim | Sequence[Claim]:
+    def __getitem__(self, at: slice) -> Sequence[T]: ...
+    def __getitem__(self, at: int | slice) -> T | Sequence[T]:
         return self.claims[at]
 
-    def __iter__(self) -> Iterator[Claim]:
-        return iter(self.claims)
+
+@dataclass(frozen=True, slots=True)
+class Claims(_Claimwise[Claim]):
+    """The claims of one answer, in order, with the ``answer`` itself: a judge may cut it anew."""
+
+    answer: str
+    claims: tuple[Claim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement(Sequence[Judged]):
+class Judgement(_Claimwise[Judged]):
     """What a judge says of an answer: its claims in order, and of the whole what it knows.
 
     ``answers``: whether the answer answers what was asked, right or wrong. ``abstains``: whether it declines to.
@@ -115,19 +120,6 @@ class Judgement(Sequence[Judged]):
     abstains: bool | None = None
     kind: str = ""
     why: str = ""
-
-    def __len__(self) -> int:
-        return len(self.claims)
-
-    @overload
-    def __getitem__(self, at: int) -> Judged: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Judged]: ...
-    def __getitem__(self, at: int | slice) -> Judged | Sequence[Judged]:
-        return self.claims[at]
-
-    def __iter__(self) -> Iterator[Judged]:
-        return iter(self.claims)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, which `from_json` reads."""
@@ -248,16 +240,3 @@ def _judged_from(data: Mapping[str, Any]) -> Judged:
     quotes = tuple(Quote(Span(**q["span"]), q["text"], q["relation"]) for q in data["quotes"])
     differs = tuple(Difference(**d) for d in data["differs"])
     return Judged(**{**data, "quotes": quotes, "differs": differs})
-
-
-__all__ = [
-    "Claim",
-    "Claims",
-    "FlowJudge",
-    "Judge",
-    "Judged",
-    "Judgement",
-    "Quote",
-    "asked",
-    "expect_judge",
-]

@@ -22,18 +22,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 _READ = 4000  # characters that decide
 _SCRIPTS = {"CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "ARABIC": "ar", "HEBREW": "he"}
 _SCRIPTS |= {"CYRILLIC": "ru", "GREEK": "el", "THAI": "th", "DEVANAGARI": "hi"}
-_MARKS = {
-    "ß": "de",
-    "ä": "de",
-    "ö": "de",
-    "ñ": "es",
-    "¿": "es",
-    "¡": "es",
-    "ç": "fr",
-    "è": "fr",
-    "ê": "fr",
-    "œ": "fr",
-}
+_MARKS = dict.fromkeys("ßäö", "de") | dict.fromkeys("ñ¿¡", "es") | dict.fromkeys("çèêœ", "fr")
 
 
 @lru_cache(maxsize=1024)
@@ -67,10 +56,6 @@ def _script(text: str) -> str:
     if not letters or all(c < "\u0370" for c in letters):
         return ""
     names = Counter(unicodedata.name(c, "LATIN").split()[0] for c in letters)
-    name, seen = names.most_common(1)[0]
     if "HIRAGANA" in names or "KATAKANA" in names:
         return "ja"
-    found = _SCRIPTS.get(name, "")
-    if found:
-        return found
-    return _SCRIPTS.get(name, "") if 2 * seen > len(letters) else ""
+    return _SCRIPTS.get(names.most_common(1)[0][0], "")

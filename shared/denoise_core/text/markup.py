@@ -14,27 +14,10 @@ from denoise_core.text.piece import LONG, Piece, Range, tiled, titled
 
 UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "head", "nav"))  # no part of what is read
 _INLINE = frozenset(
-    (
-        *("a", "abbr", "b", "bdi", "bdo", "br", "button", "cite", "code", "data", "del", "dfn", "em", "font", "i"),
-        *(
-            "img",
-            "input",
-            "ins",
-            "kbd",
-            "label",
-            "mark",
-            "q",
-            "s",
-            "samp",
-            "small",
-            "span",
-            "strong",
-            "sub",
-            "sup",
-        ),
-        *("td", "th", "time", "tt", "u", "var", "wbr"),
-    )
-)
+    ("a", "abbr", "b", "bdi", "bdo", "br", "button", "cite", "code", "data", "del", "dfn", "em", "font", "i",
+     "img", "input", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup",
+     "td", "th", "time", "tt", "u", "var", "wbr")
+)  # fmt: skip
 _CELLS = frozenset(("td", "th"))
 _TOKEN = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
 from typing import Any
 
 from denoise_core.errors import UnparsableReply
@@ -49,21 +48,16 @@ _WRAPPER = re.compile(
     r"\A<(response|answer|output|result|reply|final_answer|final)>\s{0,9}(.*?)\s{0,9}</\1>\Z",
     re.DOTALL | re.IGNORECASE,
 )
-# A value at the beginning of a line, with its reason or the next field behind it and nothing that takes it back.
-_VALUE = re.compile(
-    r"\A(\w{1,20})(?:[\s\"'“”*_`.!}]{0,9}|[\s\"'“”*_`]{0,4}[,;.–—-][\s\"'“”*_`]{0,4}(?:because|since|as|the|reason|it)\b.*)\Z",
-    re.DOTALL | re.IGNORECASE,
-)
 _CUT_OFF = "the reply ends inside its thinking"
 
 
-def said(reply: str, *, begins: re.Pattern[str] | None = None) -> str:
-    """What the reply says, stripped. ``begins`` is what only an answer begins with, such as a field's label.
+def said(reply: str) -> str:
+    """What the reply says, stripped.
 
     Raises `UnparsableReply` when it ends before its answer begins: an open thinking block, no final channel.
     """
     text = _final_channel(reply)
-    text = _without_thoughts(text, begins)
+    text = _without_thoughts(text)
     if following := _NEXT_TURN.search(text):
         text = text[: following.start()]
     while ending := _TURN_ENDS.search(text, max(0, len(text) - 80)):
@@ -128,30 +122,6 @@ def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
     return None, 0
 
 
-def one_of(reply: str, key: str, allowed: Collection[str]) -> str:
-    """Which of ``allowed`` (lower case) a reply gives for ``key``, as JSON or as a line ``key: value``.
-
-    Raises `UnparsableReply` when it gives none, or two.
-    """
-    text = said(reply)
-    data = json_in(text)
-    if isinstance(data, dict):
-        inner = [v for v in data.values() if isinstance(v, dict)]
-        data = inner[0] if len(inner) == len(data) == 1 else data
-        values = [str(v) for k, v in data.items() if str(k).strip().lower() == key]
-    else:
-        mark = r"[\s\"'“”*_`]"
-        opens = r"^[\s\"'“”*_`{#>-]{0,12}+"
-        tagged = rf"<{re.escape(key)}>\s{{0,9}}([^<>\n]{{1,40}}?)\s{{0,9}}</{re.escape(key)}>"
-        pattern = rf"{opens}{re.escape(key)}{mark}{{0,4}}[:：]{mark}{{0,6}}+([^\n]{{0,400}})"
-        lines = re.findall(pattern, text, re.IGNORECASE | re.MULTILINE)
-        values = [_VALUE.sub(r"\1", line) for line in lines] or re.findall(tagged, text, re.IGNORECASE)
-    found = {v.strip().strip(".").lower() for v in values}
-    if len(found) == 1 and (value := found.pop()) in allowed:
-        return value
-    raise unparsable(f"expected {key!r} to be one of {', '.join(sorted(allowed))}", reply)
-
-
 def unparsable(expected: str, reply: str) -> UnparsableReply:
     """The error that says what was expected and how the reply begins."""
     begins = reply.strip()[:80]
@@ -174,7 +144,7 @@ def _final_channel(text: str) -> str:
     return text
 
 
-def _without_thoughts(text: str, begins: re.Pattern[str] | None) -> str:
+def _without_thoughts(text: str) -> str:
     at, orphan = 0, True
     while True:
         if head := _TURN_BEGINS.match(text, at):
@@ -187,8 +157,7 @@ def _without_thoughts(text: str, begins: re.Pattern[str] | None) -> str:
             at = close.end()
             continue
         # A closing tag without its opening one: the template had opened the block already.
-        answers = begins is not None and begins.match(text, at) is not None
-        close = _CLOSE.search(text, at) if orphan and not answers else None
+        close = _CLOSE.search(text, at) if orphan else None
         opened = _ANY_OPEN.search(text, at) if close else None
         if close is None or (opened is not None and opened.start() < close.start()):
             return text[at:]
