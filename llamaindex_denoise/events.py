@@ -9,9 +9,6 @@ from llama_index.core.workflow import Event
 from llama_index_instrumentation.dispatcher import Dispatcher
 from llama_index_instrumentation.event_handlers import NullEventHandler
 
-from denoise_core import DenoiseResult, Passage
-from denoise_core.running.record import summary_of
-
 DEAF: set[type] = {NullEventHandler}
 """Handlers that make nothing of a postprocessor's events."""
 
@@ -40,12 +37,6 @@ class DenoiseEvent(BaseEvent):
     @classmethod
     def class_name(cls) -> str:
         return "DenoiseEvent"
-
-
-def denoise_event(
-    by: str, passages: tuple[Passage, ...], result: DenoiseResult, untouched: list[str]
-) -> DenoiseEvent:
-    return DenoiseEvent(by=by, summary=summary_of(passages, result), passed_through=untouched)
 
 
 class AnswerEvent(BaseEvent):

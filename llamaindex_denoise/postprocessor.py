@@ -6,7 +6,7 @@ import copy
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from typing import Any, Literal, Self
@@ -27,7 +27,7 @@ from denoise_core.running.budget import at_most
 from denoise_core.running.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
 from llamaindex_denoise.engines.prompts import NestedPrompts, prompts_of, with_prompts
-from llamaindex_denoise.events import denoise_event, is_heard
+from llamaindex_denoise.events import DenoiseEvent, is_heard
 from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
 from llamaindex_denoise.models.settings import embed_model_or_settings, llm_or_settings
@@ -288,10 +288,9 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         found = read.back(result, by=self._method, scores=self.scores, detail=self.record)
         run.out = read.woven(found) if self.order == "given" else [*found, *read.beside]  # no places by score
         if run.heard:
-            told = replace(result, failures={**result.failures, **read.failures})
-            dispatcher.event(
-                denoise_event(self._method, read.passages, told, [n.node.node_id for n in read.beside])
-            )
+            beside = [n.node.node_id for n in read.beside]
+            summary = read.summary(result)
+            dispatcher.event(DenoiseEvent(by=self._method, summary=summary, passed_through=beside))
 
     def _get_prompts(self) -> PromptDictType:
         return prompts_of(self.denoiser)

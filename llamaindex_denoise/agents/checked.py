@@ -38,9 +38,9 @@ STORE_KEY = "denoise"
 NO_QUESTION = "(no question)"
 HANDOFF = "handoff"  # the tool with which LlamaIndex's workflows pass a conversation on
 EXECUTE = "execute"  # the tool with which a CodeActAgent runs what it wrote
-_REJECTED = "denoise_rejected"  # places among the notes of a run
-_RECORDS = "denoise_rejected_records"  # the drafts rejected before the last tool call
-_SEEN = "denoise_rejected_after"  # and how many tool calls there were before them
+_REJECTED = "denoise_rejected"
+# Of the drafts rejected in a run: their places among its notes, their records, how many tool calls came before.
+_NONE: Mapping[str, Any] = {"places": [], "records": [], "after": 0}
 _THOUGHT = "I can answer without using any more tools."
 
 A = TypeVar("A", bound=Workflow)
@@ -186,9 +186,7 @@ class ChecksAgent(ChecksEnd):
         memory: BaseMemory,
     ) -> AgentOutput:
         """LlamaIndex's own; a step without tool calls is an answer, and checked."""
-        if (
-            await ctx.store.get("num_iterations", default=0) == 0
-        ):  # a run that was broken off may have left its own
+        if await ctx.store.get("num_iterations", default=0) == 0:  # one that was broken off may have left its own
             await self._forget(ctx)
             await ctx.store.set(STORE_KEY, None)
         place = _place(self) or ""
@@ -213,8 +211,9 @@ class ChecksAgent(ChecksEnd):
         # A model that looks again goes on reading what was wrong, until the answer is there (`finalize`).
         told = sent.said if sent.output.tool_calls else ()
         await ctx.store.set(place, [*before, *told, *sent.notes])
-        places = [*(await ctx.store.get(_REJECTED, default=[])), *range(len(before), len(before) + len(told))]
-        await ctx.store.set(_REJECTED, places)
+        rejected = await ctx.store.get(_REJECTED, default=_NONE)
+        places = [*rejected["places"], *range(len(before), len(before) + len(told))]
+        await ctx.store.set(_REJECTED, {**rejected, "places": places})
         sent.held.release()
         return sent.output
 
@@ -227,11 +226,10 @@ class ChecksAgent(ChecksEnd):
     ) -> _Step:
         """The step to send: the best draft, or one that calls tools after all."""
         calls = await ctx.store.get("current_tool_calls", default=[])
-        records = await ctx.store.get(_RECORDS, default=[])
+        rejected = await ctx.store.get(_REJECTED, default=_NONE)
+        records = rejected["records"]
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
-        found = since_rejected(
-            question, found_of(calls, self.no_evidence), records, await ctx.store.get(_SEEN, default=0)
-        )
+        found = since_rejected(question, found_of(calls, self.no_evidence), records, rejected["after"])
         drafts = AgentDrafts(first, again, found)
         loop = copy.copy(self.augmenter)
         loop.limits = replace(loop.limits, attempts=max(1, loop.limits.attempts - len(records)))
@@ -239,9 +237,8 @@ class ChecksAgent(ChecksEnd):
         answer = await asked.aanswer()
         note = asked.note(answer)
         if drafts.wants_tools is not None:
-            rejected = [a for a in note["attempts"] if a["outcome"] == "fail" and not a["repaired"]]
-            await ctx.store.set(_RECORDS, [*records, *rejected])
-            await ctx.store.set(_SEEN, len(calls))
+            failed = [a for a in note["attempts"] if a["outcome"] == "fail" and not a["repaired"]]
+            await ctx.store.set(_REJECTED, {**rejected, "records": [*records, *failed], "after": len(calls)})
             return drafts.wants_tools
         best = answer.best
         sent: _Step = first if best is None or best.origin is None else best.origin
@@ -268,12 +265,10 @@ class ChecksAgent(ChecksEnd):
 
     async def _forget(self, ctx: AgentContext | Context) -> None:
         """Take rejected drafts and the feedback on them out of the notes, and their records away."""
-        place, rejected = _place(self) or "", set(await ctx.store.get(_REJECTED, default=[]))
+        place, rejected = _place(self) or "", await ctx.store.get(_REJECTED, default=_NONE)
         notes = await ctx.store.get(place, default=[])
-        await ctx.store.set(place, [m for i, m in enumerate(notes) if i not in rejected])
-        await ctx.store.set(_REJECTED, [])
-        await ctx.store.set(_RECORDS, [])
-        await ctx.store.set(_SEEN, 0)
+        await ctx.store.set(place, [m for i, m in enumerate(notes) if i not in rejected["places"]])
+        await ctx.store.set(_REJECTED, dict(_NONE))
 
 
 class AgentDrafts:

@@ -17,11 +17,10 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Guard, InputError, Passage
-from denoise_core.running.record import summary_of
 from denoise_core.s2a import S2A, S2AAnswer
 from llamaindex_denoise.engines.base import DenoiseEngine, postprocessor_modules, response_metadata
 from llamaindex_denoise.engines.prompts import prompts_of, to_template, with_prompt, with_prompts
-from llamaindex_denoise.events import denoise_event
+from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.models.retriever import Search
 from llamaindex_denoise.models.settings import llm_or_settings
@@ -129,10 +128,11 @@ class S2AQueryEngine(DenoiseEngine):
             return NO_CONTEXT, sources, response_metadata(sources, {"outcome": "no_context", "calls": 0})
         result = replace(answer.result, trace=answer.trace)
         kept = read.back(result, by=f"S2A.{self.s2a.denoiser.variant}")
-        told = replace(result, failures={**result.failures, **read.failures})
-        dispatcher.event(denoise_event("S2A", read.passages, told, [n.node.node_id for n in read.beside]))
+        summary = read.summary(result)
+        beside = [n.node.node_id for n in read.beside]
+        dispatcher.event(DenoiseEvent(by="S2A", summary=summary, passed_through=beside))
         sources = [*read.woven(kept), *(additional or ())]
-        note = {**summary_of(read.passages, told), "outcome": "answered", "question": answer.question}
+        note = {**summary, "outcome": "answered", "question": answer.question}
         return answer.text, sources, response_metadata(sources, note)
 
     def _get_prompts(self) -> PromptDictType:

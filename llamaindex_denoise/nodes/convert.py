@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from llama_index.core.schema import (
@@ -24,7 +25,7 @@ from llama_index.core.schema import (
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
 from denoise_core._frameworks import shallow
 from denoise_core.errors import said
-from denoise_core.running.record import VERSION, Chunks, chunks_of, fallback_of, place_of, record_of
+from denoise_core.running.record import VERSION, Chunks, chunks_of, fallback_of, place_of, record_of, summary_of
 from llamaindex_denoise.nodes.headers import NodeMetadata, mode_of, source_of
 from llamaindex_denoise.nodes.records import (
     SOURCE,
@@ -122,6 +123,10 @@ class Readable:
     @property
     def beside(self) -> list[NodeWithScore]:
         return [self._beside[at] for at in sorted(self._beside)]
+
+    def summary(self, result: DenoiseResult) -> dict[str, Any]:
+        """What became of them, plain JSON; those that could not be read are among its failures."""
+        return summary_of(self.passages, replace(result, failures={**result.failures, **self.failures}))
 
     def back(
         self, result: DenoiseResult, *, by: str, scores: ScorePolicy = "keep", detail: Detail = "spans"

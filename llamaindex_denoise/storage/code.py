@@ -49,21 +49,13 @@ def class_parts(value: type, reader: Reads, at: str, depth: int) -> Iterator[str
             continue
         for name, member in sorted(vars(cls).items()):
             found = _member(member)
-            if name in _MADE or name.startswith("__pydantic_") or found is None:
+            made = name.startswith("__") and not isinstance(
+                found, FunctionType
+            )  # by Python, dataclasses, pydantic
+            if found is None or made or name in ("model_config", "__annotate__", "__annotate_func__"):
                 continue
             yield f".{name}"
             yield from reader.parts(found, f"{name_of(cls)}.{name}", depth)
-
-
-# What Python, dataclasses and pydantic put on a class themselves (pydantic's own names are told by their prefix).
-_MADE = {
-    "__dict__", "__weakref__", "__module__", "__doc__",
-    "__annotations__", "__firstlineno__", "__slots__", "__abstractmethods__",
-    "_abc_impl", "__parameters__", "__orig_bases__", "__match_args__",
-    "__dataclass_params__", "__dataclass_fields__", "__static_attributes__", "__protocol_attrs__",
-    "__non_callable_proto_members__", "__signature__", "__private_attributes__", "__class_vars__",
-    "model_config", "__annotate_func__", "__annotate__",
-}  # fmt: skip
 
 
 def _member(member: Any) -> Any:

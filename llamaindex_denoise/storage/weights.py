@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 _PIECE = 1 << 24  # bytes of a file read at a time
-_known: WeakKeyDictionary[Any, tuple[tuple[Any, ...], str]] = WeakKeyDictionary()
 
 
 def array(value: Any) -> str:
@@ -67,19 +65,10 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _state(module: Any) -> str:
-    """A hash of every parameter and buffer; kept until one of them is written to."""
-    state = module.state_dict(keep_vars=True)
-    tensors = {k: v for k, v in state.items() if _is_tensor(v)}
-    written = tuple((k, v._version, v.data_ptr()) for k, v in tensors.items())
-    before = _known.get(module)
-    if before is not None and before[0] == written:
-        return before[1]
+    """A hash of every parameter and buffer."""
     digest = hashlib.sha256()
-    for name, value in tensors.items():
-        digest.update(f"{name}:{_tensor(value)}".encode())
-    others = {k: repr(v) for k, v in state.items() if k not in tensors}
-    digest.update(repr(sorted(others.items())).encode())
-    _known[module] = written, digest.hexdigest()
+    for name, value in sorted(module.state_dict(keep_vars=True).items()):
+        digest.update(f"{name}:{_tensor(value) if _is_tensor(value) else repr(value)}".encode())
     return digest.hexdigest()
 
 

@@ -170,8 +170,8 @@ _LLM_HINTS: _Hints = {
 _RETRIEVER_HINTS: _Hints = {
     ("langchain", "as_retriever"): "langchain_denoise.RetrieverAdapter({name}.as_retriever())",
     ("langchain", ""): "langchain_denoise.RetrieverAdapter({name})",
-    ("llama_index", "as_retriever"): "llamaindex_denoise.RetrieverAdapter({name}.as_retriever())",
-    ("llama_index", ""): "llamaindex_denoise.RetrieverAdapter({name})",
+    ("llama_index", "as_retriever"): "llamaindex_denoise.models.retriever.RetrieverAdapter({name}.as_retriever())",
+    ("llama_index", ""): "llamaindex_denoise.models.retriever.RetrieverAdapter({name})",
     ("builtins", "list"): "denoise_core.testing.ListRetriever({name}) for passages that are always found",
     ("builtins", "tuple"): "denoise_core.testing.ListRetriever({name}) for passages that are always found",
 }

@@ -61,7 +61,7 @@ def test_no_event_is_built_for_nobody(monkeypatch):
 
     with collecting():  # the engines' own handler, which stays, wants none of these
         pass
-    for name in ("ReRankStartEvent", "ReRankEndEvent", "denoise_event"):
+    for name in ("ReRankStartEvent", "ReRankEndEvent", "DenoiseEvent"):
         monkeypatch.setattr(f"llamaindex_denoise.postprocessor.{name}", built)
     out = DenoisePostprocessor(denoiser=RedSentences()).postprocess_nodes(nodes_of(), query_str=QUESTION)
     assert len(out) == 3

@@ -48,7 +48,7 @@ def method(self, *given):
         (
             expect_retriever,
             foreign("llama_index.core", retrieve=method, aretrieve=method),
-            "llamaindex_denoise.RetrieverAdapter(llm)",
+            "llamaindex_denoise.models.retriever.RetrieverAdapter(llm)",
         ),
         (expect_retriever, [Passage("x", id="a")], "ListRetriever(llm)"),
         (
