@@ -12,11 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pictures import OUT, curve
-from results import HOW_TO, SCRIPTS, result_of
+from results import HOW_TO, SCRIPTS, page_of, printed_by, result_of
 from tables import TABLES
 
 DOCS = HOW_TO.parent
 PAGES = [DOCS.parent / "README.md", DOCS.parent / "shared" / "lab" / "READER.md", *sorted(DOCS.rglob("*.md"))]
+__all__ = ["BLOCK", "OUT", "SCRIPTS", "curve", "filled", "page_of", "printed_by", "result_of"]
+
 BLOCK = re.compile(r"(<!-- (?P<kind>script|table): (?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.S)
 
 

@@ -29,7 +29,7 @@ def box(x: float, y: float, width: float, height: float, lines: list[str], fill:
     top = y + height / 2 - 8 * (len(lines) - 1) + 4
     for n, line in enumerate(lines):
         weight = "bold" if n == 0 else "normal"
-        drawn.append(text(x + width / 2, top + 16 * n, line, 12, text_anchor="middle", font_weight=weight))
+        drawn.append(text(x + width / 2, top + 16 * n, line, 11, text_anchor="middle", font_weight=weight))
     return "".join(drawn)
 
 
@@ -55,7 +55,7 @@ def architecture() -> str:
     steps = [
         ("Your retriever", "or a tool, or a PDF"),
         ("Denoiser", "END scores, or S2A: a model selects"),
-        ("Kept and dropped", "places, scores, reasons; nothing is lost"),
+        ("Kept and dropped", "places, scores, reasons"),
         ("Your model", "writes a draft"),
         ("Judge", "checks it against the evidence"),
         ("Answer with verdict", ""),
@@ -63,36 +63,31 @@ def architecture() -> str:
     drawn = []
     for n, lines in enumerate(steps):
         fill = "#e3f1ea" if n in (2, 5) else "#eef2f6"
-        drawn.append(box(20, 14 + 74 * n, 270, 48, [line for line in lines if line], fill))
+        drawn.append(box(14, 14 + 74 * n, 256, 48, [line for line in lines if line], fill))
         if n:
-            drawn.append(arrow(155, 62 + 74 * (n - 1), 155, 14 + 74 * n, "supported" if n == 5 else ""))
-    back = f'<path d="M290 {14 + 74 * 4 + 24} H350 V{14 + 74 * 3 + 24} H294" fill="none" stroke="{GREY}" '
-    drawn.append(back + 'marker-end="url(#a)"/>')
-    drawn += [text(297, 332, "not supported:", 11, GREY), text(297, 346, "repair, search,", 11, GREY)]
-    drawn.append(text(297, 360, "try again", 11, GREY))
+            drawn.append(arrow(142, 62 + 74 * (n - 1), 142, 14 + 74 * n, "supported" if n == 5 else ""))
+    back = f'<path d="M270 334 H372 V260 H274" fill="none" stroke="{GREY}" marker-end="url(#a)"/>'
+    said = ("not supported:", "repair, search,", "try again")
+    drawn += [back, *(text(277, 282 + 15 * n, line, 11, GREY) for n, line in enumerate(said))]
     return card(WIDE, 452, "From retriever to checked answer", drawn)
 
 
 def which() -> str:
     rows = [
-        (["Does the message hold", "opinions?"], "yes", ["S2A on the message", "clears what is asked"]),
-        (["Five passages or fewer?"], "yes", ["Nothing: pass them all", "dropping saves little"]),
-        (["50 labelled questions?"], "yes", ["rag-denoise evaluate", "from 200 on: fit"]),
-        (["Sentences, and may it", "cost a call?"], "yes", ["S2A select", "a model names sentences"]),
-        (["Your model's weights", "here, and labels?"], "yes", ["END with a probe", "its early layers score"]),
+        (["Does the message hold", "opinions?"], ["S2A on the message", "clears what is asked"]),
+        (["Five passages", "or fewer?"], ["Nothing", "pass them all"]),
+        (["50 labelled", "questions?"], ["rag-denoise evaluate", "from 200 on: fit"]),
+        (["Sentences, and may it", "cost a call?"], ["S2A select", "a model names them"]),
+        (["Your model's weights", "here, and labels?"], ["END with a probe", "its early layers score"]),
     ]
-    drawn = [text(14, 26, "Which one", 15, font_weight="bold")]
-    for n, (asked, said, outcome) in enumerate(rows):
-        y = 42 + 78 * n
-        drawn += [
-            box(14, y, 156, 46, asked),
-            arrow(170, y + 23, 204, y + 23, said),
-            arrow(92, y + 46, 92, y + 78, "no"),
-        ]
-        drawn.append(box(208, y, 162, 46, outcome, "#e3f1ea"))
-    y = 42 + 78 * len(rows)
-    drawn.append(box(14, y, 156, 46, ["The default", "END, small encoder"], "#e3f1ea"))
-    drawn.append(box(208, y, 162, 46, ["Must answers hold?", "Add LLM-Augmenter"], "#e3f1ea"))
+    drawn = [text(8, 26, "Which one? Yes: right, no: down", 14, font_weight="bold")]
+    for n, (asked, outcome) in enumerate(rows):
+        y = 42 + 74 * n
+        drawn += [box(8, y, 164, 46, asked), arrow(172, y + 23, 204, y + 23), arrow(90, y + 46, 90, y + 74)]
+        drawn.append(box(208, y, 164, 46, outcome, "#e3f1ea"))
+    y = 42 + 74 * len(rows)
+    drawn.append(box(8, y, 164, 46, ["The default", "END, small encoder"], "#e3f1ea"))
+    drawn.append(box(208, y, 164, 46, ["Must answers hold?", "Add LLM-Augmenter"], "#e3f1ea"))
     return card(WIDE, y + 60, "Which method to take", drawn)
 
 
@@ -160,7 +155,7 @@ def kept_and_dropped() -> str:
             next((a for a in question.answers if a in passage.text), "") if passage.id in question.gold else ""
         )
         start = max(0, passage.text.find(answer) - 60) if answer else 0
-        lines = wrap(passage.text[start:], 54)[: 3 if stays else 1]
+        lines = wrap(passage.text[start:], 46)[: 3 if stays else 1]
         drawn.append(f'<rect x="14" y="{y}" width="4" height="{16 * len(lines) + 20}" fill="{colour}"/>')
         drawn.append(text(26, y + 12, f"{'kept' if stays else 'dropped'}, {scores[passage.id]:.1f}", 11, colour))
         for n, line in enumerate(lines):

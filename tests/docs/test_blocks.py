@@ -15,7 +15,6 @@ LABORATORY = ROOT / "shared" / "lab" / "READER.md"
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```\n(?:(?:\nIt prints:\n)?\n```text\n(?P<output>.*?)```)?", re.S)
 
 RUN_ELSEWHERE = {  # a test of the page runs its blocks from top to bottom
-    "README.md": "tests/test_readme.py",
     "docs/evaluate.md": "tests/core/evaluate/test_docs.py",
     "docs/langchain.md": "tests/langchain/test_docs.py",
     "docs/llamaindex.md": "tests/llamaindex/test_docs.py",
@@ -31,9 +30,9 @@ def pages():
     return [str(p.relative_to(ROOT)) for p in found if not p.is_relative_to(DOCS / "listing")]
 
 
-def run(page, names, only=None):
-    """Run the page's blocks, or ``only`` one, in one namespace; what shows an output prints it. Returns that."""
-    for block in blocks(page)[only : None if only is None else only + 1]:
+def run(page, names):
+    """Run the page's blocks in one namespace; what shows an output prints it. Returns the namespace."""
+    for block in blocks(page):
         code = block["code"]
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -43,8 +42,9 @@ def run(page, names, only=None):
     return names
 
 
-PLAIN = ("docs/index.md", "docs/questions.md", "docs/reader.md")  # as they stand, from top to bottom
-HERE = {"docs/start.md", "docs/augmenter.md", "docs/end.md", "docs/s2a.md", "docs/scale.md", *PLAIN}
+FIRST = ("README.md", "docs/index.md", "docs/start.md")
+PLAIN = ("docs/questions.md", "docs/reader.md")  # as they stand, from top to bottom
+HERE = {*FIRST, *PLAIN, *(f"docs/{name}.md" for name in ("augmenter", "end", "s2a", "scale"))}
 HERE.add(str(LABORATORY.relative_to(ROOT)))
 
 
@@ -60,11 +60,6 @@ def test_no_page_has_a_block_that_nothing_runs():
 @pytest.mark.parametrize("page", PLAIN)
 def test_a_page_of_plain_lines(page):
     run(page, {})
-
-
-def test_each_block_of_the_first_ten_minutes_stands_alone():
-    for number in range(len(blocks("docs/start.md"))):
-        run("docs/start.md", {}, only=number)
 
 
 RIGHT = "The Eiffel Tower in Paris was completed in 1889."
@@ -203,6 +198,23 @@ def test_scripts_are_short_and_each_has_a_page(fill):
         assert f"<!-- script: {name} -->" in told, name
 
 
+@pytest.mark.parametrize(("page", "number"), [(page, n) for page in FIRST for n in range(len(blocks(page)))])
+def test_a_first_block_runs_where_only_its_page_was_followed(page, number, fill, tmp_path):
+    """In a process of its own, in which what the page's pip lines do not bring cannot be imported."""
+    block = blocks(page)[number]
+    script = tmp_path / "block.py"
+    script.write_text(block["code"], "utf-8")
+    assert fill.printed_by("", script, ROOT / page, tmp_path) == block["output"].strip()
+
+
+def test_what_a_page_does_not_install_is_not_found(fill, tmp_path):
+    script, page = tmp_path / "block.py", tmp_path / "page.md"
+    script.write_text("import langchain_core\n", "utf-8")
+    page.write_text("    pip install 'rag-denoise[cli]'\n", "utf-8")
+    with pytest.raises(RuntimeError, match="No module named 'langchain_core'"):
+        fill.printed_by("", script, page, tmp_path)
+
+
 LOOSE = {"own_model", "vllm_end", "own_questions"}  # seconds and fitted figures differ from machine to machine
 
 
@@ -211,8 +223,8 @@ LOOSE = {"own_model", "vllm_end", "own_questions"}  # seconds and fitted figures
 def test_a_script_prints_what_its_page_shows(name, fill, tmp_path):
     pytest.importorskip("ray") if name == "ray_bulk" else None
     printed = fill.result_of(name, tmp_path)
-    page = DOCS / "how_to" / ("moving.md" if name.startswith("from_") else f"{name}.md")
-    block = re.search(rf"<!-- script: {name} -->\n(.*?)<!-- end -->", page.read_text("utf-8"), re.S)[1]
+    page = fill.page_of(name).read_text("utf-8")
+    block = re.search(rf"<!-- script: {name} -->\n(.*?)<!-- end -->", page, re.S)[1]
     shown = re.search(r"```text\n(.*?)\n```", block, re.S)[1]
     assert shown, "run: python docs/tools/fill.py"
     if name in LOOSE:

@@ -55,6 +55,14 @@ def test_what_the_repository_needs_is_not_shown(html, tools):
     assert not [(p, s) for p, s in shown if not (p.parent / s).is_file()]
 
 
+@pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "docs" / "pictures").glob("*.svg")))
+def test_a_drawing_fits_a_telephone(name):
+    """390 pixels less the page's own margins; so no drawing is shrunk until its words cannot be read."""
+    drawing = (ROOT / "docs" / "pictures" / name).read_text("utf-8")
+    assert int(re.search(r'viewBox="0 0 (\d+) ', drawing)[1]) <= 380
+    assert "<title>" in drawing
+
+
 def test_each_public_class_shows_what_it_is_made_from(html):
     page = (html / "reference" / "denoise_core.end.html").read_text("utf-8")
     entry = page[page.index('id="denoise_core.end.denoiser.ENDDenoiser"') :][:20_000]
