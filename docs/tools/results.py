@@ -71,11 +71,13 @@ def hidden(page: str) -> set[str]:
 
 # Runs a script where some modules are not found, as if they were not installed.
 HIDING = """
-import runpy, sys
+import runpy, site, sys
 from importlib.machinery import PathFinder
-class Seen(PathFinder):
+class Seen(PathFinder):  # what a package carries in a folder of its own is found
     def find_spec(name, path=None, target=None):
-        return None if name.partition(".")[0] in HIDDEN else PathFinder.find_spec(name, path, target)
+        if path is None and name in HIDDEN:
+            path = [p for p in sys.path if p not in site.getsitepackages()]
+        return PathFinder.find_spec(name, path, target)
 HIDDEN = set(sys.argv[2].split())
 sys.meta_path[sys.meta_path.index(PathFinder)] = Seen
 sys.argv = sys.argv[1:2]
