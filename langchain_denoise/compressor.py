@@ -18,7 +18,6 @@ from denoise_core._frameworks import signed
 from denoise_core.running.budget import at_most
 from denoise_core.running.record import bounded_summary_of, summary_of
 from langchain_denoise.convert.documents import Readable, read_documents
-from langchain_denoise.convert.places import question_in, under
 from langchain_denoise.observe import atell, is_watched, tell
 from langchain_denoise.ranking import fills, ordered, top
 from langchain_denoise.settings import Denoise, asked_for, requesting
@@ -66,6 +65,8 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
         may be a dict, a pydantic object or a dataclass. Gives ``{documents: [...]}``; where the documents have a
         reducer, let it replace.
         """
+
+        from langchain_denoise.convert.places import question_in, under
 
         def asked(state: Any) -> DenoiseInput:
             found = under(state, documents, "documents")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from typing_extensions import TypedDict, Unpack
 
 from denoise_core import Denoiser, InputError
@@ -22,6 +22,7 @@ from denoise_core._secrets import PickledModel
 from denoise_core.running.guard import Policy
 from denoise_core.running.record import KEY, RecordDetail
 from langchain_denoise.convert.documents import HEADER_KEYS
+from langchain_denoise.described import Described
 from langchain_denoise.likes import DenoiserLike, KeepLike, LLMLike, RetrieverLike, ScorerLike
 from langchain_denoise.ranking import Order
 
@@ -67,7 +68,7 @@ class Settings(TypedDict, total=False):
     metadata: dict[str, Any] | None
 
 
-class Denoise(PickledModel, BaseModel):
+class Denoise(PickledModel, Described):
     """How documents are denoised. Nothing set is END with the embedded default, offline.
 
     `DenoiseCompressor`, `DenoisingRetriever` and the middleware ``DenoiseToolResults`` take the same fields as
@@ -135,7 +136,7 @@ class Denoise(PickledModel, BaseModel):
     max_concurrency: int | None = Field(default=None, ge=1)
     """At most this many model calls of one denoising at once; None leaves it to the denoiser's own bound."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     @classmethod
     def from_llm(
