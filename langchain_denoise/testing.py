@@ -186,6 +186,7 @@ def _starts(kind: str) -> Any:
         parent_run_id: UUID | None = None,
         **about: Any,
     ) -> None:
+        """Notes that a run has begun."""
         name = about.get("name") or (serialized or {}).get("name") or kind
         tags, metadata = about.get("tags") or [], about.get("metadata") or {}
         self.runs[run_id] = RecordedRun(name, kind, parent_run_id, list(tags), dict(metadata))
@@ -215,9 +216,11 @@ class RunRecorder(BaseCallbackHandler):
         return f"{self._path(run.parent)}/{run.name}"
 
     def _ended(self, *said: Any, run_id: UUID, **kwargs: Any) -> None:
+        """Notes that a run has ended."""
         self.runs[run_id].ended = True
 
     def _failed(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Notes that a run has failed, and with what."""
         self.runs[run_id].ended = True
         self.runs[run_id].error = f"{type(error).__name__}: {error}"
 

@@ -37,7 +37,7 @@ texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n"
 documents = [Document(page_content=text.strip(), id=f"p{n}") for n, text in enumerate(texts)]
 model, embeddings, encoder = FunctionChatModel(reply=reply), EmbeddedEmbeddings(), Encoder()
 moves = {
-    "LLMChainExtractor": (LLMChainExtractor.from_llm(model), DenoiseCompressor.from_llm(model)),
+    "LLMChainExtractor": (LLMChainExtractor.from_llm(model), DenoiseCompressor.from_llm(model, context=False)),
     "EmbeddingsFilter": (
         EmbeddingsFilter(embeddings=embeddings, k=3),
         DenoiseCompressor.from_embeddings(embeddings, keep=3),
