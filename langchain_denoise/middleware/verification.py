@@ -12,12 +12,8 @@ from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.middleware.model_call_limit import ModelCallLimitState
 from langchain.agents.middleware.types import ExtendedModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables.config import (
-    get_async_callback_manager_for_config,
-    get_callback_manager_for_config,
-    patch_config,
-    set_config_context,
-)
+from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables.config import set_config_context
 from langchain_core.runnables.utils import coro_with_context
 from langgraph.types import Command
 from pydantic import BaseModel
@@ -98,20 +94,14 @@ class VerificationMiddleware(Named):
             first = handler(request) if context is None else context.run(handler, request)
         if final_of(first) is None:
             return first
-        config = internal_config()
-        run = get_callback_manager_for_config(config).on_chain_start({"name": self.name}, {}, name=self.name)
-        try:
-            with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
-                inner = context
-                drafts = ModelDrafts(self, request, first, lambda again: inner.copy().run(handler, again), None)
-                answer = context.run(drafts.loop.answer, drafts.question, drafts.history, drafter=drafts)
-                answer = context.run(drafts.reconsidered, answer)
-        except BaseException as error:
-            run.on_chain_error(error)
-            raise
-        record = answer_record(self.verifier.told(answer))
-        run.on_chain_end(short_record(record))
-        return drafts.counted(drafts.response(answer, record))
+        drafts = ModelDrafts(self, request, first, handler, None)
+
+        def judged(question: str) -> dict[str, Any]:
+            answer = drafts.loop.answer(question, drafts.history, drafter=drafts)
+            return drafts.settled(drafts.reconsidered(answer))
+
+        RunnableLambda(judged, name=self.name).invoke(drafts.question, internal_config())
+        return drafts.response()
 
     @override
     async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> Result:
@@ -123,26 +113,14 @@ class VerificationMiddleware(Named):
             )
         if final_of(first) is None:
             return first
-        config = internal_config()
-        manager = get_async_callback_manager_for_config(config)
-        run = await manager.on_chain_start({"name": self.name}, {}, name=self.name)
-        try:
-            with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
-                inner = context
+        drafts = ModelDrafts(self, request, first, None, handler)
 
-                async def ask(again: ModelRequest[Any]) -> ModelResponse[Any]:
-                    return await coro_with_context(handler(again), inner.copy(), create_task=True)
+        async def judged(question: str) -> dict[str, Any]:
+            answer = await drafts.loop.aanswer(question, drafts.history, drafter=drafts)
+            return drafts.settled(await drafts.areconsidered(answer))
 
-                drafts = ModelDrafts(self, request, first, None, ask)
-                looking = drafts.loop.aanswer(drafts.question, drafts.history, drafter=drafts)
-                answer = await coro_with_context(looking, context, create_task=True)
-                answer = await coro_with_context(drafts.areconsidered(answer), context, create_task=True)
-        except BaseException as error:
-            await run.on_chain_error(error)
-            raise
-        record = answer_record(self.verifier.told(answer))
-        await run.on_chain_end(short_record(record))
-        return drafts.counted(drafts.response(answer, record))
+        await RunnableLambda(judged, name=self.name).ainvoke(drafts.question, internal_config())
+        return drafts.response()
 
     def _quiet(self) -> Any:
         """The first draft out of the user's stream, unless it is to be shown."""
@@ -164,7 +142,7 @@ class ModelDrafts:
     ) -> None:
         self.request = request
         self.claims = settings.claims
-        self.annotate = settings.verifier.annotate
+        self.verifier = settings.verifier
         self.first = first
         self.ask = ask
         self.aask = aask
@@ -237,35 +215,43 @@ class ModelDrafts:
         passages = [p for f in self.found for p in f.passages]
         return [Written(text, passages) for text in self.earlier]
 
-    def response(self, answer: Answer, record: dict[str, Any]) -> ModelResponse[Any]:
-        """The model's response that brought the answer, with the record in its message."""
+    def settled(self, answer: Answer) -> dict[str, Any]:
+        """Notes the answer that the loop ended with; gives what its span shows."""
+        self.answer = self.verifier.told(answer)
+        self.record = answer_record(self.answer)
+        return short_record(self.record)
+
+    def response(self) -> Result:
+        """The model's response that brought the answer, with the record in its message; and where there was more
+        than the one call that LangChain counts, with the others counted."""
+        made = self._response(self.answer)
+        if not self.more:
+            return made
+        state: Mapping[str, Any] = self.request.state
+        counts = {name: state.get(name, 0) + self.more for name in COUNTS}
+        return ExtendedModelResponse(made, Command(update=counts))
+
+    def _response(self, answer: Answer) -> ModelResponse[Any]:
         if self.wants_tools is not None:
-            return _with_last(self.wants_tools, lambda m: with_record(m, record))
+            return _with_last(self.wants_tools, self._noted)
         best = answer.best
         response: ModelResponse[Any] = self.first if best is None or best.origin is None else best.origin
         whole = best is not None and best.candidate == answer.text == _text(response)
         structured = response.structured_response
-        if structured is not None and best is not None:
+        if structured is not None:
             final = final_of(response, self.claims) or Claimed()
-            if sources := resolved(final.cited, answer.memory.evidence):
-                record["sources"] = sources
-            if final.fields is None and answer.text != final.text:
+            if best is not None and (sources := resolved(final.cited, answer.memory.evidence)):
+                self.record["sources"] = sources
+            if best is not None and final.fields is None and answer.text != final.text:
                 response = replace(response, structured_response=with_text(structured, answer.text, final.path))
-        if whole or structured is not None:
-            said = response
-        else:
-            said = _with_last(response, lambda m: m.model_copy(update={"content": answer.text}))
-        if self.annotate and structured is None:
-            said = _with_last(said, lambda m: annotated(m, answer))
-        return _with_last(said, lambda m: with_record(m, record))
+        elif not whole:
+            response = _with_last(response, lambda m: m.model_copy(update={"content": answer.text}))
+        if self.verifier.annotate and structured is None:
+            response = _with_last(response, lambda m: annotated(m, answer))
+        return _with_last(response, self._noted)
 
-    def counted(self, response: ModelResponse[Any]) -> Result:
-        """The response; where there was more than the one call that LangChain counts, with the others counted."""
-        if not self.more:
-            return response
-        state: Mapping[str, Any] = self.request.state
-        counts = {name: state.get(name, 0) + self.more for name in COUNTS}
-        return ExtendedModelResponse(response, Command(update=counts))
+    def _noted(self, message: BaseMessage) -> Any:
+        return with_record(message, self.record)
 
 
 def final_of(response: ModelResponse[Any], claims: Sequence[str] | None = None) -> Claimed | None:
