@@ -16,9 +16,8 @@ from typing_extensions import TypedDict, override
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
 from denoise_core._frameworks import signed
 from denoise_core.running.budget import at_most
-from denoise_core.running.record import bounded_summary_of, summary_of
 from langchain_denoise.convert.documents import Readable, read_documents
-from langchain_denoise.observe import atell, is_watched, tell
+from langchain_denoise.observe import atell, is_watched, summaries, tell
 from langchain_denoise.ranking import fills, ordered, top
 from langchain_denoise.settings import Denoise, asked_for, requesting
 
@@ -72,10 +71,7 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
             found = under(state, documents, "documents")
             return {"documents": found, "query": question_in(state, question)}
 
-        def update(kept: list[Document]) -> dict[str, Any]:
-            return {documents: kept}
-
-        return RunnableLambda(asked) | self | RunnableLambda(update)
+        return RunnableLambda(asked) | self | RunnableLambda(lambda kept: {documents: kept})
 
     @override
     def compress_documents(
@@ -176,7 +172,7 @@ class _Work:
 
     def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is told of the run, bounded and whole."""
-        return bounded_summary_of(self.passages, result), summary_of(self.passages, result)
+        return summaries(self.passages, result)
 
 
 class _Documents(_Work):
@@ -209,8 +205,9 @@ def _read(input: Any) -> DenoiseInput:
     try:
         documents, query = input["documents"], input["query"]
     except (KeyError, TypeError):
+        got = f"a dict with the keys {sorted(input)}" if isinstance(input, dict) else f"a {type(input).__name__}"
         raise InputError(
-            f"expected {{'documents': [...], 'query': '...'}}, got {_shape(input)}; in a chain, put "
+            f"expected {{'documents': [...], 'query': '...'}}, got {got}; in a chain, put "
             "RunnablePassthrough.assign(...) or a dict before this step"
         ) from None
     if not isinstance(query, str):
@@ -224,7 +221,3 @@ def _no_arguments(kwargs: Mapping[str, Any]) -> None:
             f"{', '.join(kwargs)}: a compressor takes settings when it is built, or for one call as "
             "config={'configurable': {'denoise': {...}}}"
         )
-
-
-def _shape(value: object) -> str:
-    return f"a dict with the keys {sorted(value)}" if isinstance(value, dict) else f"a {type(value).__name__}"

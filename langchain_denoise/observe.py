@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.callbacks import (
@@ -10,6 +11,9 @@ from langchain_core.callbacks import (
     adispatch_custom_event,
     dispatch_custom_event,
 )
+
+from denoise_core import DenoiseResult, Passage
+from denoise_core.running.record import bounded_summary_of, summary_of
 
 EVENT = "denoise"
 SPAN = "denoise_record"
@@ -29,6 +33,11 @@ async def atell(
     child = run.get_child()
     await (await child.on_chain_start({"name": SPAN}, asked, name=SPAN)).on_chain_end(short)
     await adispatch_custom_event(EVENT, whole)
+
+
+def summaries(passages: Sequence[Passage], result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is told of a denoising, bounded and whole."""
+    return bounded_summary_of(passages, result), summary_of(passages, result)
 
 
 def is_watched(run: ParentRunManager | AsyncParentRunManager) -> bool:

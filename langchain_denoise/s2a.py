@@ -15,14 +15,13 @@ from typing_extensions import override
 from denoise_core import InputError
 from denoise_core._secrets import PickledModel
 from denoise_core.running.budget import at_most
-from denoise_core.running.record import bounded_summary_of, summary_of
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import Scope, Turn
 from langchain_denoise.convert.places import MESSAGES, under
 from langchain_denoise.likes import LLMLike
 from langchain_denoise.models.chat_llm import as_llm
-from langchain_denoise.observe import atell, tell
+from langchain_denoise.observe import atell, summaries, tell
 
 
 class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
@@ -67,8 +66,7 @@ class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with at_most(config.get("max_concurrency")):
             result = self._denoiser().denoise(turn.question, turn.passages)
-        short, whole = bounded_summary_of(turn.passages, result), summary_of(turn.passages, result)
-        tell(run_manager, {"question": turn.question}, short, whole)
+        tell(run_manager, {"question": turn.question}, *summaries(turn.passages, result))
         return turn.cleared(result)
 
     async def _aclear(
@@ -79,20 +77,14 @@ class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with at_most(config.get("max_concurrency")):
             result = await self._denoiser().adenoise(turn.question, turn.passages)
-        short, whole = bounded_summary_of(turn.passages, result), summary_of(turn.passages, result)
-        await atell(run_manager, {"question": turn.question}, short, whole)
+        await atell(run_manager, {"question": turn.question}, *summaries(turn.passages, result))
         return turn.cleared(result)
 
     def as_node(self) -> Runnable[Any, dict[str, Any]]:
         """For a graph: its state's ``messages`` with the cleared ones in them, for the usual ``add_messages``."""
 
-        def said(state: Any) -> Any:
-            return under(state, MESSAGES, "messages")
-
-        def update(messages: list[BaseMessage]) -> dict[str, Any]:
-            return {MESSAGES: messages}
-
-        return RunnableLambda(said) | self | RunnableLambda(update)
+        said: Runnable[Any, Any] = RunnableLambda(lambda state: under(state, MESSAGES, "messages"))
+        return said | self | RunnableLambda(lambda messages: {MESSAGES: messages})
 
     def _turn(self, given: Any) -> tuple[list[BaseMessage], Turn | None]:
         if isinstance(given, PromptValue):

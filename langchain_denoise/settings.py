@@ -6,15 +6,21 @@ scorer, a denoiser) is held as it is.
 
 from __future__ import annotations
 
+import ast
 import copy
 import difflib
+import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, field_validator, model_validator
 from typing_extensions import TypedDict, Unpack
 
 from denoise_core import Denoiser, InputError
@@ -22,7 +28,6 @@ from denoise_core._secrets import PickledModel
 from denoise_core.running.guard import Policy
 from denoise_core.running.record import KEY, RecordDetail
 from langchain_denoise.convert.documents import HEADER_KEYS
-from langchain_denoise.described import Described
 from langchain_denoise.likes import DenoiserLike, KeepLike, LLMLike, RetrieverLike, ScorerLike
 from langchain_denoise.ranking import Order
 
@@ -68,7 +73,7 @@ class Settings(TypedDict, total=False):
     metadata: dict[str, Any] | None
 
 
-class Denoise(PickledModel, Described):
+class Denoise(PickledModel, BaseModel):
     """How documents are denoised. Nothing set is END with the embedded default, offline.
 
     `DenoiseCompressor`, `DenoisingRetriever` and the middleware ``DenoiseToolResults`` take the same fields as
@@ -197,6 +202,14 @@ class Denoise(PickledModel, Described):
     def _made(cls, chosen: dict[str, Any], settings: Mapping[str, Any]) -> Self:
         return cls(**{**chosen, **settings})
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """With the docstrings under the fields, which are read now: at import that would take too long."""
+        made = handler.resolve_ref_schema(handler(core_schema))
+        for name, words in _said_of(cls).items():
+            made["properties"][name].setdefault("description", words)
+        return made
+
     @model_validator(mode="before")
     @classmethod
     def _by_their_names(cls, given: Any) -> Any:
@@ -316,6 +329,19 @@ class Denoise(PickledModel, Described):
         if keep is None and threshold is None and self.top_n is not None:
             keep = self.top_n
         return ENDDenoiser(scorer, keep=keep, threshold=threshold, **cut)
+
+
+@cache
+def _said_of(kind: type[BaseModel]) -> dict[str, str]:
+    """The docstrings under a settings class's fields."""
+    found: dict[str, str] = {}
+    for base in (Denoise, kind):
+        with suppress(OSError, TypeError):  # made at run time, or without its source
+            body = ast.parse(dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+            for field, below in pairwise(body):
+                if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                    found[ast.unparse(field.target)] = inspect.cleandoc(ast.literal_eval(below.value))
+    return found
 
 
 def _set_in(settings: Any) -> dict[str, Any]:

@@ -58,7 +58,8 @@ class Turn:
             out[place] = with_text(out[place], text, record)
         last = self.places[-1]
         if result.fallback and out[last] is self.messages[last]:
-            out[last] = with_record(out[last], unchanged_record(self.passages[-1], result))
+            asked = self.passages[-1]
+            out[last] = with_record(out[last], record_of(asked, {asked.id: asked}, result, detail="spans"))
         return out
 
     def texts(self, result: DenoiseResult) -> dict[int, tuple[str, dict[str, Any]]]:
@@ -93,11 +94,6 @@ class Turn:
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def unchanged_record(passage: Passage, result: DenoiseResult) -> dict[str, Any]:
-    """What stands beside a message that was left as it was because something went wrong."""
-    return record_of(passage, {passage.id: passage}, result, detail="spans")
 
 
 def with_text(message: BaseMessage, text: str, record: dict[str, Any]) -> BaseMessage:

@@ -80,7 +80,9 @@ def evidence_in(given: Any, brought: Any, place: Place) -> tuple[Passage, ...]:
             if key is not None:
                 return as_passages(source[key])
         if (messages := messages_in(source)) is not None:
-            return tool_evidence(messages)
+            passages = [p for _, found in tool_results(messages) for p in found]
+            ids = unique_ids([p.id for p in passages])
+            return tuple(dataclasses.replace(p, id=i) if p.id != i else p for p, i in zip(passages, ids))
     return as_passages(_first_of(brought, EVIDENCE_KEYS, "evidence"))
 
 
@@ -94,17 +96,11 @@ def evidence_or_none(given: Any, brought: Any, place: Place) -> tuple[Passage, .
     return ()
 
 
-def tool_evidence(messages: Sequence[BaseMessage], *, all_turns: bool = False) -> tuple[Passage, ...]:
-    """What the tools brought since the last human message: their documents if they kept them, else the text."""
-    passages = [p for _, brought in tool_results(messages, all_turns=all_turns) for p in brought]
-    ids = unique_ids([p.id for p in passages])
-    return tuple(dataclasses.replace(p, id=i) if p.id != i else p for p, i in zip(passages, ids))
-
-
 def tool_results(
     messages: Sequence[BaseMessage], *, all_turns: bool = False
 ) -> list[tuple[Any, tuple[Passage, ...]]]:
-    """What each tool brought, with the arguments it was called with (None: not known), in order.
+    """What each tool brought, its documents if it kept them, else its text, with the arguments it was called with
+    (None: not known), in order.
 
     Of the turn since the last human message, or of the whole conversation.
     """

@@ -20,13 +20,6 @@ def is_decision_model(value: object) -> bool:
     return module is not None and isinstance(value, module.BaseDecisionModel)
 
 
-def check_decision_model(value: object) -> None:
-    """Raises `InputError` for anything else, `MissingExtra` where langchain-core has no decision models."""
-    if not is_decision_model(value):
-        decisions()
-        raise InputError(f"expected a LangChain decision model, got {type(value).__name__}")
-
-
 def decisions() -> Any:
     """The module ``langchain_core.decisions``. Raises `MissingExtra` where there is none."""
     try:
@@ -42,7 +35,9 @@ class Decide:
     state in, ``{name: {"noul": probability}}`` out. Of several requests ``max_concurrency`` are asked at once."""
 
     def __init__(self, model: Any, *, max_concurrency: int = 8) -> None:
-        check_decision_model(model)
+        if not is_decision_model(model):
+            decisions()  # raises where langchain-core has none
+            raise InputError(f"expected a LangChain decision model, got {type(model).__name__}")
         self.model = model
         self.max_concurrency = max_concurrency
 
