@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeAlias
 
 from denoise_core.running.effects import Flow
 from denoise_core.support.citing import uncited
@@ -30,6 +31,8 @@ people (`make bench ONLY=facts`) 5 right and 26 wrong ones. A number or name tha
 NEAR = 0.5  # share of a claim's words from which on a sentence is shown as the nearest
 INSTALL = "its words stand in the evidence; install rag-denoise[embedded] or give judge="
 _SPEAKERS = frozenset(("i", "i'm", "i've", "i'd", "i'll", "we", "we've", "ich", "wir", "je", "j'ai", "nous", "yo"))
+_SPEAKS = "it speaks of the one who answers; the evidence cannot tell"
+_Differs: TypeAlias = tuple[Difference, ...]
 _COUNT = 12  # whole numbers up to here count things: code does not know which
 _SUMMED = 12  # numbers of the nearest words and the question that arithmetic is tried on
 _CLOSE = 1e-6
@@ -59,41 +62,36 @@ def hold(question: str, claim: Claim, evidence: Evidence) -> Judged:
     near = () if sentence is None else (Quote(evidence.span(sentence), evidence.text(sentence)),)
     own = Reading.of(claim.whole).language
 
-    def judged(supported: bool | None, kind: str, why: str, differs: tuple[Difference, ...] = ()) -> Judged:
-        quotes = tuple(replace(q, relation="contradicts") for q in near) if supported is False else near
+    def judged(
+        supported: bool | None, kind: str, why: str, quotes: tuple[Quote, ...] = (), differs: _Differs = ()
+    ) -> Judged:
         return Judged(claim.text, claim.start, claim.end, supported, None, quotes, differs, kind, why)
 
     if own and evidence.language and own != evidence.language and share < NEAR:
-        near = ()
         return judged(None, "language", "it is in another language than the evidence")
     if claim.kind == "polarity":
-        return judged(None, "bare", "words cannot tell whether the evidence says yes or no")
+        return judged(None, "bare", "words cannot tell whether the evidence says yes or no", near)
     if {x.lower for x in reading.lexemes[:3]} & _SPEAKERS:
-        return judged(None, "action", "it speaks of the one who answers; the evidence cannot tell")
+        return judged(None, "action", _SPEAKS, near)
     other = of_another(reading, evidence)
     if other is not None:
-        told, span = other
-        near = (Quote(span, _at(evidence, span)),)
-        return judged(False, "record", "the evidence says this of another record", (_placed(told, claim),))
-    figures = {f.value for group in evidence.groups for r in group for f in r.fields}
-    differs = [
-        d
-        for d in compare(reading, evidence.reading, asked.facts)
-        if d.kind != "name" and not figures & set(d.said.split())  # its unit or scale may stand in a header
-    ]
+        told, quote = other
+        why = "the evidence says this of another record"
+        return judged(False, "record", why, (quote,), (_placed(told, claim),))
+    differs = _differing(reading, asked, evidence)
     placed = tuple(_placed(d, claim) for d in differs)
     same, nearest = evidence.nearest(said)
-    head = "" if nearest is None else evidence.heads[nearest.passage]
-    beside = Reading.of("" if nearest is None else f"{head}\n{evidence.text(nearest)}", evidence.language)
-    against = next((p for p, d in zip(placed, differs, strict=True) if _otherwise(d, reading, beside)), None)
-    if against is not None and same >= _SAME:
-        near = () if nearest is None else (Quote(evidence.span(nearest), evidence.text(nearest)),)
-        return judged(False, against.kind, str(against), placed)
+    if nearest is not None and same >= _SAME:
+        text = evidence.text(nearest)
+        beside = Reading.of(f"{evidence.heads[nearest.passage]}\n{text}", evidence.language)
+        against = next((p for p, d in zip(placed, differs, strict=True) if _otherwise(d, reading, beside)), None)
+        if against is not None:
+            quote = Quote(evidence.span(nearest), text, "contradicts")
+            return judged(False, against.kind, str(against), (quote,), placed)
     if differs:
-        return judged(None, differs[0].kind, "; ".join(str(d) for d in differs[:3]), placed)
+        return judged(None, differs[0].kind, "; ".join(str(d) for d in differs[:3]), near, placed)
     if share >= NEAR:
-        return judged(None, "words", INSTALL)
-    near = ()
+        return judged(None, "words", INSTALL, near)
     return judged(None, "far", "no passage says it in these words; give judge= to have it read")
 
 
@@ -104,13 +102,19 @@ def beyond(claim: Judged, evidence: Evidence) -> str:
     if claim.kind == "contradicted":
         return ""
     if {x.lower for x in reading.lexemes[:3]} & _SPEAKERS:
-        return "it speaks of the one who answers; the evidence cannot tell"
-    numbers = [
-        f for f in reading.facts if f.kind in ("number", "date") and not standing(f, evidence.reading.facts)
-    ]
-    if numbers and all(_computed(f, evidence.reading, Reading.of("")) for f in numbers):
+        return _SPEAKS
+    told = evidence.reading.facts
+    numbers = [f for f in reading.facts if f.kind in ("number", "date") and not standing(f, told)]
+    if numbers and all(_computed(f, told) for f in numbers):
         return "it follows by arithmetic from numbers that stand there, or does not; code cannot tell"
     return ""
+
+
+def _differing(claim: Reading, asked: Reading, evidence: Evidence) -> list[Difference]:
+    """Numbers and dates that stand nowhere; the unit or scale of a record's figure may stand in a header."""
+    figures = {f.value for group in evidence.groups for r in group for f in r.fields}
+    found = compare(claim, evidence.reading, asked.facts)
+    return [d for d in found if d.kind != "name" and not figures & set(d.said.split())]
 
 
 def _otherwise(told: Difference, claim: Reading, near: Reading) -> bool:
@@ -124,32 +128,28 @@ def _otherwise(told: Difference, claim: Reading, near: Reading) -> bool:
     )
 
 
-def _computed(fact: Fact, near: Reading, asked: Reading) -> bool:
+def _computed(fact: Fact, told: Sequence[Fact]) -> bool:
     """A count of a few things, or the sum, difference, product or ratio of two numbers that stand there."""
-    try:
-        value = abs(float(fact.norm.removesuffix("th")))
-    except ValueError:
-        return False
-    if value == int(value) and value <= _COUNT and not fact.unit:
-        return True
-    have = [v for v in (_value(f) for r in (near, asked) for f in r.facts) if v is not None][:_SUMMED]
-    for a, b in itertools.permutations(have, 2):
-        if any(
-            abs(value - x) <= _CLOSE * max(1.0, value) for x in (a + b, a - b, a * b, a / b if b else value + 1)
-        ):
-            return True
-    return False
+    value = None if "-" in fact.norm[1:] else _value(fact)
+    if value is None or (value == int(value) and value <= _COUNT and not fact.unit):
+        return value is not None
+    have = [v for f in told if (v := _value(f)) is not None][:_SUMMED]
+    return any(
+        abs(value - x) <= _CLOSE * max(1.0, value)
+        for a, b in itertools.permutations(have, 2)
+        for x in (a + b, a - b, a * b, a / b if b else value + 1)
+    )
 
 
 def _value(fact: Fact) -> float | None:
-    digits = fact.norm.split("-")[0] if fact.kind == "date" else fact.norm
+    digits = fact.norm.split("-")[0] if fact.kind == "date" else fact.norm.removesuffix("th").removeprefix("-")
     try:
         return float(digits)
     except ValueError:
         return None
 
 
-def of_another(claim: Reading, evidence: Evidence) -> tuple[Difference, Span] | None:
+def of_another(claim: Reading, evidence: Evidence) -> tuple[Difference, Quote] | None:
     """A value of the claim that stands in a record which fits the rest of the claim less than a sibling does."""
     items = _items(claim)
     for group in evidence.groups:
@@ -234,15 +234,12 @@ def _column(fact: Fact, claim: Reading, record: Record, language: str) -> Field 
 
 def _difference(
     fact: Fact, claim: Reading, field: Field, record: Record, evidence: Evidence
-) -> tuple[Difference, Span]:
+) -> tuple[Difference, Quote]:
     stands = field.value if len(field.value) <= _SHOWN else ""
     said = claim.text[fact.start : fact.end]
     told = Difference("record", said, stands, fact.start, fact.end, field.start, field.end)
-    return told, Span(evidence.ids[record.passage], field.start, field.end)
-
-
-def _at(evidence: Evidence, span: Span) -> str:
-    return evidence.passages[evidence.ids.index(span.passage_id)].text[span.start : span.end]
+    span = Span(evidence.ids[record.passage], field.start, field.end)
+    return told, Quote(span, field.value, "contradicts")
 
 
 @lru_cache(maxsize=2048)
