@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from harness import Benchmark, arguments
 
-from denoise_core.end.fit.regression import fit_states
+from denoise_core.end.fit.probe import fit_states
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.forward import inputs_of, pool_of

@@ -29,9 +29,18 @@ from denoise_core.evaluate.trial.answering import (
     LoopAnswerer,
     llm_of,
 )
-from denoise_core.evaluate.trial.cases import Cases, case_of_question, is_trace, read_cases, read_traces
+from denoise_core.evaluate.trial.cases import (
+    QUESTIONS,
+    Cases,
+    case_of_question,
+    is_trace,
+    labelled_by,
+    made_from,
+    read_cases,
+    read_traces,
+    searching,
+)
 from denoise_core.evaluate.trial.evaluation import evaluate, short_rows_of, told
-from denoise_core.evaluate.trial.labels import QUESTIONS, labelled_by, made_from, searching
 from denoise_core.evaluate.trial.ledger import Ledger
 from denoise_core.evaluate.trial.setting import FILE, SAME, Way, probe_scorer, read_setting
 from denoise_core.running.budget import Price

@@ -15,7 +15,7 @@ from denoise_core.embedded.default import (
     scale,
     stack,
 )
-from denoise_core.embedded.reader.shipped import answer, judge, span_reader
+from denoise_core.embedded.reader.judge import answer, judge, span_reader
 from denoise_core.embedded.sample import sample
 
 __all__ = [

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from denoise_core.embedded.reader.shipped import span_reader
+from denoise_core.embedded.reader.judge import span_reader
 from denoise_core.embedded.reader.span_reader import Found, SpanReader
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser

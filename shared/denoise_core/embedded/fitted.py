@@ -24,9 +24,8 @@ from denoise_core.end.auto import MISSED, RISK, RISKS, AutoScale, auto_scale
 from denoise_core.end.calibration import questions_needed
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.fit.probe import NO_QUESTION as SAME_QUESTION
-from denoise_core.end.fit.probe import ProbeFit, fit_probe
+from denoise_core.end.fit.probe import ProbeFit, fit_probe, folds_of
 from denoise_core.end.fit.readings import Each, Progress
-from denoise_core.end.fit.regression import folds_of
 from denoise_core.end.probe import OURS as PROBE_FILES
 from denoise_core.end.probe import Probe, check_free, replacing
 from denoise_core.end.reader import HiddenReader

@@ -7,7 +7,7 @@ import pytest
 
 from denoise_core import InputError, Passage
 from denoise_core.embedded import judge
-from denoise_core.embedded.reader import shipped
+from denoise_core.embedded.reader import judge as shipped
 from denoise_core.embedded.reader.judge import POINTS, Calibration, Logistic
 from denoise_core.support.judging import Claim, Judge
 

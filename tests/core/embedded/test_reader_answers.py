@@ -7,7 +7,7 @@ import pytest
 
 from denoise_core import InputError, Passage
 from denoise_core.embedded import answer, sample, span_reader
-from denoise_core.embedded.reader import shipped
+from denoise_core.embedded.reader import judge as shipped
 from denoise_core.embedded.reader.span_reader import READ, core, parts, places
 from denoise_core.embedded.reader.windows import tokens, windows
 from denoise_core.running.caches.once import Once

@@ -9,8 +9,8 @@ import pytest
 from denoise_core.embedded import sample
 from denoise_core.embedded.minilm import minilm, weights
 from denoise_core.embedded.reader import forward
-from denoise_core.embedded.reader.features import batch, row
-from denoise_core.embedded.reader.shipped import span_reader
+from denoise_core.embedded.reader.forward import batch, row
+from denoise_core.embedded.reader.judge import span_reader
 from denoise_core.embedded.reader.windows import tokens, windows
 
 WITHOUT = """

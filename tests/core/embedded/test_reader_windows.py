@@ -6,7 +6,7 @@ import pytest
 
 from denoise_core import InputError, Passage
 from denoise_core.embedded import sample
-from denoise_core.embedded.reader.features import (
+from denoise_core.embedded.reader.forward import (
     ASKED_SHARED,
     BODY_SHARED,
     HEAD_SHARED,

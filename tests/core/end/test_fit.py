@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from denoise_core import InputError
-from denoise_core.end.fit.regression import fit_line, fit_states, folds_of, outranking
+from denoise_core.end.fit.probe import fit_line, fit_states, folds_of, outranking
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from denoise_core.embedded.reader.features import (
+from denoise_core.embedded.reader.forward import (
     ASKED,
     ASKED_SHARED,
     BODY,
@@ -21,11 +21,11 @@ from denoise_core.embedded.reader.features import (
     HEAD,
     HEAD_SHARED,
     SPECIAL,
+    Logits,
     Row,
     overlap,
     unmarked,
 )
-from denoise_core.embedded.reader.span_reader import Logits
 from denoise_core.embedded.reader.windows import Tokens, Window
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import content

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.embedded.reader.features import Row, overlap, row
+from denoise_core.embedded.reader.forward import Logits, Row, overlap, row
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
 from denoise_core.text.stems import stem
 from denoise_core.text.wordlists import STOPWORDS
@@ -320,16 +320,6 @@ class Scored(NamedTuple):
     window: int
     first: int
     last: int
-
-
-@dataclass(frozen=True, slots=True)
-class Logits:
-    """What the network says about one window: start and end of an answer for each of its pieces, float32
-    ``(pieces,)``, and whether it holds one (a logit)."""
-
-    start: Floats
-    end: Floats
-    holds: float
 
 
 def edges(window: Window, tokens: Tokens) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

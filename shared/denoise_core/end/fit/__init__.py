@@ -3,7 +3,6 @@
 Entered at `fit_probe`, which takes labelled questions; `fit_states` takes states that are read already.
 """
 
-from denoise_core.end.fit.probe import ProbeFit, fit_probe
-from denoise_core.end.fit.regression import fit_states
+from denoise_core.end.fit.probe import ProbeFit, fit_probe, fit_states
 
 __all__ = ["ProbeFit", "fit_probe", "fit_states"]

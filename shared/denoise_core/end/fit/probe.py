@@ -6,26 +6,33 @@ The controls are what a probe reaches without what it is supposed to use, the mo
   is in the words, not in what the model understood (Early Noise Dropping, section 3.3).
 * no question: every passage read under one and the same question. What the probe still finds there tells
   relevant passages by their style, so the data leaks.
+
+Recall of the relevant chunk rises over the early layers and then stays or falls (section 2.2). A shallower layer
+costs less, so the shallowest that loses little against the best is taken. A line is logistic regression on
+standardised states, with the scaling folded into its weights. The penalty decides more than anything else, and
+its best value lies far below the usual default of 1, so it is always swept. Folds are made of whole questions:
+chunks of one question never stand on both sides.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
 from denoise_core.end.calibration import Calibration, calibrate
-from denoise_core.end.fit.readings import Each, Progress, capture
-from denoise_core.end.fit.regression import MARGIN, LayerFit, choose_layer, probe_of, sweep
-from denoise_core.end.probe import Probe
+from denoise_core.end.fit.readings import Capture, Each, Progress, capture
+from denoise_core.end.probe import Probe, Reading
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
+from denoise_core.evaluate.metrics import SHARES, recall_table
 from denoise_core.local.layout import LAYOUTS
 from denoise_core.question import Question
 
@@ -151,3 +158,261 @@ def _data(questions: Sequence[Question]) -> dict[str, Any]:
 def _calibrated(probe: Probe, calibration: Calibration) -> Probe:
     card = {**probe.card, "calibration": {"questions": calibration.n, "used for fitting": False}}
     return Probe(probe.weight, probe.bias, probe.reading, probe.threshold, card, calibration)
+
+
+Floats: TypeAlias = NDArray[np.float32]
+Mask: TypeAlias = NDArray[np.bool_]
+
+PENALTIES = tuple(float(10 ** (e / 2)) for e in range(-10, -1))  # C from 1e-5 to 1e-1, half a decade apart
+GOLD_KEPT_BY_THRESHOLD = 0.95
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A fitted line and how good it was on questions it had not seen.
+
+    ``held_out`` has each row's logit from the fold model that did not see the row's question;
+    ``quality`` maps each penalty C to the mean over questions of the chance that a relevant chunk
+    outranks another one, on held-out questions.
+    """
+
+    weight: Floats
+    bias: float
+    C: float
+    held_out: Floats
+    quality: Mapping[float, float]
+
+
+def fit_states(
+    states: ArrayLike,
+    labels: ArrayLike,
+    groups: Sequence[Hashable],
+    reading: Reading,
+    *,
+    penalties: Sequence[float] = PENALTIES,
+    folds: int = 5,
+    card: Mapping[str, Any] | None = None,
+) -> Probe:
+    """A probe from states ``(n, d)``, labels ``(n,)`` (True: relevant) and the question of each row.
+
+    Its ``threshold`` keeps 95 % of the relevant chunks of held-out questions. Raises `InputError` for
+    states that are not finite, sizes that disagree, or fewer than two questions with a relevant chunk.
+    """
+    found = fit_line(states, labels, groups, penalties=penalties, folds=folds)
+    return probe_of(found, reading, labels, groups, card=card)
+
+
+def probe_of(
+    found: Fit,
+    reading: Reading,
+    labels: ArrayLike,
+    groups: Sequence[Hashable],
+    *,
+    card: Mapping[str, Any] | None = None,
+) -> Probe:
+    """The probe of a line that was fitted on rows with these labels and groups; its card says how it went."""
+    y = np.asarray(labels, dtype=np.bool_)
+    # "lower": a threshold between two relevant chunks would keep fewer than it promises.
+    threshold = float(np.quantile(found.held_out[y], 1 - GOLD_KEPT_BY_THRESHOLD, method="lower"))
+    above = found.held_out >= threshold
+    own: dict[str, Any] = {
+        "fit": {
+            "questions": len(set(groups)),
+            "chunks": len(y),
+            "relevant chunks": int(y.sum()),
+            "C": found.C,
+            "chance that a relevant chunk outranks another, held out": found.quality[found.C],
+            "share of relevant chunks above the threshold, held out": float(above[y].mean()),
+            "share of all chunks above the threshold, held out": float(above.mean()),
+        }
+    }
+    return Probe(found.weight, found.bias, reading, threshold, {**own, **(card or {})})
+
+
+def fit_line(
+    states: ArrayLike,
+    labels: ArrayLike,
+    groups: Sequence[Hashable],
+    *,
+    penalties: Sequence[float] = PENALTIES,
+    folds: int = 5,
+) -> Fit:
+    """The line of `fit_states` on its own, for any features: also what the stacked scorer is fitted with."""
+    x, y, question = _checked(states, labels, groups)
+    if not penalties or min(penalties) <= 0:
+        raise InputError(f"penalties={penalties!r}: expected one or more positive values of C")
+    fold = folds_of(question, y, folds)
+    flat = _constant(x)
+    x[:, flat] = 0
+    ordered = sorted(penalties)
+    parallel = require("joblib", extra="end").Parallel(n_jobs=-1, prefer="threads")
+    delayed = require("joblib", extra="end").delayed
+    logits = np.empty((len(y), len(ordered)), dtype=np.float32)
+    for f, found in enumerate(parallel(delayed(_path)(x, y, fold != f, ordered) for f in range(fold.max() + 1))):
+        logits[fold == f] = found
+    held_out = {C: logits[:, i] for i, C in enumerate(ordered)}
+    quality = {C: outranking(s, y, question) for C, s in held_out.items()}
+    C = max(quality, key=lambda c: (round(quality[c], 6), -c))
+    scaler, line = _pipeline(C, tolerance=1e-6).fit(x, y)
+    w = np.asarray(line.coef_[0], dtype=np.float64) / scaler.scale_  # the scaling is folded into the weights
+    bias = float(line.intercept_[0]) - float(scaler.mean_ @ w)
+    w[flat] = 0
+    return Fit(np.asarray(w, dtype=np.float32), bias, C, held_out[C], quality)
+
+
+def _pipeline(C: float, *, tolerance: float = 1e-4) -> Any:
+    """Scaling, and a logistic regression in which both classes weigh the same."""
+    scaler = require("sklearn.preprocessing", extra="end").StandardScaler()
+    line = require("sklearn.linear_model", extra="end").LogisticRegression
+    line = line(C=C, class_weight="balanced", max_iter=400, tol=tolerance, warm_start=True)
+    return require("sklearn.pipeline", extra="end").make_pipeline(scaler, line)
+
+
+def _path(x: Floats, y: Mask, fitting: Mask, penalties: Sequence[float]) -> Floats:
+    """Logits of the rows not in ``fitting``, a column for each penalty, each fit starting where the last ended."""
+    scaler, line = _pipeline(penalties[0])
+    seen, unseen = scaler.fit_transform(x[fitting]), scaler.transform(x[~fitting])
+    out = np.empty((len(unseen), len(penalties)), dtype=np.float32)
+    for i, C in enumerate(penalties):
+        line.C = C
+        line.fit(seen, y[fitting])
+        out[:, i] = line.decision_function(unseen)
+    return out
+
+
+def folds_of(question: NDArray[np.intp], y: Mask, folds: int) -> NDArray[np.intp]:
+    """The fold of each row; questions are dealt out in a fixed shuffled order, those with a gold first."""
+    if folds < 2:
+        raise InputError(f"folds={folds}: expected 2 or more")
+    has_gold = np.zeros(question.max() + 1, dtype=np.bool_)
+    has_gold[question[y]] = True
+    folds = min(folds, int(has_gold.sum()))
+    if folds < 2:
+        raise InputError(
+            f"{int(has_gold.sum())} question(s) with a relevant chunk: expected at least 2, some hundred for a "
+            "probe to be of use"
+        )
+    order = np.random.default_rng(0).permutation(len(has_gold))
+    order = np.concatenate([order[has_gold[order]], order[~has_gold[order]]])
+    fold_of_question = np.empty(len(order), dtype=np.intp)
+    fold_of_question[order] = np.arange(len(order)) % folds
+    return fold_of_question[question]
+
+
+def outranking(scores: Floats, y: Mask, question: NDArray[np.intp]) -> float:
+    """Chance that a relevant chunk outranks another of its question (a tie counts half), mean of questions.
+
+    When no question has both kinds of chunk, over all chunks together.
+    """
+    areas = []
+    order = np.argsort(question, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(question[order])) + 1):
+        if y[rows].any() and not y[rows].all():
+            areas.append(_area(scores[rows], y[rows]))
+    return float(np.mean(areas)) if areas else _area(scores, y)
+
+
+def _area(scores: Floats, y: Mask) -> float:
+    ordered = np.sort(scores[~y])
+    below = np.searchsorted(ordered, scores[y], side="left")
+    up_to = np.searchsorted(ordered, scores[y], side="right")
+    return float((below + up_to).mean() / (2 * len(ordered)))
+
+
+def _checked(
+    states: ArrayLike, labels: ArrayLike, groups: Sequence[Hashable]
+) -> tuple[Floats, Mask, NDArray[np.intp]]:
+    x = np.array(states, dtype=np.float32)  # a copy: constant features are set to 0
+    y = np.asarray(labels)
+    if x.ndim != 2 or y.shape != (len(x),) or len(groups) != len(x):
+        raise InputError(
+            f"expected states (n, d), labels (n,) and n groups, got {x.shape}, {y.shape} and {len(groups)}"
+        )
+    if not np.isin(y, (0, 1)).all():
+        raise InputError("labels: expected True or False (1 or 0) for each chunk")
+    y = y.astype(np.bool_)
+    if not y.any() or y.all():
+        raise InputError(f"{int(y.sum())} of {len(y)} chunks are relevant: expected some of both kinds")
+    if not np.isfinite(x).all():
+        rows = np.flatnonzero(~np.isfinite(x).all(axis=1)).tolist()
+        raise InputError(f"states of rows {rows[:5]} are not finite (NaN or infinite)")
+    number: dict[Hashable, int] = {}
+    question = np.array([number.setdefault(g, len(number)) for g in groups], dtype=np.intp)
+    return x, y, question
+
+
+def _constant(x: Floats) -> Mask:
+    """Features that do not vary beyond rounding: they say nothing, and scaling them would blow up the rounding."""
+    mean = x.mean(0, dtype=np.float64)
+    deviation = x.std(0, dtype=np.float64)
+    return np.asarray(deviation <= 1e-6 * np.maximum(1.0, np.abs(mean)), dtype=np.bool_)
+
+
+MARGIN = 0.02  # of gold kept, that a cheaper layer may lose
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerFit:
+    """One layer's line, and how it ranked held-out questions.
+
+    ``recall`` maps "top 1", "20 %", "30 %", "50 %", "60 %" to one value for each question with a relevant
+    chunk: whether the best chunk is relevant, and the share of relevant chunks among the best 20 % ... 60 %.
+    """
+
+    layer: int
+    line: Fit
+    recall: Mapping[str, NDArray[np.float64]]
+
+    @property
+    def each(self) -> NDArray[np.float64]:
+        """What layers are compared by: the mean over the five cuts, for each question."""
+        return np.asarray(np.mean(list(self.recall.values()), axis=0), dtype=np.float64)
+
+    @property
+    def mean(self) -> float:
+        return float(self.each.mean())
+
+    @property
+    def error(self) -> float:
+        """Standard error of `mean`, over questions."""
+        n = len(self.each)
+        return float(self.each.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """The layer's row in a card: means over held-out questions."""
+        return {
+            "layer": self.layer,
+            **{cut: float(values.mean()) for cut, values in self.recall.items()},
+            "mean": self.mean,
+            "s.e.": self.error,
+            "C": self.line.C,
+        }
+
+
+def sweep(captured: Capture, *, penalties: Sequence[float] = PENALTIES, folds: int = 5) -> tuple[LayerFit, ...]:
+    """A line for each captured layer, from shallow to deep; folds are the same questions at every layer."""
+    out = []
+    for layer in captured.layers:
+        line = fit_line(
+            captured.by_layer[layer], captured.labels, captured.groups.tolist(), penalties=penalties, folds=folds
+        )
+        out.append(LayerFit(layer, line, recall_table(line.held_out, captured.labels, captured.groups)))
+    return tuple(out)
+
+
+def choose_layer(fits: Sequence[LayerFit], share: float = 0.3, margin: float = MARGIN) -> LayerFit:
+    """The shallowest layer that loses little against the best at ``share`` kept; a layer more costs as much again.
+
+    The loss is paired by question: its mean plus its standard error lies within ``margin``. `recall_table`'s cut
+    nearest to ``share`` is compared. Raises `InputError` when there is no layer.
+    """
+    if not fits:
+        raise InputError("no layer was fitted: give at least one")
+    cut = f"{100 * min(SHARES, key=lambda s: abs(s - share)):g} %"
+    best = max(fits, key=lambda f: (float(f.recall[cut].mean()), -f.layer)).recall[cut]
+
+    def loss(fit: LayerFit) -> float:
+        lost = best - fit.recall[cut]
+        return float(lost.mean() + (lost.std(ddof=1) / np.sqrt(len(lost)) if len(lost) > 1 else 0.0))
+
+    return min((f for f in fits if loss(f) <= margin), key=lambda f: f.layer)

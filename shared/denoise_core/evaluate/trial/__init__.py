@@ -12,9 +12,16 @@ from denoise_core.evaluate.trial.answering import (
     LoopAnswerer,
     llm_of,
 )
-from denoise_core.evaluate.trial.cases import Case, Cases, read_cases, read_traces
+from denoise_core.evaluate.trial.cases import (
+    Case,
+    Cases,
+    labelled_by,
+    made_from,
+    read_cases,
+    read_traces,
+    searching,
+)
 from denoise_core.evaluate.trial.evaluation import Evaluation, Recommendation, evaluate
-from denoise_core.evaluate.trial.labels import labelled_by, made_from, searching
 from denoise_core.evaluate.trial.ledger import Ledger
 from denoise_core.evaluate.trial.setting import Way, denoiser_of, load_denoiser, standard_ways
 

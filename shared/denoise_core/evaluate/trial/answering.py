@@ -8,9 +8,9 @@ from typing import Any, Literal, Protocol
 
 from denoise_core._optional import require
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.embedded.reader.features import Row
-from denoise_core.embedded.reader.shipped import span_reader
-from denoise_core.embedded.reader.span_reader import Logits, Reads, SpanReader
+from denoise_core.embedded.reader.forward import Logits, Row
+from denoise_core.embedded.reader.judge import span_reader
+from denoise_core.embedded.reader.span_reader import Reads, SpanReader
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.evaluate.metrics import exact_match, holds_answer
 from denoise_core.local.generation.llm import LocalLLM

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.fit.probe import with_fresh_blocks
+from denoise_core.end.fit.probe import LayerFit, choose_layer, sweep, with_fresh_blocks
 from denoise_core.end.fit.readings import Capture, capture
-from denoise_core.end.fit.regression import LayerFit, choose_layer, sweep
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.evaluate.metrics import bootstrap, recall_table
 from denoise_core.local.layout import DISTINGUISH, QSC, SC, SCQ, SQC, Layout

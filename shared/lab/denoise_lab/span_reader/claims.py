@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from denoise_core.embedded.reader.claims import Chosen, chosen
-from denoise_core.embedded.reader.features import Batch, batch
+from denoise_core.embedded.reader.forward import Batch, batch
 from denoise_core.embedded.reader.windows import Tokens, windows
 from denoise_core.local.batching import batches
 from denoise_core.types import Passage

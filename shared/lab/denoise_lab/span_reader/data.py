@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from denoise_core.embedded.reader.features import Row, overlap, row
+from denoise_core.embedded.reader.forward import Row, overlap, row
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
 from denoise_core.question import Question
 from denoise_core.types import Passage

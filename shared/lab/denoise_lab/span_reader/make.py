@@ -9,7 +9,7 @@
 Both save as they go: stopped, or after ``--seconds``, the same command goes on. ``--begin FILE`` starts from
 finished weights. ``calibrate`` fits probabilities and operating points on parts of the sets that nothing was
 trained on. ``ship`` copies what is in ``--out`` into the package and prints the digests to write into
-`denoise_core.embedded.reader.shipped`.
+`denoise_core.embedded.reader.judge`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from denoise_core.embedded.reader.features import Row
-from denoise_core.embedded.reader.span_reader import Logits, Reads
+from denoise_core.embedded.reader.forward import Logits, Row
+from denoise_core.embedded.reader.span_reader import Reads
 from denoise_core.text.words import without_articles, words
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from denoise_core.embedded.reader.features import MARKS, Batch
+from denoise_core.embedded.reader.forward import MARKS, Batch
 
 WIDTH, LAYERS, HEADS = 384, 6, 12
 FROZEN = 2  # lower layers left as they are

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from denoise_core.embedded.reader.features import Row, batch, row
-from denoise_core.embedded.reader.span_reader import Logits, best, characters
+from denoise_core.embedded.reader.forward import Logits, Row, batch, row
+from denoise_core.embedded.reader.span_reader import best, characters
 from denoise_core.embedded.reader.windows import Tokens
 from denoise_core.local.batching import batches
 from denoise_core.text.words import content_words
