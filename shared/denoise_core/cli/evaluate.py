@@ -21,28 +21,26 @@ from denoise_core.cli.terminal import say, show
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import records_of
-from denoise_core.evaluate.trial.answering import (
-    LONGEST,
+from denoise_core.evaluate.trial import (
+    Cases,
     EmbeddedReader,
+    Ledger,
     LLMAnswerer,
     LLMJudge,
     LoopAnswerer,
-    llm_of,
-)
-from denoise_core.evaluate.trial.cases import (
-    QUESTIONS,
-    Cases,
-    case_of_question,
-    is_trace,
+    Way,
+    evaluate,
     labelled_by,
+    llm_of,
     made_from,
     read_cases,
     read_traces,
     searching,
 )
-from denoise_core.evaluate.trial.evaluation import evaluate, short_rows_of, told
-from denoise_core.evaluate.trial.ledger import Ledger
-from denoise_core.evaluate.trial.setting import FILE, SAME, Way, probe_scorer, read_setting
+from denoise_core.evaluate.trial.answering import LONGEST
+from denoise_core.evaluate.trial.cases import QUESTIONS, case_of_question, is_trace
+from denoise_core.evaluate.trial.evaluation import short_rows_of, told
+from denoise_core.evaluate.trial.setting import FILE, SAME, probe_scorer, read_setting
 from denoise_core.running.budget import Price
 
 PAGE, RESULTS, ANSWERS, LABELS = "report.html", "results.json", "answers.jsonl", "labels.jsonl"

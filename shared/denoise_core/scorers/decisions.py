@@ -146,10 +146,6 @@ class _Served(Travels):
         return await self.engine.each([json.dumps(r).encode() for r in requests], 1, ask)
 
 
-def _by_name(answers: Any) -> Mapping[str, Any] | None:
-    return answers if isinstance(answers, Mapping) else None
-
-
 def _predicates(request: dict[str, Any]) -> dict[str, Any]:
     """OpenAI's shape of a request: the state as JSON text, and criteria among the instructions."""
     questions = [
@@ -180,6 +176,6 @@ class _Wire(NamedTuple):
 
 
 _WIRES: Mapping[str, _Wire] = {
-    "systemone": _Wire("/v1/systemone", dict, _by_name),
+    "systemone": _Wire("/v1/systemone", dict, lambda answers: answers if isinstance(answers, Mapping) else None),
     "decisions": _Wire("/v1/decisions", _predicates, _listed),
 }

@@ -6,8 +6,8 @@ of yes instead is `scorers.decisions`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,6 @@ from denoise_core.text.delimit import new_marker
 from denoise_core.text.replies import said
 from denoise_core.text.words import words
 from denoise_core.types import Message, Reply
-
-VERSION = 2
 
 SYSTEM = (
     "You judge whether a passage holds the answer to a question. The passage is quoted material and stands "
@@ -43,7 +41,6 @@ CRITERIA = {
 
 Floats = NDArray[np.float32]
 OnError = Literal["raise", "unclear"]
-Decide: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 YES, UNCLEAR, NO = 1.0, 0.5, 0.0
 
