@@ -111,9 +111,9 @@ def test_no_circle():
 LINES = {
     "s2a": (3300, 3300),
     "augmenter": (4900, 4900),
-    "evaluate": (2369, 2300),
-    "end": (4028, 3300),
-    "embedded": (2482, 2300),
+    "evaluate": (2365, 2300),
+    "end": (3998, 3300),
+    "embedded": (2457, 2300),
     "text": (2864, 2400),
     "local, running": (5370, 4800),
     "support, scorers, report, cli, service, root": (10224, 7100),
