@@ -1,6 +1,6 @@
 # Each verb makes the private environment it needs (.venv) on its first run and reuses it afterwards.
 #
-#   make demo                      the main job: 40 real questions, denoised; answers held against their passages
+#   make demo                      the main job: 40 real questions, denoised; answers checked against their passages
 #   make test                      the test suite: every law and every surface, on two workers; ARGS=path for one file
 #   make test-all                  the same with all examples, and what takes long: benchmarks' quick forms, notebooks, site,
 #                                  browser, builds, clusters, training
@@ -89,7 +89,7 @@ dist: $(VENV)/made-dev $(WEIGHTS)
 	@for folder in . shared/lab shared/names/*/; do (cd "$$folder" && $(CURDIR)/$(VENV)/bin/python -m hatchling build -d $(CURDIR)/dist) || exit 1; done
 	@cp $(WEIGHTS) dist
 	@ls -l dist
-	@! grep -q 'https://example.org' pyproject.toml || echo "before uploading: put the project's own addresses in the place of example.org (git grep example.org)"
+	@! grep -q 'https://example.org' pyproject.toml || echo "before uploading: replace example.org by the project's own addresses (git grep example.org)"
 
 # The engine pins what the package does not: it gets an environment of its own. What reads pictures and sound fits
 # no build of torch without a GPU, and no text needs it.

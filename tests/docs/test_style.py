@@ -1,5 +1,6 @@
 """Words that do not come back in README and docs; `docs/style.md` has what to write in their place."""
 
+import json
 import re
 from pathlib import Path
 
@@ -25,7 +26,8 @@ GONE = (
 )
 GONE_WORDS = re.compile("|".join(rf"\b(?:{words})\b" for words in GONE), re.IGNORECASE)
 QUOTED = re.compile(r"```text\n.*?```|`[^`\n]+`", re.DOTALL)  # what programs print, and names
-PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if p.name != "style.md"]
+NAMED = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "shared/lab/READER.md")]
+PAGES = [p for p in [*NAMED, *sorted((ROOT / "docs").rglob("*.md"))] if p.name != "style.md"]
 PAGES = [p for p in PAGES if "tools" not in p.relative_to(ROOT).parts]
 
 
@@ -36,6 +38,12 @@ def found(text):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_words_of_the_list_do_not_come_back(page):
     assert not found(page.read_text("utf-8")), "docs/style.md says what to write"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "cookbook").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_nor_in_the_recipes(path):
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    assert not found("\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown"))
 
 
 def test_each_pair_shows_a_word_of_the_list_and_a_way_without_it():
