@@ -37,11 +37,8 @@ def bulk_own(
     cannot be denoised go to OUT.bad.jsonl with the reason, and the command ends with 1.
     """
     aside = Console(stderr=True, highlight=False)
-    methods = ("end", "bm25", "embedding")
-    if denoiser in methods:
-        chosen = denoiser_for(denoiser, keep, None, "auto")
-    else:
-        chosen = fitted(Path(denoiser), keep, None)
+    own = denoiser not in ("end", "bm25", "embedding")
+    chosen = fitted(Path(denoiser), keep) if own else denoiser_for(denoiser, keep)
 
     def tell(found: Progress) -> None:
         left = "" if found.left is None else f", {found.left:,.0f} s left"

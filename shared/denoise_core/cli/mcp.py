@@ -44,7 +44,7 @@ def mcp(
     llm: JudgeLLM = None,
 ) -> None:
     """Offer denoising to agents over the Model Context Protocol: denoise, recall and check."""
-    made = server(denoiser_for("end", keep, None, "auto"), chosen_judge(judge, llm), folder or [])
+    made = server(denoiser_for("end", keep), chosen_judge(judge, llm), folder or [])
     if http is None:
         made.run("stdio")
     else:

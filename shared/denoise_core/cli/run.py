@@ -25,7 +25,6 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import Shown, all_pieces, page
 from denoise_core.result import DenoiseResult
-from denoise_core.text.chunk import Chunker
 from denoise_core.text.cutting import cut
 from denoise_core.text.markup import stripped
 from denoise_core.types import Passage, Span
@@ -85,11 +84,7 @@ def run(
     for warning in reading.warnings:
         say(aside, warning, "yellow")
     with aside.status("loading ..."):
-        chosen = (
-            denoiser_for(method, keep, model, "auto", tokens)
-            if denoiser is None
-            else fitted(denoiser, keep, model)
-        )
+        chosen = denoiser_for(method, keep, model, tokens) if denoiser is None else fitted(denoiser, keep, model)
     _warm(aside, chosen, reading.passages)
     with aside.status("scoring ..."):
         result = chosen.denoise(query, reading.passages)
@@ -147,8 +142,7 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
 def denoiser_for(
     method: str,
     keep: str | None,
-    model: str | None,
-    chunker: Chunker | Literal["auto"] = "auto",
+    model: str | None = None,
     tokens: int | None = None,
 ) -> Denoiser:
     """The denoiser behind a ``--method``; ``keep`` as in `keep_of`, ``tokens`` at most of the embedded encoder."""
@@ -184,10 +178,10 @@ def denoiser_for(
             )
     else:
         chosen = keep_of(keep)
-    return ENDDenoiser(makers[method](), keep=chosen, chunker=chunker)
+    return ENDDenoiser(makers[method](), keep=chosen, chunker="auto")
 
 
-def fitted(folder: Path, keep: str | None, model: str | None) -> Denoiser:
+def fitted(folder: Path, keep: str | None, model: str | None = None) -> Denoiser:
     """The denoiser of a folder that ``rag-denoise fit`` wrote, or of a ``denoise.json``."""
     if not folder.exists():
         raise InputError(

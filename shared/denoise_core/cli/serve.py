@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -114,7 +115,7 @@ def serve(context: typer.Context) -> None:
     aside = Console(stderr=True, highlight=False)
 
     own = asked.denoiser
-    served = denoiser_for(asked.method, asked.keep, None, "auto") if own is None else fitted(own, asked.keep, None)
+    served = denoiser_for(asked.method, asked.keep) if own is None else fitted(own, asked.keep)
     hosts = tuple(asked.name) or (() if loopback(asked.host) else (asked.host,))
     limits = ServiceLimits(**{name: getattr(asked, name) for name in _LIMITS})
     name = asked.method if own is None else own.name
@@ -139,6 +140,7 @@ def serve(context: typer.Context) -> None:
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}"
     say(aside, f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how")
+    gc.freeze()  # no collection looks through what was loaded, while everything waits
     sys.setswitchinterval(0.001)  # the event loop waits so long for a thread that computes, not five times as long
     for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises again what ended it
         signal.signal(each, lambda *_: None)

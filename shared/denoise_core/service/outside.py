@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
@@ -24,12 +25,6 @@ HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 
 log = logging.getLogger("denoise")
 access = logging.getLogger("denoise.access")  # a line a request at INFO: no text, no address, no key
-
-
-class Refused(Exception):
-    def __init__(self, status: int, detail: str, after: int | None = None) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.after = status, detail, after
 
 
 class Outside:
@@ -65,12 +60,12 @@ class Outside:
                 body = await self._body(receive, headers, held) if scope["method"] == "POST" else None
                 await self.app(scope, receive if body is None else _once(body, receive), answer)
                 span(status)
-        except Refused as error:
+        except HTTPException as error:
             await _reply(error)(scope, receive, answer)
         except Exception as error:  # its text may be the user's, so its class is all that is told
             log.error("request %s: %s", number, type(error).__name__)
             if not status:
-                refused = Refused(500, f"{type(error).__name__}; request {number} in the log")
+                refused = HTTPException(500, f"{type(error).__name__}; request {number} in the log")
                 await _reply(refused)(scope, receive, answer)
         finally:
             self.held -= held[0]
@@ -87,37 +82,37 @@ class Outside:
             return ""
         who = self.keys.who(headers.get("authorization", ""))
         if who is None:
-            raise Refused(401, "a key is needed: Authorization: Bearer ...")
+            raise HTTPException(401, "a key is needed: Authorization: Bearer ...", {"www-authenticate": "Bearer"})
         if scope["method"] == "POST":
             if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-                raise Refused(415, "send the body with Content-Type: application/json")
+                raise HTTPException(415, "send the body with Content-Type: application/json")
             if after := self.keys.wait(who):
-                raise Refused(429, "the quota of this key is spent", after)
+                raise HTTPException(429, "the quota of this key is spent", {"retry-after": str(after)})
         return who
 
     async def _body(self, receive: Receive, headers: Headers, held: list[int]) -> bytes:
         """All of it, within its limits; ``held`` says what of `self.held` is its own."""
         most, length = self.limits.body, headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length[:20]) > most:
-            raise Refused(413, f"the body is longer than {most:,} bytes")
+            raise HTTPException(413, f"the body is longer than {most:,} bytes")
         parts, more = [], True
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused(400, "the body ended early")
+                        raise HTTPException(400, "the body ended early")
                     part = message.get("body", b"")
                     held[0] += len(part)
                     self.held += len(part)
                     if held[0] > most:
-                        raise Refused(413, f"the body is longer than {most:,} bytes")
+                        raise HTTPException(413, f"the body is longer than {most:,} bytes")
                     if self.held > self.limits.bodies:
-                        raise Refused(503, "too many bodies are being read", 1)
+                        raise HTTPException(503, "too many bodies are being read", {"retry-after": "1"})
                     parts.append(part)
                     more = message.get("more_body", False)
         except TimeoutError as error:
-            raise Refused(408, f"the body did not come within {self.limits.body_seconds:g} s") from error
+            raise HTTPException(408, f"the body did not come within {self.limits.body_seconds:g} s") from error
         return b"".join(parts)
 
 
@@ -158,10 +153,6 @@ def loopback(host: str) -> bool:
         return False
 
 
-def _reply(refused: Refused) -> JSONResponse:
-    headers = {"connection": "close"}  # what of a body is still on its way is not read
-    if refused.status == 401:
-        headers["www-authenticate"] = "Bearer"
-    if refused.after is not None:
-        headers["retry-after"] = str(refused.after)
-    return JSONResponse({"detail": refused.detail}, refused.status, headers)
+def _reply(refused: HTTPException) -> JSONResponse:
+    headers = {"connection": "close", **(refused.headers or {})}  # what of a body is still on its way is not read
+    return JSONResponse({"detail": refused.detail}, refused.status_code, headers)
