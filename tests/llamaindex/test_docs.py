@@ -10,6 +10,7 @@ import pytest
 from llama_index.core import MockEmbedding, VectorStoreIndex
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.postprocessor import sbert_rerank
 from llama_index.core.schema import Document
 from llamaindex_doubles import Calling
@@ -21,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "llamaindex.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-async def test_the_code_runs(scripted):
+async def test_the_code_runs(scripted, monkeypatch):
     pytest.importorskip("tokenizers")
     index = VectorStoreIndex.from_documents(
         [Document(text="The red tower is in Porto. Bread is cheap there.")], embed_model=MockEmbedding(4)
@@ -29,7 +30,8 @@ async def test_the_code_runs(scripted):
     agent = FunctionAgent(name="guide", llm=Calling(script=lambda m, **_: ChatMessage(RIGHT, role="assistant")))
     names = {"index": index, "llm": scripted(always(RIGHT)), "agent": agent}
     blocks = [b for b in re.findall(r"```python\n(.*?)```", TEXT, re.S) if "local_model" not in b]  # test_local.py
-    assert len(blocks) == 3
+    assert len(blocks) == 4
+    monkeypatch.setattr(get_dispatcher(), "event_handlers", [*get_dispatcher().event_handlers])
     for block in blocks:
         waits = eval(compile(block, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
         if waits is not None:
