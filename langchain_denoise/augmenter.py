@@ -45,6 +45,13 @@ class AugmentedRunnable(Checked[str | AugmentedInput, AugmentedOutput]):
 
     Build it from ``Augmenter(ChatModelLLM(model), RetrieverAdapter(retriever), ...)``. Searches, drafts and
     judgements are children of this run in a trace; drafts never reach a user's token stream.
+
+    >>> from denoise_core import Passage
+    >>> from denoise_core.testing import FunctionLLM, ListRetriever
+    >>> told = "The tower is 330 m tall."
+    >>> loop = Augmenter(FunctionLLM(lambda messages: told), ListRetriever([Passage(told, "a")]))
+    >>> AugmentedRunnable(augmenter=loop).invoke("How tall is the tower?")["answer"]
+    'The tower is 330 m tall.'
     """
 
     augmenter: Augmenter

@@ -45,6 +45,11 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
 
     One request may ask for other settings: ``config={"configurable": {"denoise": {"keep": 0.5, "k": 3}}}``, or as
     usual through ``configurable_fields``.
+
+    >>> from langchain_core.documents import Document
+    >>> found = [Document(page_content=t) for t in ("Bananas are yellow.", "The tower is 330 m tall.")]
+    >>> [d.page_content for d in DenoiseCompressor(keep=1).compress_documents(found, "How tall is the tower?")]
+    ['The tower is 330 m tall.']
     """
 
     settings: Denoise | None = None
@@ -87,15 +92,13 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
 
     @override
     def invoke(self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        _no_arguments(kwargs)
-        return self._call_with_config(self._denoise, _read(input), config)
+        return self._call_with_config(self._denoise, _read(input, kwargs), config)
 
     @override
     async def ainvoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        _no_arguments(kwargs)
-        return await self._acall_with_config(self._adenoise, _read(input), config)
+        return await self._acall_with_config(self._adenoise, _read(input, kwargs), config)
 
     def clear(self, query: str, passages: Sequence[Passage], asked: Any = None) -> DenoiseResult:
         """Texts of any kind, cut by their structure, as `DenoiseToolResults` has a tool's result denoised.
@@ -201,7 +204,12 @@ class _Documents(_Work):
         return super().summaries(replace(result, failures={**result.failures, **self.converted.failures}))
 
 
-def _read(input: Any) -> DenoiseInput:
+def _read(input: Any, kwargs: Mapping[str, Any]) -> DenoiseInput:
+    if kwargs:
+        raise InputError(
+            f"{', '.join(kwargs)}: a compressor takes settings when it is built, or for one call as "
+            "config={'configurable': {'denoise': {...}}}"
+        )
     try:
         documents, query = input["documents"], input["query"]
     except (KeyError, TypeError):
@@ -213,11 +221,3 @@ def _read(input: Any) -> DenoiseInput:
     if not isinstance(query, str):
         raise InputError(f"query: expected a str, got {type(query).__name__}")
     return {"documents": read_documents(documents), "query": query}
-
-
-def _no_arguments(kwargs: Mapping[str, Any]) -> None:
-    if kwargs:
-        raise InputError(
-            f"{', '.join(kwargs)}: a compressor takes settings when it is built, or for one call as "
-            "config={'configurable': {'denoise': {...}}}"
-        )

@@ -38,6 +38,13 @@ class DenoisingRetriever(Denoise, BaseRetriever):
 
     Scores differ from query to query, and what asks several (``MultiQueryRetriever``) drops equal documents: they
     are written with ``order="score"`` and not otherwise.
+
+    >>> from langchain_core.documents import Document
+    >>> from langchain_core.runnables import RunnableLambda
+    >>> found = [Document(page_content=t) for t in ("Bananas are yellow.", "The tower is 330 m tall.")]
+    >>> yours = RunnableLambda(lambda question: found)  # or store.as_retriever()
+    >>> [d.page_content for d in DenoisingRetriever(retriever=yours, k=1).invoke("How tall is the tower?")]
+    ['The tower is 330 m tall.']
     """
 
     retriever: RetrieverLike

@@ -31,6 +31,11 @@ class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
     Stands before a chat model: ``prompt | S2AMessages(model=model) | model``. ``scope`` is the user's
     ``"latest"`` message or all of the ``"history"``. Other messages pass as they are; a cleared one keeps its
     id, and its original text in ``response_metadata["denoise"]``, which models are not sent.
+
+    >>> from langchain_denoise.testing import FunctionChatModel
+    >>> model = FunctionChatModel(reply=lambda messages: "2")  # yours names the clauses that ask
+    >>> [m.text for m in S2AMessages(model=model).invoke("I am sure it is Lyon. What is the capital?")]
+    ['What is the capital?']
     """
 
     model: LLMLike

@@ -1,13 +1,8 @@
-"""For your tests and ours: a chat model that is a function, a recorder of runs, the compressor's contract.
-
-Nothing here needs a network or a test framework; a broken rule is an `AssertionError` that says which.
-"""
+"""For your tests and ours: a chat model that is a function, and a recorder of runs. Needs no network."""
 
 from __future__ import annotations
 
 import asyncio
-import copy
-import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -21,7 +16,6 @@ from langchain_core.callbacks import (
     BaseCallbackHandler,
     CallbackManagerForLLMRun,
 )
-from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -29,9 +23,6 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable
 from pydantic import PrivateAttr
 from typing_extensions import override
-
-from langchain_denoise.compressor import DenoiseCompressor
-from langchain_denoise.convert.documents import RECORD_KEYS, spans_in
 
 
 class FunctionChatModel(BaseChatModel):
@@ -234,43 +225,3 @@ class RunRecorder(BaseCallbackHandler):
     @override
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **kwargs: Any) -> None:
         self.events.append((name, data, run_id))
-
-
-def check_compressor(
-    make: Callable[[], DenoiseCompressor], documents: Sequence[Document], query: str
-) -> list[Document]:
-    """Run a compressor and check its contract; returns the documents for further checks.
-
-    Documents keep id, type, order and every metadata key; extractive text is the original's at its spans;
-    the record is plain JSON; inputs are unchanged; sync equals async; no documents give none.
-    ``make`` builds a fresh compressor each time, so that scripted replies start anew.
-    """
-    before = copy.deepcopy(list(documents))
-    out = make().compress_documents(documents, query)
-    assert list(documents) == before, "the input documents were changed"
-    again = asyncio.run(make().acompress_documents(documents, query))
-    assert again == out, f"sync and async differ:\n{out}\n{again}"
-    assert make().compress_documents([], query) == [], "no documents in, some documents out"
-
-    at = -1
-    for document in out:
-        record = {k: v for k, v in document.metadata.items() if k in RECORD_KEYS}
-        assert all(type(v) in (str, int, float, bool) for v in record.values()), f"not flat: {record}"
-        assert json.loads(json.dumps(record, allow_nan=False)) == record, f"not plain JSON: {record}"
-        found = next((i for i, d in enumerate(documents) if i > at and _copy_of(d, document)), None)
-        if found is None:
-            assert not record["denoise_extractive"], f"order, id or metadata lost: {document}"
-            continue
-        at = found
-        if record["denoise_extractive"]:
-            spans = spans_in(record)[record["denoise_origin"]]
-            own = "".join(documents[at].page_content[start:end] for start, end in spans)
-            assert document.page_content == own, f"text {document.page_content!r} is not its spans' {own!r}"
-    return out
-
-
-def _copy_of(original: Document, document: Document) -> bool:
-    ours = (*RECORD_KEYS, "relevance_score")
-    kept = {k: v for k, v in document.metadata.items() if k not in ours}
-    given = {k: v for k, v in original.metadata.items() if k not in ours}
-    return document.id == original.id and type(document) is type(original) and kept == given

@@ -44,7 +44,14 @@ class ChatModelLLM(Pickled):
     strictly: by the server's own schemas, else by a tool. None finds it by asking once, unless the model's profile
     says that it can, and remembers it; what the model or its server refuses is asked for in the next way in the
     same call, and as text in the end. When the model does not keep to the schema after all, the reply's text is
-    handed on for the caller to parse. A pickle holds no key: one that is loaded is given its key anew."""
+    handed on for the caller to parse. A pickle holds no key: one that is loaded is given its key anew.
+
+    >>> from denoise_core import Message
+    >>> from langchain_denoise.testing import FunctionChatModel
+    >>> model = FunctionChatModel(reply=lambda messages: "Paris.")
+    >>> ChatModelLLM(model).complete([Message("user", "Where is the tower?")]).text
+    'Paris.'
+    """
 
     def __init__(self, model: Runnable[Any, Any] | str, *, structured: bool | None = None) -> None:
         model = _by_name(model) if isinstance(model, str) else model

@@ -26,6 +26,9 @@ class LocalChatModel(BaseChatModel):
     ``LocalChatModel(llm=reader())`` needs nothing beyond what END needs; ``llm.model`` and ``llm.tokenizer``, once
     loaded, serve END as well. Settings are the `LocalLLM`'s; a call may give ``stop``. It has no tools and reads
     no images: messages that hold more than text raise `InputError`.
+
+    >>> LocalChatModel(llm=LocalLLM("models/tiny")).model_name  # loaded at the first call
+    'tiny'
     """
 
     llm: LocalLLM

@@ -20,6 +20,11 @@ def local_model(model: ChatModelLLM | Runnable[Any, Any]) -> tuple[Any, Any]:
     a transformers pipeline as its ``pipeline``; nothing is imported or loaded here.
 
     Raises `InputError` for a model that runs somewhere else (an endpoint, a hosted API) or holds no tokenizer.
+
+    >>> from langchain_denoise.testing import FunctionChatModel
+    >>> local_model(FunctionChatModel(reply=str))
+    Traceback (most recent call last):
+    denoise_core.errors.InputError: expected a HuggingFacePipeline or a ChatHuggingFace over one, got ...
     """
     found: Any = model.model if isinstance(model, ChatModelLLM) else model
     while getattr(found, "pipeline", None) is None:

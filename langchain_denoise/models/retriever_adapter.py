@@ -20,6 +20,11 @@ class RetrieverAdapter:
 
     A document without an id gets one made from its text, so that the same passage found by two searches
     is known to be the same. ``header_keys`` name the metadata that is read with the text.
+
+    >>> from langchain_core.runnables import RunnableLambda
+    >>> yours = RunnableLambda(lambda question: [Document(page_content="The tower is 330 m tall.", id="a")])
+    >>> [(p.id, p.text) for p in RetrieverAdapter(yours).retrieve("How tall is the tower?")]
+    [('a', 'The tower is 330 m tall.')]
     """
 
     def __init__(

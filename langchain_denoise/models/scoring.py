@@ -35,18 +35,14 @@ def as_scorer(scorer: Any, name: str = "scorer") -> Scorer:
         return CrossEncoderScorer(scorer.score)
     if is_decision_model(scorer):
         return DecisionScorer(Decide(scorer))
-    if isinstance(scorer, Runnable):
-        raise InputError(
-            f"{name}: expected embeddings, a cross-encoder, a decision model or a denoise_core scorer, got "
-            f"{type(scorer).__name__}; a chat model goes to from_llm(...)"
-        )
     if isinstance(scorer, Denoiser):
         raise InputError(f"{name}: {type(scorer).__name__} is a denoiser; pass denoiser=...")
-    if isinstance(scorer, Scorer) and not isinstance(scorer, type):
+    if isinstance(scorer, Scorer) and not isinstance(scorer, (type, Runnable)):
         return scorer
+    hint = f"{type(scorer).__name__}; a chat model goes to from_llm(...)"
     raise InputError(
         f"{name}: expected embeddings, a cross-encoder, a decision model or a denoise_core scorer, got "
-        f"{scorer!r:.80}"
+        f"{hint if isinstance(scorer, Runnable) else repr(scorer)[:80]}"
     )
 
 
@@ -54,6 +50,9 @@ class EmbeddedEmbeddings(Embeddings):
     """The sentence encoder that ships (MiniLM-L6, 384 values of length 1), for a vector store or a splitter.
 
     Loaded at the first call; needs the extra ``embedded`` and no network.
+
+    >>> len(EmbeddedEmbeddings().embed_query("How tall is the tower?"))
+    384
     """
 
     @override

@@ -74,6 +74,11 @@ def verified(
     ``response_metadata["denoise"]`` of a message, in ``output.denoise`` of a string (still a ``str``), in the span
     ``denoise_record`` and the custom event ``denoise``; a structured output carries none itself.
     ``returns="answer"`` gives the whole `denoise_core.augmenter.Answer` in the output's place.
+
+    >>> found = ["The tower was finished in 1889."]
+    >>> checked = verified(lambda asked: {"answer": "The tower was finished in 1889.", "context": found})
+    >>> checked.invoke({"question": "When was the tower finished?"})["denoise"]["outcome"]
+    'supported'
     """
     chain, verifier = coerce_to_runnable(chain), verifier or Verifier()
     homes = {c.__module__ for part in parts_of(chain) for c in type(part).__mro__}

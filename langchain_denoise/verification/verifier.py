@@ -31,6 +31,10 @@ class Verifier:
 
     ``annotate`` puts the verdict into an answer that is a message, as LangChain's annotations of its text block: a
     citation for each quote on which a claim rests, and a note on each claim that rests on none.
+
+    >>> from denoise_core.augmenter import LoopLimits
+    >>> Verifier(judge=lambda question, evidence, claim: 0.9, limits=LoopLimits(attempts=2)).limits.attempts
+    2
     """
 
     def __init__(
