@@ -13,7 +13,7 @@ from langchain_openai import ChatOpenAI
 from langchain_denoise import DenoiseCompressor
 
 model = ChatOpenAI(
-    base_url=os.environ["BASE_URL"],
+    base_url=os.environ.get("BASE_URL", "http://127.0.0.1:8000/v1"),
     model=os.environ.get("MODEL", "served"),
     api_key=os.environ.get("OPENAI_API_KEY", "none"),
     temperature=0,
