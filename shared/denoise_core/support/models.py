@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -240,35 +240,32 @@ def _first(tokenizer: Any, words: Sequence[str]) -> list[int]:
     return sorted({ids[0] for ids in found if ids})
 
 
+@dataclass
 class _Pairs:
     """A model that reads a window and a claim. ``text`` makes one text of the two where it reads one."""
 
-    def __init__(
-        self,
-        torch: Any,
-        tokenizer: Any,
-        logits: Callable[..., Any],
-        room: int,
-        device: str,
-        score: Callable[[Any], Score],
-        *,
-        text: Callable[[str, str], str] | None = None,
-        asks: bool = False,
-        special: bool = True,
-    ) -> None:
-        self.torch, self.tokenizer, self.room, self.device = torch, tokenizer, room, device
-        self.logits, self.score, self.text, self.asks, self.special = logits, score, text, asks, special
-        if getattr(tokenizer, "pad_token", None) is None:
-            tokenizer.pad_token = tokenizer.eos_token
-        tokenizer.padding_side = "right"
-        self._special = int(tokenizer.num_special_tokens_to_add(pair=True)) if special else 0
+    torch: Any
+    tokenizer: Any
+    logits: Callable[..., Any]
+    room: int
+    device: str
+    score: Callable[[Any], Score]
+    text: Callable[[str, str], str] | None = None
+    asks: bool = False
+    special: bool = True
+
+    def __post_init__(self) -> None:
+        if getattr(self.tokenizer, "pad_token", None) is None:
+            self.tokenizer.pad_token = self.tokenizer.eos_token
+        self.tokenizer.padding_side = "right"
 
     def judged(
         self, claims: Sequence[Claim], told: Sequence[str], passages: Sequence[Passage], threshold: float
     ) -> tuple[Judged, ...]:
+        special = int(self.tokenizer.num_special_tokens_to_add(pair=True)) if self.special else 0
         asked: list[tuple[int, Span, str, str]] = []
         for n, claim in enumerate(told):
-            around = self._length(self.text("", claim) if self.text else claim) + self._special
+            around = self._length(self.text("", claim) if self.text else claim) + special
             if self._length(claim) <= _ROOM * self.room and around < self.room:
                 asked += [
                     (n, span, head + p.text[span.start : span.end], claim)
@@ -276,17 +273,14 @@ class _Pairs:
                     for head in (f"{p.header}\n" if p.header else "",)
                     for span in windows(p, self.room - around - self._length(head), self._length)
                 ]
-        best: dict[int, tuple[Score, Span]] = {}
-        worst: dict[int, tuple[Score, Span]] = {}
+        scores: list[Score] = []
         for start in range(0, len(asked), _BATCH):
-            batch = asked[start : start + _BATCH]
-            for (n, span, _, _), found in zip(batch, self._read([(w, c) for _, _, w, c in batch]), strict=True):
-                if n not in best or found.supports > best[n][0].supports:
-                    best[n] = (found, span)
-                if n not in worst or found.contradicts > worst[n][0].contradicts:
-                    worst[n] = (found, span)
+            scores += self._read([(w, c) for _, _, w, c in asked[start : start + _BATCH]])
         texts = {p.id: p.text for p in passages}
-        return tuple(_said(c, best.get(n), worst.get(n), threshold, texts) for n, c in enumerate(claims))
+        found: list[list[tuple[Score, Quote]]] = [[] for _ in claims]
+        for (n, span, _, _), score in zip(asked, scores, strict=True):
+            found[n].append((score, Quote(span, texts[span.passage_id][span.start : span.end])))
+        return tuple(_said(c, own, threshold) for c, own in zip(claims, found, strict=True))
 
     def _read(self, pairs: list[tuple[str, str]]) -> list[Score]:
         shown: Any = pairs if self.text is None else [self.text(w, c) for w, c in pairs]
@@ -388,26 +382,21 @@ def _pieces(passage: Passage, room: int, length: Callable[[str], int]) -> Iterat
         todo += [(start + middle, end), (start, start + middle)]
 
 
-def _said(
-    claim: Claim,
-    best: tuple[Score, Span] | None,
-    worst: tuple[Score, Span] | None,
-    threshold: float,
-    texts: dict[str, str],
-) -> Judged:
-    if best is None or worst is None:
+def _said(claim: Claim, found: Sequence[tuple[Score, Quote]], threshold: float) -> Judged:
+    """The window that supports a claim best decides; else the one that contradicts it most."""
+    if not found:
         return _unknown(claim, "length", "the claim leaves the evidence no room in the model's window")
-    probability, span = min(1.0, best[0].supports), best[1]
-    quote = Quote(span, texts[span.passage_id][span.start : span.end])
+    best, quote = max(found, key=lambda f: f[0].supports)
+    worst, against = max(found, key=lambda f: f[0].contradicts)
+    probability = min(1.0, best.supports)
     if probability >= threshold:
         return Judged(claim.text, claim.start, claim.end, True, probability, (quote,))
-    if worst[0].contradicts >= 0.5:
-        span = worst[1]
-        against = Quote(span, texts[span.passage_id][span.start : span.end], "contradicts")
-        why = "the evidence says otherwise"
-        return Judged(claim.text, claim.start, claim.end, False, probability, (against,), (), "contradicted", why)
-    why = "the evidence does not say this"
-    return Judged(claim.text, claim.start, claim.end, False, probability, (), (), "unsupported", why)
+    quotes: tuple[Quote, ...] = ()
+    kind, why = "unsupported", "the evidence does not say this"
+    if worst.contradicts >= 0.5:
+        against = replace(against, relation="contradicts")
+        quotes, kind, why = (against,), "contradicted", "the evidence says otherwise"
+    return Judged(claim.text, claim.start, claim.end, False, probability, quotes, (), kind, why)
 
 
 def _of_words(claim: Claim, text: str, offset: int, marked: list[tuple[int, int, float]] | None) -> Judged:

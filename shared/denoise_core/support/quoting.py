@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -142,8 +141,7 @@ def read(
     data = json_in(said(reply))
     if not isinstance(data, dict) or not isinstance(data.get("claims"), list):
         raise unparsable('one JSON object with "claims"', reply)
-    place = _Places(answer)
-    found = [_claim(c, place, question, passages, strict=strict) for c in data["claims"][:_MOST]]
+    found = [_claim(c, answer, question, passages, strict=strict) for c in data["claims"][:_MOST]]
     abstains, answers = data.get("abstains"), data.get("answers_the_question")
     if not isinstance(abstains, bool) or not isinstance(answers, bool):
         raise unparsable('"abstains" and "answers_the_question" as true or false', reply)
@@ -154,18 +152,18 @@ def read(
     return Judgement(tuple(found), answers if question.strip() else None, abstains)
 
 
-def _claim(said: object, place: _Places, question: str, passages: Sequence[Passage], *, strict: bool) -> Judged:
+def _claim(said: object, answer: str, question: str, passages: Sequence[Passage], *, strict: bool) -> Judged:
     fields = said if isinstance(said, Mapping) else {}
     words, verdict = fields.get("words"), fields.get("verdict")
     quotes = fields.get("quotes") or []
     if not isinstance(words, str) or verdict not in _VERDICTS or not isinstance(quotes, list):
         raise unparsable('claims with "words", a "verdict" of the four and "quotes"', str(said)[:80])
-    start, end = place.of(words)
+    start, end = _place(words, answer) or (0, len(answer))  # the whole where its words are not the answer's
     relation = "contradicts" if verdict == "contradicted" else "supports"
     proven = [q for one in quotes for q in _proven(one, passages, relation)]
     why = fields.get("why")
     why = " ".join(why.split()) if isinstance(why, str) else ""
-    text = place.answer[start:end]
+    text = answer[start:end]
     if verdict == "supported":
         if not proven:
             return Judged(text, start, end, None, kind="unproven", why=_UNPROVEN)
@@ -180,7 +178,7 @@ def _claim(said: object, place: _Places, question: str, passages: Sequence[Passa
     differs = (
         Difference(
             verdict,
-            place.answer[at[0] : at[1]],
+            answer[at[0] : at[1]],
             stands.text if stands else "",
             *at,
             stands.span.start if stands else None,
@@ -284,17 +282,6 @@ def _folded(text: str) -> tuple[str, tuple[int, ...]]:
             out.append(c)
             places.append(at)
     return "".join(out), tuple(places)
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Where the claims of an answer stand."""
-
-    answer: str
-
-    def of(self, words: str) -> tuple[int, int]:
-        """The characters of a claim; the whole answer where its words are not the answer's."""
-        return _place(words, self.answer) or (0, len(self.answer))
 
 
 def _beyond(
