@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from denoise_core._files import write_whole
 from denoise_core.end.reader import HiddenReader
 from denoise_core.errors import InputError
 from denoise_core.question import Question
@@ -67,7 +67,9 @@ def capture(
     if not sum(rows):
         raise InputError("no question with passages: there is nothing to read states from")
     chosen = tuple(sorted(set(range(1, reader.layers + 1) if layers is None else layers)))
-    store = _Memory() if folder is None else _Disk(Path(folder), _identity(reader, questions, chosen))
+    store = _Store(chosen, None if folder is None else Path(folder))
+    if folder is not None:
+        store.claim(_identity(reader, questions, chosen))
     kind = np.float32 if reader.norm.kind == "none" else np.float16
     ends = np.cumsum([0, *rows])
     done = store.done()
@@ -75,7 +77,7 @@ def capture(
     pairs = ([(q.text, p.text) for q in block for p in q.passages] for block in blocks)
     for block, states in zip(blocks, each(_Reads(reader, chosen, kind), pairs), strict=True):
         if states:
-            store.open(chosen, (int(ends[-1]), states[chosen[0]].shape[1]), kind)
+            store.open((int(ends[-1]), states[chosen[0]].shape[1]), kind)
             store.write(int(ends[done]), states)
         done += len(block)
         store.mark(done)
@@ -101,71 +103,62 @@ class _Reads:
         return {layer: np.asarray(states[first], dtype=self.kind) for layer, states in found.by_layer.items()}
 
 
-class _Memory:
-    def __init__(self) -> None:
+class _Store:
+    """States by layer, in memory, or in ``folder`` as ``layer-NN.npy`` files; ``done.json`` is written after them,
+    so it never promises too much."""
+
+    def __init__(self, layers: Sequence[int], folder: Path | None) -> None:
+        self.layers = layers
+        self.folder = folder
         self._arrays: dict[int, NDArray[Any]] = {}
 
-    def done(self) -> int:
-        return 0
+    def claim(self, identity: dict[str, Any]) -> None:
+        """Take the folder for these states. Raises `InputError` when it holds anything else."""
+        assert self.folder is not None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        manifest = self.folder / MANIFEST
+        if manifest.exists():
+            held = _json(manifest)
+            differs = [k for k in identity if held.get(k) != identity[k]]
+            if differs:
+                raise InputError(
+                    f"{self.folder} holds states of something else (other {', '.join(differs)}): "
+                    "choose another folder"
+                )
+        elif any(self.folder.iterdir()):
+            raise InputError(f"{self.folder} is not empty and holds no states: choose another folder")
+        else:
+            write_whole(manifest, json.dumps(identity))
 
-    def open(self, layers: Sequence[int], shape: tuple[int, int], kind: type[np.floating[Any]]) -> None:
-        if not self._arrays:
-            self._arrays = {layer: np.empty(shape, dtype=kind) for layer in layers}
+    def done(self) -> int:
+        """How many questions are in the folder already."""
+        if self.folder is None or not (self.folder / DONE).exists():
+            return 0
+        self._arrays = {layer: self._map(layer, "r+") for layer in self.layers}
+        return int(_json(self.folder / DONE).get("questions", 0))
+
+    def open(self, shape: tuple[int, int], kind: type[np.floating[Any]]) -> None:
+        for layer in () if self._arrays else self.layers:
+            if self.folder is not None:
+                np.lib.format.open_memmap(self._path(layer), mode="w+", dtype=kind, shape=shape).flush()
+            self._arrays[layer] = np.empty(shape, dtype=kind) if self.folder is None else self._map(layer, "r+")
 
     def write(self, start: int, states: dict[int, NDArray[Any]]) -> None:
         for layer, rows in states.items():
             self._arrays[layer][start : start + len(rows)] = rows
 
     def mark(self, done: int) -> None:
-        return
-
-    def arrays(self) -> dict[int, NDArray[Any]]:
-        return self._arrays
-
-
-class _Disk(_Memory):
-    """Arrays as ``layer-NN.npy`` files; ``done.json`` is written after them, so it never promises too much."""
-
-    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
-        super().__init__()
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        manifest = folder / MANIFEST
-        if manifest.exists():
-            held = _json(manifest)
-            differs = [k for k in identity if held.get(k) != identity[k]]
-            if differs:
-                raise InputError(
-                    f"{folder} holds states of something else (other {', '.join(differs)}): choose another folder"
-                )
-        elif any(folder.iterdir()):
-            raise InputError(f"{folder} is not empty and holds no states: choose another folder")
-        else:
-            _replace(manifest, identity)
-        self._layers = list(identity["layers"])
-
-    def done(self) -> int:
-        if not (self.folder / DONE).exists():
-            return 0
-        self._arrays = {layer: self._map(layer, "r+") for layer in self._layers}
-        return int(_json(self.folder / DONE).get("questions", 0))
-
-    def open(self, layers: Sequence[int], shape: tuple[int, int], kind: type[np.floating[Any]]) -> None:
-        if not self._arrays:
-            for layer in layers:
-                np.lib.format.open_memmap(self._path(layer), mode="w+", dtype=kind, shape=shape).flush()
-            self._arrays = {layer: self._map(layer, "r+") for layer in layers}
-
-    def mark(self, done: int) -> None:
         for array in self._arrays.values():
             if isinstance(array, np.memmap):
                 array.flush()
-        _replace(self.folder / DONE, {"questions": done})
+        if self.folder is not None:
+            write_whole(self.folder / DONE, json.dumps({"questions": done}))
 
     def arrays(self) -> dict[int, NDArray[Any]]:
-        return {layer: self._map(layer, "r") for layer in self._layers}
+        return self._arrays if self.folder is None else {layer: self._map(layer, "r") for layer in self.layers}
 
     def _path(self, layer: int) -> Path:
+        assert self.folder is not None
         return self.folder / f"layer-{layer:03d}.npy"
 
     def _map(self, layer: int, mode: Any) -> NDArray[Any]:
@@ -194,9 +187,3 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is damaged: {error}; delete the folder and read again") from error
     return found if isinstance(found, dict) else {}
-
-
-def _replace(path: Path, value: dict[str, Any]) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(value), encoding="utf-8")
-    os.replace(part, path)
