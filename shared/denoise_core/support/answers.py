@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal
 from denoise_core.support.evidence import sentence_places, unfolded
 from denoise_core.support.layout import (
     Inline,
-    Mark,
     blanked,
     cells,
     in_words,
@@ -25,8 +24,6 @@ from denoise_core.support.layout import (
     leaves,
     line_starts,
     one_for_one,
-    quotations,
-    squeezed,
     tokens_of,
     trimmed,
     unescaped,
@@ -62,9 +59,8 @@ class Piece:
 
     ``text`` is what they say, without markup and citations. ``label`` says of what: the row and the column of a
     table's cell, the path of a JSON field, the line before a list, the question before a yes or no. ``citations``
-    are the brackets that stand in it or right behind it, ``marks`` quotations, titles and code in it. ``cut`` is
-    what must go when the claim goes (the whole list item, the table's row), None where nothing can go.
-    ``offsets`` are for each character of ``text`` its place in the answer.
+    are the brackets that stand in it or right behind it. ``cut`` is what must go when the claim goes (the whole
+    list item, the table's row), None where nothing can go.
     """
 
     kind: Kind
@@ -73,9 +69,7 @@ class Piece:
     end: int
     label: tuple[str, ...] = ()
     citations: tuple[tuple[int, int], ...] = ()
-    marks: tuple[Mark, ...] = ()
     cut: tuple[int, int] | None = None
-    offsets: tuple[int, ...] = ()
 
     @property
     def claims(self) -> bool:
@@ -216,7 +210,7 @@ class _Reader:
         else:
             stop = at + len(clean[at:last].rstrip())
             if at < stop:
-                yield Piece("code", self.answer[at:stop], at, stop, self.lead, marks=(Mark("code", at, stop),))
+                yield Piece("code", self.answer[at:stop], at, stop, self.lead)
 
     def _table(self, clean: str, tokens: Sequence[Token], lines: list[int]) -> Iterator[Piece]:
         head: list[str] = []
@@ -235,7 +229,7 @@ class _Reader:
                 column = head[n] if n < len(head) else ""
                 label = tuple(x for x in (texts[0] if n else "", column) if x)
                 buffer = clean[start:end].translate(_EMPHASIS)
-                for piece in self._cut_up(clean, buffer, start, "cell", ()):
+                for piece in self._cut_up(buffer, start, "cell"):
                     yield replace(piece, label=(*self.lead, *label), cut=row)
 
     def _fields(self, clean: str, at: int) -> Iterator[Piece]:
@@ -248,17 +242,17 @@ class _Reader:
             if raw in ("null", '""'):
                 continue
             if raw in ("true", "false"):
-                yield Piece("polarity", raw, start, end, label, offsets=tuple(range(start, end)))
+                yield Piece("polarity", raw, start, end, label)
                 continue
             text, offsets = unescaped(raw, start) if raw.startswith('"') else (raw, list(range(start, end)))
-            for piece in self._cut_up(clean, text, start, "field", (), offsets=offsets):
+            for piece in self._cut_up(text, start, "field", offsets):
                 yield replace(piece, label=label if piece.claims else (), cut=None)
 
     def _prose(
         self, clean: str, inline: Inline, item: tuple[int, int] | None, *, heading: bool
     ) -> Iterator[Piece]:
         kind: Kind = "item" if item else "sentence"
-        found = list(self._cut_up(clean, inline.text, inline.start, kind, inline.marks))
+        found = list(self._cut_up(inline.text, inline.start, kind))
         alone = item is not None and sum(p.claims for p in found) == 1
         for piece in found:
             if piece.claims and piece.kind != "polarity" and (heading or piece.text[-1:] in (":", "：")):
@@ -268,42 +262,25 @@ class _Reader:
             cut = item if alone else inline.whole(piece.cut, clean)
             yield replace(piece, label=(*self.lead, *piece.label), cut=cut) if piece.claims else piece
 
-    def _cut_up(
-        self,
-        clean: str,
-        buffer: str,
-        start: int,
-        kind: Kind,
-        marks: tuple[Mark, ...],
-        offsets: list[int] | None = None,
-    ) -> Iterator[Piece]:
+    def _cut_up(self, buffer: str, start: int, kind: Kind, offsets: list[int] | None = None) -> Iterator[Piece]:
         """Sentences of ``buffer``, whose characters stand in the answer from ``start`` or at ``offsets``."""
         at = offsets or list(range(start, start + len(buffer)))
         at.append(at[-1] + 1 if at else start)
         cites = [m.span() for m in _BRACKETS.finditer(buffer) if self._cites(m[0])]
         shown = _TAGS.sub(lambda m: " " * len(m[0]), blanked(buffer, cites))
-        quoted = (*marks, *(Mark("quotation", at[a], at[b - 1] + 1) for a, b in quotations(shown)))
         for first, last in sentence_places(unfolded(shown), self.wording.language):
-            yield from self._sentence(shown, first, last, at, kind, cites, quoted)
+            yield from self._sentence(shown, first, last, at, kind, cites)
 
     def _sentence(
-        self,
-        shown: str,
-        first: int,
-        last: int,
-        at: list[int],
-        kind: Kind,
-        cites: Sequence[tuple[int, int]],
-        marks: Sequence[Mark],
+        self, shown: str, first: int, last: int, at: list[int], kind: Kind, cites: Sequence[tuple[int, int]]
     ) -> Iterator[Piece]:
         cut = (at[first], at[last])
 
         def piece(what: Kind, a: int, b: int, label: tuple[str, ...] = ()) -> Piece:
             a, b = trimmed(shown, a, b)
             mine = tuple((at[x], at[y - 1] + 1) for x, y in cites if first <= x < last)
-            held = tuple(m for m in marks if at[a] <= m.start and m.end <= at[b - 1] + 1)
-            text, offsets = squeezed(shown, a, b, at)
-            return Piece(what, text, at[a], at[b - 1] + 1, label, mine, held, cut, offsets)
+            text = re.sub(r" (?=[.,;:!?)])", "", " ".join(shown[a:b].split()))
+            return Piece(what, text, at[a], at[b - 1] + 1, label, mine, cut)
 
         a, b = trimmed(shown, first, last)
         if not any(c.isalnum() for c in shown[a:b]):

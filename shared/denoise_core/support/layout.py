@@ -12,23 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
-
-_QUOTES = {"“": "”", "„": "“”", "«": "»", "»": "«", "「": "」", "『": "』", '"': '"', "‹": "›"}
-_LONGEST_QUOTE = 400  # characters; a mark without its other half quotes nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Characters ``[start, end)`` of the answer that are somebody's own words or a name: never changed."""
-
-    kind: Literal["quotation", "title", "code"]
-    start: int
-    end: int
 
 
 def one_for_one(text: str) -> str:
@@ -64,7 +52,6 @@ class Inline:
 
     text: str
     start: int
-    marks: tuple[Mark, ...]
     inside: tuple[tuple[int, int], ...]
 
     def whole(self, cut: tuple[int, int] | None, clean: str) -> tuple[int, int] | None:
@@ -88,7 +75,6 @@ class Inline:
 def inline(clean: str, token: Token, start: int, end: int) -> Inline:
     """What an inline token says, by the places of its children, found one behind the other."""
     out = ["\n" if c == "\n" else " " for c in clean[start:end]]
-    marks: list[Mark] = []
     inside: list[tuple[int, int]] = []
     opened: list[int] = []
     limits = iter(_content_lines(clean, token.content, start, end))
@@ -105,8 +91,6 @@ def inline(clean: str, token: Token, start: int, end: int) -> Inline:
             first = opened.pop() if opened else at
             last = _closed(clean, at, stop, child)
             inside.append((first, last))
-            if child.type == "em_close" and clean[first:last].strip("*_")[:1].isupper():
-                marks.append(Mark("title", first, last))
             at = last
         elif raw:
             found = clean.find(raw, at, stop)
@@ -116,10 +100,9 @@ def inline(clean: str, token: Token, start: int, end: int) -> Inline:
             last = found + len(raw)
             out[found - start : last - start] = shown[: len(raw)].ljust(len(raw))
             if child.type == "code_inline":
-                marks.append(Mark("code", found, last))
                 inside.append((max(start, found - len(child.markup)), last + len(child.markup)))
             at = last
-    return Inline("".join(out), start, tuple(marks), tuple(inside))
+    return Inline("".join(out), start, tuple(inside))
 
 
 def _closed(clean: str, at: int, stop: int, child: Token) -> int:
@@ -224,43 +207,12 @@ def unescaped(raw: str, start: int) -> tuple[str, list[int]]:
     return "".join(out), offsets
 
 
-def quotations(text: str) -> Iterator[tuple[int, int]]:
-    """Text between quotation marks that belong together, with them."""
-    at = 0
-    while at < len(text):
-        other = _QUOTES.get(text[at])
-        end = text.find(other, at + 1, at + _LONGEST_QUOTE) if other else -1
-        if end > at + 1:
-            yield at, end + 1
-            at = end
-        at += 1
-
-
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     while start < end and text[start].isspace():
         start += 1
     while end > start and text[end - 1].isspace():
         end -= 1
     return start, end
-
-
-def squeezed(text: str, start: int, end: int, at: Sequence[int]) -> tuple[str, tuple[int, ...]]:
-    """Without runs of blanks and blanks before a mark, and the place of each character."""
-    out: list[str] = []
-    offsets: list[int] = []
-    for n in range(start, end):
-        c = text[n]
-        if c.isspace():
-            if out and out[-1] != " ":
-                out.append(" ")
-                offsets.append(at[n])
-            continue
-        if c in ".,;:!?)" and out and out[-1] == " ":
-            out.pop()
-            offsets.pop()
-        out.append(c)
-        offsets.append(at[n])
-    return "".join(out), tuple(offsets)
 
 
 def line_starts(text: str) -> list[int]:

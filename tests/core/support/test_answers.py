@@ -35,11 +35,6 @@ def test_places_are_exact_for_any_text(answer: str) -> None:
         if piece.kind in ("reasoning", "code"):
             assert piece.text == answer[piece.start : piece.end]
             continue
-        assert len(piece.text) == len(piece.offsets)
-        for c, at in zip(piece.text, piece.offsets, strict=True):
-            assert piece.start <= at < piece.end
-            assert c == answer[at] or c == " " or answer[at] in "\\&\x00"
-        assert all(piece.start <= m.start < m.end <= piece.end for m in piece.marks)
         assert piece.cut is None or (0 <= piece.cut[0] <= piece.start and piece.end <= piece.cut[1] <= len(answer))
 
 
@@ -123,17 +118,6 @@ def test_a_list_carries_the_line_before_it_and_an_item_goes_whole() -> None:
     assert item.cut
     assert answer[slice(*item.cut)] == "- **a dark** [2]\n\n"
     assert [answer[a:b] for a, b in item.citations] == ["[2]"]
-
-
-def test_code_quotations_and_titles_are_marked() -> None:
-    answer = "They sang *We Shall Overcome* and said “never again”. Run `make all`.\n\n```sh\nmake all\n```"
-    marks = [(m.kind, answer[m.start : m.end]) for p in parse(answer).claims for m in p.marks]
-    assert marks == [
-        ("title", "*We Shall Overcome*"),
-        ("quotation", "“never again”"),
-        ("code", "make all"),
-        ("code", "make all"),
-    ]
 
 
 def test_no_cut_parts_markup_from_its_other_half() -> None:
