@@ -110,13 +110,13 @@ def serve(context: typer.Context) -> None:
     require("prometheus_client", extra="serve")
     from denoise_core.augmenter.utilities.default import default_judge
     from denoise_core.service.app import make_app
-    from denoise_core.service.outside import access, loopback
+    from denoise_core.service.outside import HOSTS, access
 
     aside = Console(stderr=True, highlight=False)
 
     own = asked.denoiser
     served = denoiser_for(asked.method, asked.keep) if own is None else fitted(own, asked.keep)
-    hosts = tuple(asked.name) or (() if loopback(asked.host) else (asked.host,))
+    hosts = tuple(asked.name) or (() if asked.host in HOSTS else (asked.host,))
     limits = ServiceLimits(**{name: getattr(asked, name) for name in _LIMITS})
     name = asked.method if own is None else own.name
     service = Service(served, name, default_judge(), asked.token_env, asked.keys, hosts, limits)
@@ -131,7 +131,7 @@ def serve(context: typer.Context) -> None:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
         raise InputError(f"cannot listen on {host} port {port}: {error}; take another --port, or 0") from error
-    if not loopback(host) and asked.token_env is None and asked.keys is None:
+    if host not in HOSTS and asked.token_env is None and asked.keys is None:
         say(
             aside,
             f"{host} can be reached from other machines, and asks for no key: add --keys or --token-env",

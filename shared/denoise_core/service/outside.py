@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import time
 import uuid
@@ -60,12 +59,12 @@ class Outside:
                 body = await self._body(receive, headers, held) if scope["method"] == "POST" else None
                 await self.app(scope, receive if body is None else _once(body, receive), answer)
                 span(status)
-        except HTTPException as error:
-            await _reply(error)(scope, receive, answer)
-        except Exception as error:  # its text may be the user's, so its class is all that is told
-            log.error("request %s: %s", number, type(error).__name__)
-            if not status:
+        except Exception as error:
+            refused = error if isinstance(error, HTTPException) else None
+            if refused is None:  # its text may be the user's, so its class is all that is told
+                log.error("request %s: %s", number, type(error).__name__)
                 refused = HTTPException(500, f"{type(error).__name__}; request {number} in the log")
+            if not status:
                 await _reply(refused)(scope, receive, answer)
         finally:
             self.held -= held[0]
@@ -143,14 +142,6 @@ def _span(scope: Scope, headers: Headers) -> Iterator[Callable[[int], None]]:
             span.set_attributes({"http.route": route, "http.response.status_code": status})
 
         yield told
-
-
-def loopback(host: str) -> bool:
-    """Whether a name is this machine's own."""
-    try:
-        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _reply(refused: HTTPException) -> JSONResponse:
