@@ -42,7 +42,8 @@ class S2ADenoiser:
     The extractive variants (``select``, the default, ``remove``, ``auto``) have the model name numbered pieces, by
     a JSON schema with each piece's first words where it can be held to one: what is kept is the source's own
     characters, at exact spans. Short passages share calls of at most 60 pieces. A reply that cannot be read, or
-    whose first words do not agree, is asked for once more in the same call, then passage by passage. Where nothing
+    whose first words do not agree, is asked for once more in the same call, then passage by passage; a joint call
+    that is refused (400, 413, 422) is halved until the passage is found that it is refused for. Where nothing
     at all is kept and a scorer finds a passage clearly relevant, it is looked at once more. The rewriting ones
     (``default``, ``single``, ``relevance``; ``keep_original`` and ``not_instructed`` differ from ``default`` only
     in how `S2A` answers) have it write the text again; what is shown is the source sentences that cover what it
