@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from llama_index.core.agent.react.types import ObservationReasoningStep, ResponseReasoningStep
 from llama_index.core.agent.workflow import AgentInput, AgentOutput, AgentStream, ToolCall, ToolCallResult
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, TextBlock
 from llama_index.core.memory import BaseMemory
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
@@ -66,13 +66,8 @@ def _labelled(output: ToolOutput) -> ToolOutput:
     outcome = note.get("outcome")
     if outcome not in ("unsupported", "unknown", "abstained", "failed"):
         return output
-    return ToolOutput(
-        content=f"({outcome}: this answer was not confirmed by its sources)\n{output.content}",
-        tool_name=output.tool_name,
-        raw_input=output.raw_input,
-        raw_output=output.raw_output,
-        is_error=output.is_error,
-    )
+    said = f"({outcome}: this answer was not confirmed by its sources)\n{output.content}"
+    return output.model_copy(update={"blocks": [TextBlock(text=said)]})
 
 
 def checked_workflow(workflow: A, augmenter: Augmenter, no_evidence: Collection[str]) -> A:

@@ -80,7 +80,9 @@ async def test_nothing_is_lost_by_order_or_number(order):
 
 class Found(BaseRetriever):
     def _retrieve(self, query_bundle):
-        return nodes(BROKEN["no text"]())
+        found = nodes(BROKEN["no text"]())
+        found[-1].node.text += " It is old."  # an older LlamaIndex drops a node of the same text
+        return found
 
 
 async def test_the_answering_engine_reads_what_can_be_read():

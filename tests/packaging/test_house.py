@@ -117,7 +117,7 @@ LINES = {
     "text": (2864, 2400),
     "local, running": (5370, 4800),
     "support, scorers, report, cli, service, root": (10104, 7100),
-    "langchain_denoise, llamaindex_denoise": (10207, 8300),
+    "langchain_denoise, llamaindex_denoise": (10202, 8300),
     "benchmarks": (7909, 6500),
 }
 
