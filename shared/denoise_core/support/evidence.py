@@ -13,7 +13,6 @@ from functools import lru_cache
 
 from denoise_core.support.records import groups, headline
 from denoise_core.text.chunk import sentences
-from denoise_core.text.facts.dates import MONTHS
 from denoise_core.text.facts.numbers import cardinal
 from denoise_core.text.facts.reading import Reading
 from denoise_core.text.language import language_of
@@ -116,23 +115,15 @@ def _cut(text: str, language: str) -> tuple[tuple[int, int, frozenset[str]], ...
 
 
 def sentence_places(text: str, language: str) -> list[tuple[int, int]]:
-    """Sentences as characters; a day or an ordinal with its point ("am 9. Oktober") ends none."""
+    """Sentences as characters; a German day or ordinal with its point ("am 9. Oktober") ends none."""
     known = language if language in ("de", "fr", "es", "zh") else "en"
     out: list[tuple[int, int]] = []
     for span in sentences(Passage(text, "e"), language=known):
-        last = out[-1] if out else None
-        day = last is not None and _DAY.search(text[max(last[0], last[1] - 8) : last[1]])
-        if last and day and (language == "de" or _dated(text, span.start)):
-            out[-1] = (last[0], span.end)
-        else:
-            out.append((span.start, span.end))
+        start = span.start
+        if out and language == "de" and _DAY.search(text[max(out[-1][0], start - 8) : start]):
+            start = out.pop()[0]
+        out.append((start, span.end))
     return out
-
-
-def _dated(text: str, at: int) -> bool:
-    """A month begins there."""
-    word = re.match(r"\w+", text[at : at + 20])
-    return word is not None and word[0].casefold() in MONTHS
 
 
 def unfolded(text: str) -> str:
