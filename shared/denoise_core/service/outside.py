@@ -59,12 +59,12 @@ class Outside:
                 body = await self._body(receive, headers, held) if scope["method"] == "POST" else None
                 await self.app(scope, receive if body is None else _once(body, receive), answer)
                 span(status)
-        except Exception as error:
-            refused = error if isinstance(error, HTTPException) else None
-            if refused is None:  # its text may be the user's, so its class is all that is told
-                log.error("request %s: %s", number, type(error).__name__)
-                refused = HTTPException(500, f"{type(error).__name__}; request {number} in the log")
+        except HTTPException as error:  # kept by no other name: it holds the body, and would until a collection
+            await _reply(error)(scope, receive, answer)
+        except Exception as error:  # its text may be the user's, so its class is all that is told
+            log.error("request %s: %s", number, type(error).__name__)
             if not status:
+                refused = HTTPException(500, f"{type(error).__name__}; request {number} in the log")
                 await _reply(refused)(scope, receive, answer)
         finally:
             self.held -= held[0]

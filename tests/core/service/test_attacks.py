@@ -1,6 +1,7 @@
 """What a service outlives: bodies made to hurt, scorers that fail in every way, keys; and what it tells of it."""
 
 import asyncio
+import gc
 import json
 import logging
 import threading
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from starlette.exceptions import HTTPException
 
 from denoise_core import InputError, Passage
 from denoise_core.cli.serve import read_settings
@@ -184,6 +186,22 @@ async def test_unfinished_bodies_are_bounded_together_and_cut():
     held, status = asyncio.Event(), []
     await asyncio.gather(*(unfinished(app, held, status) for _ in range(60)))
     assert sorted(status) == [408] * 10 + [503] * 50
+
+
+async def test_a_refused_body_is_freed_without_a_collection():
+    app = make_app(Service(ENDDenoiser(BM25Scorer()), limits=ServiceLimits(body=1000, body_seconds=0.05)))
+    gc.collect()
+    gc.disable()
+    try:
+        await unfinished(app, asyncio.Event(), [])
+        await unfinished(app, asyncio.Event(), [], part=b"x")
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert not [left for left in gc.garbage if isinstance(left, HTTPException)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 KEYS = """
