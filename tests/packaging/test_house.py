@@ -111,7 +111,7 @@ def test_no_circle():
 LINES = {
     "s2a": (3300, 3300),
     "augmenter": (4900, 4900),
-    "evaluate": (2365, 2300),
+    "evaluate": (2361, 2300),
     "end": (3985, 3300),
     "embedded": (2457, 2300),
     "text": (2864, 2400),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from math import sqrt
 from statistics import NormalDist
 
@@ -26,19 +26,12 @@ def recall_at(
     that has gold, in the order of their first rows. Ties count by chance, so that the order in which a set
     lists its passages cannot help or hurt.
     """
-    values, relevant = np.asarray(scores, dtype=np.float32), np.asarray(gold, dtype=np.bool_)
-    if not len(values) == len(relevant) == len(groups):
-        raise InputError(
-            f"{len(values)} scores, {len(relevant)} labels, {len(groups)} groups: expected as many of each"
-        )
     out = []
-    for of_one in _rows(groups):
-        if relevant[of_one].any():
-            own = values[of_one]
-            above = (own[None, :] > own[:, None]).sum(1)
-            level = (own[None, :] == own[:, None]).sum(1)
-            kept = np.clip((count_of_share(share, len(own)) - above) / level, 0, 1)
-            out.append(float(kept[relevant[of_one]].mean()))
+    for own, relevant in _with_gold(scores, gold, groups):
+        above = (own[None, :] > own[:, None]).sum(1)
+        level = (own[None, :] == own[:, None]).sum(1)
+        kept = np.clip((count_of_share(share, len(own)) - above) / level, 0, 1)
+        out.append(float(kept[relevant].mean()))
     return np.array(out)
 
 
@@ -52,13 +45,8 @@ def top_one(
 
     Questions without gold are left out.
     """
-    values, relevant = np.asarray(scores, dtype=np.float32), np.asarray(gold, dtype=np.bool_)
-    out = []
-    for of_one in _rows(groups):
-        if relevant[of_one].any():
-            top = values[of_one] == values[of_one].max()
-            out.append(float(relevant[of_one][top].mean()))
-    return np.array(out)
+    found = _with_gold(scores, gold, groups)
+    return np.array([float(relevant[own == own.max()].mean()) for own, relevant in found])
 
 
 def recall_table(
@@ -91,11 +79,19 @@ def bootstrap(values: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> tup
     return float(low), float(high)
 
 
-def _rows(groups: Sequence[Hashable] | NDArray[np.generic]) -> list[list[int]]:
+def _with_gold(
+    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+    """Scores and labels of each question that has gold."""
+    values, relevant = np.asarray(scores, dtype=np.float32), np.asarray(gold, dtype=np.bool_)
+    if not len(values) == len(relevant) == len(groups):
+        raise InputError(
+            f"{len(values)} scores, {len(relevant)} labels, {len(groups)} groups: expected as many of each"
+        )
     rows: dict[Hashable, list[int]] = {}
     for i, group in enumerate(groups):
         rows.setdefault(group, []).append(i)
-    return list(rows.values())
+    return ((values[i], relevant[i]) for i in rows.values() if relevant[i].any())
 
 
 _PIECE = re.compile(r"[^\W_]+|[^\w\s]", re.UNICODE)
