@@ -48,7 +48,7 @@ class CheckedChatEngine(BaseChatEngine):
     def __init__(self, chat_engine: BaseChatEngine, augmenter: Augmenter, *, on_error: OnError = "answer") -> None:
         self.chat_engine = chat_engine
         self.augmenter = augmenter
-        self.on_error = on_error
+        self.on_error: OnError = on_error
         own: BaseMemory | None = getattr(chat_engine, "_memory", None)
         self.memory = ChatMemoryBuffer.from_defaults(token_limit=3000) if own is None else own
         self._threads = Threads(10)
@@ -114,7 +114,7 @@ class _Turn(NestedPrompts, BaseQueryEngine):
 
     def _fresh(self) -> BaseChatEngine:
         if hasattr(self.chat, "_memory"):
-            self.chat._memory = ChatMemoryBuffer.from_defaults(token_limit=10**9)
+            vars(self.chat)["_memory"] = ChatMemoryBuffer.from_defaults(token_limit=10**9)
         return self.chat
 
     def _said(self, response: AGENT_CHAT_RESPONSE_TYPE) -> Response:

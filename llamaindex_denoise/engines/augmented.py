@@ -68,7 +68,7 @@ class VerifiedEngine(DenoiseEngine):
             raise InputError(f"on_error={on_error!r}: expected 'answer' or 'raise'")
         super().__init__(callback_manager)
         self.augmenter = augmenter
-        self.on_error = on_error
+        self.on_error: OnError = on_error
         self.streaming: Streaming = streaming
         self._threads = Threads(10)
 

@@ -128,7 +128,7 @@ class RemoteScorer(Travels):
         layout, _ = self._open()
         with self._lock:  # the tokenizer is shared
             prompts, owner = prompts_of(layout, [(query, t) for t in texts], window)
-        return [list(p.ids) for p in prompts], [document_key(texts[i]) for i in owner.tolist()], owner
+        return [list(p.ids) for p in prompts], [document_key(texts[int(i)]) for i in owner], owner
 
     # -- requests, on the engine's loop ----------------------------------------------------------------------
 

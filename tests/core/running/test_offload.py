@@ -151,7 +151,10 @@ def test_a_child_process_has_threads_of_its_own():
 
 
 def test_nothing_runs_on_threads_that_are_not_our_own():
-    """What asyncio and concurrent.futures offer waits for hung calls when the process ends, and hangs on 3.11."""
+    """What asyncio and concurrent.futures offer waits for hung calls when the process ends, and hangs on 3.11.
+
+    The kit of tests and the command that fits end with their pools.
+    """
     others = re.compile(r"\b(to_thread|run_in_executor|ThreadPoolExecutor|ProcessPoolExecutor)\(")
     found = [
         f"{path}:{number}"
