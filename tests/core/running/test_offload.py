@@ -160,6 +160,7 @@ def test_nothing_runs_on_threads_that_are_not_our_own():
         f"{path}:{number}"
         for package in (denoise_core, *map(__import__, ADAPTERS))
         for path in Path(package.__file__).parent.rglob("*.py")
+        if (path.parent.name, path.name) not in {("denoise_core", "testing.py"), ("cli", "fit.py")}
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if others.search(line.split("#")[0])
     ]
