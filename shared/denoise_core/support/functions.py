@@ -166,8 +166,7 @@ def _arguments(
         wanted = list(inspect.signature(call).parameters.values())
     except (TypeError, ValueError):
         return [question, evidence, claim], {}
-    known: dict[str, Any] = {}
-    known |= dict.fromkeys(_QUESTION, question) | dict.fromkeys(_CLAIM, claim)
+    known: dict[str, Any] = {**dict.fromkeys(_QUESTION, question), **dict.fromkeys(_CLAIM, claim)}
     known |= dict.fromkeys(_TEXT, "\n".join(evidence)) | dict.fromkeys(_TEXTS, evidence)
     named = {p.name: p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     for case in ("test_case", "sample"):

@@ -73,6 +73,7 @@ def test_names(text, names):
 SAME = [
     ("He is twenty-one.", "He is 21 years old."),
     ("It cost 3,200,000 dollars.", "It cost $3.2 million."),
+    ("It cost 3.2M USD.", "It cost $3.2m."),
     ("It opened on July 4th.", "It opened on 4 July 1976."),
     ("It was founded in the 1950s.", "It was founded in 1954."),
     ("Tolkien gave the lecture.", "John Ronald Reuel Tolkien gave the lecture."),
@@ -83,6 +84,7 @@ SAME = [
 ]
 OTHER = [
     ("It cost $3.2 billion.", "It cost $3.2 million.", "number"),
+    ("It cost $3.2m.", "It is 3.2 m tall.", "number"),
     ("It was 5 degrees.", "It was -5 degrees.", "number"),
     ("It weighs 2 kg.", "It weighs 2 lb.", "number"),
     ("It opened on 4 June.", "It opened on 4 July 1976.", "date"),

@@ -31,7 +31,6 @@ _SCALES |= {"mrd": 10**9, "milliarde": 10**9, "milliard": 10**9, "mille": 10**3}
 _ORDINAL_DIGITS = re.compile(r"(\d{1,4})(?:st|nd|rd|th|er|re|e|ème|º|ª)$")
 _ROMAN = re.compile(r"(?=[IVXLC])(?:XC|XL|L?X{0,3}|C{1,2})?(?:IX|IV|V?I{0,3})$")
 _GROUPED = re.compile(r"\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*$")
-_MINUS = frozenset("-−–")
 _LONGEST_WORDS = 10  # words of one number
 
 # Dimension, factor and names: what is of one dimension is compared by its factors.
@@ -89,7 +88,7 @@ UNITS = {
     )
     for name in names.split()
 }
-_MONEY = frozenset("$€£¥₹")
+_MONEY = {name for name, (what, _) in UNITS.items() if what in ("usd", "eur", "gbp", "jpy", "inr")}
 _APART = ("t", "h", "m", "s", "g", "l", "w")  # letters that are a unit only right behind the number
 _SAME = ({"degree", "celsius"}, {"degree", "fahrenheit"}, {"pound", "gbp"}, {"pound", "mass"})
 
@@ -205,7 +204,7 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
         values, j = tuple(v * scale for v in values), j + 1
     unit, end = _unit(found, j)
     start = i
-    if not unit and i and found[i - 1].text in _MONEY:
+    if not unit and i and found[i - 1].text in "$€£¥₹":
         unit, start = found[i - 1].text, i - 1
     if start and _negative(found, start):
         values, start = tuple(-v for v in values), start - 1
@@ -213,9 +212,10 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
 
 
 def _scale(found: Sequence[Lexeme], j: int) -> int:
-    if found[j].lower == "k" and found[j].start == found[j - 1].end:
-        return 1000
-    return _SCALES.get(found[j].lower, 0)
+    word, near = found[j].lower, {x.lower for x in (*found[j - 2 : j - 1], *found[j + 1 : j + 2])}
+    if word in ("k", "m", "b") and found[j].start == found[j - 1].end and (word == "k" or near & _MONEY):
+        return int(1000 ** " kmb".index(word))  # m and b of money alone: "$3.2m", "3.2M USD"
+    return _SCALES.get(word, 0)
 
 
 def _in_words(found: Sequence[Lexeme], i: int) -> tuple[float, int] | None:
@@ -261,7 +261,5 @@ def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
 
 def _negative(found: Sequence[Lexeme], i: int) -> bool:
     before = found[i - 1]
-    if before.lower == "minus":
-        return True
     apart = i < 2 or found[i - 2].end < before.start or found[i - 2].text in "(,[="
-    return before.text in _MINUS and before.end == found[i].start and apart
+    return before.lower == "minus" or (before.text in "-−–" and before.end == found[i].start and apart)
