@@ -1,6 +1,5 @@
 """`rag-denoise fit --engine`: the same results in the same order from other processes, and so the same fit."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -16,20 +15,12 @@ from denoise_core.cli.fit import elsewhere
 from denoise_core.embedded.fitted import fit_denoiser
 from denoise_core.embedded.sample import sample
 from denoise_core.end import HiddenReader
+from denoise_core.end.auto import AutoScale
 from denoise_core.end.fit.readings import capture
 from denoise_core.question import Question
 
+SCALE = AutoScale({0.1: 1.0}, None, 9.0, 300)
 COMMAND = Path(sys.executable).with_name("rag-denoise")
-
-
-def die(number):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def refuse(number):
-    if number == 3:
-        raise InputError("3 is refused")
-    return number
 
 
 def test_it_is_a_map():
@@ -39,10 +30,10 @@ def test_it_is_a_map():
 
 
 def test_what_is_raised_there_is_raised_here_and_a_death_says_what_to_do():
-    with pytest.raises(InputError, match="3 is refused"):
-        list(elsewhere("process", 2)(refuse, range(9)))
+    with pytest.raises(InputError, match="calibrated for"):
+        list(elsewhere("process", 2)(SCALE.rule, [0.1, 0.3, 0.1]))
     with pytest.raises(InputError, match="fewer --workers"):
-        list(elsewhere("process", 1)(die, range(3)))
+        list(elsewhere("process", 1)(signal.raise_signal, [signal.SIGKILL] * 3))
 
 
 def questions(count):
