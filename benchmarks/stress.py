@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import logging
 import random
@@ -135,10 +136,12 @@ def _slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
         for size in sizes:
             call = make(size)
             taken = []
+            gc.disable()  # as timeit does: the collector walks all that the process holds
             for _ in range(repeats):
                 began = time.thread_time()
                 call()
                 taken.append(time.thread_time() - began)
+            gc.enable()
             best.append(min(taken))
         slope = float(np.polyfit(np.log(sizes), np.log(np.maximum(best, 1e-6)), 1)[0])
         bench.row(f"slope of time, {name}, to {sizes[-1]:,} characters", slope, "log/log", at_most=1.2)
