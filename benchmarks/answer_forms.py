@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 
 from _judged_sets import Case, cases
-from _recorded import RecordedLLM
+from _recorded import FOLDER
 from harness import Benchmark, arguments
 
 from denoise_core.augmenter import Augmenter, Groundedness
@@ -21,6 +21,7 @@ from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.support import Check, check, parse
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
+from denoise_core.testing import RecordedLLM
 from denoise_core.types import Passage
 
 
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = cases(options.data)
-    _shown(bench, "quoting", LLMJudge(RecordedLLM.of("quoting")), found)
+    _shown(bench, "quoting", LLMJudge(RecordedLLM.of(FOLDER / "quoting.jsonl")), found)
     _shown(bench, "shipped", default_judge(), found)
     return bench.finish()
 

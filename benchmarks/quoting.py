@@ -15,7 +15,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from _judged_sets import GROUNDING, SHORT, Case, cases
-from _recorded import RecordedLLM
+from _recorded import FOLDER
 from harness import Benchmark, arguments
 
 from denoise_core.augmenter.utilities.default import Shipped
@@ -25,6 +25,7 @@ from denoise_core.support.check import check
 from denoise_core.support.judging import Claim, Judge, Judged
 from denoise_core.support.quoting import AGAIN, VERSION, LLMJudge, prove
 from denoise_core.support.result import Check
+from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message, Passage, Reply
 
 FABRICATED = 100
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = cases(options.data)
-    llm = RecordedLLM.of("quoting")
+    llm = RecordedLLM.of(FOLDER / "quoting.jsonl")
     bench.about |= {"prompt": f"version {VERSION}", "replies": "recorded from a large language model, 2026-11"}
     judges = {"": LLMJudge(llm), ", strict": LLMJudge(llm, strict=True)}
     groups: dict[str, Callable[[Case], bool]] = {
@@ -178,7 +179,7 @@ def _cascade(bench: Benchmark, every: Sequence[Case], groups: dict[str, Callable
         judges[name] = lambda llm, sure=sure, short=short: Cascade(shipped, LLMJudge(llm), sure=sure, short=short)  # type: ignore[misc]
     for name, made in judges.items():
         for group, belongs in groups.items():
-            llm = RecordedLLM.of("quoting")
+            llm = RecordedLLM.of(FOLDER / "quoting.jsonl")
             judge = made(llm)
             mine = [c for c in every if belongs(c) and c.label in ("right", "wrong", "open")]
             if group in GROUNDING or not mine:
@@ -189,13 +190,13 @@ def _cascade(bench: Benchmark, every: Sequence[Case], groups: dict[str, Callable
                 shown = f"{group}, {name}{', half only counted' if half == 'unseen' else ''}"
                 bench.row(f"{shown}: right or stopped", statistics.fmean(a == b for a, b in part), "share")
                 bench.row(f"{shown}: wrong passed", statistics.fmean(a for a, b in part if not b), "share")
-            bench.row(f"{group}, {name}: calls an answer", llm.calls / len(mine), "count")
+            bench.row(f"{group}, {name}: calls an answer", len(llm.seen) / len(mine), "count")
 
 
 def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
     """A reply that cannot be read is asked for once more: calls, and what comes of it."""
     case = every[0]
-    recorded = RecordedLLM.of("quoting")
+    recorded = RecordedLLM.of(FOLDER / "quoting.jsonl")
 
     class Broken(RecordedLLM):
         def complete(self, messages: Sequence[Message]) -> Reply:
@@ -203,10 +204,10 @@ def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
             reply = super().complete((messages[0], Message("user", first)))
             return reply if again else Reply(reply.text[: len(reply.text) // 2])
 
-    broken = Broken.of("quoting")
+    broken = Broken.of(FOLDER / "quoting.jsonl")
     same = check(case.question, case.answer, case.passages, judge=LLMJudge(broken))
     meant = check(case.question, case.answer, case.passages, judge=LLMJudge(recorded))
-    bench.row("calls for a reply that cannot be read", broken.calls, "count", at_most=2)
+    bench.row("calls for a reply that cannot be read", len(broken.seen), "count", at_most=2)
     bench.row("then judged the same", float(same == meant), "share", at_least=1.0)
 
 

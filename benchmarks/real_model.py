@@ -3,20 +3,26 @@
 ``select``, rewriting and the quoting judge, next to what needs no model. A reply is found by its prompt, which is
 written anew from the data; a prompt that has changed is counted. Replies to version 4 of S2A's prompts (the data
 folder) are found by the numbered material and the question, which are as they were; their rows name the version.
-Cosine keeps sentences, as many characters of each question as the way it is compared with. With ``--data``."""
+Cosine keeps sentences, as many characters of each question as the way it is compared with. With ``--data``.
+
+``--own replies.jsonl`` takes the replies of your own model. What it lacks is written to ``replies.prompts.jsonl``;
+``rag-denoise record replies.prompts.jsonl replies.jsonl --llm http://host:port/v1#name`` has it answered."""
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _judged_sets import Case, cases
-from _recorded import RecordedLLM, records
+from _recorded import FOLDER, records
 from harness import Benchmark, arguments, read
 
 from denoise_core import Message, Passage
@@ -26,6 +32,7 @@ from denoise_core.end import ENDDenoiser, Tokens
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.support.check import check
 from denoise_core.support.quoting import LLMJudge
+from denoise_core.testing import RecordedLLM
 from denoise_core.text.chunk import sentences
 
 SETS = {"hotpotqa_distractor": "HotpotQA", "musique": "MuSiQue"}
@@ -57,7 +64,7 @@ def before(data: Path, kind: str) -> list[dict[str, Any]]:
     return [r | {"prompt": ByMaterial.key([Message(**m) for m in r["messages"]])} for r in found]
 
 
-def questions(data: Path) -> Iterator[tuple[str, Asked]]:
+def questions(data: Path, own: RecordedLLM | None) -> Iterator[tuple[str, Asked]]:
     """By set and prompts' version; passages have their title before the text."""
     mine = {r["id"]: r for r in records("s2a") if r["kind"] == "select"}
     replies = {r["prompt"]: r["reply"] for r in records("s2a") if r["kind"] == "select"}
@@ -65,10 +72,10 @@ def questions(data: Path) -> Iterator[tuple[str, Asked]]:
         for q in (q for q in read(data, name) if q["id"] in mine):
             passages = [Passage(f"{p['title']}: {p['text']}", str(n)) for n, p in enumerate(q["passages"])]
             gold = {str(n) for n, p in enumerate(q["passages"]) if p["is_gold"]}
-            llm = RecordedLLM(replies, mine[q["id"]]["held"])
+            llm = own or RecordedLLM(replies, mine[q["id"]]["held"])
             yield f"{shown}, {NOW}", Asked(q["question"], passages, gold, q["answers"], llm)
     replies = {r["prompt"]: r["reply"] for r in before(data, "select")}
-    for r in before(data, "select"):
+    for r in () if own else before(data, "select"):
         passages = [Passage(text, str(n)) for n, text in enumerate(r["passages"])]
         asked = Asked(r["question"], passages, {str(n) for n in r["gold"]}, r["answers"], ByMaterial(replies))
         yield f"{SETS[r['set']]}, {BEFORE}", asked
@@ -86,9 +93,9 @@ def counted(q: Asked, kept: Sequence[Passage]) -> tuple[float, float, float]:
     return len(q.gold & {p.id for p in kept}) / len(q.gold), told, size
 
 
-def select(bench: Benchmark, data: Path) -> None:
+def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
     ways: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
-    for name, q in questions(data):
+    for name, q in questions(data, own):
         selected = S2ADenoiser(q.llm).denoise(q.text, q.passages)
         ways.setdefault((name, "prompts that have changed"), [])
         if selected.failures:
@@ -114,13 +121,14 @@ def select(bench: Benchmark, data: Path) -> None:
         bench.mean(f"{name}: text kept, {way}", size)
 
 
-def rewrite(bench: Benchmark, data: Path) -> None:
+def rewrite(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
     mine = [r for r in records("s2a") if r["kind"] == "rewrite"]
-    for version, found, model in ((NOW, mine, RecordedLLM), (BEFORE, before(data, "rewrite"), ByMaterial)):
+    made = [(NOW, mine, RecordedLLM)] + ([] if own else [(BEFORE, before(data, "rewrite"), ByMaterial)])
+    for version, found, model in made:
         replies = {r["prompt"]: r["reply"] for r in found}
         told = []
         for r in found:
-            denoiser = S2ADenoiser(model(replies, r.get("held", False)), variant="default")
+            denoiser = S2ADenoiser(own or model(replies, r.get("held", False)), variant="default")
             result = denoiser.denoise(r["question"], [Passage(r["passage"], "p")])
             told += [] if result.failures else result.reports
         uncovered = sum(len(r.uncovered) for r in told)
@@ -137,7 +145,7 @@ def by_words(case: Case) -> float:
     return max(len(said & Told.of(p.headed).stems) for p in case.passages) / max(1, len(said))
 
 
-def judging(bench: Benchmark, found: Sequence[Case]) -> None:
+def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) -> None:
     """Right and wrong answers that each judge passes, on the half of every set that was only counted. The line of
     the words is where it does best on the other half."""
     labelled = [c for c in found if c.label in ("right", "wrong")]
@@ -145,9 +153,15 @@ def judging(bench: Benchmark, found: Sequence[Case]) -> None:
     looked = [(score, c.label == "right") for c, score in words if c.half == "looked"]
     line = max((s for s, _ in looked), key=lambda at: sum((s >= at) == right for s, right in looked))
     bench.about["words"] = f"passed from {line:.2f} on"
-    quoting, shipped = LLMJudge(RecordedLLM.of("quoting")), judge("even")
+    quoting, shipped = LLMJudge(own or RecordedLLM.of(FOLDER / "quoting.jsonl")), judge("even")
+
+    def quoted(c: Case) -> bool:
+        with suppress(KeyError):  # nobody has answered its prompt yet; ``main`` counts it
+            return check(c.question, c.answer, c.passages, judge=quoting).passed
+        return False
+
     judges: dict[str, Callable[[Case], bool]] = {
-        "quoting judge, prompts 1": lambda c: check(c.question, c.answer, c.passages, judge=quoting).passed,
+        "quoting judge, prompts 1": quoted,
         "shipped judge": lambda c: check(c.question, c.answer, c.passages, judge=shipped).passed,
         "words": lambda c: by_words(c) >= line,
     }
@@ -159,20 +173,35 @@ def judging(bench: Benchmark, found: Sequence[Case]) -> None:
 
 
 def main(argv: list[str] | None = None) -> Benchmark:
-    bench = Benchmark("real_model", arguments(__doc__ or "", argv))
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--own", type=Path)
+    given, rest = parser.parse_known_args(argv)
+    own = None
+    if given.own is not None:
+        own = RecordedLLM.of(given.own) if given.own.exists() else RecordedLLM({})
+    name = "real_model" if own is None else f"real_model.{given.own.stem}"
+    bench = Benchmark(name, arguments(__doc__ or "", rest))
     bench.about |= {
-        "model": "a large language model",
-        "date": "2026-11",
+        "model": "a large language model" if own is None else given.own.stem,
+        "date": "2026-11" if own is None else f"{datetime.date.today():%Y-%m}",
         "replies": "recorded, replayed by prompt",
     }
     if bench.options.quick:
         bench.row("recorded replies", len(records("s2a")) + len(records("quoting")), "replies")
         return bench.finish()
-    if bench.options.data is None:
+    data = bench.options.data
+    if data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
-    select(bench, bench.options.data)
-    rewrite(bench, bench.options.data)
-    judging(bench, [c for of in cases(bench.options.data).values() for c in of])
+    select(bench, data, own)
+    rewrite(bench, data, own)
+    judging(bench, [c for of in cases(data).values() for c in of], own)
+    if own is not None and own.unanswered:
+        prompts = given.own.with_suffix(".prompts.jsonl")
+        prompts.write_text("\n".join(own.unanswered), "utf-8")
+        raise SystemExit(
+            f"{len(own.unanswered)} prompts have no reply. Have them answered, then run this again:\n"
+            f"rag-denoise record {prompts} {given.own} --llm http://host:port/v1#name"
+        )
     return bench.finish()
 
 

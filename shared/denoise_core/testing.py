@@ -9,6 +9,7 @@ parametrise with `faults_of` and `MISBEHAVIOURS`.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
 import time
@@ -17,9 +18,10 @@ import zlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +60,40 @@ class FunctionLLM:
         self.seen.append(tuple(messages))
         answer = self.reply(messages)
         return Reply(answer) if isinstance(answer, str) else answer
+
+
+class RecordedLLM(FunctionLLM):
+    """A model that says what was recorded for a prompt: ``replies`` by `key`.
+
+    Raises ``KeyError`` for a prompt without a reply, and keeps it in ``unanswered``: a line of JSON each, as
+    'rag-denoise record' reads them. ``structured``: asked through ``complete_json``.
+    """
+
+    def __init__(self, replies: Mapping[str, str], structured: bool = False) -> None:
+        super().__init__(lambda messages: self.replies[self.key(messages)])
+        self.replies, self.structured = replies, structured
+
+    @classmethod
+    def of(cls, path: str | Path) -> Self:
+        """What 'rag-denoise record' wrote: lines of JSON with ``prompt``, a `key`, and ``reply``."""
+        rows = map(json.loads, Path(path).read_text("utf-8").splitlines())
+        return cls({row["prompt"]: row["reply"] for row in rows})
+
+    @staticmethod
+    def key(messages: Sequence[Message]) -> str:
+        """The SHA-256 of a prompt's roles and texts."""
+        return hashlib.sha256(json.dumps([[m.role, m.content] for m in messages]).encode()).hexdigest()
+
+    @property
+    def unanswered(self) -> list[str]:
+        unknown = (messages for messages in self.seen if self.key(messages) not in self.replies)
+        return [json.dumps({"messages": [asdict(m) for m in messages]}) for messages in dict.fromkeys(unknown)]
+
+    def complete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
+        return self.complete(messages)
+
+    async def acomplete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
+        return self.complete(messages)
 
 
 class ListRetriever:

@@ -116,9 +116,9 @@ LINES = {
     "embedded": (2457, 2300),
     "text": (2864, 2400),
     "local, running": (5370, 4800),
-    "support, scorers, report, cli, service, root": (10095, 7100),
+    "support, scorers, report, cli, service, root": (10092, 7100),
     "langchain_denoise, llamaindex_denoise": (10202, 8300),
-    "benchmarks": (7909, 6500),
+    "benchmarks": (7879, 6500),
 }
 
 

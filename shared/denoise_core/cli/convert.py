@@ -53,10 +53,7 @@ def docx_text(blob: bytes) -> str:
     return _tidy(str(converter.convert_soup(soup)))
 
 
-CONVERTERS: dict[str, Callable[[bytes], str]] = {
-    ".pdf": pdf_text,
-    ".docx": docx_text,
-}
+CONVERTERS: dict[str, Callable[[bytes], str]] = {".pdf": pdf_text, ".docx": docx_text}
 
 
 def converted(suffix: str, blob: bytes) -> str:

@@ -209,7 +209,9 @@ def _labels(model: Model, ledger: Ledger | None, path: Path, price: Price | None
     return Ledger(made, model.label_with, path, budget=left, price=price, dry=model.dry_run, longest=LONGEST)
 
 
-def ledger_of(model: Model, path: Path, price: Price | None, needed: str | None) -> Ledger | None:
+def ledger_of(
+    model: Model, path: Path, price: Price | None, needed: str | None, longest: int = LONGEST
+) -> Ledger | None:
     """The model that answers, and every reply at ``path``; ``needed`` is the option that cannot do without."""
     if model.llm == "none":
         if needed is not None:
@@ -217,8 +219,8 @@ def ledger_of(model: Model, path: Path, price: Price | None, needed: str | None)
         if model.s2a or model.loop or (model.label_with is None and (model.budget is not None or model.dry_run)):
             raise InputError("--s2a, --loop, --budget and --dry-run are about a model: name one with --llm")
         return None
-    made = llm_of(model.llm)
-    return Ledger(made, model.llm, path, budget=model.budget, price=price, dry=model.dry_run, longest=LONGEST)
+    made = llm_of(model.llm, longest=longest)
+    return Ledger(made, model.llm, path, budget=model.budget, price=price, dry=model.dry_run, longest=longest)
 
 
 def _ways_of(model: Model, ledger: Ledger | None) -> list[Way]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from denoise_core._optional import require
 from denoise_core.cli.options import Engine, SkipBad, Workers, app
@@ -81,8 +81,7 @@ def fit(
         raise InputError("--workers says how many read side by side: give --engine process or ray too")
     questions = _read(console, data, skip_bad)
     calibration = () if calibrate is None else _read(console, calibrate, skip_bad)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(console=console, transient=True) as progress:
         reading = progress.add_task("reading", total=len(questions))
         fitted = fit_denoiser(
             questions,

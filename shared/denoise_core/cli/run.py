@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress
 from rich.text import Text
 
 from denoise_core.cli.options import AsJson, Keep, Passages, Query, SkipBad, app
@@ -110,9 +110,8 @@ def run(
 def _warm(aside: Console, chosen: Denoiser, passages: Sequence[Passage]) -> None:
     """What takes long is reading the passages: where the scorer keeps what it reads, with a bar."""
     if isinstance(chosen, ENDDenoiser) and isinstance(chosen.scorer, Warms):
-        columns = (TextColumn("reading pieces"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=aside, transient=True) as bar:
-            task = bar.add_task("reading", total=None)
+        with Progress(console=aside, transient=True) as bar:
+            task = bar.add_task("reading pieces", total=None)
             chosen.warm(passages, lambda done, of: bar.update(task, completed=done, total=of))
 
 
@@ -139,12 +138,7 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
     return not passages or (result.fallback is not None and not result.dropped)
 
 
-def denoiser_for(
-    method: str,
-    keep: str | None,
-    model: str | None = None,
-    tokens: int | None = None,
-) -> Denoiser:
+def denoiser_for(method: str, keep: str | None, model: str | None = None, tokens: int | None = None) -> Denoiser:
     """The denoiser behind a ``--method``; ``keep`` as in `keep_of`, ``tokens`` at most of the embedded encoder."""
     if method == "s2a-select":
         if model is None:

@@ -1,0 +1,76 @@
+"""``rag-denoise record``: a model's replies to prompts, for `denoise_core.testing.RecordedLLM` to replay."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from denoise_core._files import write_whole
+from denoise_core.cli.evaluate import Model, ledger_of, plan, price_of
+from denoise_core.cli.options import Budget, DryRun, Prices, app
+from denoise_core.cli.terminal import say
+from denoise_core.errors import DenoiseError, InputError
+from denoise_core.testing import RecordedLLM
+from denoise_core.types import Message
+
+
+@app.command("record")
+def record_own(
+    prompts: Annotated[
+        Path, typer.Argument(help="JSON lines with the 'messages' of a prompt; other fields stay.")
+    ],
+    out: Annotated[Path, typer.Argument(help="The JSON lines to write: 'prompt', 'reply', 'model', 'date'.")],
+    llm: Annotated[str, typer.Option(help="http://host:port/v1#name; or a folder or hub name.")],
+    longest: Annotated[int, typer.Option(min=1, help="Tokens of a reply, at most.")] = 2048,
+    budget: Budget = None,
+    price: Prices = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Record a model's replies to prompts, so that tests and examples replay them without the model.
+
+    denoise_core.testing.RecordedLLM replays OUT, and collects the prompts that OUT does not have. Stopped at any
+    moment, the same command goes on where it was: OUT.calls has every reply. Ends with 1 when a call failed.
+    """
+    aside = Console(stderr=True, highlight=False)
+    model = Model(llm, budget=budget, price=price, dry_run=dry_run)
+    ledger = ledger_of(model, Path(f"{out}.calls"), price_of(price), needed="record", longest=longest)
+    assert ledger is not None
+    rows, written, failed = _rows(prompts), [], []
+    for number, (messages, row) in enumerate(track(rows, "asking", console=aside, transient=True), 1):
+        try:
+            reply = ledger.complete(messages).text
+        except DenoiseError:
+            raise
+        except Exception as error:  # its text may be the user's
+            failed.append(f"prompt {number}: {type(error).__name__}")
+            continue
+        made = {"model": llm, "date": f"{datetime.date.today()}", "prompt": RecordedLLM.key(messages)}
+        written.append(json.dumps({**row, **made, "reply": reply}, ensure_ascii=False) + "\n")
+    if dry_run:
+        return plan(Console(highlight=False), ledger)
+    write_whole(out, "".join(written))
+    say(aside, f"{len(written):,} replies in {out}; {ledger.asked:,} calls were made now")
+    if failed:
+        say(aside, f"{len(failed):,} failed, the first {failed[0]}; the same command asks them again", "yellow")
+        raise typer.Exit(1)
+
+
+def _rows(path: Path) -> list[tuple[list[Message], dict[str, object]]]:
+    """Each prompt, and what else its line says. Raises `InputError` for a line without messages."""
+    found = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        try:
+            row = json.loads(line)
+            messages = [Message(m["role"], m["content"]) for m in row.pop("messages")]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InputError(
+                f"""{path}, line {number}: expected {{"messages": [{{"role": "user", "content": "..."}}]}}"""
+            ) from error
+        found.append((messages, row))
+    return found

@@ -1,0 +1,105 @@
+"""Replies recorded with the command are replayed without the model."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from denoise_core import Message
+from denoise_core.cli import main
+from denoise_core.s2a import S2ADenoiser
+from denoise_core.testing import RecordedLLM, misbehaving
+from denoise_core.types import Passage
+
+pytestmark = pytest.mark.enable_socket
+QUESTION = "When was it built?"
+PASSAGES = [Passage("It was built in 1889. I like it.", "a"), Passage("Rain.", "b")]
+
+
+@pytest.fixture
+def command(capsys, monkeypatch):
+    """The command in this process: its exit status and what it printed."""
+
+    def call(*arguments):
+        monkeypatch.setattr("sys.argv", ["rag-denoise", "record", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return SimpleNamespace(returncode=ended.value.code or 0, **capsys.readouterr()._asdict())
+
+    return call
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    """The prompts that a denoiser sends, which nobody has answered yet."""
+    unknown = RecordedLLM({})
+    S2ADenoiser(unknown, variant="select").denoise(QUESTION, PASSAGES)
+    asked = [json.dumps(json.loads(line) | {"id": f"q{n}"}) for n, line in enumerate(unknown.unanswered)]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(asked))
+    return tmp_path / "prompts.jsonl"
+
+
+@pytest.fixture
+def served():
+    """A model over HTTP that keeps the first piece; ``seen`` has what it was asked."""
+    seen = []
+
+    def answer(asked):
+        seen.append(asked["messages"])
+        if "Rain" in str(asked["messages"]) and "fail" in seen:
+            return {"choices": 3}
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "1"}}
+        return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+
+    with misbehaving(answer) as url:
+        yield f"{url}/v1#m", seen
+
+
+def test_what_was_recorded_is_replayed_and_nothing_is_asked_twice(command, prompts, served, tmp_path):
+    url, seen = served
+    done = command(prompts, tmp_path / "out.jsonl", "--llm", url)
+    assert done.returncode == 0, done.err
+    assert seen == [json.loads(line)["messages"] for line in prompts.read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert {(r["reply"], r["model"], r["id"]) for r in rows} == {("1", url, f"q{n}") for n in range(len(rows))}
+    replayed = RecordedLLM.of(tmp_path / "out.jsonl")
+    result = S2ADenoiser(replayed, variant="select").denoise(QUESTION, PASSAGES)
+    assert (replayed.unanswered, result.passages[0].text) == ([], "It was built in 1889. ")
+    asked = len(seen)
+    again = command(prompts, tmp_path / "out.jsonl", "--llm", url)
+    assert (again.returncode, len(seen)) == (0, asked)
+    assert "It was built" not in done.err + done.out + again.err
+
+
+def test_a_call_that_fails_is_told_without_its_text_and_asked_again(command, prompts, served, tmp_path):
+    url, seen = served
+    lines = [{"messages": [{"role": "user", "content": said}]} for said in ("Sun.", "Rain.")]
+    prompts.write_text("\n".join(map(json.dumps, lines)))
+    seen.append("fail")
+    done = command(prompts, tmp_path / "out.jsonl", "--llm", url)
+    assert (done.returncode, "1 failed, the first prompt 2" in done.err) == (1, True)
+    assert "Rain" not in done.err
+    seen.clear()
+    assert command(prompts, tmp_path / "out.jsonl", "--llm", url).returncode == 0
+    assert [m[0]["content"] for m in seen] == ["Rain."]
+    assert RecordedLLM.of(tmp_path / "out.jsonl").complete([Message("user", "Rain.")]).text == "1"
+
+
+def test_a_dry_run_asks_nothing_and_writes_nothing(command, prompts, served, tmp_path):
+    url, seen = served
+    done = command(prompts, tmp_path / "out.jsonl", "--llm", url, "--dry-run")
+    assert (done.returncode, seen, "no call was made" in done.out) == (0, [], True)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_line_without_messages_is_named_with_what_to_write(command, prompts, tmp_path):
+    prompts.write_text('{"prompt": "x"}')
+    done = command(prompts, tmp_path / "out.jsonl", "--llm", "http://127.0.0.1:9/v1#m")
+    assert (done.returncode, 'line 1: expected {"messages":' in done.err) == (2, True)
+
+
+def test_an_unknown_prompt_raises_and_is_kept():
+    llm = RecordedLLM({})
+    with pytest.raises(KeyError):
+        llm.complete([Message("user", "new")])
+    assert json.loads(llm.unanswered[0]) == {"messages": [{"role": "user", "content": "new"}]}
