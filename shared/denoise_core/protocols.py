@@ -147,13 +147,6 @@ def expect_denoiser(value: object, name: str = "denoiser") -> Denoiser:
     return cast(Denoiser, _expect(value, name, "a denoiser", ("denoise", "adenoise"), _DENOISER_HINTS))
 
 
-def expect_text(value: object, name: str = "query") -> str:
-    """``value`` as it is. Raises `InputError` when it is no str."""
-    if not isinstance(value, str):
-        raise InputError(f"{name}: expected a str, got {_called(value)}")
-    return value
-
-
 # What to write instead, by the package that a class or one of its bases comes from, and by what it can do.
 _Hints = dict[tuple[str, str], str]
 

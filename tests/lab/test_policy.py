@@ -5,28 +5,28 @@ import random
 
 import numpy as np
 import pytest
+from augmenter_doubles import scripted
 from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Attempt, Augmenter, Rules, Verdict, WorkingMemory
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
-from denoise_core.augmenter.testing import check_answer, scripted
+from denoise_core.augmenter.testing import check_answer
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.trained import (
     ACTIONS,
     NAMES,
     LinearPolicy,
-    TextEncoder,
     action_of,
     allowed,
     memory_features,
     softmax,
-    with_text,
 )
 from denoise_core.testing import ListRetriever
 from denoise_lab.policy import ReinforceSettings, Turn, imitate, learn_from_recorded, reinforce, simulators
 from denoise_lab.policy.fit import decisions_of, index_of
+from denoise_lab.policy.text import TextEncoder, with_text
 
 
 def turns(count):

@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from augmenter_doubles import scripted
 
 from denoise_core import InputError, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Rules
-from denoise_core.augmenter.testing import scripted
 from denoise_core.errors import MissingExtra
 from denoise_core.support.judging import FlowJudge, Judged, Judgement
 from denoise_core.testing import ListRetriever

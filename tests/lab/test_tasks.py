@@ -6,11 +6,11 @@ import re
 from itertools import pairwise
 
 import pytest
+from envelopes import enclosed
 
 from denoise_core import Passage
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM
-from denoise_core.text.delimit import enclosed
 from denoise_lab.criticism import read_criticism
 from denoise_lab.tasks import MAKERS, TASKS
 from denoise_lab.tasks.denoising import select

@@ -1,9 +1,13 @@
-"""What several tests of the loop share: a right and a wrong draft, scores from a table, a denoiser of one rule."""
+"""What several tests of the loop share: drafts, scores from a table, a denoiser of one rule, scripted models."""
+
+import asyncio
 
 from denoise_core import DenoiseResult, Drop, Span
 from denoise_core.augmenter import Reason, Verdict
 from denoise_core.augmenter.drafting import DraftRequest
+from denoise_core.augmenter.testing import check_answer
 from denoise_core.augmenter.utility import without_effects
+from denoise_core.testing import FunctionLLM
 
 RIGHT = "It was completed in 1889 [1]."
 WRONG = "It was completed in 1925 [1]."
@@ -50,3 +54,30 @@ class Chain:
 
     async def adraft(self, request):
         return self.draft(request)
+
+
+def scripted(*replies):
+    """A model that says these in turn, and the last one for ever; an exception among them is raised."""
+    left = list(replies)
+
+    def reply(messages):
+        said = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    return FunctionLLM(reply)
+
+
+def check_loop(make, question, history=()):
+    """Run a fresh loop sync and async, check the laws of `check_answer` and that both are the same."""
+    answer = make().answer(question, history)
+    check_answer(answer)
+    other = asyncio.run(make().aanswer(question, history))
+    check_answer(other)
+    for what in ("text", "outcome", "stopped_because", "memory", "citations"):
+        ours, theirs = getattr(answer, what), getattr(other, what)
+        assert ours == theirs, f"sync and async differ in {what}:\n{ours}\n{theirs}"
+    tags = [[e.tag for e in a.trace.events] for a in (answer, other)]
+    assert tags[0] == tags[1], f"sync and async made different calls:\n{tags[0]}\n{tags[1]}"
+    return answer

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Sequence
 
+from envelopes import enclosed
+
 from denoise_core import Passage, run
 from denoise_core.augmenter import WorkingMemory
 from denoise_core.augmenter.utilities import Groundedness, as_utility
@@ -11,7 +13,6 @@ from denoise_core.support.evidence import terms_of
 from denoise_core.support.judging import Claim, FlowJudge, Judged, Judgement, Quote
 from denoise_core.support.records import headline
 from denoise_core.testing import FunctionLLM
-from denoise_core.text.delimit import enclosed
 from denoise_core.text.facts import differences
 from denoise_core.types import Span
 

@@ -68,10 +68,3 @@ QUERIES = (
     f"{NOTE} "
     "Reply with at most {most} queries, one on each line, and nothing else."
 )
-
-ADVISE = (
-    f"A draft answer was checked against evidence and did not pass. {NOTE} "
-    "Tell the writer in four short sentences what to change: "
-    "name the words that are wrong or unsupported, say what the evidence says instead and under which number, and "
-    "what is missing. Do not write the answer yourself."
-)

@@ -1,43 +1,11 @@
-"""For your tests and ours: scripted models, and the laws that every run of the loop keeps."""
+"""For your tests and ours: the laws that every run of the loop keeps."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import Callable, Sequence
 
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
-from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import rank
-from denoise_core.testing import FunctionLLM
-from denoise_core.types import Message, Reply
-
-
-def scripted(*replies: str | Reply | Exception) -> FunctionLLM:
-    """A model that says these in turn, and the last one for ever; an exception among them is raised."""
-    left = list(replies)
-
-    def reply(messages: Sequence[Message]) -> str | Reply:
-        said = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(said, Exception):
-            raise said
-        return said
-
-    return FunctionLLM(reply)
-
-
-def check_loop(make: Callable[[], Augmenter], question: str, history: Sequence[Message] = ()) -> Answer:
-    """Run a fresh loop sync and async, check the laws of `check_answer` and that both are the same."""
-    answer = make().answer(question, history)
-    check_answer(answer)
-    other = asyncio.run(make().aanswer(question, history))
-    check_answer(other)
-    for what in ("text", "outcome", "stopped_because", "memory", "citations"):
-        ours, theirs = getattr(answer, what), getattr(other, what)
-        assert ours == theirs, f"sync and async differ in {what}:\n{ours}\n{theirs}"
-    tags = [[e.tag for e in a.trace.events] for a in (answer, other)]
-    assert tags[0] == tags[1], f"sync and async made different calls:\n{tags[0]}\n{tags[1]}"
-    return answer
 
 
 def check_answer(answer: Answer) -> None:

@@ -50,19 +50,21 @@ class BM25Scorer:
             [well_formed(t) for t in texts],
             token_pattern=f"{CJK}|[^\\W぀-ヿ㐀-鿿가-힯豈-﫿]+",
             stopwords="en" if self.language == "english" else [],
-            stemmer=self._stemmer(),
+            stemmer=stemmer(self.language),
             return_ids=False,
             show_progress=False,
         )
         return cast(list[list[str]], found)
 
-    def _stemmer(self) -> Any:
-        if self.language is None:
-            return None
-        import Stemmer as stemmers
 
-        try:
-            return stemmers.Stemmer(self.language)
-        except KeyError as error:
-            known = ", ".join(stemmers.algorithms())
-            raise InputError(f"language={self.language!r}: expected None or one of {known}") from error
+def stemmer(language: str | None) -> Any:
+    """Snowball's stemmer; None for none. Raises `InputError` for a language that it does not know."""
+    if language is None:
+        return None
+    import Stemmer as stemmers
+
+    try:
+        return stemmers.Stemmer(language)
+    except KeyError as error:
+        known = ", ".join(stemmers.algorithms())
+        raise InputError(f"language={language!r}: expected None or one of {known}") from error

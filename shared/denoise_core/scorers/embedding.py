@@ -70,14 +70,18 @@ class EmbeddingScorer(Travels):
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Cosines, shape ``(len(texts),)``. Raises `InputError` when a vector is missing or not finite."""
-        if not texts:
-            return np.zeros(0, dtype=np.float32)
-        embed, query_embed = self._embedders()
-        vectors = _checked(embed(list(texts)), len(texts))
-        asked = _checked((self.query_embed or query_embed)([query]), 1)
-        if asked.shape[1] != vectors.shape[1]:
-            raise InputError(f"the query's vector has {asked.shape[1]} values, the texts' have {vectors.shape[1]}")
-        return np.asarray(_unit(vectors) @ _unit(asked)[0], dtype=np.float32)
+        return self.near(query, self.vectors(texts)) if texts else np.zeros(0, dtype=np.float32)
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The texts' vectors of length 1 (or 0), shape ``(len(texts), d)``. Raises as `score`."""
+        return _unit(_checked(self._embedders()[0](list(texts)), len(texts)))
+
+    def near(self, query: str, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Cosines of the query and what `vectors` gave, shape ``(len(vectors),)``. Raises as `score`."""
+        asked = _unit(_checked((self.query_embed or self._embedders()[1])([query]), 1))[0]
+        if len(asked) != vectors.shape[1]:
+            raise InputError(f"the query's vector has {len(asked)} values, the texts' have {vectors.shape[1]}")
+        return np.asarray(vectors @ asked, dtype=np.float32)
 
     def _embedders(self) -> tuple[Vectors, Vectors]:
         with self._lock:

@@ -30,7 +30,6 @@ NOTE = (
 prompt.
 """
 
-_BEGINS = re.compile(r"BEGIN ([a-z][a-z0-9 _-]{0,40}) [0-9a-f]{16}")
 _LABEL = re.compile(r"[a-z][a-z0-9 _-]{0,40}")
 
 # What cannot be seen and means nothing to a reader. The joiners of Persian, Indic scripts and emoji, and the
@@ -94,33 +93,6 @@ def shown(text: str) -> str:
     """
     plain = well_formed(text.replace("\r\n", "\n").translate(_SHOWN))
     return "\n".join(map(_line, plain.split("\n")))
-
-
-def enclosed(prompt: str) -> tuple[list[tuple[str, str]], str]:
-    """Every envelope of a prompt as its label and its text, and what stands outside all of them.
-
-    For tests and for scripted models: a line that begins an envelope counts up to the line that ends it.
-    """
-    found: list[tuple[str, str]] = []
-    outside: list[str] = []
-    lines = prompt.split("\n")
-    ends: dict[str, list[int]] = {}
-    for i in range(len(lines) - 1, -1, -1):
-        if lines[i].startswith("END "):
-            ends.setdefault(lines[i][4:], []).append(i)
-    at = 0
-    while at < len(lines):
-        begins = _BEGINS.fullmatch(lines[at])
-        last = ends.get(lines[at][6:], []) if begins else []
-        while last and last[-1] <= at:
-            last.pop()
-        if begins and last:
-            found.append((begins[1], "\n".join(lines[at + 1 : last[-1]])))
-            at = last[-1]
-        else:
-            outside.append(lines[at])
-        at += 1
-    return found, "\n".join(outside)
 
 
 def folded(text: str) -> str:

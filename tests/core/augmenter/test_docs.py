@@ -3,11 +3,10 @@
 import re
 from pathlib import Path
 
-from augmenter_doubles import RIGHT, HalfDenoiser
+from augmenter_doubles import RIGHT, HalfDenoiser, scripted
 
 from denoise_core import Passage
 from denoise_core.augmenter import Groundedness, Outcome
-from denoise_core.augmenter.testing import scripted
 from denoise_core.augmenter.utilities import Labelled
 from denoise_core.testing import ListRetriever
 

@@ -1,11 +1,11 @@
 """A judge, model or function, counts where its word is clear; anything else is unknown or an error."""
 
 import pytest
+from augmenter_doubles import check_loop, scripted
 from judging import TEXT, judged, quoting
 
 from denoise_core import Reply
 from denoise_core.augmenter import Augmenter, Outcome
-from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
 

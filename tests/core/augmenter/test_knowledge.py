@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+from augmenter_doubles import check_loop, scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +25,6 @@ from denoise_core.augmenter.knowledge import (
     rows_as_passages,
 )
 from denoise_core.augmenter.knowledge.chain import Chain, pack
-from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import FunctionLLM, ListRetriever, check_denoiser
 
 ROWS = rows_as_passages(
@@ -123,7 +123,7 @@ def test_dense_finds_the_nearest_and_embeds_once():
     "embed", [lambda t: np.zeros(3), lambda t: np.zeros((1, 3)), lambda t: np.full((len(t), 2), np.nan)]
 )
 def test_wrong_embeddings_are_refused(embed):
-    with pytest.raises(InputError, match="embed: expected"):
+    with pytest.raises(InputError, match="embed "):
         DenseRetriever(CORPUS, embed).retrieve("x")
 
 

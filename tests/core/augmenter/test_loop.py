@@ -1,12 +1,11 @@
 """The loop sends the best attempt it made, told from feedback what was wrong, and says how far it is supported."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, HalfDenoiser, Scores
+from augmenter_doubles import RIGHT, WRONG, HalfDenoiser, Scores, check_loop, scripted
 
 from denoise_core import Reply, Usage
 from denoise_core.augmenter import Augmenter, BM25Retriever, Consolidator, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.actions import Draft, Readmit, Search
-from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import ListRetriever
 
 

@@ -1,12 +1,11 @@
 """Every run of the loop ends, for a reason that has a name, and what was paid for until then is sent."""
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG, Scores
+from augmenter_doubles import RIGHT, WRONG, Scores, check_loop, scripted
 
 from denoise_core import Budget
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
-from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import is_mistake
 from denoise_core.support.quoting import LLMJudge

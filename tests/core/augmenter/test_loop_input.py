@@ -1,13 +1,12 @@
 """What comes into the loop is data, whatever it says; what makes no loop is refused with the way out."""
 
 import pytest
-from augmenter_doubles import RIGHT, HalfDenoiser
+from augmenter_doubles import RIGHT, HalfDenoiser, scripted
+from envelopes import enclosed
 
 from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
-from denoise_core.augmenter.testing import scripted
 from denoise_core.testing import ListRetriever
-from denoise_core.text.delimit import enclosed
 
 
 def test_history_is_shown_as_data(passages):

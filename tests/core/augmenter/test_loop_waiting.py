@@ -4,11 +4,10 @@ import asyncio
 import threading
 
 import pytest
-from augmenter_doubles import RIGHT, WRONG
+from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
 
 from denoise_core import Budget, Reply
 from denoise_core.augmenter import Augmenter, BM25Retriever, LoopLimits, Outcome, StopReason
-from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import ListRetriever
 
 

@@ -1,4 +1,4 @@
-"""Recorded runs: written and read again, redacted, replayed without a generator, shown as a page."""
+"""Recorded runs: written and read again, redacted, shown as a page."""
 
 import asyncio
 import json
@@ -6,21 +6,16 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from augmenter_doubles import scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judging import by_words, quoting
 
-from denoise_core import Budget, DenoiseResult, Drop, InputError, Passage, Reply, Span, Usage
-from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules, StopReason
-from denoise_core.augmenter.feedback import ModelFeedback
-from denoise_core.augmenter.knowledge import LLMQueries
-from denoise_core.augmenter.testing import check_answer, scripted
+from denoise_core import DenoiseResult, Drop, InputError, Passage, Reply, Span, Usage
+from denoise_core.augmenter import Augmenter
+from denoise_core.augmenter.testing import check_answer
 from denoise_core.augmenter.traces.plain import plain
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
-from denoise_core.augmenter.traces.replay import agreement, rejudge, replay
 from denoise_core.report.loop import to_html
-from denoise_core.running.record import calls_of
-from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
 
 RIGHT, WRONG = "It was completed in 1889 [1].", "It was completed in 1925 [1]."
@@ -34,15 +29,6 @@ class Half:
 
     async def adenoise(self, query, passages):
         return self.denoise(query, passages)
-
-
-class Never:
-    """Whoever is asked here has been asked by mistake."""
-
-    def fail(self, *_):
-        raise AssertionError("a generator, retriever or denoiser was called in a replay")
-
-    complete = acomplete = retrieve = aretrieve = denoise = adenoise = fail
 
 
 def recorded(passages, question, *replies, **options):
@@ -126,97 +112,6 @@ def test_half_a_character_makes_no_trace_unwritable(text):
     "\n".join(lines).encode()
     from_lines(lines)
     to_html(answer)
-
-
-def fresh(**options):
-    return Augmenter(Never(), ListRetriever(()), **options)
-
-
-def test_a_replay_with_the_same_parts_gives_the_same_answer(passages, question):
-    for replies in ((RIGHT,), (WRONG, RIGHT), (WRONG, OSError("down"), "In 1930.", "unknown"), ("",)):
-        answer = through_json(recorded(passages, question, *replies))
-        again = replay(Augmenter(Never(), Never(), denoiser=Never()), answer)
-        assert again.exact
-        assert (again.answer.text, again.answer.outcome) == (answer.text, answer.outcome)
-        assert again.answer.stopped_because == answer.stopped_because
-        assert [a.candidate for a in again.answer.memory.attempts] == [a.candidate for a in answer.memory.attempts]
-        assert again.answer.memory.failures == answer.memory.failures
-        assert again.answer.trace.events == ()
-
-
-def test_a_spent_budget_is_replayed_as_one(passages, question):
-    answer = through_json(recorded(passages, question, WRONG, RIGHT, budget=Budget(calls=2)))
-    assert answer.stopped_because is StopReason.BUDGET
-    assert calls_of(answer.trace) == 1, "one search, one draft; the refused one was never asked"
-    assert (
-        replay(Augmenter(Never(), Never(), denoiser=Never()), answer).answer.stopped_because is StopReason.BUDGET
-    )
-
-
-def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question):
-    answer = recorded(passages, question, RIGHT)
-    strict = Augmenter(Never(), Never(), denoiser=Never(), judge=judges.function(lambda *_: 0.2))
-    again = replay(strict, answer)
-    assert (again.answer.text, again.answer.outcome) == (RIGHT, Outcome.UNSUPPORTED)
-    assert again.answer.stopped_because is StopReason.NOT_RECORDED
-    assert not again.exact
-    assert [e.tag for e in again.answer.trace.events] == ["judge"]
-
-
-def test_a_laxer_utility_stops_sooner(passages, question):
-    answer = recorded(passages, question, WRONG, RIGHT)
-    lax = Augmenter(Never(), Never(), denoiser=Never(), judge=lambda question, evidence, claim: 1.0)
-    again = replay(lax, answer)
-    assert (again.answer.text, len(again.answer.memory.attempts)) == (WRONG, 1)
-    assert again.answer.outcome is Outcome.SUPPORTED
-
-
-def test_a_replay_asks_a_judge_of_its_own_for_real(passages, question):
-    judge = quoting("supported")
-    again = replay(
-        Augmenter(Never(), Never(), denoiser=Never(), judge=judge),
-        recorded(passages, question, WRONG, RIGHT),
-    )
-    assert again.answer.text == WRONG
-    assert len(judge.seen) == 1
-
-
-def test_another_policy_is_replayed_as_far_as_the_recording_goes(passages, question):
-    answer = recorded(passages, question, WRONG, RIGHT)
-    other = Augmenter(Never(), Never(), denoiser=Never(), policy=Rules(readmit=0, widen=False))
-    again = replay(other, answer)
-    assert again.answer.text == RIGHT
-    assert not again.exact
-
-
-def test_a_model_for_queries_or_feedback_is_not_asked_again(passages, question):
-    def make(llm, retriever, other):
-        consolidator = Consolidator(retriever, queries=LLMQueries(other))
-        return Augmenter(llm, consolidator, feedback=ModelFeedback(other))
-
-    answer = make(scripted(WRONG, RIGHT), ListRetriever(passages), scripted("tower")).answer(question)
-    again = replay(make(Never(), Never(), Never()), through_json(answer))
-    assert again.exact
-    assert again.answer.memory == answer.memory
-
-
-def test_verdicts_are_given_anew_and_compared(passages, question):
-    answer = recorded(passages, question, WRONG, RIGHT)
-    assert [v.outcome for v in rejudge(by_words(), answer)] == ["fail", "pass"]
-    assert agreement(by_words(), [answer]) == 1.0
-    assert agreement(judges.function(lambda *_: 1.0), [answer]) == 0.5
-    assert agreement(by_words(), []) is None
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.one_of(st.text(max_size=30), st.just(RIGHT), st.just(OSError("x"))), min_size=1, max_size=5))
-def test_any_run_replays_to_itself(replies):
-    found = (Passage("The tower was completed in 1889.", "a"), Passage("Rome is in Italy.", "b"))
-    limits = LoopLimits(attempts=4, patience=4)
-    answer = through_json(recorded(found, "When?", *replies, limits=limits))
-    again = replay(Augmenter(Never(), Never(), denoiser=Never(), limits=limits), answer)
-    assert again.exact
-    assert (again.answer.text, again.answer.memory) == (answer.text, answer.memory)
 
 
 class Text(HTMLParser):

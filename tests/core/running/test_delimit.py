@@ -1,11 +1,12 @@
 """Delimiters hold: no text closes its own, and the same text gets the same ones."""
 
 import pytest
+from envelopes import enclosed
 from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.text.delimit import enclosed, envelope, new_marker, shown
+from denoise_core.text.delimit import envelope, new_marker, shown
 
 
 @given(st.lists(st.text(), max_size=4))

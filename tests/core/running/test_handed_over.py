@@ -10,7 +10,6 @@ from denoise_core.protocols import (
     expect_llm,
     expect_retriever,
     expect_scorer,
-    expect_text,
 )
 from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionLLM, ListRetriever
@@ -92,7 +91,6 @@ def test_our_own_adapters_are_taken():
 def test_the_right_thing_is_handed_back():
     llm, scorer, retriever = FunctionLLM(lambda m: ""), BM25Scorer(), ListRetriever([])
     assert (expect_llm(llm), expect_scorer(scorer), expect_retriever(retriever)) == (llm, scorer, retriever)
-    assert expect_text("x") == "x"
 
 
 def test_a_secret_handed_over_by_mistake_is_not_shown():

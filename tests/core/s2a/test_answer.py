@@ -8,12 +8,12 @@ import re
 import threading
 
 import pytest
+from envelopes import enclosed
 
 from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage, UnparsableReply, Usage
 from denoise_core.running.flow import run
 from denoise_core.s2a import S2A, Cache, MessageDenoiser, Options
 from denoise_core.testing import FunctionLLM
-from denoise_core.text.delimit import enclosed
 from denoise_lab.s2a.baselines import Baseline
 from denoise_lab.s2a.cases import Case
 from denoise_lab.s2a.run import paper_systems

@@ -4,18 +4,18 @@ import asyncio
 import json
 
 import pytest
+from augmenter_doubles import scripted
+from envelopes import enclosed
 from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage, run
-from denoise_core.augmenter.testing import scripted
 from denoise_core.running.budget import Budget
 from denoise_core.support.cascade import Cascade
 from denoise_core.support.judging import Claim, Claims, Judged, asked
 from denoise_core.support.proof import Proof, proof_of
 from denoise_core.support.quoting import SCHEMA, LLMJudge, prompt, prove
 from denoise_core.testing import FunctionLLM
-from denoise_core.text.delimit import enclosed
 from denoise_core.types import Reply, Span
 
 PASSAGES = (

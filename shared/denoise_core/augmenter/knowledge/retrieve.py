@@ -14,6 +14,7 @@ from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
 from denoise_core.running.recipes import Travels
+from denoise_core.scorers.bm25 import stemmer
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import words
 from denoise_core.types import Passage, check_passages, well_formed
@@ -69,7 +70,7 @@ class BM25Retriever(Travels):
         with self._lock:
             if self._index is not None or not self.passages:
                 return
-            self._stemmer = _stemmer(self.language)
+            self._stemmer = stemmer(self.language)
             corpus = [self._stemmed(words(titled(p))) for p in self.passages]
             if any(corpus):
                 # The Lucene form gives no negative weights, so that a score of 0 means no word in common.
@@ -81,15 +82,3 @@ class BM25Retriever(Travels):
 
     def _stemmed(self, found: list[str]) -> list[str]:
         return self._stemmer.stemWords([well_formed(w) for w in found]) if self._stemmer else found
-
-
-def _stemmer(language: str | None) -> Any:
-    if language is None:
-        return None
-    import Stemmer as module
-
-    if language not in module.algorithms():
-        raise InputError(
-            f"language={language!r}: expected None or one of {', '.join(sorted(module.algorithms()))}"
-        )
-    return module.Stemmer(language)

@@ -1,1 +1,1 @@
-"""Runs of the loop as plain JSON: to show, to keep, to replay."""
+"""Runs of the loop as plain JSON: to show, to keep, to learn from."""

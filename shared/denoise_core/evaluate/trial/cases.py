@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.augmenter.answer import Answer, Outcome
+from denoise_core.augmenter.knowledge.dense import DenseRetriever
 from denoise_core.augmenter.knowledge.hybrid import HybridRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.traces.recording import from_lines
@@ -32,10 +33,9 @@ from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.running.flow import run
-from denoise_core.running.offload import offload
 from denoise_core.scorers.discrim import YES, LLMDiscrim
 from denoise_core.text.cutting import cut as cut_text
-from denoise_core.types import Passage, check_passages
+from denoise_core.types import Passage
 
 GoldFrom = Literal["labels", "answers", "model", "made", "cited"]
 Find = Callable[[str], Sequence[Passage]]
@@ -285,8 +285,17 @@ def searching(documents: Sequence[Passage], *, k: int = FOUND, progress: Progres
     text or ``k < 1``.
     """
     own = cut(documents)
-    found = HybridRetriever([BM25Retriever(own, k=max(k, 50)), _Nearest(own, max(k, 50), progress)], k=k)
-    return found.retrieve
+
+    def vectors(texts: Sequence[str]) -> NDArray[np.float32]:
+        parts = []
+        for start in range(0, len(texts), AT_ONCE):
+            parts.append(encoder().vectors(texts[start : start + AT_ONCE]))
+            if progress is not None and len(texts) > 1:  # the question is one
+                progress(min(start + AT_ONCE, len(texts)), len(texts))
+        return np.concatenate(parts)
+
+    most = max(k, 50)
+    return HybridRetriever([BM25Retriever(own, k=most), DenseRetriever(own, vectors, k=most)], k=k).retrieve
 
 
 def cut(documents: Sequence[Passage]) -> tuple[Passage, ...]:
@@ -307,32 +316,6 @@ def _cut(document: Passage) -> list[Passage]:
             name = f"{document.id}#{n}"
             out.append(replace(document, text=said.strip(), id=name, metadata=metadata, header=above))
     return out
-
-
-class _Nearest:
-    """The ``k`` passages nearest to the query by the encoder's cosine; all are read at the first search."""
-
-    def __init__(self, passages: Sequence[Passage], k: int, progress: Progress | None) -> None:
-        self.passages = check_passages(passages)
-        self.k = k
-        self.progress = progress
-        self._vectors: NDArray[np.float32] | None = None
-
-    def retrieve(self, query: str) -> tuple[Passage, ...]:
-        if self._vectors is None:
-            self._vectors = np.concatenate(list(self._read()))
-        near = self._vectors @ encoder().vectors([query])[0]
-        return tuple(self.passages[i] for i in np.argsort(-near, kind="stable")[: self.k].tolist())
-
-    def _read(self) -> Iterator[NDArray[np.float32]]:
-        for start in range(0, len(self.passages), AT_ONCE):
-            part = self.passages[start : start + AT_ONCE]
-            yield encoder().vectors([p.headed for p in part])
-            if self.progress is not None:
-                self.progress(start + len(part), len(self.passages))
-
-    async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return await offload(self.retrieve, query)
 
 
 QUESTIONS = 50  # made of documents, unless told

@@ -1,11 +1,13 @@
 """Feedback from a model: bounds, and failures that do not end the loop."""
 
+from augmenter_doubles import check_loop, scripted
+from envelopes import enclosed
+from judging import by_words
+
 from denoise_core import Passage, run
 from denoise_core.augmenter import Augmenter, Reason, Verdict, WorkingMemory
-from denoise_core.augmenter.feedback import ModelFeedback
-from denoise_core.augmenter.testing import check_loop, scripted
 from denoise_core.testing import ListRetriever
-from denoise_core.text.delimit import enclosed
+from denoise_lab.feedback import ModelFeedback
 
 MEMORY = WorkingMemory("When?", (Passage("The tower was completed in 1889.", "a"),))
 FAILED = Verdict("fail", 0.1, (Reason("a number stands in no evidence", "number", "In 1925.", "a", ("1925",)),))
@@ -36,6 +38,7 @@ def test_a_feedback_model_that_fails_does_not_end_the_loop(passages, question):
         lambda: Augmenter(
             scripted("In 1925 [1].", "In 1889 [1]."),
             ListRetriever(passages),
+            judge=by_words(),
             feedback=ModelFeedback(scripted(OSError("down"))),
         ),
         question,
