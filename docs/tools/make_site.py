@@ -1,16 +1,19 @@
 """``make docs``: the site, built strictly into ``build/site/html``.
 
 The pages are laid into ``build/site/docs`` as they stand, with what the repository keeps elsewhere (changelog,
-security, contributing) and the reference; links that leave ``docs`` become addresses of the repository, which
-``pyproject.toml`` names. A page that the menu leaves out, a link that leads nowhere and any warning of the builder
-end the build.
+security, contributing) and the reference. Parts between marks become tabs. Links that leave ``docs`` become
+addresses of the repository, which ``pyproject.toml`` names. A page that the menu leaves out, a link that leads
+nowhere and any warning of the builder end the build.
 """
 
+import itertools
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
+from html import escape, unescape
 from pathlib import Path
 
 from reference import pages
@@ -21,6 +24,8 @@ BROUGHT = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md", "CONTRI
 PICTURES = {".svg", ".png"}
 BAR = re.compile(r"(?<=`)[^`\n]*\\\|[^`\n]*(?=`)")
 NO_CONTENTS = "---\nhide:\n  - toc\n---\n\n"  # the width is for the script
+TABS = re.compile(r"<!-- tabs -->\n(.*?)<!-- end tabs -->\n", re.S)  # on the site each ### between them is a tab
+TELEPHONE, LETTER, BETWEEN = 358, 7.6, 20  # pixels: the page's width, a letter in a table, the space of a column
 LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)#\s]+)")
 
 
@@ -55,6 +60,14 @@ def linked(text: str, source: Path) -> str:
     return BAR.sub(lambda cell: cell[0].replace("\\|", "|"), LINK.sub(placed, text))
 
 
+def tabbed(text: str) -> str:
+    def tab(found: re.Match[str]) -> str:
+        name, body = found[1].split("\n", 1)
+        return f'=== "{name}"\n{textwrap.indent(body, "    ")}'
+
+    return TABS.sub(lambda tabs: re.sub(r"^### (.*?)(?=^### |\Z)", tab, tabs[1], flags=re.M | re.S), text)
+
+
 def stage() -> None:
     """Write every page of the site, and the builder's settings beside them."""
     shutil.rmtree(STAGE, ignore_errors=True)
@@ -62,7 +75,7 @@ def stage() -> None:
         target = STAGE / "docs" / source.relative_to(DOCS)
         if source.suffix == ".md" and source.relative_to(DOCS).parts[0] not in {"listing", "tools"}:
             target.parent.mkdir(parents=True, exist_ok=True)
-            text = linked(source.read_text("utf-8"), source)
+            text = tabbed(linked(source.read_text("utf-8"), source))
             target.write_text(NO_CONTENTS + text if "<!-- script: " in text else text, "utf-8")
         elif source.suffix in {".css", *PICTURES}:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -83,6 +96,29 @@ def stage() -> None:
     )
 
 
+def stacked(page: str) -> str:
+    """Marks the tables that do not fit a telephone, and each cell with its column; `site.css` stacks them."""
+
+    def plain(cell: str) -> str:
+        return unescape(re.sub(r"<[^>]+>", "", cell)).strip()
+
+    def marked(found: re.Match[str]) -> str:
+        rows = [
+            re.findall(r"<t[hd][^>]*>.*?</t[hd]>", row, re.S)
+            for row in re.findall(r"<tr>.*?</tr>", found[0], re.S)
+        ]
+        longest = [
+            max(len(word) for cell in column for word in plain(cell).split() or [""]) for column in zip(*rows)
+        ]
+        if sum(longest) * LETTER + len(longest) * BETWEEN <= TELEPHONE:
+            return found[0]
+        names = itertools.cycle(plain(cell) for cell in rows[0])
+        labelled = re.sub(r"<td", lambda _: f'<td data-label="{escape(next(names))}"', found[0])
+        return labelled.replace("<table", "<table data-stack", 1)
+
+    return re.sub(r"<table>.*?</table>", marked, page, flags=re.S)
+
+
 def in_menu(entries: list) -> set[str]:
     """The pages that a menu names."""
     found = set()
@@ -99,7 +135,10 @@ def main() -> int:
     if menu != written:
         raise SystemExit(f"menu and pages differ: {sorted(menu ^ written)}")
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
-    return subprocess.run(command, cwd=STAGE, check=False).returncode
+    status = subprocess.run(command, cwd=STAGE, check=False).returncode
+    for page in (STAGE / "html").rglob("*.html"):
+        page.write_text(stacked(page.read_text("utf-8")), "utf-8")
+    return status
 
 
 if __name__ == "__main__":

@@ -4,12 +4,15 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import json
 import re
+import shutil
 import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from headless import chromium, told_by
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "docs" / "tools"
@@ -61,6 +64,38 @@ def test_a_drawing_fits_a_telephone(name):
     drawing = (ROOT / "docs" / "pictures" / name).read_text("utf-8")
     assert int(re.search(r'viewBox="0 0 (\d+) ', drawing)[1]) <= 380
     assert "<title>" in drawing
+
+
+PROBE = """<script>addEventListener("load", () => {
+  const wide = e => e.scrollWidth > e.clientWidth + 1;
+  const boxes = document.querySelectorAll(".md-typeset :is(pre > code, .md-typeset__scrollwrap)");
+  const cut = [document.documentElement, ...boxes];
+  parent.postMessage([NAME, cut.filter(wide).map(e => e.textContent.trim().slice(0, 60))], "*");
+})</script>"""
+FRAMES = """<!doctype html><body><script>
+const told = {};
+addEventListener("message", m => { told[m.data[0]] = m.data[1];
+  if (Object.keys(told).length === COUNT) {
+    const e = document.createElement("pre");
+    e.id = "told"; e.textContent = JSON.stringify(told); document.body.append(e);
+  } });
+</script>"""
+
+
+@pytest.mark.skipif(chromium() is None, reason="needs a Chromium")
+def test_on_a_telephone_nothing_is_cut_off(html, tmp_path):
+    """390 pixels wide: no page, table or code scrolls sideways."""
+    copy = shutil.copytree(html, tmp_path / "html")
+    names = [str(p.relative_to(html)) for p in html.rglob("*.html") if p.parent.name != "reference"]
+    names = [name for name in names if name != "404.html"]
+    for name in names:
+        text = (copy / name).read_text("utf-8")
+        (copy / name).write_text(text + PROBE.replace("NAME", json.dumps(name)), "utf-8")
+    frames = [f'<iframe src="{name}" width="390" height="900"></iframe>' for name in names]
+    (copy / "frames.html").write_text(FRAMES.replace("COUNT", str(len(names))) + "".join(frames), "utf-8")
+    told = told_by(copy / "frames.html", "light", budget=20_000)
+    assert len(told) > 20
+    assert {name: cut for name, cut in told.items() if cut} == {}
 
 
 def test_each_public_class_shows_what_it_is_made_from(html):
