@@ -43,7 +43,17 @@ _LONGEST = 500  # characters of a reason
 
 
 class FunctionJudge(Travels):
-    """`denoise_core.support.judges.function`."""
+    """A function, or an evaluator of another package, as a judge; asked claim by claim, ``limit`` at once.
+
+    Parameters are filled by their names (question, query, input ...; evidence, contexts, source ...; claim,
+    answer, response ...), others by place: question, evidence texts, claim. It may be asynchronous, and gives a
+    number from 0 to ``best``, a bool, None for "cannot say", (score, reasons), a mapping or an object with
+    ``score``.
+
+    >>> judge = FunctionJudge(lambda question, evidence, claim: 0.9, name="mine")
+    >>> [j.supported for j in judge.judge("When?", [Claim("In 1889.", 0, 8)], [])]
+    [True]
+    """
 
     def __init__(
         self, function: Any, *, name: str = "", threshold: float = 0.5, best: float = 1.0, limit: int = 8

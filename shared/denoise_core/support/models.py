@@ -54,7 +54,17 @@ class Score:
 
 
 class ModelJudge(Travels):
-    """`denoise_core.support.judges.model`."""
+    """A Hugging Face model as a judge; loaded at its first call, its repository's code never run.
+
+    The config tells which ``family`` it is of, else give it: ``tokens`` (LettuceDetect: marks unsupported
+    words), ``minicheck`` (RoBERTa, DeBERTa and T5), ``hhem``, ``guardian`` (Granite Guardian, Bespoke-MiniCheck:
+    yes or no by its own template), ``entailment`` (NLI), ``cross_encoder`` (one logit). ``label`` is the output to
+    read where the config's names do not say; ``ask`` puts the question before each claim. Raises `InputError` at
+    the first call for a model of none of these.
+
+    >>> ModelJudge("KRLabsOrg/lettucedect-base-modernbert-en-v1").id
+    'KRLabsOrg/lettucedect-base-modernbert-en-v1'
+    """
 
     named: ClassVar[tuple[str, ...]] = ("model",)
 

@@ -14,20 +14,15 @@ from denoise_core.text.lexemes import Lexeme, lexemes
 from denoise_core.text.stems import content
 from denoise_core.text.wordlists import FUNCTION_WORDS, listed
 
-YES = listed("yes yep ja sí si oui true correct 是 是的 对 はい да да evet כן نعم")
-NO = listed("no nope nein non false incorrect 不 不是 いいえ нет hayır לא لا")
+_YES_NO = listed(
+    "yes yep ja sí si oui true correct 是 是的 对 はい да evet כן نعم "
+    "no nope nein non false incorrect 不 不是 いいえ нет hayır לא لا"
+)
 _OPEN = listed(
     """
     who whom whose what which when where why how wer wen wem wessen welche welcher welches welchen welchem wann
     wo warum wieso wie qui que quoi quel quelle quels quelles quand où pourquoi comment combien quién quiénes qué
     cuál cuáles cuándo dónde cómo cuánto cuánta cuántos cuántas 谁 什 哪 几 何
-    """
-)
-_VERBS = listed(
-    """
-    is are was were do does did has have had can could will would should must may isn't aren't wasn't weren't don't
-    doesn't didn't hasn't haven't can't ist sind war waren hat haben kann können darf dürfen muss müssen gibt wird
-    wurde est es era fue son está están hay puede tiene debe
     """
 )
 _MEANT = listed(
@@ -64,7 +59,7 @@ def opening(text: str) -> int:
     """Characters of the yes or no that a text opens with, and of the mark behind it; 0 for none."""
     found = lexemes(text[:40])
     words = [x for x in found if x.shape != "mark"]
-    if not words or not all(x.lower in YES | NO for x in words[:1]):
+    if not words or not all(x.lower in _YES_NO for x in words[:1]):
         return 0
     behind = next((x for x in found if x.start >= words[0].end), None)
     if behind is None:
@@ -72,20 +67,10 @@ def opening(text: str) -> int:
     return behind.end if behind.shape == "mark" and behind.text in ",.:;!，。！—–-" else 0
 
 
-def polarity(text: str) -> bool | None:
-    """Whether an opening is a yes or a no."""
-    word = next((x.lower for x in lexemes(text[:40]) if x.shape != "mark"), "")
-    return True if word in YES else False if word in NO else None
-
-
 def asks(question: str) -> bool:
-    """The question can be answered by yes or no: it begins with the verb, or asks for no thing, place, time or
-    reason."""
+    """The question can be answered by yes or no: it asks for no thing, place, time or reason."""
     words = [x for x in lexemes(question) if x.shape != "mark"]
-    german = language_of(question) == "de"
-    if words and words[0].lower in _VERBS and not (german and words[0].lower == "was"):
-        return True
-    what = _OPEN | {"was"} if german else _OPEN
+    what = _OPEN | {"was"} if language_of(question) == "de" else _OPEN
     return bool(words) and not any(x.lower in what and (not n or x.text.islower()) for n, x in enumerate(words))
 
 

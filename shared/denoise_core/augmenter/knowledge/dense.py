@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,10 @@ from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
 from denoise_core.running.recipes import Travels
-from denoise_core.scorers.embedding import EmbeddingScorer, Embeds
 from denoise_core.types import Passage, check_passages
+
+if TYPE_CHECKING:
+    from denoise_core.scorers.embedding import Embeds
 
 
 class DenseRetriever(Travels):
@@ -28,6 +31,9 @@ class DenseRetriever(Travels):
     named = ("embed",)
 
     def __init__(self, passages: Sequence[Passage], embed: Embeds, *, k: int = 10) -> None:
+
+        from denoise_core.scorers.embedding import EmbeddingScorer  # not before one is made: all scorers come
+
         if k < 1:
             raise InputError(f"k={k}: expected 1 or more")
         self.passages = check_passages(passages)

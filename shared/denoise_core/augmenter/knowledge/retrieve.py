@@ -14,7 +14,6 @@ from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
 from denoise_core.running.recipes import Travels
-from denoise_core.scorers.bm25 import stemmer
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import words
 from denoise_core.types import Passage, check_passages, well_formed
@@ -70,6 +69,8 @@ class BM25Retriever(Travels):
         with self._lock:
             if self._index is not None or not self.passages:
                 return
+            from denoise_core.scorers.bm25 import stemmer  # not before a search: all scorers come with it
+
             self._stemmer = stemmer(self.language)
             corpus = [self._stemmed(words(titled(p))) for p in self.passages]
             if any(corpus):

@@ -1,54 +1,44 @@
 """Values as plain JSON and back: strings, finite numbers, booleans, None, lists and dicts.
 
 What JSON cannot say is changed, never refused: another object in a passage's metadata becomes its string, a
-tuple a list, a number that is not finite None.
+tuple a list, a number that is not finite None. `plain` writes our dataclasses by their fields, `made` reads them
+again; what is not compared (a model, an origin) is left out.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 from denoise_core.augmenter import actions
-from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.errors import InputError
 from denoise_core.types import Drop, Message, Passage, Span
 
 VERSION = 2
-_AS_THEY_ARE = ("question", "needs_knowledge", "searchable", "brings_own")
 _ACTIONS = {cls.__name__: cls for cls in get_args(actions.Action)}
+
+
+_TABLED = ("evidence", "retrieved", "aside")  # of the memory: passages, which stand in a table
 
 
 def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
     """Everything in the memory; each passage stands once and is named by its place in ``passages``."""
     table = _Table()
-    out = {
+    bare: dict[str, Any] = dict.fromkeys(_TABLED, ())
+    return {
         "version": VERSION,
-        **{name: getattr(memory, name) for name in _AS_THEY_ARE},
-        "evidence": table.add(memory.evidence),
+        **plain(replace(memory, attempts=(), actions=(), **bare)),
+        **{name: table.add(getattr(memory, name)) for name in _TABLED},
         "attempts": [
-            {
-                "candidate": a.candidate,
-                "verdict": verdict_to_json(a.verdict),
-                "feedback": a.feedback,
-                "evidence": table.add(a.evidence),
-                "draft": a.draft,
-                "repaired": a.repaired,
-                "fields": plain(a.fields),
-            }
-            for a in memory.attempts
+            plain(replace(a, evidence=())) | {"evidence": table.add(a.evidence)} for a in memory.attempts
         ],
-        "history": [_fields(m) for m in memory.history],
-        "retrieved": table.add(memory.retrieved),
-        "dropped": [drop_to_json(d) for d in memory.dropped],
-        "queries": list(memory.queries),
-        "actions": [{"action": type(a).__name__, **_fields(a)} for a in memory.actions],
-        "failures": [list(f) for f in memory.failures],
-        "aside": table.add(memory.aside),
+        "actions": [{"action": type(a).__name__, **plain(a)} for a in memory.actions],
+        "passages": table.rows,
     }
-    out["passages"] = table.rows
-    return out
 
 
 def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
@@ -56,94 +46,62 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
     if not isinstance(data, Mapping) or data.get("version") != VERSION:
         raise InputError(f"memory: expected an object with version {VERSION}, as memory_to_json() writes it")
     try:
-        passages = [passage_from_json(p) for p in data["passages"]]
+        passages = made(tuple[Passage, ...], data["passages"])
 
         def named(places: Iterable[int]) -> tuple[Passage, ...]:
             return tuple(passages[i] for i in places)
 
         return WorkingMemory(
-            **{name: data[name] for name in _AS_THEY_ARE},
+            **{name: data[name] for name in ("question", "needs_knowledge", "searchable", "brings_own")},
             evidence=named(data["evidence"]),
+            retrieved=named(data["retrieved"]),
+            aside=named(data["aside"]),
             attempts=tuple(
-                Attempt(
-                    a["candidate"],
-                    verdict_from_json(a["verdict"]),
-                    a["feedback"],
-                    named(a["evidence"]),
-                    a["draft"],
-                    a["repaired"],
-                    a["fields"],
-                )
+                replace(made(Attempt, {**a, "evidence": ()}), evidence=named(a["evidence"]))
                 for a in data["attempts"]
             ),
-            history=tuple(Message(m["role"], m["content"]) for m in data["history"]),
-            retrieved=named(data["retrieved"]),
-            dropped=tuple(drop_from_json(d) for d in data["dropped"]),
+            history=made(tuple[Message, ...], data["history"]),
+            dropped=made(tuple[Drop, ...], data["dropped"]),
             queries=tuple(data["queries"]),
-            actions=tuple(
-                _ACTIONS[a["action"]](**{k: v for k, v in a.items() if k != "action"}) for a in data["actions"]
-            ),
-            failures=tuple((what, why) for what, why in data["failures"]),
-            aside=named(data["aside"]),
+            actions=tuple(made(_ACTIONS[a["action"]], a) for a in data["actions"]),
+            failures=made(tuple[tuple[str, str], ...], data["failures"]),
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"memory: not as memory_to_json() writes it: {type(error).__name__}: {error}") from error
 
 
-def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
-    reasons = [
-        {**_fields(r), "missing": list(r.missing), "place": list(r.place) if r.place else None}
-        for r in verdict.reasons
-    ]
-    return {"outcome": verdict.outcome, "score": verdict.score, "reasons": reasons}
-
-
-def verdict_from_json(data: Mapping[str, Any]) -> Verdict:
-    reasons = []
-    for r in data["reasons"]:
-        place = r.get("place")  # records of before have none, and an "instead" that nothing reads any more
-        told = {k: v for k, v in r.items() if k not in ("place", "missing", "instead")}
-        reasons.append(Reason(**told, missing=tuple(r["missing"]), place=tuple(place) if place else None))
-    return Verdict(data["outcome"], data["score"], tuple(reasons))
-
-
-def passage_to_json(passage: Passage) -> dict[str, Any]:
-    told = {"score": plain(passage.score), "metadata": plain(passage.metadata)}
-    return _fields(passage) | told | {"spans": [_span(s) for s in passage.spans]}
-
-
-def passage_from_json(data: Mapping[str, Any]) -> Passage:
-    return Passage(
-        data["text"],
-        data["id"],
-        data["score"],
-        dict(data["metadata"]),
-        tuple(Span(*s) for s in data["spans"]),
-        bool(data["rewritten"]),
-        data["header"],
-        data["provenance"],
-    )
-
-
-def drop_to_json(drop: Drop) -> dict[str, Any]:
-    return {"span": _span(drop.span), "reason": drop.reason, "score": plain(drop.score)}
-
-
-def drop_from_json(data: Mapping[str, Any]) -> Drop:
-    return Drop(Span(*data["span"]), data["reason"], data["score"])
-
-
 def plain(value: Any) -> Any:
-    """The value as JSON has it."""
+    """The value as JSON has it; a span is a list."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
+    if isinstance(value, Span):
+        return [value.passage_id, value.start, value.end]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.compare}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     return str(value)
+
+
+def made(kind: Any, data: Any) -> Any:
+    """What `plain` wrote, as a ``kind`` again: a dataclass by its fields, a tuple of them; fields that it does not
+    know are passed over. Raises `TypeError` where one is missing."""
+    if get_origin(kind) is tuple:
+        return tuple(made(get_args(kind)[0], v) for v in data)
+    if data is None or not is_dataclass(kind):
+        inner = next((k for k in get_args(kind) if get_origin(k) is tuple), None)  # one or None
+        return made(inner, data) if inner is not None and data is not None else data
+    of: Any = kind
+    hints = _hints(of)
+    named = data if isinstance(data, Mapping) else dict(zip(hints, data, strict=False))
+    return of(**{name: made(hints[name], v) for name, v in named.items() if name in hints})
+
+
+_hints = cache(get_type_hints)
 
 
 class _Table:
@@ -154,7 +112,7 @@ class _Table:
         self._at: dict[tuple[str, str], list[int]] = {}
 
     def add(self, passages: Iterable[Passage]) -> list[int]:
-        return [self._place(passage_to_json(p)) for p in passages]
+        return [self._place(plain(p)) for p in passages]
 
     def _place(self, row: dict[str, Any]) -> int:
         same = self._at.setdefault((row["id"], row["text"]), [])
@@ -164,11 +122,3 @@ class _Table:
         self.rows.append(row)
         same.append(len(self.rows) - 1)
         return same[-1]
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
-
-
-def _span(span: Span) -> list[Any]:
-    return [span.passage_id, span.start, span.end]

@@ -14,20 +14,12 @@ from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.drafting.drafter import Drafted, Found
 from denoise_core.augmenter.engine import citations
 from denoise_core.augmenter.prompts import VERSION as PROMPTS
-from denoise_core.augmenter.traces.plain import (
-    drop_from_json,
-    drop_to_json,
-    memory_from_json,
-    memory_to_json,
-    passage_from_json,
-    passage_to_json,
-    plain,
-)
+from denoise_core.augmenter.traces.plain import made, memory_from_json, memory_to_json, plain
 from denoise_core.augmenter.utility import Measured
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.effects import Complete, Denoise, Retrieve
-from denoise_core.types import Event, Message, Reply, Usage
+from denoise_core.types import Drop, Event, Message, Passage, Reply, Usage
 
 VERSION = 2
 Redact: TypeAlias = Callable[[str], str]
@@ -57,9 +49,9 @@ def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
         "outcome": str(answer.outcome),
         "stopped_because": str(answer.stopped_because),
         "judge": answer.judge,
-        "measured": [[m.set, m.passed_right, m.passed_wrong, m.answers] for m in answer.measured],
+        "measured": [list(plain(m).values()) for m in answer.measured],
         "holds": answer.holds,
-        "nearest": [passage_to_json(p) for p in answer.nearest],
+        "nearest": plain(answer.nearest),
     }
     for record in (
         head,
@@ -99,8 +91,8 @@ def from_lines(lines: Iterable[str]) -> Answer:
     cited = citations(best.candidate, best.evidence) if sent and best else ()
     stop = StopReason(head["stopped_because"])
     try:
-        measured = tuple(Measured(*m) for m in head["measured"])
-        near = tuple(map(passage_from_json, head["nearest"]))
+        measured = made(tuple[Measured, ...], head["measured"])
+        near = made(tuple[Passage, ...], head["nearest"])
         judge, holds = head["judge"], head["holds"]
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"not a recorded run: {type(error).__name__}: {error}") from error
@@ -108,73 +100,50 @@ def from_lines(lines: Iterable[str]) -> Answer:
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    usage = event.usage
-    used = None
-    if usage is not None:
-        used = [usage.input_tokens, usage.output_tokens, usage.estimated, usage.cached_tokens]
+    used = None if event.usage is None else list(plain(event.usage).values())
     common = {"tag": event.tag, "seconds": round(event.seconds, 6), "usage": used}
     common |= {"error": event.error, "made": event.made}
     effect, reply = event.effect, event.reply
     if isinstance(effect, Complete):
-        asked = [{"role": m.role, "content": m.content} for m in effect.messages]
-        text = reply.text if isinstance(reply, Reply) else None
-        calls = reply.calls if isinstance(reply, Reply) else 1
-        drafted = _drafted(reply) if isinstance(reply, Drafted) else None
-        return {"kind": "complete", **common, "messages": asked, "reply": text, "calls": calls, "drafted": drafted}
+        whole = isinstance(reply, Reply)
+        common |= {"reply": reply.text if whole else None, "calls": reply.calls if whole else 1}
+        drafted = None
+        if isinstance(reply, Drafted):
+            drafted = {"found": plain(reply.found), "fields": plain(reply.fields), "judge": reply.judge}
+        return {"kind": "complete", **common, "messages": plain(effect.messages), "drafted": drafted}
     if isinstance(effect, Retrieve):
-        found = None if reply is None else [passage_to_json(p) for p in reply]
-        return {"kind": "retrieve", **common, "query": effect.query, "reply": found}
-    given = [passage_to_json(p) for p in effect.passages]
-    return {"kind": "denoise", **common, "query": effect.query, "passages": given, "reply": _result(reply)}
+        return {"kind": "retrieve", **common, "query": effect.query, "reply": plain(reply)}
+    told = ("query", "passages", "dropped", "fallback")
+    found = None if reply is None else {name: plain(getattr(reply, name)) for name in told}
+    return {
+        "kind": "denoise", **common, "query": effect.query, "passages": plain(effect.passages), "reply": found
+    }  # fmt: skip
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
-    usage = None if data["usage"] is None else Usage(*data["usage"])
+    usage = made(Usage, data["usage"])
     reply = data["reply"]
     effect: Complete | Retrieve | Denoise
     match data["kind"]:
         case "complete":
-            effect = Complete(tuple(Message(m["role"], m["content"]) for m in data["messages"]), data["tag"])
-            if reply is not None and data["drafted"] is not None:
-                reply = _drafted_from(data["drafted"], reply, usage, data["calls"])
+            effect = Complete(made(tuple[Message, ...], data["messages"]), data["tag"])
+            if reply is not None and (told := data["drafted"]) is not None:
+                found = made(tuple[Found, ...], told["found"])
+                reply = Drafted(reply, usage, data["calls"], (), found, told["fields"], told["judge"])
             else:
                 reply = None if reply is None else Reply(reply, usage, data["calls"])
         case "retrieve":
             effect = Retrieve(data["query"], data["tag"])
-            reply = None if reply is None else tuple(map(passage_from_json, reply))
+            reply = None if reply is None else made(tuple[Passage, ...], reply)
         case "denoise":
-            effect = Denoise(data["query"], tuple(map(passage_from_json, data["passages"])), data["tag"])
-            reply = None if reply is None else _result_from(reply)
+            effect = Denoise(data["query"], made(tuple[Passage, ...], data["passages"]), data["tag"])
+            if reply is not None:
+                passages = made(tuple[Passage, ...], reply["passages"])
+                dropped = made(tuple[Drop, ...], reply["dropped"])
+                reply = DenoiseResult(reply["query"], passages, dropped, fallback=reply["fallback"])
         case other:
             raise InputError(f"kind {other!r}: expected complete, retrieve or denoise")
     return Event(data["tag"], effect, reply, data["seconds"], usage, data["error"], data.get("made", True))
-
-
-def _drafted(draft: Drafted) -> dict[str, Any]:
-    found = [{"query": f.query, "passages": [passage_to_json(p) for p in f.passages]} for f in draft.found]
-    return {"found": found, "fields": plain(draft.fields), "judge": draft.judge}
-
-
-def _drafted_from(data: Mapping[str, Any], text: str, usage: Usage | None, calls: int) -> Drafted:
-    found = tuple(Found(tuple(map(passage_from_json, f["passages"])), f["query"]) for f in data["found"])
-    return Drafted(text, usage, calls, found=found, fields=data["fields"], judge=data["judge"])
-
-
-def _result(result: DenoiseResult | None) -> dict[str, Any] | None:
-    if result is None:
-        return None
-    return {
-        "query": result.query,
-        "passages": [passage_to_json(p) for p in result.passages],
-        "dropped": [drop_to_json(d) for d in result.dropped],
-        "fallback": result.fallback,
-    }
-
-
-def _result_from(data: Mapping[str, Any]) -> DenoiseResult:
-    passages = tuple(map(passage_from_json, data["passages"]))
-    dropped = tuple(map(drop_from_json, data["dropped"]))
-    return DenoiseResult(data["query"], passages, dropped, fallback=data["fallback"])
 
 
 def _redacted(value: Any, redact: Redact, at: tuple[str, ...]) -> Any:
