@@ -116,6 +116,14 @@ def _attacked(bench: Benchmark) -> None:
                 longest = max(len(client.post(url + "/v1/denoise", json=body).content) for _ in range(3))
             bench.row(f"{name}: /livez at worst", 1000 * max(times), "ms", at_most=100)
             bench.row(f"{name}: bytes of the reply", longest, "bytes", at_most=1000)
+        words = random.Random(0).choices(WORDS, k=110_000)
+        texts = [" ".join(words[n : n + 110]) for n in range(0, len(words), 110)]
+        most = {"passages": [t[:990] for t in texts]}  # under every limit
+        asked = {"/v1/denoise": {"query": "q"}, "/v1/check": {"question": "q", "answer": "A clerk wrote it."}}
+        for path, body in asked.items():
+            with _watched(url) as times:
+                httpx.post(url + path, json=most | body, timeout=120).raise_for_status()
+            bench.row(f"a valid megabyte to {path}: /livez at worst", 1000 * max(times), "ms", at_most=100)
         before = _memory(pid)
         port, head = int(url.rsplit(":", 1)[1]), "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\n"
         head += "Content-Type: application/json\r\nContent-Length: 8000000\r\n\r\n"

@@ -116,7 +116,7 @@ LINES = {
     "embedded": (2457, 2300),
     "text": (2834, 2400),
     "local, running": (5370, 4800),
-    "support, scorers, report, cli, service, root": (10057, 7100),
+    "support, scorers, report, cli, service, root": (10044, 7100),
     "langchain_denoise, llamaindex_denoise": (10202, 8300),
     "benchmarks": (7879, 6500),
 }

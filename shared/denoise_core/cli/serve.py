@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -110,6 +108,7 @@ def serve(context: typer.Context) -> None:
     require("prometheus_client", extra="serve")
     from denoise_core.augmenter.utilities.default import default_judge
     from denoise_core.service.app import make_app
+    from denoise_core.service.desk import for_serving
     from denoise_core.service.outside import HOSTS, access
 
     aside = Console(stderr=True, highlight=False)
@@ -140,8 +139,7 @@ def serve(context: typer.Context) -> None:
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}"
     say(aside, f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how")
-    gc.freeze()  # no collection looks through what was loaded, while everything waits
-    sys.setswitchinterval(0.001)  # the event loop waits so long for a thread that computes, not five times as long
+    for_serving()
     for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises again what ended it
         signal.signal(each, lambda *_: None)
     uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=30)).run(sockets=[listener])

@@ -28,17 +28,10 @@ from denoise_core.service.settings import Service, ServiceLimits
 T = TypeVar("T")
 
 _ABOUT = "Denoises passages before a language model reads them, ranks them, and holds answers against them."
-_STATUSES = {
-    401: "the key",
-    408: "slow body",
-    413: "too much",
-    415: "no JSON",
-    422: "not as expected",
-    429: "quota",
-}
+_STATUSES: dict[int | str, str] = {401: "the key", 408: "slow body", 413: "too much", 415: "no JSON"}
+_STATUSES |= {422: "not as expected", 429: "quota", 500: "failed", 503: "busy: Retry-After", 504: "too late"}
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": bodies.Problem, "description": what}
-    for status, what in {**_STATUSES, 500: "failed", 503: "busy: Retry-After", 504: "too late"}.items()
+    status: {"model": bodies.Problem, "description": what} for status, what in _STATUSES.items()
 }
 
 
@@ -116,11 +109,6 @@ def make_app(service: Service) -> FastAPI:
     app.post("/v1/rerank", response_model=ranked, **asked)(rerank)
     for path in ("/v2/rerank", "/rerank"):  # Cohere's second version; text-embeddings-inference
         app.post(path, include_in_schema=False)(rerank)
-
-    @app.get("/v1/models", response_model=bodies.Models, **asked)
-    async def models() -> dict[str, Any]:
-        """The one that is served."""
-        return {"object": "list", "data": [{"id": service.name, "object": "model", "owned_by": "local"}]}
 
     def health(status: str) -> dict[str, Any]:
         known = {"status": status, "model": service.name, "version": __version__}

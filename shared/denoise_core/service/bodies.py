@@ -170,17 +170,6 @@ class Checked(BaseModel):
     claims: list[Claimed]
 
 
-class Model(BaseModel):
-    id: str
-    object: str
-    owned_by: str
-
-
-class Models(BaseModel):
-    object: str
-    data: list[Model]
-
-
 class Health(BaseModel):
     """``waiting`` requests, ``working`` threads."""
 

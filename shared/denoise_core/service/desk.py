@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +24,16 @@ MARGIN = 0.8  # of the limit that an expected wait may fill: estimates err
 LOST = 4  # threads for each worker that may hang before nothing more is begun
 GUESS = 1e-5  # seconds of a character, before the first request is done
 _WEIGHT = 0.2  # of the newest request in the mean
+RARELY = 10_000  # collections of the middle generation before a full one, while nothing else asks for one
+_YOUNG = 10  # of them after which one is due as soon as nothing is under way
+
+
+def for_serving() -> None:
+    """Settles a process that only serves, after all is loaded: no full collection, which holds all threads up for
+    as long as there are objects, while a request is worked on, and short turns of threads that compute."""
+    gc.freeze()
+    gc.set_threshold(*gc.get_threshold()[:2], RARELY)
+    sys.setswitchinterval(0.001)
 
 
 class Busy(Exception):
@@ -109,6 +121,9 @@ class Desk:
             now = time.monotonic()
             with self._lock:
                 self.working -= 1
+                due = not self.working and gc.get_threshold()[2] == RARELY and gc.get_count()[2] >= _YOUNG
                 self._progress = now
                 rate = (now - began) / cost
                 self._rate = rate if self._rate == GUESS else (1 - _WEIGHT) * self._rate + _WEIGHT * rate
+            if due:
+                gc.collect()

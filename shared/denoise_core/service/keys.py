@@ -13,22 +13,29 @@ import os
 import time
 import tomllib
 from hashlib import sha256
-from typing import Any
 
 from fastapi.security.utils import get_authorization_scheme_param
+from limits import RateLimitItem, parse
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
+from pydantic import BaseModel, Field
 
-from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.service.settings import Service
+
+
+class Key(BaseModel, extra="forbid", strict=True):
+    key: str = Field("", min_length=1)
+    sha256: str = Field("", pattern="^[0-9a-fA-F]{64}$")
+    quota: str = ""
 
 
 class Keys:
     """The keys of a service by their digests. Raises `InputError` for a variable or a file that holds none."""
 
     def __init__(self, service: Service) -> None:
-        limits = require("limits", extra="serve")
-        self._hits = limits.strategies.FixedWindowRateLimiter(limits.storage.MemoryStorage())
-        self._known: dict[str, tuple[str, Any]] = {}
+        self._hits = FixedWindowRateLimiter(MemoryStorage())
+        self._known: dict[str, tuple[str, RateLimitItem | None]] = {}
         if service.token_env:
             if not (token := os.environ.get(service.token_env)):
                 raise InputError(f"token_env={service.token_env!r}: that environment variable is not set")
@@ -39,30 +46,30 @@ class Keys:
             tables = tomllib.loads(service.keys.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"keys: {service.keys} cannot be read as TOML ({type(error).__name__})") from None
-        for name, table in tables.items():
-            known = isinstance(table, dict) and table.keys() <= {"key", "sha256", "quota"}
-            if not known or len(table.keys() & {"key", "sha256"}) != 1 or not all(map(_text, table.values())):
-                raise InputError(
-                    f"keys: [{name}] in {service.keys}: expected a key or its sha256, and a quota if any"
-                )
-            digest = table["sha256"].lower() if "sha256" in table else _digest(table["key"])
-            try:
-                quota = limits.parse(table["quota"]) if "quota" in table else None
-            except ValueError as error:
-                raise InputError(f"keys: [{name}] quota: expected such as '600/minute'") from error
-            if len(digest) != 64 or digest in self._known:
-                raise InputError(f"keys: [{name}]: expected a sha256 of 64 digits, and each key once")
-            self._known[digest] = (name, quota)
         if not tables:
             raise InputError(f"keys: {service.keys} names no key, so nobody could ask")
+        for name, table in tables.items():
+            try:
+                found = Key.model_validate(table)
+                digest, quota = (
+                    found.sha256.lower() or _digest(found.key),
+                    parse(found.quota) if found.quota else None,
+                )
+                if len(found.model_fields_set - {"quota"}) != 1 or digest in self._known:
+                    raise ValueError
+            except ValueError:  # of pydantic it repeats what it was given
+                raise InputError(
+                    f"keys: [{name}] in {service.keys}: expected a key or its sha256 of 64 digits, each key once, "
+                    "and if any a quota such as '600/minute'"
+                ) from None
+            self._known[digest] = name, quota
 
     def who(self, header: str) -> str | None:
         """The name of the key in an ``Authorization`` header, '' where none is needed; None for a wrong one."""
-        if not self._known:
-            return ""
         scheme, key = get_authorization_scheme_param(header)
-        found = self._known.get(_digest(key)) if scheme.lower() == "bearer" else None
-        return None if found is None else found[0]
+        return (
+            self._known.get(_digest(key) if scheme.lower() == "bearer" else "", (None,))[0] if self._known else ""
+        )
 
     def wait(self, name: str) -> int:
         """Counts one request; the seconds until the next may come, 0 while the quota lasts."""
@@ -74,7 +81,3 @@ class Keys:
 
 def _digest(key: str) -> str:
     return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _text(value: object) -> bool:
-    return isinstance(value, str) and bool(value)

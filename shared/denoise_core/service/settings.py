@@ -26,7 +26,7 @@ class ServiceLimits:
     bodies: int = 64 << 20
     body_seconds: float = 10.0
     passages: int = 1000
-    characters: int = 4_000_000
+    characters: int = 1_000_000
     waiting: int = 256
     seconds: float = 60.0
     stalled: float = 120.0

@@ -1,5 +1,7 @@
 """Windows of a passage: exact places, every word in some window, bounded length, any text."""
 
+import sys
+import threading
 from itertools import pairwise
 
 import pytest
@@ -131,3 +133,26 @@ def test_real_passages():
 def test_text_must_be_text():
     with pytest.raises(InputError):
         Passage(None, "p")
+
+
+def test_other_threads_run_while_a_long_text_is_cut():
+    """No thread is made to give up the interpreter here: another one runs only where it is given up."""
+    long, begun, order = LONG * 50, threading.Event(), []
+    tokens().pieces("loaded")
+
+    def other():
+        begun.wait()
+        order.append("other")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    try:
+        begun.set()
+        tokens().pieces(long)
+        order.append("cut")
+    finally:
+        sys.setswitchinterval(interval)
+    thread.join()
+    assert order == ["other", "cut"]

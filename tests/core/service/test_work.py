@@ -1,11 +1,14 @@
 """Which requests are worked on: admission by the wait to expect, and what a call that hangs or fails leaves."""
 
 import asyncio
+import gc
+import sys
 import threading
+import weakref
 
 import pytest
 
-from denoise_core.service.desk import LOST, Busy, Desk
+from denoise_core.service.desk import LOST, Busy, Desk, for_serving
 from denoise_core.service.settings import ServiceLimits
 
 
@@ -110,3 +113,45 @@ async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free(
 def test_every_core_computes_unless_told():
     assert 1 <= ServiceLimits().threads <= 4
     assert ServiceLimits(workers=9).threads == 9
+
+
+class Ring:
+    """What only a collection frees."""
+
+    def __init__(self):
+        self.own = self
+
+
+@pytest.fixture
+def settled():
+    before, interval = gc.get_threshold(), sys.getswitchinterval()
+    for_serving()
+    yield
+    gc.set_threshold(*before)
+    sys.setswitchinterval(interval)
+    gc.unfreeze()
+
+
+async def test_objects_of_a_request_are_looked_through_when_nothing_is_under_way(settled):
+    """A full collection takes a quarter of a second for the pieces of a megabyte, and `/livez` waits for it."""
+    full, left = [], []
+
+    def noted(phase, about):
+        if phase == "start" and about["generation"] == 2:
+            full.append(desk.working)
+
+    def work():
+        left.append(weakref.ref(Ring()))
+        return len([(str(n), [n]) for n in range(500_000)])
+
+    desk = Desk(ServiceLimits(workers=1))
+    gc.callbacks.append(noted)
+    try:
+        assert await desk.ask(work, 10) == 500_000
+        while left[0]() is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    finally:
+        gc.callbacks.remove(noted)
+    assert full
+    assert not any(full), "one began while the request was worked on"
+    desk.close()

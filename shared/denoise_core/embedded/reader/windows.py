@@ -68,7 +68,7 @@ class Tokens:
         """The pieces of ``text`` without special ones; lone surrogates are read as unknown characters."""
         if not text:
             return Pieces((), ())
-        found = self._tokenizer.encode(well_formed(text), add_special_tokens=False)
+        (found,) = self._tokenizer.encode_batch([well_formed(text)], add_special_tokens=False)  # off the GIL
         return Pieces(tuple(found.ids), tuple(found.offsets))
 
 

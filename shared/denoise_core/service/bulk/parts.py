@@ -12,6 +12,7 @@ import shutil
 import uuid
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -130,25 +131,18 @@ def bad_line(bad: Bad) -> str:
     return json.dumps({"bad": True, "where": bad.where, "id": bad.id, "reason": bad.reason})
 
 
-def _write_parquet(path: Path, lines: Iterable[bytes]) -> None:
+def _write_parquet(path: Path, lines: Iterator[bytes]) -> None:
     """Flat columns and the whole record as JSON: nested records of different shapes share no schema."""
     arrow, parquet = require("pyarrow", extra="bulk"), require("pyarrow.parquet", extra="bulk")
     text, texts = arrow.string(), arrow.list_(arrow.string())
     columns = {"id": text, "query": text, "passage_ids": texts, "passages": texts, "record": text}
     schema = arrow.schema(list(columns.items()))
-    rows: list[dict[str, Any]] = []
     with parquet.ParquetWriter(path, schema) as writer:
-
-        def write() -> None:
-            if rows:
-                writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
-                rows.clear()
-
-        for line in lines:
-            found = json.loads(line)
-            kept = found["passages"]
-            row = {"passage_ids": [p["id"] for p in kept], "passages": [p["text"] for p in kept]}
-            rows.append({"id": found["id"], "query": found["query"], **row, "record": line.decode().rstrip("\n")})
-            if len(rows) >= _GROUP:
-                write()
-        write()
+        while group := list(islice(lines, _GROUP)):
+            rows = []
+            for line in group:
+                found = json.loads(line)
+                kept = {"passage_ids": "id", "passages": "text"}
+                row = {name: [p[field] for p in found["passages"]] for name, field in kept.items()}
+                rows.append({**found, **row, "record": line.decode().rstrip("\n")})
+            writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
