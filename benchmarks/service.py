@@ -39,10 +39,8 @@ START = "import sys; from denoise_core.cli import main; sys.argv = ['rag-denoise
 def main(argv: list[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("service", options)
-    bench.about = {
-        "request": "a question and five passages of twenty words, none seen before",
-        "cores": "server and clients share them",
-    }
+    about = "a question and five passages of twenty words, none seen before"
+    bench.about = {"request": about, "cores": "server and clients share them"}
     count, pairs = (24, 1) if options.quick else (96, 3)
     drawn = random.Random(options.seed)
     with _started() as (url, _):
@@ -59,9 +57,8 @@ def main(argv: list[str] | None = None) -> Benchmark:
     bench.row(f"errors, {CLIENTS} clients and half load", errors, "requests", at_most=0)
     bench.row("requests a second, bare denoiser", bare, "1/s")
     bench.row(f"requests a second, {CLIENTS} clients", rate, "1/s")
-    bench.row(
-        "throughput over the bare denoiser's, median of pairs", ratios[len(ratios) // 2], "ratio", at_least=0.9
-    )
+    middle = ratios[len(ratios) // 2]
+    bench.row("throughput over the bare denoiser's, median of pairs", middle, "ratio", at_least=0.9)
     median, p99 = latencies[len(latencies) // 2], latencies[int(0.99 * (len(latencies) - 1))]
     bench.row("median at half load", 1000 * median, "ms")
     bench.row("99th percentile at half load", 1000 * p99, "ms")
@@ -116,9 +113,10 @@ def _attacked(bench: Benchmark) -> None:
                 longest = max(len(client.post(url + "/v1/denoise", json=body).content) for _ in range(3))
             bench.row(f"{name}: /livez at worst", 1000 * max(times), "ms", at_most=100)
             bench.row(f"{name}: bytes of the reply", longest, "bytes", at_most=1000)
-        words = random.Random(0).choices(WORDS, k=110_000)
-        texts = [" ".join(words[n : n + 110]) for n in range(0, len(words), 110)]
-        most = {"passages": [t[:990] for t in texts]}  # under every limit
+        drawn = random.Random(0)
+        most = {
+            "passages": [" ".join(drawn.choices(WORDS, k=200))[:990] for _ in range(1000)]
+        }  # under every limit
         asked = {"/v1/denoise": {"query": "q"}, "/v1/check": {"question": "q", "answer": "A clerk wrote it."}}
         for path, body in asked.items():
             with _watched(url) as times:
@@ -215,19 +213,15 @@ def _started() -> Iterator[tuple[str, int]]:
     with subprocess.Popen([sys.executable, "-c", START], stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
-            yield (
-                next(m[1] for m in map(re.compile(r"(http://127\.0\.0\.1:\d+)/").search, server.stderr) if m),
-                server.pid,
-            )
+            found = map(re.compile(r"(http://127\.0\.0\.1:\d+)/").search, server.stderr)
+            yield next(m[1] for m in found if m), server.pid
         finally:
             server.terminate()
 
 
 def _requests(drawn: random.Random, count: int) -> list[dict[str, Any]]:
-    def text(n: int) -> str:
-        return " ".join(drawn.choice(WORDS) for _ in range(n))
-
-    return [{"query": text(6), "passages": [text(20) for _ in range(5)]} for _ in range(count)]
+    text = [" ".join(drawn.choice(WORDS) for _ in range(n)) for _ in range(count) for n in (6, 20, 20, 20, 20, 20)]
+    return [{"query": text[n], "passages": text[n + 1 : n + 6]} for n in range(0, len(text), 6)]
 
 
 def _bare(requests: list[dict[str, Any]]) -> float:
@@ -257,12 +251,9 @@ async def _full(url: str, requests: list[dict[str, Any]]) -> tuple[float, int]:
     return len(requests) / (time.perf_counter() - began), failed
 
 
-async def _half(
-    url: str, requests: list[dict[str, Any]], rate: float, drawn: random.Random
-) -> tuple[list[float], int]:
+async def _half(url: str, requests: Any, rate: float, drawn: random.Random) -> tuple[list[float], int]:
     """Seconds of each request, sorted; they come at random times, ``rate`` a second on average."""
-    times: list[float] = []
-    failed = 0
+    times, failed = list[float](), 0
     async with httpx.AsyncClient(base_url=url, timeout=120) as client:
 
         async def one(body: dict[str, Any]) -> None:
