@@ -19,11 +19,11 @@ from harness import Benchmark, reader_arguments
 
 from denoise_core.augmenter import Answer, LoopLimits, Rules
 from denoise_core.augmenter.policy import Policy
-from denoise_core.augmenter.prompts import DIALOGUE
 from denoise_core.augmenter.trained import LinearPolicy
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.augmenter.utility import Utility
 from denoise_core.evaluate.metrics import wilson
+from denoise_lab.conversations import DIALOGUE
 from denoise_lab.criticism import SelfCriticism
 from denoise_lab.experiments.flows import Batched, describe, generator, local, stand_in
 from denoise_lab.experiments.town import AlwaysAgain, NoFeedback, Reader, Town, cost, make_town, reward

@@ -12,12 +12,12 @@ result says of itself at its ends (how many there are, which page this is) stays
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from denoise_core.result import DenoiseResult
-from denoise_core.text.cutting import Cut, cut
+from denoise_core.text.cutting import Cut, cut, merged
 from denoise_core.types import Passage, Span
 
 ENDS = 160  # characters of a first or last line that is kept for what it says of the result
@@ -68,7 +68,7 @@ class ToolResult:
         """What `back` leaves out, as runs of text in order, with ids that are the same for the same result."""
         out: list[LeftOut] = []
         for passage, shape in zip(self.passages, self.cuts, strict=True):
-            stays = _joined([(s.start, s.end) for s in _kept(passage, found)] + _ends(shape))
+            stays = merged([(s.start, s.end) for s in _kept(passage, found)] + _ends(shape))
             at = 0
             for start, end in [*stays, (len(passage.text), len(passage.text))]:
                 gone = shape.plain(at, start).strip()
@@ -157,13 +157,3 @@ def _ends(shape: Cut) -> list[tuple[int, int]]:
         return []
     ends = [(p.start, p.end) for p in (shape.pieces[0], shape.pieces[-1])]
     return [(a, b) for a, b in ends if b - a <= ENDS and shape.text[a:b].rstrip()[-1:] not in ".!?。"]
-
-
-def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    out: list[tuple[int, int]] = []
-    for start, end in sorted(ranges):
-        if out and start <= out[-1][1]:
-            out[-1] = out[-1][0], max(end, out[-1][1])
-        else:
-            out.append((start, end))
-    return out

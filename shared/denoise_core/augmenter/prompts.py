@@ -34,24 +34,6 @@ QUESTION_ANSWERING = Task(
     "unknown",
 )
 
-DIALOGUE = Task(
-    "dialogue",
-    "Continue the conversation with one reply to the user's last turn. Say only what the evidence supports, in "
-    "a natural tone, and put the number of the evidence you used in square brackets after each statement, like "
-    f"[1]. If the evidence does not hold what the user wants to know, reply with this object alone: {MARK}",
-    "I do not know.",
-)
-
-CUSTOMER_SERVICE = Task(
-    "customer_service",
-    "You answer a customer. Use the evidence (house information and other customers' reviews) and nothing else. "
-    "Where reviews disagree, say so. Be friendly and keep to two or three sentences, with the number of the "
-    "evidence in square brackets after each statement, like [1]. If the evidence does not answer the customer, "
-    f"reply with this object and nothing else: {MARK}",
-    "I do not have that information.",
-    "I do not have that information.",
-)
-
 SELF_ASK = (
     "Could you answer the question below correctly and completely without looking anything up? "
     "Reply with one word: yes or no."

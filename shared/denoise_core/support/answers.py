@@ -120,9 +120,13 @@ def parse(answer: str, question: str = "", *, ids: Sequence[str] = ()) -> Parsed
 def _parsed(answer: str, question: str, ids: tuple[str, ...]) -> Parsed:
     clean = one_for_one(answer)
     found = [Piece("reasoning", answer[a:b], a, b) for a, b in _reasoning(clean)]
-    clean = blanked(clean, [(p.start, p.end) for p in found])
+    shown = list(blanked(clean, [(p.start, p.end) for p in found]))
+    for piece in found:
+        shown[piece.start : piece.start + 2] = (
+            "\n\n"  # no sentence goes on behind reasoning: pieces do not overlap
+        )
     reader = _Reader(answer, question, ids)
-    found += list(reader.read(clean))
+    found += list(reader.read("".join(shown)))
     return Parsed(answer, tuple(sorted(found, key=lambda p: (p.start, p.end))))
 
 

@@ -85,7 +85,7 @@ class Cut:
             ]
             return self._as_given(f"[{', '.join(rows)}]")
         with_above = [r for p in self.pieces if _touches(ranges, p) for r in p.above] + ranges
-        return self._as_given("".join(self.text[a:b] for a, b in _merged(with_above)))
+        return self._as_given("".join(self.text[a:b] for a, b in merged(with_above)))
 
     def _as_given(self, text: str) -> str | bytes:
         return text.encode() if isinstance(self.given, bytes) else text
@@ -181,7 +181,8 @@ def _touches(ranges: Sequence[Range], piece: Piece) -> bool:
     return at >= 0 and ranges[at][1] > piece.start
 
 
-def _merged(ranges: Iterable[Range]) -> list[Range]:
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """The ranges in order, those that touch or overlap as one."""
     out: list[Range] = []
     for start, end in sorted(ranges):
         if out and start <= out[-1][1]:

@@ -63,7 +63,7 @@ def test_one_number_in_many_forms(text, value):
     ("text", "names"),
     [("It was O'Brien.", ["o'brien"]), ("He met Jean-Luc Picard.", ["jean-luc picard"]),
      ("We ate at McDonald's.", ["mcdonald"]), ("J. R. R. Tolkien", ["j r r tolkien"]),
-     ("by Ludwig van Beethoven", ["ludwig van beethoven"]), ("the O’Brien Act", ["o'brien act"]),
+     ("by Ludwig van Beethoven", ["ludwig", "beethoven"]), ("the O’Brien Act", ["o'brien act"]),
      ("He said nothing.", []), ("in der Stadt", [])],
 )  # fmt: skip
 def test_names(text, names):

@@ -8,7 +8,6 @@ from denoise_core.augmenter.utilities.calibrate import (
     Calibration,
     Labelled,
     Threshold,
-    assess_all,
     calibrate,
     fit_threshold,
 )
@@ -21,7 +20,6 @@ __all__ = [
     "Labelled",
     "Threshold",
     "as_utility",
-    "assess_all",
     "calibrate",
     "default_judge",
     "fit_threshold",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from denoise_core.augmenter.memory import Verdict, WorkingMemory
+from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utilities.groundedness import as_utility
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import InputError
@@ -74,15 +74,10 @@ def fit_threshold(scores: Sequence[float], good: Sequence[bool], *, most_bad: fl
     return next(t for t in found if t.bad <= most_bad or t is found[-1])
 
 
-def assess_all(judge: Judge | Utility, labelled: Sequence[Labelled], *, llm: LLM | None = None) -> list[Verdict]:
-    """One verdict for each example, in order."""
-    utility = as_utility(judge)
-    return [run(utility.assess(e.memory, e.candidate), llm=llm)[0] for e in labelled]
-
-
 def calibrate(judge: Judge | Utility, labelled: Sequence[Labelled], *, llm: LLM | None = None) -> Calibration:
     """Judge every example and report. Raises `InputError` unless there are good and bad examples."""
-    verdicts = assess_all(judge, labelled, llm=llm)
+    utility = as_utility(judge)
+    verdicts = [run(utility.assess(e.memory, e.candidate), llm=llm)[0] for e in labelled]
     labels = [e.good for e in labelled]
     auc = area_under_curve([v.score for v in verdicts], labels)
     passes = np.array([v.passed for v in verdicts])

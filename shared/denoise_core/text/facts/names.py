@@ -1,5 +1,5 @@
-"""Names of Latin, Greek and Cyrillic texts, by their capitals: runs of capitalised words with particles, initials,
-hyphens and apostrophes; and codes, words with a digit or an underscore inside.
+"""Names of Latin, Greek and Cyrillic texts, by their capitals: runs of capitalised words with initials, hyphens
+and apostrophes; and codes, words with a digit or an underscore inside.
 
 Scripts without capitals have no names here; there the characters themselves are compared.
 """
@@ -14,15 +14,6 @@ from denoise_core.text.facts.numbers import UNITS, is_roman
 from denoise_core.text.lexemes import Lexeme
 from denoise_core.text.stems import is_small
 
-# fmt: off
-_PARTICLES = frozenset(
-    ("de", "del", "della", "di", "du", "d", "la", "van", "von", "der", "den", "ter", "ten", "bin", "ibn")
-)
-_TITLES = frozenset(
-    ("mr", "mrs", "ms", "miss", "dr", "prof", "sir", "lord", "lady", "st", "president", "king", "queen", "pope",
-     "herr", "frau", "monsieur", "madame")
-)
-# fmt: on
 _ENDS = frozenset(".!?:;…•。！？")
 _ALIKE = 5  # letters of a word from which on an ending is none of it: Spain's, Spaniards
 
@@ -36,12 +27,10 @@ def names(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> Iter
             i += 1
             continue
         end = _run(found, i, taken, language)
-        first = i + (found[i].lower in _TITLES and end > i + 1)
-        first += first > i and found[first].text == "."
-        words = [x.lower.removesuffix("'s").rstrip("'") for x in found[first:end] if x.shape == "word"]
+        words = [x.lower.removesuffix("'s").rstrip("'") for x in found[i:end] if x.shape == "word"]
         if words and words != [words[0][:1]]:
             doubtful = language == "de" or (end - i == 1 and _may_open(found, i, end))
-            yield Fact("name", " ".join(words), found[first].start, found[end - 1].end, doubtful=doubtful)
+            yield Fact("name", " ".join(words), found[i].start, found[end - 1].end, doubtful=doubtful)
         i = end
 
 
@@ -57,13 +46,8 @@ def same_name(claimed: str, told: str) -> bool:
     >>> same_name("j r r tolkien", "john ronald reuel tolkien"), same_name("luc berger", "jean-luc berger")
     (True, False)
     """
-    one, two = _bare(claimed), _bare(told)
+    one, two = claimed.split(), told.split()
     return _within(one, two) or (len(two) < len(one) and two[-1] == one[-1] and _within(two, one))
-
-
-def _bare(norm: str) -> list[str]:
-    words = norm.split()
-    return [w for w in words if w not in _PARTICLES and w not in _TITLES] or words
 
 
 def _within(wanted: list[str], told: list[str]) -> bool:
@@ -126,15 +110,10 @@ def _opens(found: Sequence[Lexeme], i: int) -> bool:
 
 
 def _run(found: Sequence[Lexeme], i: int, taken: frozenset[int], language: str) -> int:
-    """The position behind the run of capitalised words, initials and particles that begins at ``i``."""
+    """The position behind the run of capitalised words and initials that begins at ``i``."""
     j = i + 1
     while j < len(found) and not is_code(found[i].lower) and not found[j - 1].lower.endswith("'s"):
-        at = j
-        if found[j].text == "." and (len(found[j - 1].text) == 1 or found[j - 1].lower in _TITLES):
-            at += 1
-        else:
-            while at < len(found) and at - j < 3 and found[at].lower in _PARTICLES:
-                at += 1
+        at = j + (found[j].text == "." and len(found[j - 1].text) == 1)
         if at >= len(found) or found[at].line or is_code(found[at].lower):
             break
         if not (_named(found, at, language, taken) or is_roman(found[at].text)):

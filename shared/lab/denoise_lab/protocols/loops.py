@@ -14,7 +14,7 @@ from typing import Any
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, Feedback, LoopLimits, Policy, Rules, Utility
 from denoise_core.augmenter.answer import Outcome, StopReason
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.prompts import DIALOGUE, QUESTION_ANSWERING, Task
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.errors import DenoiseError, InputError
 from denoise_core.protocols import LLM, Retriever
@@ -22,6 +22,7 @@ from denoise_core.question import Question
 from denoise_core.running.effects import Flow
 from denoise_core.support.citing import uncited
 from denoise_core.types import Passage, unique_ids
+from denoise_lab.conversations import DIALOGUE
 from denoise_lab.criticism import SelfCriticism
 from denoise_lab.overlap import knowledge_f1
 from denoise_lab.protocols.papers import ALL, ANSWERS, NEWS_CHAT
