@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from denoise_core.text.delimit import NOTE
-
 VERSION = 3
 
 
@@ -42,11 +40,4 @@ SELF_ASK = (
 REVISE = (
     "Your draft above was checked against the evidence and did not hold. Write a new answer that puts right every "
     "point listed below. Do not mention the check or the draft."
-)
-
-QUERIES = (
-    "Write search queries that would find the facts needed to answer the question. The history, where there is "
-    "one, is the conversation before it, to resolve what 'it' and 'there' stand for. "
-    f"{NOTE} "
-    "Reply with at most {most} queries, one on each line, and nothing else."
 )

@@ -39,7 +39,7 @@ from denoise_core.evaluate.trial import (
 )
 from denoise_core.evaluate.trial.answering import LONGEST
 from denoise_core.evaluate.trial.cases import QUESTIONS, case_of_question, is_trace
-from denoise_core.evaluate.trial.evaluation import short_rows_of, told
+from denoise_core.evaluate.trial.evaluation import rows_of, told
 from denoise_core.evaluate.trial.setting import FILE, SAME, probe_scorer, read_setting
 from denoise_core.running.budget import Price
 
@@ -162,7 +162,7 @@ def evaluate_own(
             plan(Console(highlight=False), each)
         return
     console = Console(highlight=False)
-    show(console, short_rows_of(found))
+    show(console, rows_of(found, short=True))
     for line in told(found):
         say(console, line)
     out.mkdir(parents=True, exist_ok=True)

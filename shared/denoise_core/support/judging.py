@@ -123,13 +123,7 @@ class Judgement(_Claimwise[Judged]):
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, which `from_json` reads."""
-        return {
-            "claims": [asdict(c) for c in self.claims],
-            "answers": self.answers,
-            "abstains": self.abstains,
-            "kind": self.kind,
-            "why": self.why,
-        }
+        return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Judgement:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
@@ -45,12 +45,8 @@ _DEFAULT = 512
 _MARKED = 0.5  # probability from which on a token counts as unsupported
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Probabilities that a window supports a claim and, of models that know it, that it contradicts it."""
-
-    supports: float
-    contradicts: float = 0.0
+Score: TypeAlias = tuple[float, float]
+"""Probabilities that a window supports a claim and, of models that know it, that it contradicts it."""
 
 
 class ModelJudge(Travels):
@@ -159,10 +155,10 @@ def _load(model: str, family: Family | None, label: str | None, device: str) -> 
     if seq2seq:
         return _seq2seq(torch, tokenizer, network, room, device)
     if wanted == "cross_encoder":
-        return _Pairs(torch, tokenizer, logits, room, device, lambda x: Score(float(x.sigmoid()[0])), asks=True)
+        return _Pairs(torch, tokenizer, logits, room, device, lambda x: (float(x.sigmoid()[0]), 0.0), asks=True)
     if wanted == "minicheck":  # document and claim as one text, label 1 is support
         return _Pairs(
-            torch, tokenizer, logits, room, device, lambda x: Score(float(x.softmax(-1)[1])),
+            torch, tokenizer, logits, room, device, _second,
             text=lambda window, claim: (tokenizer.sep_token or tokenizer.eos_token).join((window, claim)),
         )  # fmt: skip
     entailed = _label(model, names, label, ("entailment",))
@@ -170,7 +166,7 @@ def _load(model: str, family: Family | None, label: str | None, device: str) -> 
 
     def score(logits: Any) -> Score:
         found = logits.softmax(-1)
-        return Score(float(found[entailed]), 0.0 if denied is None else float(found[denied]))
+        return float(found[entailed]), 0.0 if denied is None else float(found[denied])
 
     return _Pairs(torch, tokenizer, logits, room, device, score)
 
@@ -184,7 +180,7 @@ def _seq2seq(torch: Any, tokenizer: Any, network: Any, room: int, device: str) -
         return network(**inputs, decoder_input_ids=start).logits[:, 0, ends]
 
     return _Pairs(
-        torch, tokenizer, logits, max(room, _DEFAULT), device, lambda x: Score(float(x.softmax(-1)[1])),
+        torch, tokenizer, logits, max(room, _DEFAULT), device, _second,
         text=lambda window, claim: f"predict: {tokenizer.eos_token.join((window, claim))}",
     )  # fmt: skip
 
@@ -211,7 +207,7 @@ def _hhem(model: str, device: str) -> _Pairs:
     prompt = str(told.get("prompt", HHEM))
     return _Pairs(
         torch, tokenizer, lambda inputs: network(**inputs).logits[:, 0, :], _DEFAULT, device,
-        lambda x: Score(float(x.softmax(-1)[1])), text=lambda w, c: prompt.format(text1=w, text2=c),
+        _second, text=lambda w, c: prompt.format(text1=w, text2=c),
     )  # fmt: skip
 
 
@@ -222,7 +218,9 @@ def _guardian(torch: Any, tokenizer: Any, network: Any, room: int, device: str) 
         raise InputError("a generative guardian needs a tokenizer with a chat template")
     template = tokenizer.chat_template
     granite = "guardian_config" in (template if isinstance(template, str) else json.dumps(template))
-    sides = [_first(tokenizer, side) for side in (("Yes", "yes"), ("No", "no"))]
+    first = {w: tokenizer(w, add_special_tokens=False)["input_ids"][0] for w in ("No", "no", "Yes", "yes")}
+    no, yes = sorted({first["No"], first["no"]}), sorted({first["Yes"], first["yes"]})
+    sides = (yes, no) if granite else (no, yes)  # the second one is that of support
 
     def text(window: str, claim: str) -> str:
         if granite:
@@ -240,14 +238,12 @@ def _guardian(torch: Any, tokenizer: Any, network: Any, room: int, device: str) 
         found = network(**inputs).logits[torch.arange(len(ends)), ends]
         return torch.stack([torch.logsumexp(found[:, side], -1) for side in sides], -1)
 
-    right = 1 if granite else 0
-    return _Pairs(torch, tokenizer, logits, room, device, lambda x: Score(float(x.softmax(-1)[right])), text=text,
-                  special=False)  # fmt: skip
+    return _Pairs(torch, tokenizer, logits, room, device, _second, text=text, special=False)
 
 
-def _first(tokenizer: Any, words: Sequence[str]) -> list[int]:
-    found = [tokenizer(w, add_special_tokens=False)["input_ids"] for w in words]
-    return sorted({ids[0] for ids in found if ids})
+def _second(logits: Any) -> Score:
+    """The probability of the second of two outputs."""
+    return float(logits.softmax(-1)[1]), 0.0
 
 
 @dataclass
@@ -396,14 +392,14 @@ def _said(claim: Claim, found: Sequence[tuple[Score, Quote]], threshold: float) 
     """The window that supports a claim best decides; else the one that contradicts it most."""
     if not found:
         return _unknown(claim, "length", "the claim leaves the evidence no room in the model's window")
-    best, quote = max(found, key=lambda f: f[0].supports)
-    worst, against = max(found, key=lambda f: f[0].contradicts)
-    probability = min(1.0, best.supports)
+    (supports, _), quote = max(found, key=lambda f: f[0][0])
+    (_, contradicts), against = max(found, key=lambda f: f[0][1])
+    probability = min(1.0, supports)
     if probability >= threshold:
         return Judged(claim.text, claim.start, claim.end, True, probability, (quote,))
     quotes: tuple[Quote, ...] = ()
     kind, why = "unsupported", "the evidence does not say this"
-    if worst.contradicts >= 0.5:
+    if contradicts >= 0.5:
         against = replace(against, relation="contradicts")
         quotes, kind, why = (against,), "contradicted", "the evidence says otherwise"
     return Judged(claim.text, claim.start, claim.end, False, probability, quotes, (), kind, why)

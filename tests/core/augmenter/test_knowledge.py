@@ -21,11 +21,11 @@ from denoise_core.augmenter.knowledge import (
     GazetteerLinker,
     HybridRetriever,
     Link,
-    LLMQueries,
     rows_as_passages,
 )
 from denoise_core.augmenter.knowledge.chain import Chain, pack
 from denoise_core.testing import FunctionLLM, ListRetriever, check_denoiser
+from denoise_lab.queries import LLMQueries
 
 ROWS = rows_as_passages(
     ["Cap", "Player", "Home"],
@@ -91,7 +91,6 @@ def test_bad_settings_of_retrievers_are_refused():
         (lambda: ChainDenoiser(tokens=0), "tokens=0"),
         (lambda: Chainer(length=4), "length=4"),
         (lambda: Chainer(hub=-1), "hub=-1"),
-        (lambda: GazetteerLinker(fuzzy=0), "fuzzy=0"),
         (lambda: LLMQueries(most=0), "most=0"),
         (lambda: rows_as_passages(["a"], [["x"], ["y", "z"]], title="t", table_id="t"), "row 1: expected 1 cells"),
     ):
@@ -146,16 +145,6 @@ def test_links_are_exact_names_at_their_place_without_the_bracketed_part():
     assert ROWS[0].text[39:44] == "Arden"
     assert not any(link.target_id.startswith("rovers#") for link in links)
     assert not any(link.target_id == link.span.passage_id for link in links)
-
-
-def test_near_spellings_link_only_when_asked_for():
-    text = (Passage("He met Anna Karenyna there.", "t"),)
-    known = (Passage("A novel.", "k", metadata={"title": "Anna Karenina"}),)
-    assert GazetteerLinker().link(text, known) == ()
-    (link,) = GazetteerLinker(fuzzy=85).link(text, known)
-    assert (link.name, link.target_id) == ("Anna Karenyna", "k")
-    assert 0.85 <= link.score < 1
-    assert GazetteerLinker(fuzzy=99).link(text, known) == ()
 
 
 def test_of_several_bearers_of_a_name_the_surroundings_choose():

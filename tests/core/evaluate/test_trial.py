@@ -13,7 +13,7 @@ from denoise_core import ENDDenoiser, InputError, Passage, load_denoiser
 from denoise_core.embedded import encoder
 from denoise_core.evaluate.metrics import exact_match, token_f1
 from denoise_core.evaluate.trial import Cases, EmbeddedReader, Way, evaluate, read_cases, searching
-from denoise_core.evaluate.trial.evaluation import rows_of, short_rows_of, told
+from denoise_core.evaluate.trial.evaluation import rows_of, told
 from denoise_core.evaluate.trial.figures import needed, paired
 from denoise_core.evaluate.trial.setting import GivenOrder, denoiser_of, read_setting, save_setting
 from denoise_core.question import Question
@@ -277,7 +277,7 @@ def test_tables_have_a_row_for_each_way_and_leave_out_what_nobody_can_tell():
     unlabelled = [Question(q.text, q.passages, frozenset()) for q in map(question, range(10, 13))]
     found = evaluate(unlabelled)
     assert rows_of(found)[0] == ["way", "tokens", "seconds"]
-    assert len(short_rows_of(found)) == 1 + len(found.figures)
+    assert len(rows_of(found, short=True)) == 1 + len(found.figures)
     assert found.recommended.name == "default"
     assert "nothing is known of these questions" in found.recommended.why
 

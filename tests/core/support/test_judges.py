@@ -15,7 +15,7 @@ from denoise_core.augmenter.drafting import Written
 from denoise_core.support import judges
 from denoise_core.support.functions import FunctionJudge
 from denoise_core.support.judging import Claim, Claims
-from denoise_core.support.models import Score, windows
+from denoise_core.support.models import windows
 
 ANSWER = "the tower has floors. it was completed."
 CLAIMS = Claims(ANSWER, (Claim("the tower has floors.", 0, 21), Claim("it was completed.", 22, 39)))
@@ -275,7 +275,7 @@ def test_the_loop_repairs_with_a_model_by_name(fixture, given, request):
             (i, i + 1, 0.9 if "It was" in answer[: i + 6] else 0.1) for i in range(len(answer))
         ]
     else:
-        loaded._read = lambda pairs: [Score(0.9 if "floors" in c and "floors" in w else 0.1) for w, c in pairs]
+        loaded._read = lambda pairs: [(0.9 if "floors" in c and "floors" in w else 0.1, 0.0) for w, c in pairs]
     answer = repairs(judge)
     if fixture != "tiny_tokens":
         assert answer.proof.replay(EVIDENCE) == ()

@@ -1,8 +1,7 @@
 """Entity linker: which passage is a mention about? (paper, section 2.3.1)
 
-A gazetteer of the passages' own titles and aliases: exact names first, longest first; then, where a
-capitalised name matches none, near spellings. Of several passages with one name the one whose words fit the
-mention's surroundings best is taken. A mention may link to nothing.
+A gazetteer of the passages' own titles and aliases, longest names first. Of several passages with one name the one
+whose words fit the mention's surroundings best is taken. A mention may link to nothing.
 """
 
 from __future__ import annotations
@@ -15,21 +14,19 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from denoise_core.augmenter.engine import titled
-from denoise_core.errors import InputError
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import words
 from denoise_core.types import Passage, Span
 
 _WORD = re.compile(r"[^\W_]+")
 _LONGEST = 8  # words of a name
-_NAMES = re.compile(r"(?<![^\W_])[^\W\d_a-z][^\W_]*(?:[ '’-][^\W\d_a-z][^\W_]*)+")
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """A mention at ``span`` of a passage, and the passage ``target_id`` that it is about.
 
-    ``score`` is 1.0 for an exact name, less for a near spelling.
+    ``score`` is 1.0 for an exact name, less for what a linker of one's own is less sure of.
     """
 
     span: Span
@@ -50,46 +47,20 @@ class Linker(Protocol):
 class GazetteerLinker:
     """Links by title (``metadata["title"]``, with and without a part in brackets) and ``metadata["aliases"]``.
 
-    ``fuzzy``: least similarity in percent for a near spelling, None for exact names only (needs the extra
-    ``knowledge``). Table rows are no entities: passages with ``metadata["kind"] == "row"`` are not linked to.
-    Names of fewer than three characters, of numbers only or of words without content are not used.
-    Raises `InputError` for ``fuzzy`` outside (0, 100].
+    Table rows are no entities: passages with ``metadata["kind"] == "row"`` are not linked to. Names of fewer than
+    three characters, of numbers only or of words without content are not used.
     """
-
-    def __init__(self, *, fuzzy: float | None = None) -> None:
-        if fuzzy is not None and not 0 < fuzzy <= 100:
-            raise InputError(f"fuzzy={fuzzy}: expected a percentage over 0 and up to 100, or None")
-        self.fuzzy = fuzzy
 
     def link(self, texts: Sequence[Passage], known: Sequence[Passage]) -> tuple[Link, ...]:
         names = _names(known)
         context = _Context(known)
         found: list[Link] = []
         for passage in texts:
-            taken: list[tuple[int, int]] = []
             for start, end, key in _mentions(passage.text, names):
                 target = context.nearest(passage, names[key])
                 if target is not None:
-                    taken.append((start, end))
                     found.append(Link(Span(passage.id, start, end), passage.text[start:end], target))
-            if self.fuzzy is not None and names:
-                found += self._near(passage, names, context, taken)
         return tuple(found)
-
-    def _near(
-        self, passage: Passage, names: dict[str, list[str]], context: _Context, taken: list[tuple[int, int]]
-    ) -> Iterable[Link]:
-        from rapidfuzz import fuzz, process
-
-        for match in _NAMES.finditer(passage.text):
-            if any(match.start() < end and start < match.end() for start, end in taken):
-                continue
-            best = process.extractOne(
-                _key(match.group()), names.keys(), scorer=fuzz.ratio, score_cutoff=self.fuzzy
-            )
-            target = context.nearest(passage, names[best[0]]) if best else None
-            if best and target is not None:
-                yield Link(Span(passage.id, match.start(), match.end()), match.group(), target, best[1] / 100)
 
 
 def _names(known: Sequence[Passage]) -> dict[str, list[str]]:

@@ -244,58 +244,43 @@ def _line(o: Outcome) -> dict[str, Any]:
     }
 
 
-def rows_of(found: Evaluation) -> list[list[str]]:
-    """Header and one row a way; columns that no question can tell of are left out."""
+def rows_of(found: Evaluation, *, short: bool = False) -> list[list[str]]:
+    """Header and one row a way; columns that no question can tell of are left out. ``short`` is for a terminal of
+    80 columns: intervals in brackets, harmed and helped in one column."""
     rows = []
     for f in found.figures:
-        net = None if f.change is None else f.change.net
-        rows.append(
-            {
-                "way": f"{f.name} *" if f.name == found.recommended.name else f.name,
+        change, gold = f.change, f.gold
+        net = None if change is None else _points(change.net)
+        row = {"way": f"{f.name} *" if f.name == found.recommended.name else f.name}
+        if short:
+            between = "" if gold is None else f" ({100 * gold.low:.0f}-{100 * gold.high:.0f})"
+            row |= {
+                "tokens": f"{f.tokens:,.0f}",
+                "": f"{f.share:.0%}",
+                "gold kept": _share(gold) + between,
+                "right": _share(f.right),
+                "hurt/help": "" if change is None else f"{len(change.harmed)}/{len(change.helped)}",
+                "net (95 %)": "" if net is None else "{:+.0f} ({:+.0f} to {:+.0f})".format(*net),
+                "s": _as(".2f", f.seconds),
+            }
+        else:
+            row |= {
                 "tokens": f"{f.tokens:,.0f} ({f.share:.0%})",
-                "gold kept": _share(f.gold),
-                "95 %": "" if f.gold is None else f"{f.gold.low:.0%} to {f.gold.high:.0%}",
+                "gold kept": _share(gold),
+                "95 %": "" if gold is None else f"{gold.low:.0%} to {gold.high:.0%}",
                 "right": _share(f.right),
                 "exact": _as(".0%", f.exact),
                 "F1": _as(".2f", f.f1),
-                "harmed": "" if f.change is None else str(len(f.change.harmed)),
-                "helped": "" if f.change is None else str(len(f.change.helped)),
-                "net, 95 %": "" if net is None else "{:+.1f} ({:+.1f} to {:+.1f})".format(*_points(net)),
+                "harmed": "" if change is None else str(len(change.harmed)),
+                "helped": "" if change is None else str(len(change.helped)),
+                "net, 95 %": "" if net is None else "{:+.1f} ({:+.1f} to {:+.1f})".format(*net),
                 "seconds": _as(".3f", f.seconds),
                 "read": _as(",.0f", f.read),
                 "written": _as(",.0f", f.written),
                 "cached": _as(",.0f", f.cached),
                 "money": _as(".6f", f.money),
             }
-        )
-    return _used(rows)
-
-
-def short_rows_of(found: Evaluation) -> list[list[str]]:
-    """As `rows_of`, for a terminal of 80 columns: intervals in brackets, harmed and helped in one column."""
-    rows = []
-    for f in found.figures:
-        change, gold = f.change, f.gold
-        net = None if change is None else _points(change.net)
-        rows.append(
-            {
-                "way": f"{f.name} *" if f.name == found.recommended.name else f.name,
-                "tokens": f"{f.tokens:,.0f}",
-                "": f"{f.share:.0%}",
-                "gold kept": ""
-                if gold is None
-                else f"{gold.value:.0%} ({100 * gold.low:.0f}-{100 * gold.high:.0f})",
-                "right": _share(f.right),
-                "hurt/help": "" if change is None else f"{len(change.harmed)}/{len(change.helped)}",
-                "net (95 %)": "" if net is None else "{:+.0f} ({:+.0f} to {:+.0f})".format(*net),
-                "s": _as(".2f", f.seconds),
-            }
-        )
-    return _used(rows)
-
-
-def _used(rows: Sequence[Mapping[str, str]]) -> list[list[str]]:
-    """Header and rows, without the columns that are empty."""
+        rows.append(row)
     used = [name for name in rows[0] if any(row[name] for row in rows)]
     return [used, *([row[name] for name in used] for row in rows)]
 

@@ -7,12 +7,19 @@ import re
 from denoise_core.augmenter.engine import history_block, question_block
 from denoise_core.augmenter.knowledge.questions import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import QUERIES
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
 from denoise_core.running.fallbacks import fell_back
+from denoise_core.text.delimit import NOTE
 from denoise_core.types import Message
+
+QUERIES = (
+    "Write search queries that would find the facts needed to answer the question. The history, where there is "
+    "one, is the conversation before it, to resolve what 'it' and 'there' stand for. "
+    f"{NOTE} "
+    "Reply with at most {most} queries, one on each line, and nothing else."
+)
 
 _MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s*")
 _LONGEST = 300  # characters; a longer line is not a query
