@@ -110,13 +110,13 @@ def test_no_circle():
 # Lines a room: (at most, the goal). Where the first is above the second it is a debt, and may only fall.
 LINES = {
     "s2a": (3300, 3300),
-    "augmenter": (4464, 4900),
-    "evaluate": (2344, 2300),
+    "augmenter": (4351, 4900),
+    "evaluate": (2329, 2300),
     "end": (3985, 3300),
     "embedded": (2457, 2300),
-    "text": (2834, 2400),
+    "text": (2814, 2400),
     "local, running": (5370, 4800),
-    "support, scorers, report, cli, service, root": (10044, 7100),
+    "support, scorers, report, cli, service, root": (10028, 7100),
     "langchain_denoise, llamaindex_denoise": (10202, 8300),
     "benchmarks": (7879, 6500),
 }
@@ -164,7 +164,7 @@ def test_no_function_is_tangled():
 
 # Places where the core and the adapters compile a pattern or list words by hand: they may only fall. Whoever adds
 # one names beside it the data by another hand on which it gains, and takes one away elsewhere.
-PATTERNS, WORD_LISTS = 86, 12
+PATTERNS, WORD_LISTS = 84, 12
 
 
 def test_patterns_and_word_lists_become_fewer():
