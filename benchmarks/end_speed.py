@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from harness import Benchmark, arguments
 
-from denoise_core.end.fit.probe import fit_states
+from denoise_core.end.fit.probe import fit_line, probe_of
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.forward import inputs_of, pool_of
@@ -141,7 +141,7 @@ def fit(bench: Benchmark, quick: bool) -> None:
     reading = Reading(ModelFingerprint("random", "none", width, "float32"), 1, "none")
     groups = [n // 11 for n in range(rows)]
     start = time.perf_counter()
-    fit_states(states, labels, groups, reading, penalties=(3e-4,))
+    probe_of(fit_line(states, labels, groups, penalties=(3e-4,)), reading, labels, groups)
     bench.row(f"probe fit, {rows} x {width}, one penalty", time.perf_counter() - start, "s", at_most=10)
 
 

@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None, *, progress: Callable[[str], None] =
     quick = options.quick
     probe = _probe(loaded, quick=quick)
     bench.about["probe"] = "fitted here, layout scq" if loaded.probe is None else "the shipped one, layout scq"
-    bench.row("layer of the probe", probe.layer, f"of {loaded.reading().layers}")
+    bench.row("layer of the probe", probe.reading.layer, f"of {loaded.reading().layers}")
     measured = []
     counts = {False: 2} if quick else dict.fromkeys(NAMES, QUESTIONS)
     measuring = cells(loaded, probe, prose, counts, seed=options.seed, characters=60 if quick else CHARACTERS)
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None, *, progress: Callable[[str], None] =
     except KeyboardInterrupt:
         bench.about["stopped"] = f"after {len(measured)} cells"  # what was measured until then is kept
     out = Path(tempfile.mkdtemp()) if quick else RESULTS
-    with_what = f"{with_what}; {what}; probe of layer {probe.layer} of {loaded.reading().layers}"
+    with_what = f"{with_what}; {what}; probe of layer {probe.reading.layer} of {loaded.reading().layers}"
     (out / "noisy_retrieval.md").write_text(table(measured, with_what), encoding="utf-8")
     plot(measured, out / "noisy_retrieval.png", with_what)
     return bench.finish()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from denoise_core.end import ENDDenoiser
     from denoise_core.evaluate.trial.setting import load_denoiser
     from denoise_core.s2a import S2ADenoiser
+    from denoise_core.s2a.teaching import calibrate
 
 __version__ = "0.2.0"
 
@@ -67,6 +68,7 @@ __all__ = [
     "UnparsableReply",
     "Usage",
     "arun",
+    "calibrate",
     "default_denoiser",
     "fit_denoiser",
     "load_denoiser",
@@ -79,6 +81,7 @@ _HOME = {
     "Augmenter": "augmenter",
     "ENDDenoiser": "end",
     "S2ADenoiser": "s2a",
+    "calibrate": "s2a.teaching",
     "default_denoiser": "embedded",
     "fit_denoiser": "embedded.fitted",
     "load_denoiser": "evaluate.trial.setting",

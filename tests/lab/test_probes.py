@@ -185,7 +185,7 @@ def test_a_shipped_probe_belongs_to_the_shipped_reader(layout):
     question = scene_questions(1, seed=5, test=True)[0]
     probe = probes.reader_probe(layout)
     scorer = ProbeScorer(FOLDER, probe)
-    assert probe.layout.startswith(f"{layout}:")
+    assert probe.reading.layout.startswith(f"{layout}:")
     assert probe.calibration is not None
-    assert probe.model.name == probes.NAME
+    assert probe.reading.model.name == probes.NAME
     assert np.isfinite(scorer.score(question.text, [p.text for p in question.passages])).all()

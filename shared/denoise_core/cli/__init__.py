@@ -8,7 +8,7 @@ import sys
 
 from denoise_core.errors import DenoiseError
 
-VERBS = ("demo", "run", "check", "serve", "mcp", "bulk", "fit", "evaluate", "record")  # each a module of its own
+VERBS = ("demo", "run", "check", "serve", "mcp", "bulk", "fit", "calibrate", "evaluate", "record")
 INTERRUPTED = 130  # the status after Ctrl-C
 
 

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from denoise_core._files import write_whole
-from denoise_core.cli.options import Budget, Columns, DryRun, Prices, Right, app
+from denoise_core.cli import options as o
+from denoise_core.cli.options import app
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import say, show
 from denoise_core.embedded.sample import sample
@@ -65,16 +66,14 @@ def evaluate_own(
         Path | None,
         typer.Argument(
             help="JSON lines: a 'question', and any of 'passages' (texts, or objects with 'text'), 'gold' and "
-            "'answers'; or recorded runs of the loop, a file or a folder. Without: 40 real questions that ship."
+            "'answers'; or recorded runs of the loop, a file or a folder. Without: made of --documents, or 40 "
+            "real questions that ship."
         ),
     ] = None,
-    columns: Columns = None,
-    documents: Annotated[
-        Path | None,
-        typer.Option(help="Search passages in this file or folder; without QUESTIONS, make them of it."),
-    ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Passages searched for a question.")] = 20,
-    limit: Annotated[int | None, typer.Option("-n", min=1, help="Only the first questions.")] = None,
+    columns: o.Columns = None,
+    documents: o.Documents = None,
+    k: o.Searched = 20,
+    limit: o.Limit = None,
     llm: Annotated[
         str,
         typer.Option(
@@ -82,15 +81,12 @@ def evaluate_own(
             "or a folder or hub name."
         ),
     ] = "none",
-    label_with: Annotated[
-        str | None,
-        typer.Option(help="A model, named as --llm, that says which passages hold an answer, or makes questions."),
-    ] = None,
+    label_with: o.ModelThatLabels = None,
     s2a: Annotated[list[str] | None, typer.Option(help="Also compare S2A by --llm: select, remove ...")] = None,
     loop: Annotated[bool, typer.Option("--loop", help="Also compare the LLM-Augmenter's loop by --llm.")] = False,
-    budget: Budget = None,
-    price: Prices = None,
-    dry_run: DryRun = False,
+    budget: o.Budget = None,
+    price: o.Prices = None,
+    dry_run: o.DryRun = False,
     probe: Annotated[Path | None, typer.Option(help="Also compare END with the probe in this folder.")] = None,
     cross_encoder: Annotated[
         str | None, typer.Option(help="Also compare a cross-encoder, by name or folder.")
@@ -98,7 +94,7 @@ def evaluate_own(
     denoiser: Annotated[
         Path | None, typer.Option(help="Also compare a folder of 'rag-denoise fit', or a denoise.json.")
     ] = None,
-    right: Right = "contains",
+    right: o.Right = "contains",
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for report.html, results.json and denoise.json.")
     ] = Path("denoise-evaluation"),
@@ -128,16 +124,9 @@ def evaluate_own(
     ways = [*_ways(probe, cross_encoder, denoiser, local_of(model)), *_ways_of(model, ledger)]
     with Progress(console=aside, transient=True) as bar:
         task = bar.add_task("reading documents", total=None, visible=documents is not None)
-        cases = _cases(
-            aside,
-            questions,
-            documents,
-            columns_of(columns or []),
-            k,
-            limit,
-            labels,
-            lambda done, of: bar.update(task, completed=done, total=of),
-        )
+        hear = partial(bar.update, task)
+        given = aside, questions, documents, columns_of(columns or []), k, limit, labels
+        cases = cases_of_file(*given, lambda done, of: hear(completed=done, total=of))
         if labels is not None and model.label_with is not None:
             task = bar.add_task("labelling", total=len(cases.cases))
             hear = partial(bar.update, task)
@@ -174,13 +163,13 @@ def evaluate_own(
     say(aside, f"use it: rag-denoise run --denoiser {out / FILE} -q ... -p ...")
 
 
-def plan(console: Console, ledger: Ledger) -> None:
+def plan(console: Console, ledger: Ledger, dry: bool = True) -> None:
     """What the run would cost beside what is paid for already."""
     planned = ledger.planned
     money = "" if ledger.price is None else f", {ledger.price.of(planned):.4f} in money"
     console.print(
         f"about {ledger.planned_calls:,} calls, {planned.input_tokens:,} tokens to read, "
-        f"{planned.output_tokens:,} to write{money}; no call was made",
+        f"{planned.output_tokens:,} to write{money}{'; no call was made' if dry else ''}",
         soft_wrap=True,
     )
 
@@ -202,25 +191,28 @@ def _labels(model: Model, ledger: Ledger | None, path: Path, price: Price | None
     """The model that labels, within what the one that answers has left of the budget."""
     if model.label_with is None or model.label_with == model.llm:
         return ledger if model.label_with is not None else None
-    left = model.budget
-    if left is not None and ledger is not None:
-        left = max(0.0, left - ledger.spent)
-    made = llm_of(model.label_with)
-    return Ledger(made, model.label_with, path, budget=left, price=price, dry=model.dry_run, longest=LONGEST)
+    left = model.budget if ledger is None or model.budget is None else max(0.0, model.budget - ledger.spent)
+    return calls_of(model.label_with, path, left, price, model.dry_run)
 
 
 def ledger_of(
     model: Model, path: Path, price: Price | None, needed: str | None, longest: int = LONGEST
 ) -> Ledger | None:
     """The model that answers, and every reply at ``path``; ``needed`` is the option that cannot do without."""
-    if model.llm == "none":
-        if needed is not None:
-            raise InputError(f"{needed} asks a model: name one with --llm, such as http://localhost:8000/v1#name")
-        if model.s2a or model.loop or (model.label_with is None and (model.budget is not None or model.dry_run)):
-            raise InputError("--s2a, --loop, --budget and --dry-run are about a model: name one with --llm")
-        return None
-    made = llm_of(model.llm, longest=longest)
-    return Ledger(made, model.llm, path, budget=model.budget, price=price, dry=model.dry_run, longest=longest)
+    if model.llm != "none":
+        return calls_of(model.llm, path, model.budget, price, model.dry_run, longest)
+    if needed is not None:
+        raise InputError(f"{needed} asks a model: name one with --llm, such as http://localhost:8000/v1#name")
+    if model.s2a or model.loop or (model.label_with is None and (model.budget is not None or model.dry_run)):
+        raise InputError("--s2a, --loop, --budget and --dry-run are about a model: name one with --llm")
+    return None
+
+
+def calls_of(
+    name: str, path: Path, budget: float | None, price: Price | None, dry: bool, longest: int = LONGEST
+) -> Ledger:
+    """The model of that name, with every reply at ``path``."""
+    return Ledger(llm_of(name, longest=longest), name, path, budget=budget, price=price, dry=dry, longest=longest)
 
 
 def _ways_of(model: Model, ledger: Ledger | None) -> list[Way]:
@@ -231,16 +223,17 @@ def _ways_of(model: Model, ledger: Ledger | None) -> list[Way]:
     return out
 
 
-def _cases(
+def cases_of_file(
     aside: Console,
     questions: Path | None,
     documents: Path | None,
     columns: dict[str, str],
     k: int,
     limit: int | None,
-    labels: Ledger | None,
-    progress: Callable[[int, int], None],
+    labels: Ledger | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Cases:
+    """The questions of a file, their passages searched for in ``documents``; or made of these, or the sample's."""
     runs = questions is not None and (
         questions.is_dir() or any(is_trace(r) for _, r in islice(records_of(questions), 1))
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -83,6 +84,14 @@ Budget = Annotated[float | None, typer.Option(help="Never passed: money where th
 Prices = Annotated[
     str | None,
     typer.Option(help="Money for a million tokens, read and written, and read from a cache: 0.15,0.60,0.075"),
+]
+Documents = Annotated[
+    Path | None, typer.Option(help="Search passages for questions that come without in this file or folder.")
+]
+Searched = Annotated[int, typer.Option("-k", min=1, help="Passages searched for a question.")]
+Limit = Annotated[int | None, typer.Option("-n", min=1, help="Only the first questions.")]
+ModelThatLabels = Annotated[
+    str | None, typer.Option("--label-with", help="A model that labels, by http://host:port/v1#name or a folder.")
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say how many calls, tokens and how much money, and make no call.")

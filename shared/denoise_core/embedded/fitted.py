@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any, Literal
@@ -20,27 +20,27 @@ from denoise_core._optional import require
 from denoise_core.embedded.default import DefaultScorer, encoder
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.minilm import HUB_NAME, minilm
-from denoise_core.end.auto import MISSED, RISK, RISKS, AutoScale, auto_scale
+from denoise_core.end.auto import MISSED, RISK, RISKS, TARGETS, AutoScale, auto_scale, text_needed
 from denoise_core.end.calibration import questions_needed
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.fit.probe import NO_QUESTION as SAME_QUESTION
 from denoise_core.end.fit.probe import ProbeFit, fit_probe, folds_of
 from denoise_core.end.fit.readings import Each, Progress
+from denoise_core.end.fit.stack import fit_stack
 from denoise_core.end.probe import OURS as PROBE_FILES
-from denoise_core.end.probe import Probe, check_free, replacing
+from denoise_core.end.probe import Probe, check_free, replacing, table
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.errors import InputError, MissingExtra
-from denoise_core.evaluate.metrics import bootstrap, recall_at
+from denoise_core.end.selection import CHARACTERS_PER_TOKEN
+from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
-from denoise_core.running.fallbacks import fell_back
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.stack import Signals, Stack, StackedScorer, collect, fit_stack
+from denoise_core.scorers.stack import Signals, Stack, StackedScorer, collect
 
 FORMAT, VERSION = "rag-denoise denoiser", 1
-MANIFEST, CARD, PROBE, CURVES = "denoiser.json", "README.md", "probe", "curves.svg"
-OURS = frozenset({MANIFEST, CARD, PROBE, CURVES})
+MANIFEST, CARD, PROBE = "denoiser.json", "README.md", "probe"
+OURS = frozenset({MANIFEST, CARD, PROBE, "curves.svg"})  # the last one was written by version 0.2
 FEWEST = 20  # questions with a relevant and another passage
 FOLDS = 5
 AUTO_SHARE = 0.5  # what keep="auto" leaves on most lists: where layers and scorers are compared then
@@ -73,9 +73,8 @@ class Fitted:
     risk: float | None = None
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the folder, whole or not at all: without its picture, and said so in the log, where the extra
-        ``evaluate`` is missing. Raises `InputError` when it holds an earlier fit and not ``overwrite``, and
-        always when it holds anything else."""
+        """Write the folder, whole or not at all. Raises `InputError` when it holds an earlier fit and not
+        ``overwrite``, and always when it holds anything else."""
         folder = Path(folder)
         check_out(folder, overwrite=overwrite)
         manifest = {
@@ -93,10 +92,6 @@ class Fitted:
             (stage / CARD).write_text(self.card(), encoding="utf-8", errors="replace")
             if self.probe is not None:
                 self.probe.probe.save(stage / PROBE)
-            try:
-                plot_curves(self.verdict.curves, SHARES, self.verdict.share, stage / CURVES)
-            except MissingExtra as error:
-                fell_back("Fitted.save", error, f"the folder has no picture, {CURVES}")
         return folder
 
     def card(self) -> str:
@@ -107,7 +102,7 @@ class Fitted:
         return (
             f"# A fitted denoiser\n\n{self.verdict}\n\n{warned}| signal | weight |\n|---|---|\n{weights}\n\n"
             f"Margins of keep='auto' by risk: {margins}. Kept unless said otherwise: {self.keep}.\n\n"
-            f"{self.verdict.table()}\n"
+            f"{table(self.verdict.rows())}\n"
         )
 
 
@@ -159,7 +154,7 @@ def fit_denoiser(
     blind = _signals([replace(q, text=SAME_QUESTION) for q in usable], each)
     columns = signals
     if probe is not None:
-        line = next(f for f in probe.layers if f.layer == probe.probe.layer).line
+        line = next(f for f in probe.layers if f.layer == probe.probe.reading.layer).line
         columns = np.column_stack([line.held_out, signals]).astype(np.float32)
         blind = np.column_stack([probe.controls[NO_QUESTION].line.held_out, blind]).astype(np.float32)
     unseen = _unseen(names, columns, labels, groups)
@@ -178,7 +173,8 @@ def fit_denoiser(
         NO_QUESTION: _unseen(names, blind, labels, groups),
     }
     controls = {} if probe is None else {f"probe, {n}": f.line.held_out for n, f in probe.controls.items()}
-    verdict = judged(unseen, others | controls, labels, groups, share, folds=FOLDS)
+    sizes = np.array([float(len(p.headed)) for q in usable for p in q.passages])
+    verdict = judged({"fitted": unseen} | others | controls, labels, sizes, groups, folds=FOLDS)
     return Fitted(stack, scale, keep, verdict, probe, risk)
 
 
@@ -204,9 +200,9 @@ def load_denoiser(
     read_by = None
     if manifest["probe"]:
         probe = Probe.load(folder / PROBE)
-        if model is None and probe.model.name == HUB_NAME:
+        if model is None and probe.reading.model.name == HUB_NAME:
             model, tokenizer = torch_minilm()
-        read_by = ProbeScorer(model or probe.model.name, probe, tokenizer=tokenizer)
+        read_by = ProbeScorer(model or probe.reading.model.name, probe, tokenizer=tokenizer)
     parts = _parts(read_by, readings)
     chosen = manifest["keep"] if keep is None else keep
     if chosen == "auto" and risk is None:
@@ -321,94 +317,103 @@ def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], gr
 
 
 Word = Literal["better", "no difference found", "worse"]
+Interval = tuple[float, float, float]  # a value and the ends of its 95 % interval
 NO_QUESTION = "no question"  # the fit again, each passage read under one and the same question
-SHARES = tuple(n / 10 for n in range(1, 11))  # of the passages, at which curves are drawn
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``word`` says how the fit compares with cosine at ``share`` kept, ``gain`` by how much, with 95 % interval.
+    """``word`` says whether the fit needs less text than cosine to keep the first of `TARGETS` of the gold,
+    ``gain`` how much less, as a share of all text, with its 95 % interval.
 
-    ``kept`` is the mean share of gold kept by name: "fitted", "default", "cosine", "BM25", and controls;
-    ``curves`` the same at each of `SHARES`; ``over`` what the fit keeps more than each, paired, with its 95 %
-    interval.
+    ``needed`` has by name ("fitted", "default", "cosine", "BM25", and controls) the share of the text needed for
+    each of `TARGETS`, with its interval; ``over`` what the fit needs less than each, paired. A question has
+    ``tokens`` tokens on average; ``labelled`` is the share of text in passages that the labels name.
     """
 
     word: Word
     gain: float
     interval: tuple[float, float]
-    share: float
     questions: int
-    kept: Mapping[str, float]
-    curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    over: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    tokens: float
+    labelled: float
+    needed: Mapping[str, Sequence[Interval]]
+    over: Mapping[str, Interval]
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What speaks against using the fit: a control without the question, or the default, that is as good."""
-        out = []
-        for name, why in _AS_GOOD.items():
-            gain, low, high = self.over.get(name, (1.0, 1.0, 1.0))
-            if low <= 0:
-                out.append(f"{why} ({gain:+.3f}, 95 % {low:+.3f} to {high:+.3f})")
-        return tuple(out)
-
-    def __str__(self) -> str:
-        said = {
-            "better": "Better than cosine",
-            "worse": "Worse than cosine",
-            "no difference found": "No difference from cosine found",
-        }[self.word]
-        low, high = self.interval
-        return (
-            f"{said}: with {self.share:.0%} of the passages kept, relevant ones kept {self.kept['fitted']:.3f} "
-            f"against {self.kept['cosine']:.3f}, a gain of {self.gain:+.3f} (95 % {low:+.3f} to {high:+.3f}) on "
-            f"{self.questions} questions, each scored by a fit that had not seen it."
+        found = {name: self.over.get(name, (1.0, 1.0, 1.0)) for name in _AS_GOOD}
+        return tuple(
+            f"{_AS_GOOD[name]} ({gain:+.3f} of the text, 95 % {low:+.3f} to {high:+.3f})"
+            for name, (gain, low, high) in found.items()
+            if low <= 0
         )
 
-    def table(self) -> str:
-        rows = "\n".join(f"| {name} | {kept:.3f} |" for name, kept in self.kept.items())
-        return f"| scorer, {self.share:.0%} kept | relevant passages kept |\n|---|---|\n{rows}"
+    def saved(self, name: str, target: float = TARGETS[0]) -> int:
+        """Tokens of a thousand questions that are not read, against everything."""
+        return round(1000 * self.tokens * (1 - self.needed[name][TARGETS.index(target)][0]))
+
+    def __str__(self) -> str:
+        said = self.word[:1].upper() + self.word[1:]
+        low, high = self.interval
+        mine, theirs = self.needed["fitted"][0][0], self.needed["cosine"][0][0]
+        return (
+            f"{said}, against cosine: {TARGETS[0]:.0%} of the relevant passages are kept in {mine:.3f} of the "
+            f"text in place of {theirs:.3f}, a gain of {self.gain:+.3f} (95 % {low:+.3f} to {high:+.3f}), "
+            f"{1000 * self.gain * self.tokens:+,.0f} tokens a thousand questions, on {self.questions} questions, "
+            f"each scored by a fit that had not seen it."
+        )
+
+    def rows(self) -> list[list[str]]:
+        """Of each scorer the text needed for each of `TARGETS`, and tokens that the first saves in 1,000
+        questions; a header before."""
+        out = [["text for gold", *(f"{t:.0%}" for t in TARGETS), "saved/1,000"]]
+        for name, needed in self.needed.items():
+            shares = ("{:.2f} ({:.2f}-{:.2f})".format(*n) for n in needed)
+            out.append([name, *shares, f"{self.saved(name):,}"])
+        return [*out, ["labelled", f"{self.labelled:.2f}", "", "", ""]]
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"warnings": self.warnings, "curves": {"shares": SHARES, **self.curves}}
+        return asdict(self) | {"warnings": self.warnings}
 
 
 def judged(
-    fitted: NDArray[np.float32],
-    others: Mapping[str, NDArray[np.float32]],
+    scores: Mapping[str, NDArray[np.float32]],
     labels: NDArray[np.bool_],
+    sizes: NDArray[np.float64],
     groups: NDArray[np.intp],
-    share: float,
     *,
     folds: int,
 ) -> Verdict:
-    """The verdict of scores ``(n,)`` that fits of ``folds`` gave to questions they had not seen.
+    """The verdict of scores ``(n,)`` by name: "fitted", which fits of ``folds`` gave to questions that they had
+    not seen, "cosine" and others. ``sizes`` ``(n,)`` are the passages' characters.
 
-    ``others`` has "cosine". The interval is the bootstrap's, widened for the questions that the folds' fits share.
+    The interval is the bootstrap's, widened for the questions that the folds' fits share.
     """
-    scores = {"fitted": fitted, **others}
-    kept = {name: recall_at(s, labels, groups, share) for name, s in scores.items()}
-    gain = kept["fitted"] - kept["cosine"]
-    low, high = _interval(gain, folds)
-    over = {
-        name: (float((kept["fitted"] - values).mean()), *_interval(kept["fitted"] - values, folds))
-        for name, values in kept.items()
-        if name != "fitted"
-    }
-    word: Word = "better" if low > 0 else "worse" if high < 0 else "no difference found"
-    means = {name: float(values.mean()) for name, values in kept.items()}
-    curves = {
-        name: tuple(float(recall_at(s, labels, groups, at).mean()) for at in SHARES) for name, s in scores.items()
-    }
-    return Verdict(word, float(gain.mean()), (low, high), share, len(gain), means, curves, over)
+    found = {name: [text_needed(s, labels, sizes, groups, share=t) for t in TARGETS] for name, s in scores.items()}
+    over = {name: interval_of(rows[0] - found["fitted"][0], folds) for name, rows in found.items()}
+    gain, low, high = over["cosine"]
+    n = len(np.unique(groups))
+    return Verdict(
+        "better" if low > 0 else "worse" if high < 0 else "no difference found",
+        gain,
+        (low, high),
+        n,
+        float(sizes.sum()) / n / CHARACTERS_PER_TOKEN,
+        float((np.bincount(groups, sizes * labels) / np.bincount(groups, sizes)).mean()),
+        {name: [interval_of(row) for row in rows] for name, rows in found.items()},
+        {name: row for name, row in over.items() if name != "fitted"},
+    )
 
 
-def _interval(gain: NDArray[np.floating[Any]], folds: int) -> tuple[float, float]:
-    mean = float(gain.mean())
-    wider = sqrt(1 + folds / (folds - 1))
-    low, high = (max(-1.0, min(1.0, mean + wider * (end - mean))) for end in bootstrap(gain))
-    return low, high
+def interval_of(found: NDArray[np.float64], folds: int | None = None) -> Interval:
+    """Of a value and of the same of samples."""
+    value, wider = float(found[0]), 1.0 if folds is None else sqrt(1 + folds / (folds - 1))
+    low, high = (
+        max(-1.0, min(1.0, value + wider * (float(e) - value))) for e in np.quantile(found[1:], (0.025, 0.975))
+    )
+    return value, low, high
 
 
 _AS_GOOD = {
@@ -418,22 +423,3 @@ _AS_GOOD = {
     ),
     "default": "the default, which needs no fit, is not told from this one",
 }
-
-
-def plot_curves(
-    curves: Mapping[str, Sequence[float]], shares: Sequence[float], chosen: float, path: str | Path
-) -> Path:
-    """Draw the share of relevant passages kept against that of all passages kept, one line for each scorer, into
-    ``path`` (.png, .svg, .pdf); returns it. ``chosen`` is marked. Needs the extra ``evaluate``."""
-    figure = require("matplotlib.figure", extra="evaluate").Figure(figsize=(6.0, 4.0), layout="constrained")
-    axes = figure.add_subplot()
-    for name, values in curves.items():
-        axes.plot(shares, values, marker="o", markersize=3, label=name, linewidth=2.0 if name == "fitted" else 1.0)
-    axes.plot([0, 1], [0, 1], color="gray", linewidth=0.8, linestyle="--", label="by chance")
-    axes.axvline(chosen, color="gray", linestyle=":", label=f"judged at {chosen:.0%}")
-    axes.set(xlabel="passages kept", ylabel="relevant passages kept", xlim=(0, 1.02), ylim=(0, 1.02))
-    axes.grid(alpha=0.25)
-    axes.legend(fontsize=8, loc="lower right")
-    axes.set_title("Questions that the fit had not seen", fontsize=10)
-    figure.savefig(path, dpi=150)
-    return Path(path)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from denoise_core.end.calibration import questions_needed, share_limit
 from denoise_core.end.selection import Floats, Mask, ranking
@@ -32,6 +33,7 @@ PIECES_RISK = 0.035  # of pieces of files: a point less lost costs a few hundred
 TEN = math.log(11)
 MISSED = 0.03  # of answerable questions lie below the floor
 PASSAGES, PIECES = "lists of passages", "pieces of files"  # kinds of input, as the trace names them
+TARGETS = (0.90, 0.95, 0.99)  # of the gold, for which `text_needed` is told
 UNSURE = "could not tell them apart"
 
 
@@ -237,3 +239,32 @@ def _margin(sets: Mapping[str, Sequence[tuple[Floats, Mask]]], risk: float) -> f
             cost.append(below)
             weight.append(np.full(len(below), 1 / (len(sets) * len(rows) * len(below))))
     return share_limit(np.concatenate(cost), np.concatenate(weight), n, risk)
+
+
+def text_needed(
+    scores: ArrayLike, gold: ArrayLike, sizes: ArrayLike, groups: ArrayLike, *, share: float, resamples: int = 500
+) -> NDArray[np.float64]:
+    """The share of a question's text that one margin for all keeps when it keeps ``share`` of the gold, both means
+    over questions: of the questions as they are, then of ``resamples`` samples of them, the same in every call.
+
+    One entry a passage: its score, whether it is gold, its size in any unit, its question. Questions without gold
+    are left out.
+    """
+    values, owner = np.asarray(scores, dtype=np.float64), np.unique(groups, return_inverse=True)[1]
+    known = np.bincount(owner, np.asarray(gold, dtype=np.float64))[owner] > 0
+    values, owner = values[known], np.unique(owner[known], return_inverse=True)[1]
+    best = np.full(owner.max() + 1, -np.inf)
+    np.maximum.at(best, owner, values)
+    below = (best[owner] - values) / np.log1p(np.bincount(owner))[owner]
+    order = np.argsort(below, kind="stable")
+    last = np.searchsorted(below[order], below[order], side="right") - 1  # what scores alike is kept together
+    parts = [np.asarray(v, dtype=np.float64)[known] for v in (gold, sizes)]
+    kept, read = ((v / np.maximum(1e-9, np.bincount(owner, v))[owner])[order] for v in parts)
+    n = len(best)
+    drawn = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), resamples)
+    out = []
+    for times in (np.ones(n), *drawn):
+        weight = times[owner[order]]
+        at = np.searchsorted(np.cumsum(kept * weight), share * n - 1e-9)
+        out.append(float((read * weight)[: last[min(int(at), len(last) - 1)] + 1].sum() / n))
+    return np.array(out)

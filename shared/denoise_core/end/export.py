@@ -67,15 +67,16 @@ def export(model: Any, probe: Probe, folder: str | Path, *, tokenizer: Any = Non
 
     scorer = ProbeScorer(model, probe, tokenizer=tokenizer)
     reader = scorer.reader
-    probe.check(reader.reading(probe.layer))
+    probe.check(reader.reading(probe.reading.layer))
     kind = reader.backbone.early.norm.kind
-    if probe.pooling != "last" or probe.normalisation == "none" or probe.normalisation != kind:
+    pooling, normed = probe.reading.pooling, probe.reading.normalisation
+    if pooling != "last" or normed == "none" or normed != kind:
         raise InputError(
             f"only a probe on the last token's states normed as the model norms ({kind!r}) can be exported, this "
-            f"one reads {probe.pooling!r} states with normalisation {probe.normalisation!r}: fit it with "
+            f"one reads {pooling!r} states with normalisation {normed!r}: fit it with "
             "ReadingSettings(normalisation=None)"
         )
-    if probe.layer == 0:
+    if probe.reading.layer == 0:
         raise InputError("a probe on the embeddings (layer 0) has no block to export")
     classifier, missing = _classifier(reader, probe)
     pad = _pad_id(reader)
@@ -92,7 +93,7 @@ def _classifier(reader: HiddenReader, probe: Probe) -> tuple[Any, float]:
 
     early = reader.backbone.early
     config = copy.deepcopy(early.config)
-    cut_config(config, probe.layer)
+    cut_config(config, probe.reading.layer)
     config.num_labels = 1
     config.use_cache = False  # there is nothing to generate, and hybrids cut before their first attention fail
     config.problem_type = "regression"  # engines then hand out the logit as it is
@@ -110,7 +111,7 @@ def _classifier(reader: HiddenReader, probe: Probe) -> tuple[Any, float]:
     try:
         decoder.load_state_dict(kept, strict=False)
     except RuntimeError as error:
-        raise InputError(f"{config.model_type!r} cannot be cut to {probe.layer} blocks: {error}") from error
+        raise InputError(f"{config.model_type!r} cannot be cut: {error}") from error
     made = early_layers(model)
     made.check()
     norm = made.final_norm
@@ -170,7 +171,7 @@ def _canaries(reader: HiddenReader, probe: Probe) -> list[dict[str, Any]]:
     """Prompts with the scores they must have, for whoever serves or calls the checkpoint."""
     pairs = [("Who wrote it?", "It was written in 1911 by a clerk."), ("Why?", "Rain."), ("When did it end?", "")]
     prompts, _ = reader.prompts(pairs)
-    logits = probe.score(reader.read(pairs, [probe.layer]).by_layer[probe.layer])
+    logits = probe.score(reader.read(pairs, [probe.reading.layer]).by_layer[probe.reading.layer])
     return [{"ids": list(p.ids), "logit": float(x)} for p, x in zip(prompts, logits, strict=True)]
 
 
@@ -226,6 +227,7 @@ def _write(
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     more = "".join(_MORE.get(name, "") for name in classifier.config.architectures or ())
-    recipe = _RECIPE.format(name=backbone.name, layer=probe.layer, bias=missing, folder=folder.name, more=more)
+    layer, name = probe.reading.layer, backbone.name
+    recipe = _RECIPE.format(name=name, layer=layer, bias=missing, folder=folder.name, more=more)
     (folder / "README.md").write_text(recipe, encoding="utf-8", errors="replace")
     return Exported(folder, missing, pad)

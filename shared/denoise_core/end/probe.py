@@ -19,7 +19,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,31 +118,6 @@ class Probe:
         object.__setattr__(self, "bias", float(self.bias))
         object.__setattr__(self, "threshold", float(self.threshold))
 
-    @property
-    def model(self) -> ModelFingerprint:
-        """Which model's states it reads."""
-        return self.reading.model
-
-    @property
-    def layer(self) -> int:
-        """Index into ``hidden_states``, 0 = embeddings."""
-        return self.reading.layer
-
-    @property
-    def layout(self) -> str:
-        """How question and passage stood in the prompt when the probe was fitted."""
-        return self.reading.layout
-
-    @property
-    def pooling(self) -> str:
-        """Which positions of the prompt become one state."""
-        return self.reading.pooling
-
-    @property
-    def normalisation(self) -> str:
-        """What is done to a state before it is weighed."""
-        return self.reading.normalisation
-
     def score(self, states: NDArray[np.floating[Any]]) -> Floats:
         """Logits of states, already pooled and normalised as `Reading` says: ``(n, d)`` to ``(n,)`` float32.
 
@@ -151,7 +126,7 @@ class Probe:
         states = np.asarray(states, dtype=np.float32)
         if states.ndim != 2 or states.shape[1] != self.weight.size:
             raise ProbeMismatch(
-                f"states have shape {states.shape}, but this probe was fitted on {self.model.name!r} "
+                f"states have shape {states.shape}, but this probe was fitted on {self.reading.model.name!r} "
                 f"and reads (n, {self.weight.size})"
             )
         logits = np.asarray(states @ self.weight + np.float32(self.bias), dtype=np.float32)
@@ -329,56 +304,22 @@ def render(told: Mapping[str, Any], width: int) -> str:
     ``told`` is `_save`'s, ``width`` that of the states.
     """
     reading, card = told["reading"], told["card"]
-    model = reading["model"]
-    head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]"]
-    if card.get("licence"):
-        head.append(f"license: {json.dumps(_line(card['licence']))}")  # a JSON text is a YAML text
-    head.append("---")
+    licence = [f"license: {json.dumps(card['licence'])}"] if card.get("licence") else []  # JSON is YAML
+    head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]", *licence, "---"]
     facts = {
-        "model": model["name"],
-        "model weights (sha256 of a sample)": model["weights"] or "unknown",
+        "model": reading["model"]["name"],
+        "model weights (sha256 of a sample)": reading["model"]["weights"] or "unknown",
         "layer (0 = embeddings)": reading["layer"],
-        "prompt layout": reading["layout"],
-        "pooling": reading["pooling"],
-        "normalisation": reading["normalisation"],
+        **{name: reading[name] for name in ("layout", "pooling", "normalisation")},
         "width": width,
         "threshold (logit)": f"{told['threshold']:.4g}",
     }
-    parts = ["\n".join(head), "# Early Noise Dropping probe", _table(["what", "value"], facts.items())]
-    for name, value in card.items():
-        if name != "licence":
-            parts.append(f"## {_line(name)}\n\n{_section(value)}")
-    return "\n\n".join(parts) + "\n"
+    said = json.dumps(card, indent=1, ensure_ascii=False)
+    parts = ["\n".join(head), "# Early Noise Dropping probe", table([["what", "value"], *facts.items()])]
+    return "\n\n".join([*parts, f"```json\n{said}\n```"]) + "\n"
 
 
-def _section(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return _table(["what", "value"], value.items()) if value else "none"
-    if isinstance(value, list | tuple) and value and all(isinstance(row, Mapping) for row in value):
-        columns = list(dict.fromkeys(key for row in value for key in row))
-        return _table(columns, ([row.get(c, "") for c in columns] for row in value))
-    if isinstance(value, list | tuple):
-        return "\n".join(f"- {_line(item)}" for item in value) or "none"
-    return _cell(value)
-
-
-def _table(columns: list[str], rows: Any) -> str:
-    lines = ["| " + " | ".join(map(_cell, columns)) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "-"}[value]
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{_line(k)}: {_cell(v)}" for k, v in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_cell, value))
-    return _line(value).replace("|", "\\|")
-
-
-def _line(value: Any) -> str:
-    return " ".join(str(value).split())
+def table(rows: Iterable[Iterable[Any]]) -> str:
+    """Markdown of rows, the first its header."""
+    lines = ["| " + " | ".join(" ".join(str(c).split()).replace("|", "\\|") for c in row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * (lines[0].count(" | ") + 1), *lines[1:]])

@@ -142,15 +142,6 @@ class HiddenReader(Travels):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def states(self, query: str, texts: Sequence[str], layers: Sequence[int]) -> dict[int, Floats]:
-        """States of one question's texts at several layers, ``(len(texts), d)`` each, from one pass.
-
-        A text longer than the window gives the state of its first part; `read` gives all parts.
-        """
-        found = self.read([(query, t) for t in texts], layers)
-        first = np.searchsorted(found.owner, np.arange(len(texts)))
-        return {layer: rows[first] for layer, rows in found.by_layer.items()}
-
     def read(self, pairs: Sequence[tuple[str, str]], layers: Sequence[int]) -> States:
         """States of ``(question, text)`` pairs at ``layers``, from one pass to the highest of them.
 

@@ -107,11 +107,6 @@ class RemoteScorer(Travels):
         logits = await self.engine.arun(partial(self._logits, prompts, keys))
         return best_of_parts(logits, owner, len(texts))
 
-    @property
-    def served(self) -> dict[str, Served]:
-        """What is known of the replicas by now, by address."""
-        return dict(self._served)
-
     # -- prompts, on the caller's thread ---------------------------------------------------------------------
 
     def _open(self) -> tuple[BoundLayout, dict[str, Any]]:

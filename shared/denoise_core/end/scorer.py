@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ProbeScorer(Travels):
-    """Early Noise Dropping's scorer: ``probe`` applied to a model's state after ``probe.layer`` blocks
+    """Early Noise Dropping's scorer: ``probe`` applied to a model's state after ``probe.reading.layer`` blocks
     (arXiv 2502.18915, sections 2.2 and 2.3).
 
     ``model`` is a name, a path, a loaded object or a `HiddenReader`. By name only the blocks that the probe
@@ -51,7 +51,7 @@ class ProbeScorer(Travels):
                 tokenizer=tokenizer,
                 settings=_settings(probe, settings or ReadingSettings()),
                 load=load,
-                first_layers=max(1, probe.layer),
+                first_layers=max(1, probe.reading.layer),
             )
         self._checked = False
         self._checking = threading.Lock()
@@ -88,10 +88,10 @@ class ProbeScorer(Travels):
     def warm(self, texts: Sequence[str]) -> int:
         """Compute and keep what the probe's layer needs of passages before any question: `HiddenReader.warm`."""
         self._check()
-        return self.reader.warm(texts, self.probe.layer)
+        return self.reader.warm(texts, self.probe.reading.layer)
 
     def _read(self, pairs: Sequence[tuple[str, str]]) -> Scored:
-        layer = self.probe.layer
+        layer = self.probe.reading.layer
         found = self.reader.read(pairs, [layer])
         logits = self.probe.score(found.by_layer[layer])
         best = best_of_parts(logits, found.owner, len(pairs))
@@ -100,7 +100,7 @@ class ProbeScorer(Travels):
     def _check(self) -> None:
         with self._checking:
             if not self._checked:
-                self.probe.check(self.reader.reading(self.probe.layer))
+                self.probe.check(self.reader.reading(self.probe.reading.layer))
                 self._checked = True
 
 
@@ -108,7 +108,7 @@ def _settings(probe: Probe, given: ReadingSettings) -> ReadingSettings:
     """The probe's own reading, where the settings do not say otherwise."""
     return replace(
         given,
-        layout=given.layout or LAYOUTS.get(probe.layout.partition(":")[0]),
-        pooling=given.pooling or probe.pooling,
-        normalisation=given.normalisation or probe.normalisation,
+        layout=given.layout or LAYOUTS.get(probe.reading.layout.partition(":")[0]),
+        pooling=given.pooling or probe.reading.pooling,
+        normalisation=given.normalisation or probe.reading.normalisation,
     )

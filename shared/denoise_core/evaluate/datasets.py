@@ -271,7 +271,7 @@ def answers_of(record: Mapping[str, Any]) -> tuple[str, ...]:
 
 def records_of(path: Path) -> Iterator[tuple[int, Any]]:
     """Each record of a file with its line (or its place in the array), from 1; a `BadRecord` where it is no JSON.
-    Rows of CSV are records too, empty cells left out.
+    Rows of CSV are records too, empty cells left out; so are the lines of a ``.txt`` file, each a question.
 
     Raises `InputError` for a file that cannot be read.
     """
@@ -295,7 +295,9 @@ def records_of(path: Path) -> Iterator[tuple[int, Any]]:
             yield table.line_num, {k: v for k, v in row.items() if k and v}
         return
     for place, line in enumerate(text.split("\n"), 1):
-        if line.strip():
+        if line.strip() and path.suffix == ".txt":
+            yield place, {"question": line.strip()}
+        elif line.strip():
             try:
                 yield place, json.loads(line)
             except ValueError as error:

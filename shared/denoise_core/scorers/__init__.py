@@ -6,7 +6,7 @@ from denoise_core.scorers.decisions import DecisionScorer
 from denoise_core.scorers.discrim import LLMDiscrim
 from denoise_core.scorers.embedding import EmbeddingScorer
 from denoise_core.scorers.reranker import RemoteReranker
-from denoise_core.scorers.stack import Stack, StackedScorer, fit_stack
+from denoise_core.scorers.stack import Stack, StackedScorer
 
 __all__ = [
     "BM25Scorer",
@@ -17,5 +17,4 @@ __all__ = [
     "RemoteReranker",
     "Stack",
     "StackedScorer",
-    "fit_stack",
 ]

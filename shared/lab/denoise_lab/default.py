@@ -26,10 +26,11 @@ from denoise_core._files import write_whole
 from denoise_core.embedded.encoder import SentenceEncoder, loaded
 from denoise_core.embedded.minilm import HUB_NAME, MiniLM, minilm
 from denoise_core.end.auto import MISSED, AutoScale, auto_scale
+from denoise_core.end.fit.stack import fit_stack
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.stack import Signals, Stack, collect, fit_stack
+from denoise_core.scorers.stack import Signals, Stack, collect
 from denoise_lab.split import NQ, SETS, halves, write_sample
 
 HERE = Path(shipped.__file__).parent / "data"

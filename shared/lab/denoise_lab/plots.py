@@ -31,12 +31,13 @@ def plot_layers(training: ProbeFit, path: str | Path) -> Path:
         axes.plot(
             [control.layer], [control.recall["30 %"].mean()], marker, color="black", label=f"{name}, best 30 %"
         )
-    axes.axvline(training.probe.layer, color="gray", linestyle=":", label=f"chosen: {training.probe.layer}")
+    chosen = training.probe.reading.layer
+    axes.axvline(chosen, color="gray", linestyle=":", label=f"chosen: {chosen}")
     axes.set(xlabel="layer (0 = embeddings)", ylabel="relevant chunks kept", ylim=(0, 1.02))
     axes.set_xticks(layers)
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, ncols=2, loc="lower right")
-    axes.set_title(f"Held-out questions, {_short(training.probe.model.name)}", fontsize=10)
+    axes.set_title(f"Held-out questions, {_short(training.probe.reading.model.name)}", fontsize=10)
     figure.savefig(path, dpi=150)
     return Path(path)
 

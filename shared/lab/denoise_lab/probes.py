@@ -81,7 +81,7 @@ def make(
         card=card,
         progress=lambda done, of: progress(f"{layout}: {done} of {of} questions read"),
     ).probe
-    named = replace(trained.reading, model=replace(trained.model, name=NAME))
+    named = replace(trained.reading, model=replace(trained.reading.model, name=NAME))
     return Probe(trained.weight, trained.bias, named, trained.threshold, trained.card, trained.calibration)
 
 
@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             progress=log.info,
         )
         probe.save(given.out / layout)
-        log.info(f"{given.out / layout}: layer {probe.layer}")
+        log.info(f"{given.out / layout}: layer {probe.reading.layer}")
 
 
 if __name__ == "__main__":

@@ -95,20 +95,20 @@ def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
 
 @pytest.mark.enable_socket
 def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
-    class Yes:
+    class Selects:
         def reply(self, text):
-            return ("yes" if "finished" in text.split("<passage")[-1] else "no"), 10
+            return next(line.split()[0] for line in text.splitlines() if "was finished in" in line), 10
 
     rows = [{"question": r["query"], "passages": r["hits"]} for r in ROWS]
     (tmp_path / "plain.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    with serving(Yes()) as server:
+    with serving(Selects()) as server:
         labels = ["--label-with", f"{server.url}#m"]
         status, out, err = command("evaluate", "plain.jsonl", *labels, "--dry-run")
         assert (status, server.requests) == (0, []), err
-        assert f"about {len(ROWS) * 5} calls" in out
+        assert f"about {len(ROWS)} calls" in out
         status, out, err = command("evaluate", "plain.jsonl", *labels)
         assert status == 0, err
-    assert len(server.requests) == len(ROWS) * 5
+    assert len(server.requests) == len(ROWS)
     assert "4 by a model's labels" in out
     (tmp_path / "notes").mkdir()
     for n, r in enumerate(ROWS):
@@ -117,6 +117,47 @@ def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
     status, out, err = command("evaluate", "--documents", "notes", "-n", "3", "-k", "4")
     assert status == 0, err
     assert "sentences taken out of the documents" in out
+
+
+@pytest.mark.enable_socket
+def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(command, tmp_path):
+    """Labels lie beside the questions; what a person corrects there is taken without asking the model again."""
+
+    class Selects:
+        def reply(self, text):
+            asked = next(line for line in text.splitlines() if line.startswith("When was tower"))
+            name = asked.split()[3]
+            return next((p.split()[0] for p in text.splitlines() if f"Tower {name} was finished" in p), "NONE"), 10
+
+    (tmp_path / "asked.txt").write_text("\n".join(f"When was tower {n} finished?" for n in range(24)))
+    (tmp_path / "notes").mkdir()
+    for n in range(24):
+        text = f"Tower {n} was finished in {1800 + n} by the river. Chess came to tower {n} in May.\n"
+        (tmp_path / "notes" / f"{n}.md").write_text(text)
+    with serving(Selects()) as server:
+        own = ["calibrate", "asked.txt", "--documents", "notes", "-k", "6", "--label-with", f"{server.url}#m"]
+        status, _, err = command(*own, "--price", "1,2", "--dry-run")
+        assert (status, server.requests) == (0, []), err
+        assert "about 24 calls" in err
+        assert "in money; no call was made" in err
+        status, out, err = command(*own, "-o", "mine")
+        assert status == 0, err
+        assert len(server.requests) == 24
+        assert "about 24 calls" in err
+        assert max(map(len, out.split("weights:")[0].splitlines())) <= 80
+        assert "labelled" in out
+        labels = tmp_path / "asked.labels.jsonl"
+        lines = [json.loads(line) for line in labels.read_text().splitlines()]
+        lines[0]["question"] = "When was the first tower finished?"
+        labels.write_text("\n".join(map(json.dumps, lines)))
+        status, out, err = command(*own, "-o", "again")
+        assert "labels are those in asked.labels.jsonl" in err
+        labels.unlink()
+        assert command(*own, "-o", "once more")[0] == 0  # every call is known
+        assert len(server.requests) == 24
+    labels.unlink()
+    assert command("calibrate", "asked.txt", "--documents", "notes")[0] == 2
+    assert load_denoiser(tmp_path / "mine") is not None
 
 
 @pytest.fixture

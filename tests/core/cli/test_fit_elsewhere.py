@@ -52,8 +52,8 @@ def test_states_read_by_processes_are_those_read_here(tmp_path):
     reader = HiddenReader(str(tmp_path / "model"))
     here = capture(reader, questions(20))
     there = capture(reader, questions(20), folder=tmp_path / "states", each=elsewhere("process", 2))
-    assert here.layers == there.layers
-    for layer in here.layers:
+    assert here.by_layer.keys() == there.by_layer.keys()
+    for layer in here.by_layer:
         np.testing.assert_allclose(here.by_layer[layer], there.by_layer[layer], atol=1e-3)
 
 
@@ -69,7 +69,7 @@ def test_a_fit_is_the_same_by_processes():
     ]
     here, there = fit_denoiser(few), fit_denoiser(few, each=elsewhere("process", 2))
     np.testing.assert_allclose(here.stack.weight, there.stack.weight, atol=1e-3)
-    assert here.verdict.kept == pytest.approx(there.verdict.kept, abs=1e-3)
+    assert here.verdict.interval == pytest.approx(there.verdict.interval, abs=1e-2)
 
 
 def test_the_command_says_what_workers_are_for(tmp_path):

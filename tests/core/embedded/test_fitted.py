@@ -2,19 +2,18 @@
 
 import json
 import random
-import sys
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage, fit_denoiser, load_denoiser
 from denoise_core.embedded import sample
-from denoise_core.embedded.fitted import judged
-from denoise_core.evaluate.metrics import bootstrap, recall_at
+from denoise_core.embedded.fitted import interval_of, judged
+from denoise_core.end.auto import text_needed
 from denoise_core.question import Question
 
 
@@ -45,57 +44,75 @@ def test_a_folder_is_a_denoiser(fitted, tmp_path):
     assert len(two.denoise(question.text, question.passages).passages) == 2
 
 
-def test_the_folder_has_its_curves_as_a_picture_and_as_numbers(fitted, tmp_path):
+def test_the_folder_says_how_much_text_is_needed(fitted, tmp_path):
     folder = fitted.save(tmp_path / "mine")
-    curves = json.loads((folder / "denoiser.json").read_text())["verdict"]["curves"]
-    assert list(curves) == ["shares", "fitted", "default", "cosine", "BM25", "no question"]
-    assert curves["shares"][-1] == curves["fitted"][-1] == 1.0
-    assert curves["fitted"] == sorted(curves["fitted"])  # more kept, no less gold
-    assert "<svg" in (folder / "curves.svg").read_text()
-
-
-def test_without_matplotlib_the_folder_lacks_its_picture_alone_and_says_so(fitted, tmp_path, monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    folder = fitted.save(tmp_path / "mine")
-    assert not (folder / "curves.svg").exists()
-    assert len(load_denoiser(folder, keep=1).denoise("who?", few(1)[0].passages).passages) == 1
-    assert "curves.svg" in caplog.text
+    verdict = json.loads((folder / "denoiser.json").read_text())["verdict"]
+    assert list(verdict["needed"]) == ["fitted", "default", "cosine", "BM25", "no question"]
+    shares = [value for value, _, _ in verdict["needed"]["fitted"]]
+    assert shares == sorted(shares)  # for .90, .95 and .99 of the gold
+    assert "| fitted | " in (folder / "README.md").read_text()
 
 
 def test_weights_are_not_negative_and_the_verdict_is_of_questions_not_fitted_on(fitted):
     assert min(fitted.stack.weight) >= 0
     assert fitted.verdict.questions == 24
-    assert fitted.verdict.kept["fitted"] > 0.8
+    assert fitted.verdict.needed["fitted"][0][0] < 0.5
 
 
 def test_shuffled_labels_are_called_no_better():
     rng = random.Random(0)
     shuffled = [replace(q, gold=frozenset([rng.choice(q.passages).id])) for q in few()]
-    verdict = fit_denoiser(shuffled, keep=0.3).verdict
-    assert verdict.word != "better"
-    assert "0.3" not in verdict.word
+    assert fit_denoiser(shuffled).verdict.word != "better"
 
 
 def test_the_three_words():
     labels, groups = np.tile([True, False, False, False], 60), np.repeat(np.arange(60), 4)
     good, bad = labels.astype(np.float32), (~labels).astype(np.float32)
-    assert judged(good, {"cosine": bad}, labels, groups, 0.3, folds=5).word == "better"
-    assert judged(bad, {"cosine": good}, labels, groups, 0.3, folds=5).word == "worse"
-    same = judged(good, {"cosine": good}, labels, groups, 0.3, folds=5)
-    assert same.word == "no difference found"
-    assert "No difference from cosine found" in str(same)
+
+    def of(fitted, cosine):
+        return judged({"fitted": fitted, "cosine": cosine}, labels, np.full(240, 400.0), groups, folds=5)
+
+    better = of(good, bad)
+    assert (better.word, of(bad, good).word) == ("better", "worse")
+    assert "Better, against cosine: 90% of the relevant passages are kept in 0.2" in str(better)
+    assert (better.tokens, better.labelled, better.saved("cosine", 0.99)) == (400, 0.25, 0)
+    assert of(good, good).word == "no difference found"
+    assert "No difference found, against cosine" in str(of(good, good))
 
 
 @given(st.integers(0, 1000))
 def test_fits_that_share_questions_are_judged_with_a_wider_interval(seed):
-    rng = np.random.default_rng(seed)
-    labels, groups = np.tile([True, False, False, False], 60), np.repeat(np.arange(60), 4)
-    fitted, cosine = labels + rng.normal(size=(2, 240)).astype(np.float32)
-    kept = [recall_at(scores, labels, groups, 0.3) for scores in (fitted, cosine)]
-    ends = [bootstrap(kept[0] - kept[1])]
-    ends += [judged(fitted, {"cosine": cosine}, labels, groups, 0.3, folds=n).interval for n in (10, 5, 2)]
-    for (low, high), (lower, higher) in pairwise(ends):
+    found = 0.5 + 0.1 * np.random.default_rng(seed).normal(size=501)
+    ends = [interval_of(found), *(interval_of(found, n) for n in (10, 5, 2))]
+    for (_, low, high), (_, lower, higher) in pairwise(ends):
         assert lower < low < high < higher
+
+
+def kept_at(scores, gold, sizes, groups, margin):
+    """Gold and text kept within one margin of each question's best, by hand."""
+    told = []
+    for q in sorted(set(groups)):
+        own = groups == q
+        kept = scores[own] >= scores[own].max() - margin * np.log1p(own.sum()) - 1e-9
+        told.append((kept[gold[own]].mean(), sizes[own][kept].sum() / sizes[own].sum()))
+    return np.mean(told, axis=0)
+
+
+@given(st.integers(0, 1000), st.sampled_from([0.5, 0.9, 1.0]))
+@settings(max_examples=20)
+def test_the_text_needed_is_that_of_the_narrowest_margin_that_keeps_the_gold(seed, share):
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(12), rng.integers(2, 7, 12))
+    n = len(groups)
+    scores, sizes = rng.integers(0, 6, n).astype(float), rng.uniform(1, 9, n)
+    gold = rng.random(n) < 0.4
+    gold[np.unique(groups, return_index=True)[1]] = True
+    needed = text_needed(scores, gold, sizes, groups, share=share)
+    margins = np.arange(0, 6.01, 1.0)[:, None] / np.log1p(np.bincount(groups))[None]
+    told = [kept_at(scores, gold, sizes, groups, m) for m in sorted(set(margins.ravel()))]
+    assert needed[0] == pytest.approx(next(text for kept, text in told if kept >= share - 1e-9))
+    assert needed.shape == (501,)
+    assert (needed == text_needed(scores, gold, sizes, groups, share=share)).all()
 
 
 def test_slips_say_what_to_do(tmp_path):
@@ -118,7 +135,7 @@ def test_relevant_passages_with_a_style_of_their_own_are_warned_of(fitted):
         others = [Passage(" ".join(rng.choices(words, k=6)).capitalize() + ".", f"o{i}") for i in range(5)]
         questions.append(Question(f"Which {rng.choice(words)} {n}?", (*others, gold), frozenset({"g"})))
     found = fit_denoiser(questions, keep=0.3)
-    assert found.verdict.kept["no question"] == 1.0
+    assert found.verdict.needed["no question"][0][0] < 0.3
     assert any("never saw the questions" in w for w in found.verdict.warnings)
     assert "Warning: a fit that never saw the questions" in found.card()
 

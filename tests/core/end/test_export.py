@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from pytest_socket import enable_socket, socket_allow_hosts
+from readings import states_of
 
 from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
@@ -64,7 +65,7 @@ def test_every_family_with_a_class_is_served_with_equal_scores(decoder, tiny, to
         return
     exported = export(reader, probe, tmp_path)
     model, logits = served_by_transformers(tmp_path, reader)
-    wanted = probe.score(reader.states("who?", TEXTS, [3])[3])
+    wanted = probe.score(states_of(reader, "who?", TEXTS, [3])[3])
     assert np.abs(logits + exported.missing_bias - wanted).max() < 1e-5
     assert exported.missing_bias == (0.0 if decoder in HAS_BIAS else pytest.approx(0.7))
     assert model.config.get_text_config().num_hidden_layers == 3
@@ -97,7 +98,7 @@ def test_a_prompt_that_ends_in_the_padding_token_is_still_read_at_its_end(tiny, 
     exported = export(reader, probe, tmp_path)
     assert exported.pad_token_id != tokenizer.eos_token_id
     _, logits = served_by_transformers(tmp_path, reader)
-    wanted = probe.score(reader.states("who?", TEXTS, [3])[3])
+    wanted = probe.score(states_of(reader, "who?", TEXTS, [3])[3])
     assert np.abs(logits + exported.missing_bias - wanted).max() < 1e-5
     assert tokenizer.pad_token == tokenizer.eos_token, "the caller's tokenizer was changed"
 
@@ -229,7 +230,7 @@ def test_what_a_server_says_of_itself_is_asked_once_and_kept_to(server, exported
     assert {b["model"] for p, _, b in server.seen if p == "/classify"} == {"served-name"}
     assert max(len(ids) for p, _, b in server.seen[2:] if p == "/classify" for ids in b["input"]) <= 60
     assert [p for p, _, _ in server.seen].count("/v1/models") == 1
-    assert remote.served[server.url].window == 60
+    assert remote._served[server.url].window == 60
     with pytest.raises(InputError, match=r"serves served-name and not 'other': pass model="):
         RemoteScorer(server.url, folder, model="other").score("who?", ["a"])
 
@@ -306,4 +307,6 @@ def test_layouts_with_the_question_first_can_be_exported_too(tiny, tokenizer, tm
     reader, probe = fitted(tiny("gpt2"), tokenizer, ReadingSettings(layout=SQC))
     exported = export(reader, probe, tmp_path)
     _, logits = served_by_transformers(tmp_path, reader)
-    assert np.abs(logits + exported.missing_bias - probe.score(reader.states("who?", TEXTS, [3])[3])).max() < 1e-5
+    assert (
+        np.abs(logits + exported.missing_bias - probe.score(states_of(reader, "who?", TEXTS, [3])[3])).max() < 1e-5
+    )

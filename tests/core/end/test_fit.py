@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from denoise_core import InputError
-from denoise_core.end.fit.probe import fit_line, fit_states, folds_of, outranking
+from denoise_core.end.fit.probe import fit_line, folds_of, outranking, probe_of
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
 
@@ -72,7 +72,8 @@ def test_few_questions_make_fewer_folds():
     states, labels, groups = some_states(questions=3)
     question = np.array(groups)
     assert set(folds_of(question, labels, 5)) == {0, 1, 2}
-    assert fit_states(states, labels, groups, READING).card["fit"]["questions"] == 3
+    found = fit_line(states, labels, groups)
+    assert probe_of(found, READING, labels, groups).card["fit"]["questions"] == 3
 
 
 def test_outranking_is_the_area_under_the_curve_within_each_question():
@@ -91,7 +92,7 @@ def test_outranking_is_the_area_under_the_curve_within_each_question():
 
 def test_the_threshold_keeps_most_golds_of_held_out_questions():
     states, labels, groups = some_states(questions=200)
-    probe = fit_states(states, labels, groups, READING, card={"data": "made up"})
+    probe = probe_of(fit_line(states, labels, groups), READING, labels, groups, card={"data": "made up"})
     kept = probe.score(states)[labels] >= probe.threshold
     assert 0.9 <= kept.mean() <= 1.0
     assert (probe.score(states)[~labels] >= probe.threshold).mean() < kept.mean()
@@ -113,12 +114,12 @@ BAD = {
 def test_input_that_cannot_be_fitted_is_refused_with_the_reason(case):
     states, labels, groups, said = BAD[case]
     with pytest.raises(InputError, match=said):
-        fit_states(states, labels, groups, READING)
+        fit_line(states, labels, groups)
 
 
 def test_states_are_not_changed():
     states, labels, groups = some_states()
     states = states.astype(np.float32)
     before = states.copy()
-    fit_states(states, labels, groups, READING)
+    fit_line(states, labels, groups)
     assert np.array_equal(states, before)

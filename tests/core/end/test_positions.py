@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from readings import states_of
 
 from denoise_core.end import PASSAGE, QUERY, HiddenReader, Layout, ReadingSettings
 from denoise_core.local.batching import batches, positions_of, regime_of
@@ -41,11 +42,11 @@ def test_a_state_does_not_depend_on_longer_neighbours(model, byte_tokenizer, byt
         return HiddenReader(model, tokenizer=byte_tokenizer(), settings=settings, prefix=PrefixCache(bytes_kept))
 
     texts = ["short one", "another", "third text", "x" * (2 * ORIGINAL), "y" * (2 * ORIGINAL + 9)]
-    alone = {t: reader().states("who?", [t], [2])[2][0] for t in texts}
+    alone = {t: states_of(reader(), "who?", [t], [2])[2][0] for t in texts}
     together = reader()
     for _ in range(2):  # the second time from what was kept
         for some in (texts, texts[::-1], texts[:3], texts[3:]):
-            for text, state in zip(some, together.states("who?", some, [2])[2], strict=True):
+            for text, state in zip(some, states_of(together, "who?", some, [2])[2], strict=True):
                 cosine = float(state @ alone[text] / np.linalg.norm(state) / np.linalg.norm(alone[text]))
                 assert cosine > 0.9999, (text[:5], cosine)
 

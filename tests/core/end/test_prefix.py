@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from readings import states_of
 
 from denoise_core import InputError
 from denoise_core.end import DISTINGUISH, PASSAGE, QUERY, SC, SCQ, SQC, HiddenReader, Layout, ReadingSettings
@@ -35,7 +36,7 @@ def off(reader):
 def test_kept_prefixes_change_nothing_in_any_family(decoder, tiny, byte_tokenizer):
     keeping, plain = pair_of_readers(tiny(decoder), byte_tokenizer())
     for query in ("who?", "where was it then?"):
-        found, wanted = (r.states(query, TEXTS, [3])[3] for r in (keeping, plain))
+        found, wanted = (states_of(r, query, TEXTS, [3])[3] for r in (keeping, plain))
         assert np.abs(found - wanted).max() < 1e-5
     stats, why = keeping.prefix.stats, off(keeping)
     if decoder in HYBRIDS:
@@ -63,7 +64,7 @@ def test_random_ragged_trials_are_exact(llama, tokenizer):
         texts = [pool[i] for i in rng.integers(0, 12, rng.integers(1, 7))]
         query = "".join(rng.choice(list("xyz?"), rng.integers(1, 20)))
         layer = int(rng.integers(1, 7))
-        found, wanted = (r.states(query, texts, [layer])[layer] for r in (keeping, plain))
+        found, wanted = (states_of(r, query, texts, [layer])[layer] for r in (keeping, plain))
         assert np.abs(found - wanted).max() < 1e-5
     stats = keeping.prefix.stats
     assert stats.hits / (stats.hits + stats.misses) > 0.3
@@ -73,7 +74,7 @@ def test_random_ragged_trials_are_exact(llama, tokenizer):
 def test_other_layouts_with_the_passage_first_are_exact_too(layout, llama, tokenizer):
     keeping, plain = pair_of_readers(llama, tokenizer, layout)
     for query in ("who?", "when?"):
-        found, wanted = (r.states(query, TEXTS, [3])[3] for r in (keeping, plain))
+        found, wanted = (states_of(r, query, TEXTS, [3])[3] for r in (keeping, plain))
         assert np.abs(found - wanted).max() < 1e-5
     assert keeping.prefix.stats.hits == 4
 
@@ -81,7 +82,7 @@ def test_other_layouts_with_the_passage_first_are_exact_too(layout, llama, token
 def test_bfloat16_agrees_within_its_rounding(tiny, tokenizer):
     keeping, plain = pair_of_readers(tiny("llama").to(torch.bfloat16), tokenizer)
     for query in ("who?", "when was that?"):
-        found, wanted = (torch.tensor(r.states(query, TEXTS, [3])[3]) for r in (keeping, plain))
+        found, wanted = (torch.tensor(states_of(r, query, TEXTS, [3])[3]) for r in (keeping, plain))
         assert bool((torch.cosine_similarity(found, wanted) > 0.999).all())
 
 
@@ -90,9 +91,9 @@ def test_warming_makes_the_first_question_a_hit(llama, tokenizer):
     assert keeping.warm([*TEXTS, TEXTS[0]], 3) == 4
     assert keeping.warm(TEXTS, 3) == 0
     before = keeping.prefix.stats
-    found = keeping.states("who?", TEXTS, [3])[3]
+    found = states_of(keeping, "who?", TEXTS, [3])[3]
     assert keeping.prefix.stats.hits - before.hits == 4
-    assert np.abs(found - plain.states("who?", TEXTS, [3])[3]).max() < 1e-5
+    assert np.abs(found - states_of(plain, "who?", TEXTS, [3])[3]).max() < 1e-5
 
 
 def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
@@ -107,11 +108,11 @@ def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
     ]
     for (keeping, plain), layer in readers:
         before = cache.stats.hits
-        found = keeping.states("who?", TEXTS, [layer])[layer]
+        found = states_of(keeping, "who?", TEXTS, [layer])[layer]
         assert cache.stats.hits == before, "an entry of another model, layer or layout was used"
-        assert np.abs(found - plain.states("who?", TEXTS, [layer])[layer]).max() < 1e-5
+        assert np.abs(found - states_of(plain, "who?", TEXTS, [layer])[layer]).max() < 1e-5
     again, _ = pair_of_readers(llama, tokenizer, SHORT, cache)
-    again.states("who else?", TEXTS, [3])
+    states_of(again, "who else?", TEXTS, [3])
     assert cache.stats.hits == 4, "the same model under a new reader must find its entries"
 
 
@@ -140,19 +141,19 @@ def test_keys_that_move_with_the_padding_are_not_kept(llama, tokenizer):
     keeping, plain = pair_of_readers(model, tokenizer)
     assert "padding" in off(keeping)
     for texts in (TEXTS, TEXTS[1:2]):
-        found, wanted = (r.states("who?", texts, [3])[3] for r in (keeping, plain))
+        found, wanted = (states_of(r, "who?", texts, [3])[3] for r in (keeping, plain))
         assert np.abs(found - wanted).max() < 1e-5
 
 
 def test_threads_share_a_small_cache_without_wrong_states(llama, tokenizer):
     keeping, plain = pair_of_readers(llama, tokenizer, SHORT, PrefixCache(40_000))
-    wanted = {q: plain.states(q, TEXTS, [3])[3] for q in ("who?", "why?", "when was it?")}
+    wanted = {q: states_of(plain, q, TEXTS, [3])[3] for q in ("who?", "why?", "when was it?")}
     worst: list[float] = []
 
     def work(n: int) -> None:
         for i in range(6):
             query = list(wanted)[(n + i) % 3]
-            worst.append(float(np.abs(keeping.states(query, TEXTS, [3])[3] - wanted[query]).max()))
+            worst.append(float(np.abs(states_of(keeping, query, TEXTS, [3])[3] - wanted[query]).max()))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for t in threads:

@@ -83,7 +83,7 @@ def test_a_saved_probe_comes_back_equal(tmp_path):
     assert again.weight.tobytes() == probe.weight.tobytes()
     assert (again.bias, again.reading, again.threshold, again.card) == (-1.0, READING, 0.25, probe.card)
     assert {p.name for p in (tmp_path / "p").iterdir()} == {"probe.safetensors", "probe.json", "README.md"}
-    assert "zwölf 🐝 \\| pipes" in (tmp_path / "p" / "README.md").read_text(encoding="utf-8")
+    assert "zwölf 🐝 | pipes" in (tmp_path / "p" / "README.md").read_text(encoding="utf-8")
 
 
 def test_saving_again_replaces_the_old_probe_and_leaves_nothing_else(tmp_path):

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from readings import states_of
 from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
@@ -55,7 +56,7 @@ def test_an_encoders_scores_keep_the_scorer_laws(family, tiny, byte_tokenizer):
 
 def test_an_encoders_state_is_first_token_mean_of_passage_mean_of_question(tiny, byte_tokenizer):
     model, tokenizer = tiny("bert"), byte_tokenizer(pair=True)
-    state = HiddenReader(model, tokenizer=tokenizer).states("who?", ["he was"], [3])[3][0]
+    state = states_of(HiddenReader(model, tokenizer=tokenizer), "who?", ["he was"], [3])[3][0]
     given = tokenizer("who?", "he was", return_tensors="pt")
     with torch.inference_mode():
         h = model(**given, output_hidden_states=True).hidden_states[3][0]
@@ -65,9 +66,9 @@ def test_an_encoders_state_is_first_token_mean_of_passage_mean_of_question(tiny,
 
 def test_one_pass_gives_all_layers_and_the_plain_state(llama, tokenizer):
     reader = HiddenReader(llama, tokenizer=tokenizer, settings=SHORT)
-    states = reader.states("who?", TEXTS, range(7))
+    states = states_of(reader, "who?", TEXTS, range(7))
     for layer in range(7):
-        alone = reader.states("who?", TEXTS[2:3], [layer])[layer][0]
+        alone = states_of(reader, "who?", TEXTS[2:3], [layer])[layer][0]
         assert np.abs(states[layer][2] - alone).max() < 1e-5
     ids = torch.tensor([[0, *tokenizer("Read:gamma\n\n\nQ: who?", add_special_tokens=False)["input_ids"]]])
     with torch.inference_mode():
@@ -105,10 +106,10 @@ class Small(LlamaModel):
 def test_a_batch_that_does_not_fit_is_halved_and_none_is_lost(keeping, llama, tokenizer):
     small = Small(llama.config).eval()
     small.load_state_dict(llama.state_dict())
-    wanted = HiddenReader(llama, tokenizer=tokenizer, settings=SHORT).states("who?", TEXTS, [3])[3]
+    wanted = states_of(HiddenReader(llama, tokenizer=tokenizer, settings=SHORT), "who?", TEXTS, [3])[3]
     reader = HiddenReader(small, tokenizer=tokenizer, settings=SHORT, prefix=keeping)
     for _ in range(2):  # the second time from kept prefixes
-        assert np.abs(reader.states("who?", TEXTS, [3])[3] - wanted).max() < 1e-5
+        assert np.abs(states_of(reader, "who?", TEXTS, [3])[3] - wanted).max() < 1e-5
     small.rows = 0
     with pytest.raises(InputError, match="single prompt does not fit into memory"):
         HiddenReader(small, tokenizer=tokenizer, settings=SHORT, prefix=PrefixCache(0)).read([("q", "t")], [3])
@@ -124,7 +125,7 @@ def test_other_errors_of_the_model_come_through(tiny, tokenizer):
 
     model.layers[1].register_forward_pre_hook(broken)
     with pytest.raises(RuntimeError, match="a bug of the model"):
-        reader.states("q", ["t"], [3])
+        states_of(reader, "q", ["t"], [3])
 
 
 def test_states_that_are_not_numbers_name_the_text(tiny, tokenizer):
@@ -134,7 +135,7 @@ def test_states_that_are_not_numbers_name_the_text(tiny, tokenizer):
     with torch.no_grad():
         model.embed_tokens.weight[tokenizer("z", add_special_tokens=False)["input_ids"][0]] = torch.nan
     with pytest.raises(InputError, match=r"text 1 \('ozzy'\) at layer 3 is not finite"):
-        reader.states("q", ["alpha", "ozzy"], [3])
+        states_of(reader, "q", ["alpha", "ozzy"], [3])
 
 
 def test_the_wrong_model_is_refused_with_every_difference(tiny, llama, tokenizer, byte_tokenizer):
@@ -247,8 +248,8 @@ def test_a_missing_tokenizer_says_what_to_pass(llama):
 
 def test_a_tokenizer_without_padding_or_template_is_enough(llama, byte_tokenizer, tokenizer):
     bare = byte_tokenizer(pad=False)
-    found = HiddenReader(llama, tokenizer=bare).states("q", TEXTS, [3])[3]
-    assert np.abs(found - HiddenReader(llama, tokenizer=tokenizer).states("q", TEXTS, [3])[3]).max() < 1e-5
+    found = states_of(HiddenReader(llama, tokenizer=bare), "q", TEXTS, [3])[3]
+    assert np.abs(found - states_of(HiddenReader(llama, tokenizer=tokenizer), "q", TEXTS, [3])[3]).max() < 1e-5
 
 
 def test_nothing_is_loaded_before_the_first_use_and_no_texts_cost_nothing(llama, tokenizer):

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from readings import states_of
 
 from denoise_core import InputError, Passage
 from denoise_core.end.denoiser import ENDDenoiser
@@ -56,10 +57,10 @@ def reader(tiny, byte_tokenizer):
 def test_captured_states_are_the_readers_own_with_the_right_labels(reader):
     questions = shouting(3)
     captured = capture(reader(), questions)
-    assert captured.layers == (1, 2, 3, 4, 5, 6)
+    assert sorted(captured.by_layer) == [1, 2, 3, 4, 5, 6]
     assert captured.groups.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert captured.labels.tolist() == [label for q in questions for label in q.labels]
-    own = reader().states(questions[1].text, [p.text for p in questions[1].passages], [2, 5])
+    own = states_of(reader(), questions[1].text, [p.text for p in questions[1].passages], [2, 5])
     for layer in (2, 5):
         assert np.allclose(captured.by_layer[layer][4:8], own[layer], atol=2e-3), "float16 of normed states"
 
@@ -131,8 +132,8 @@ def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp
     trained = fit_probe(read, shouting(40), calibration=shouting(30, seed=7), card={"source": "made up"})
     probe = trained.probe
     assert [f.layer for f in trained.layers] == [1, 2, 3, 4, 5, 6]
-    assert choose_layer(trained.layers).layer == probe.layer
-    assert trained.layers[probe.layer - 1].recall["top 1"].mean() > 0.9
+    assert choose_layer(trained.layers).layer == probe.reading.layer
+    assert trained.layers[probe.reading.layer - 1].recall["top 1"].mean() > 0.9
     again = Probe.load(probe.save(tmp_path / "p"))
     denoiser = ENDDenoiser(ProbeScorer(read, again), keep="calibrated", risk=0.05)
     unseen = shouting(20, seed=9)
@@ -167,7 +168,7 @@ def test_fresh_blocks_change_the_blocks_only_and_not_the_random_state(reader):
 def test_an_encoder_trains_just_as_well(tiny, byte_tokenizer):
     read = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
     trained = fit_probe(read, shouting(40), layers=[1, 2], controls=False)
-    assert trained.probe.pooling == "cls_mean_question"
+    assert trained.probe.reading.pooling == "cls_mean_question"
     assert trained.layers[0].recall["30 %"].mean() > 0.9
 
 

@@ -26,7 +26,7 @@ def test_a_model_says_which_passages_hold_the_answer_and_the_report_says_so(tmp_
         text = messages[-1].content
         if "cut" in text:
             raise ConnectionError("away")
-        return "yes" if "1889" in text and "When" in text else "no"
+        return "KEEP: 1" if "When was" in text else "NONE"
 
     cases = unlabelled(tmp_path, "When was the tower finished?", "Who is cut?", "Who sings?")
     found = labelled_by(cases, FunctionLLM(judging), "my-model")
@@ -34,10 +34,10 @@ def test_a_model_says_which_passages_hold_the_answer_and_the_report_says_so(tmp_
     assert {p.text for p in found.cases[0].question.passages if p.id in found.cases[0].question.gold} == {TEXTS[0]}
     reasons = [n.reason for n in found.noted]
     assert "away" in reasons[0]
-    assert reasons[1] == "my-model found no passage that holds its answer"
+    assert reasons[1] == "my-model: no passage is needed, says the model"
     said = " ".join(told(evaluate(found)))
     assert "1 by a model's labels" in said
-    assert "my-model says that they hold the answer: rougher than a person's labels" in said
+    assert "that my-model selects: rougher than a person's labels" in said
 
 
 def test_a_persons_labels_are_not_asked_about(tmp_path):

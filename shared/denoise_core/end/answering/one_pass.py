@@ -124,7 +124,7 @@ class OnePassAnswers:
         if why is not None or isinstance(one_pass, str):
             raise InputError(f"this prompt cannot be read in one pass: {why}")
         reader = self.scorer.reader
-        found = reader.kept([(query, well_formed(t)) for t in texts], self.scorer.probe.layer)
+        found = reader.kept([(query, well_formed(t)) for t in texts], self.scorer.probe.reading.layer)
         chunks = [Chunk(p.ids, *p.passage, kept) for p, kept in found]
         (asked,) = reader.layout.encode([f"{query}\n\n{feedback}" if feedback else query])
         empty = reader.layout.assemble((), asked)
@@ -142,7 +142,7 @@ class OnePassAnswers:
             from denoise_core.local.first_layers import early_layers
             from denoise_core.local.keeping.one_pass import OnePass
 
-            reader, layer = self.scorer.reader, self.scorer.probe.layer
+            reader, layer = self.scorer.reader, self.scorer.probe.reading.layer
             self.llm.load()
             early = reader.backbone.early
             if early_layers(self.llm.model) is not early:

@@ -92,11 +92,6 @@ class SecondPass:
         self.budget = budget
         self.one_pass = _one_pass(denoiser, llm) if reading == "one_pass" else None
 
-    def flow(self, query: str, passages: Sequence[Passage]) -> Flow[tuple[str, DenoiseResult]]:
-        """The method itself, for those who drive flows of their own."""
-        text, kept, _ = yield from self._steps(query, tuple(passages))
-        return text, kept
-
     def _steps(self, query: str, passages: tuple[Passage, ...]) -> Flow[tuple[str, DenoiseResult, Read | None]]:
         kept = yield from denoise(query, passages, denoiser=self.denoiser)
         reader = self._reader(query, _chunks(kept, passages))

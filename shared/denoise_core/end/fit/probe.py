@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.calibration import Calibration, calibrate
+from denoise_core.end.calibration import calibrate
 from denoise_core.end.fit.readings import Capture, Each, Progress, capture
 from denoise_core.end.probe import Probe, Reading
 from denoise_core.end.reader import HiddenReader, ReadingSettings
@@ -140,7 +140,9 @@ def fit_probe(
         chosen.line, reader.reading(chosen.layer), captured.labels, captured.groups.tolist(), card=written
     )
     if calibration:
-        probe = _calibrated(probe, calibrate(ProbeScorer(reader, probe), calibration))
+        found = calibrate(ProbeScorer(reader, probe), calibration)
+        told = {**probe.card, "calibration": {"questions": found.n, "used for fitting": False}}
+        probe = replace(probe, card=told, calibration=found)
     return ProbeFit(probe, fits, controlled)
 
 
@@ -153,11 +155,6 @@ def _data(questions: Sequence[Question]) -> dict[str, Any]:
         "relevant passages": sum(len(q.gold) for q in questions),
         "passages a question, median": float(np.median(sizes)),
     }
-
-
-def _calibrated(probe: Probe, calibration: Calibration) -> Probe:
-    card = {**probe.card, "calibration": {"questions": calibration.n, "used for fitting": False}}
-    return Probe(probe.weight, probe.bias, probe.reading, probe.threshold, card, calibration)
 
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -183,25 +180,6 @@ class Fit:
     quality: Mapping[float, float]
 
 
-def fit_states(
-    states: ArrayLike,
-    labels: ArrayLike,
-    groups: Sequence[Hashable],
-    reading: Reading,
-    *,
-    penalties: Sequence[float] = PENALTIES,
-    folds: int = 5,
-    card: Mapping[str, Any] | None = None,
-) -> Probe:
-    """A probe from states ``(n, d)``, labels ``(n,)`` (True: relevant) and the question of each row.
-
-    Its ``threshold`` keeps 95 % of the relevant chunks of held-out questions. Raises `InputError` for
-    states that are not finite, sizes that disagree, or fewer than two questions with a relevant chunk.
-    """
-    found = fit_line(states, labels, groups, penalties=penalties, folds=folds)
-    return probe_of(found, reading, labels, groups, card=card)
-
-
 def probe_of(
     found: Fit,
     reading: Reading,
@@ -210,7 +188,10 @@ def probe_of(
     *,
     card: Mapping[str, Any] | None = None,
 ) -> Probe:
-    """The probe of a line that was fitted on rows with these labels and groups; its card says how it went."""
+    """The probe of a line that was fitted on rows with these labels and groups; its card says how it went.
+
+    Its ``threshold`` keeps 95 % of the relevant chunks of held-out questions.
+    """
     y = np.asarray(labels, dtype=np.bool_)
     # "lower": a threshold between two relevant chunks would keep fewer than it promises.
     threshold = float(np.quantile(found.held_out[y], 1 - GOLD_KEPT_BY_THRESHOLD, method="lower"))
@@ -237,7 +218,11 @@ def fit_line(
     penalties: Sequence[float] = PENALTIES,
     folds: int = 5,
 ) -> Fit:
-    """The line of `fit_states` on its own, for any features: also what the stacked scorer is fitted with."""
+    """A line through states ``(n, d)``, labels ``(n,)`` (True: relevant) and the question of each row.
+
+    Raises `InputError` for states that are not finite, sizes that disagree, or fewer than two questions with a
+    relevant chunk.
+    """
     x, y, question = _checked(states, labels, groups)
     if not penalties or min(penalties) <= 0:
         raise InputError(f"penalties={penalties!r}: expected one or more positive values of C")
@@ -392,7 +377,7 @@ class LayerFit:
 def sweep(captured: Capture, *, penalties: Sequence[float] = PENALTIES, folds: int = 5) -> tuple[LayerFit, ...]:
     """A line for each captured layer, from shallow to deep; folds are the same questions at every layer."""
     out = []
-    for layer in captured.layers:
+    for layer in sorted(captured.by_layer):
         line = fit_line(
             captured.by_layer[layer], captured.labels, captured.groups.tolist(), penalties=penalties, folds=folds
         )

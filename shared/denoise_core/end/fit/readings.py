@@ -40,10 +40,6 @@ class Capture:
     labels: NDArray[np.bool_]
     groups: NDArray[np.intp]
 
-    @property
-    def layers(self) -> tuple[int, ...]:
-        return tuple(sorted(self.by_layer))
-
 
 def capture(
     reader: HiddenReader,

@@ -5,8 +5,8 @@ reads is taken; here labels may be missing. Fields of ``passages``: ``text``, an
 ``source``, ``is_gold``; a passage may be a plain text. ``gold`` names gold passages by id, source, whole text or
 place from 0.
 
-Where nobody has labelled any, a model finds the gold passages, or questions are made of one's own documents. Such
-labels are rougher than a person's: each case says where its own come from (`Case.gold_from`).
+Where nobody has labelled any, a model finds the gold passages, or questions are made of documents, which is
+rougher: `Case.gold_from` says which.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.traces.recording import from_lines
 from denoise_core.embedded.default import encoder
 from denoise_core.end.fit.data import ask_for_questions, questions_from_documents
-from denoise_core.errors import InputError, is_mistake, said
+from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import BadRecord, answers_of, passages_of, question_of, records_of
 from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.running.flow import run
-from denoise_core.scorers.discrim import YES, LLMDiscrim
+from denoise_core.s2a.teaching import labelled
 from denoise_core.text.cutting import cut as cut_text
 from denoise_core.types import Passage
 
@@ -324,42 +324,17 @@ Progress = Callable[[int, int], None]
 
 
 def labelled_by(cases: Cases, llm: LLM, name: str, *, progress: Progress | None = None) -> Cases:
-    """The cases of which nothing is known, with the passages as gold of which ``llm`` says that they hold the
-    answer.
-
-    One call a passage (`scorers.discrim`). A case in which it finds none, or on which it fails, stays as it is and
-    is noted. ``name`` stands in the report; ``progress`` hears of cases done, and of all.
-    """
-    scorer = LLMDiscrim(llm)
-    out: list[Case] = []
-    noted = list(cases.noted)
-    asked = 0
-    for n, case in enumerate(cases.cases, 1):
-        if case.gold_from is None:
-            asked += 1
-            try:
-                found = _labelled_by(case, scorer)
-            except Exception as error:  # a model that fails on one question is noted, a mistake raises
-                if is_mistake(error):
-                    raise
-                noted.append(BadRecord(case.place, f"it could not be labelled: {said(error)}"))
-                found = case
-            else:
-                if found.gold_from is None:
-                    noted.append(BadRecord(case.place, f"{name} found no passage that holds its answer"))
-            case = found
-        out.append(case)
-        if progress is not None:
-            progress(n, len(cases.cases))
-    about = f"gold passages of {asked} questions are those of which {name} says that they hold the answer"
+    """The cases of which nothing is known, with the passages as gold that ``llm`` selects (`s2a.teaching`); one in
+    which it selects none, or on which it fails, stays as it is and is noted. ``name`` stands in the report."""
+    out, noted = list(cases.cases), list(cases.noted)
+    asked = [n for n, case in enumerate(out) if case.gold_from is None]
+    for n, question in zip(asked, labelled([out[n].question for n in asked], llm, progress), strict=True):
+        if isinstance(question, Question):
+            out[n] = replace(out[n], question=question, gold_from="model")
+        else:
+            noted.append(BadRecord(out[n].place, f"{name}: {question}"))
+    about = f"gold passages of {len(asked)} questions are those that {name} selects"
     return replace(cases, cases=tuple(out), noted=tuple(noted), about=(*cases.about, *((about,) if asked else ())))
-
-
-def _labelled_by(case: Case, scorer: LLMDiscrim) -> Case:
-    question = case.question
-    scores = scorer.score(question.text, [p.headed for p in question.passages])
-    gold = frozenset(p.id for p, s in zip(question.passages, scores.tolist(), strict=True) if s == YES)
-    return replace(case, question=replace(question, gold=gold), gold_from="model") if gold else case
 
 
 def made_from(

@@ -18,6 +18,7 @@ import numpy as np
 from denoise_core._files import write_whole
 from denoise_core._optional import html_of, require
 from denoise_core.embedded.default import encoder
+from denoise_core.end.auto import TARGETS
 from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.evaluate.datasets import BadRecord
 from denoise_core.evaluate.trial.answering import Answerer, Judge, Rule, judge_of
@@ -309,6 +310,14 @@ def told(found: Evaluation) -> list[str]:
     out += [f"{a[:1].upper()}{a[1:]}: rougher than a person's labels." for a in found.about]
     if found.budget is not None:
         out.append(f"Ways that rank were given {found.budget:,} tokens a question, as many as the default kept.")
+    for f in (f for f in found.figures if f.needed):
+        need = (
+            f"{t:.0%} {v:.2f} ({lo:.2f} to {hi:.2f})" for t, (v, lo, hi) in zip(TARGETS, f.needed, strict=True)
+        )
+        saved = 1000 * f.tokens / max(f.share, 1e-9) * (1 - f.needed[0][0])
+        out.append(
+            f"{f.name}, text needed for gold: {', '.join(need)}; the first saves {saved:,.0f} tokens in 1,000."
+        )
     out += [f"{str(a)[:1].upper()}{str(a)[1:]}." for a in found.apart]
     out.append(f"Recommended (*): {found.recommended.name}: {found.recommended.why}.")
     if any(f.read is not None for f in found.figures) and all(f.money is None for f in found.figures):

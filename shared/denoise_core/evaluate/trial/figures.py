@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from denoise_core.embedded.fitted import Interval, interval_of
+from denoise_core.end.auto import TARGETS, text_needed
 from denoise_core.end.denoiser import Scoring
 from denoise_core.evaluate.metrics import bootstrap, exact_match, holds_answer, token_f1, wilson
 from denoise_core.evaluate.trial.answering import Judge
@@ -21,6 +23,7 @@ from denoise_core.types import Reply, Usage
 SHARES = tuple(s / 20 for s in range(1, 21))  # of the tokens of a question's passages, for the curves
 
 Count = Callable[[str], int]
+Ranked = list[tuple[str, float, float]]  # passage, tokens and score of each chunk, best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,9 @@ class Outcome:
     """One question by one way. None stands for what cannot be told.
 
     ``gold`` is the share of the gold passages of which something is kept; ``by_share`` the same when the best
-    chunks up to each of `SHARES` of the tokens are kept. ``answer_kept``: the kept text holds an answer.
-    ``seconds`` is the denoiser's alone, None where it was not timed. ``error`` says what failed; then all else is
-    empty.
+    chunks up to each of `SHARES` of the tokens are kept, ``ranked`` these chunks. ``answer_kept``: the kept text
+    holds an answer. ``seconds`` is the denoiser's alone, None where it was not timed. ``error`` says what failed;
+    then all else is empty.
     """
 
     case: Case
@@ -40,6 +43,7 @@ class Outcome:
     gold: float | None = None
     answer_kept: bool | None = None
     by_share: tuple[float, ...] | None = None
+    ranked: Ranked | None = None
     reply: Reply | None = None
     right: bool | None = None
     exact: bool | None = None
@@ -70,7 +74,7 @@ def outcome_of(
     stood = any(holds_answer(p.text, answers) for p in question.passages) if answers else False
     tokens: float = sum(count(p.headed) for p in result.passages)
     gold = len(kept & question.gold) / len(question.gold) if question.gold else None
-    ranked = None if budget is None else _ranked(case, result, count)
+    ranked = _ranked(case, result, count)
     if ranked is not None and budget is not None:
         tokens, expected = _expected(case, ranked, budget)
         gold = expected if question.gold else None
@@ -81,7 +85,8 @@ def outcome_of(
         kept,
         gold,
         any(holds_answer(p.text, answers) for p in result.passages) if stood else None,
-        _by_share(case, result, count) if question.gold else None,
+        _by_share(ranked, question.gold) if ranked is not None and question.gold else None,
+        ranked,
         reply,
         judge(question, said) if judged and said is not None else None,
         exact_match(said, answers) if judged and said is not None else None,
@@ -90,17 +95,13 @@ def outcome_of(
     )
 
 
-def _by_share(case: Case, result: DenoiseResult, count: Count) -> tuple[float, ...] | None:
-    """Gold kept at each of `SHARES`, by the scores in the trace; None for a method without scores."""
-    ranked = _ranked(case, result, count)
-    if ranked is None:
-        return None
-    total = max(1.0, sum(size for _, size in ranked))
-    gold = case.question.gold
+def _by_share(ranked: Ranked, gold: frozenset[str]) -> tuple[float, ...]:
+    """Gold kept at each of `SHARES`, by the scores in the trace."""
+    total = max(1.0, sum(size for _, size, _ in ranked))
     found: set[str] = set()
     reached: list[tuple[float, float]] = []
     at = 0.0
-    for name, size in ranked:
+    for name, size, _ in ranked:
         at += size / total
         if name in gold and name not in found:
             found.add(name)
@@ -108,18 +109,29 @@ def _by_share(case: Case, result: DenoiseResult, count: Count) -> tuple[float, .
     return tuple(max((g for at, g in reached if at <= share + 1e-9), default=0.0) for share in SHARES)
 
 
-def _ranked(case: Case, result: DenoiseResult, count: Count) -> list[tuple[str, float]] | None:
-    """Passage and tokens of each chunk, best first, which sum to the passages' tokens; None without scores."""
+def _needed(outcomes: Iterable[Outcome]) -> tuple[Interval, ...]:
+    """The share of the tokens that keeps each of `TARGETS` of the gold (`text_needed`); () where nothing tells."""
+    rows: list[tuple[float, bool, float, int]] = []
+    for n, o in enumerate(outcomes):
+        left = set(o.case.question.gold)
+        for name, size, score in o.ranked or ():
+            rows.append((score, name in left, size, n))  # gold by a passage's best chunk
+            left.discard(name)
+    known = any(is_gold for _, is_gold, _, _ in rows)
+    return tuple(interval_of(text_needed(*np.array(rows).T, share=t)) for t in TARGETS) if known else ()
+
+
+def _ranked(case: Case, result: DenoiseResult, count: Count) -> Ranked | None:
+    """The chunks, whose tokens sum to the passages' tokens; None for a method without scores."""
     scored = next(((e.effect, e.reply) for e in result.trace.events if isinstance(e.effect, Scoring)), None)
     if scored is None or scored[1] is None:
         return None
-    spans, scores = scored[0].spans, [-np.inf if s is None else s for s in scored[1]]
+    spans, scores = scored[0].spans, [-1e9 if s is None else s for s in scored[1]]
     texts = {p.id: p.text for p in case.question.passages}
     sizes = [count(texts[s.passage_id][s.start : s.end]) for s in spans]
     more = whole(case, count) / max(1, sum(sizes))  # headers are paid for by all alike
-    return [
-        (spans[i].passage_id, sizes[i] * more) for i in np.argsort(-np.asarray(scores), kind="stable").tolist()
-    ]
+    order = np.argsort(-np.asarray(scores), kind="stable").tolist()
+    return [(spans[i].passage_id, sizes[i] * more, scores[i]) for i in order]
 
 
 def whole(case: Case, count: Count) -> int:
@@ -127,10 +139,10 @@ def whole(case: Case, count: Count) -> int:
     return sum(count(p.headed) for p in case.question.passages)
 
 
-def _expected(case: Case, ranked: Sequence[tuple[str, float]], budget: float) -> tuple[float, float]:
+def _expected(case: Case, ranked: Ranked, budget: float) -> tuple[float, float]:
     """Tokens, and the share of gold to be expected, of a ranking that is cut at ``budget`` tokens."""
     left, reached = budget, dict.fromkeys(case.question.gold, 0.0)
-    for name, size in ranked:
+    for name, size, _ in ranked:
         part = 1.0 if size <= left else left / size
         if name in reached:
             reached[name] = max(reached[name], part)
@@ -188,10 +200,10 @@ class Figures:
     """One way over all questions. None where no question can tell.
 
     ``tokens`` a question are word pieces of what is kept; ``share`` is kept over all. ``curve`` has (share of
-    tokens, gold kept) by the way's own ranking. ``read`` and ``written`` are the model's tokens a question, those
-    of a way that asks it to denoise included, ``cached`` those of the read ones that a server's cache of prompts
-    held, and ``money`` the same at the given price. ``seconds`` a question
-    are for denoising.
+    tokens, gold kept) by the way's own ranking, ``needed`` the share of tokens for each of `TARGETS`. ``read``
+    and ``written`` are the model's tokens a question, those of a way that asks it to denoise included, ``cached``
+    those of the read ones that a server's cache of prompts held, and ``money`` the same at the given price.
+    ``seconds`` a question are for denoising.
     """
 
     name: str
@@ -214,6 +226,7 @@ class Figures:
     by_position: tuple[Share, ...]
     by_source: tuple[Share, ...]
     curve: tuple[tuple[float, float], ...]
+    needed: tuple[Interval, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +318,7 @@ def figures_of(
         by_position=_by_position(done),
         by_source=_by_source(done),
         curve=tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True)) if curves else (),
+        needed=_needed(done),
     )
 
 

@@ -149,7 +149,7 @@ def probe_scorer(folder: Path, model: Any = None, *, at_once: bool = False) -> P
     probe's, `InputError` when it cannot be opened.
     """
     probe = Probe.load(folder)
-    scorer = ProbeScorer(probe.model.name if model is None else model, probe)
+    scorer = ProbeScorer(probe.reading.model.name if model is None else model, probe)
     if not at_once:
         return scorer
     try:
@@ -157,7 +157,7 @@ def probe_scorer(folder: Path, model: Any = None, *, at_once: bool = False) -> P
     except DenoiseError:
         raise
     except (OSError, ValueError) as error:
-        named = f"belongs to the model {probe.model.name!r}" if model is None else f"is to read {model!r}"
+        named = f"belongs to the model {probe.reading.model.name!r}" if model is None else f"is to read {model!r}"
         raise InputError(
             f"the probe in {folder} {named}, which cannot be opened ({error}); name the model's folder: "
             "--llm FOLDER, in Python model="

@@ -81,7 +81,7 @@ def _shipped_probe(by: HiddenReader) -> Probe | None:
         probe = reader_probe()
     except InputError:  # a copy of the repository without the probes
         return None
-    return None if probe.reading.differences(by.reading(min(probe.layer, by.layers))) else probe
+    return None if probe.reading.differences(by.reading(min(probe.reading.layer, by.layers))) else probe
 
 
 def tiny(seed: int = 0) -> tuple[Any, Any]:

@@ -85,7 +85,7 @@ def measure(
         texts = [p.text for p in q.passages]
         recall.append(recall_at(scorer.score(q.text, texts), q.labels, [0] * len(texts), SHARE)[0])
         early.append(sum(len(p.ids) for p in reading.prompts([(q.text, t) for t in texts])[0]))
-    depth = probe.layer / reading.layers
+    depth = probe.reading.layer / reading.layers
     outcomes["END"] = [
         Outcome(o.said, o.read + n, o.whole + n * depth) for o, n in zip(outcomes["END"], early, strict=True)
     ]

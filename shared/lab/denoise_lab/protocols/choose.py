@@ -104,7 +104,7 @@ def _end(asked: Asked, llm: LLM) -> list[Sheet]:
     scorers: dict[str, Scorer] = {"default": DefaultScorer()}
     if asked.probe is not None:
         scorers["END"] = found = probe_scorer(asked.probe, asked.model, at_once=True)
-        notes.append(f"END is a probe on layer {found.probe.layer} of {found.probe.model.name}")
+        notes.append(f"END is a probe on layer {found.probe.reading.layer} of {found.probe.reading.model.name}")
     else:
         notes.append("'default' is the embedded default at the paper's share; END needs --probe, on a local model")
     cases = noisy.made(

@@ -1,0 +1,120 @@
+"""A model's selection labels questions, and END is calibrated on them."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from denoise_core import InputError, Message, Passage, calibrate
+from denoise_core.embedded import sample
+from denoise_core.evaluate.datasets import read_questions
+from denoise_core.question import Question
+from denoise_core.s2a.teaching import labelled
+from denoise_core.testing import FunctionLLM
+
+ASKED = sample()[:22]
+
+
+def few(q):
+    others = [p for p in q.passages if p.id not in q.gold][:4]
+    return tuple(p for p in q.passages if p.id in q.gold or p in others)
+
+
+class Found:
+    def retrieve(self, query):
+        return few(next(q for q in ASKED if q.text == query))
+
+    async def aretrieve(self, query):
+        return self.retrieve(query)
+
+
+def selecting(messages):
+    """Names the pieces that hold an answer, as a good model does."""
+    text = messages[-1].content
+    if "out of order" in text:
+        raise ConnectionError("away")
+    own = next((q for q in ASKED if q.text in text), None)
+    numbered = re.findall(r"^(\d+) (.+)$", text, re.M)
+    named = [n for n, said in numbered if own and any(a in said for a in own.answers)]
+    return f"KEEP: {', '.join(named) or 'NONE'}"
+
+
+def test_one_call_labels_and_calibrates(tmp_path):
+    llm = FunctionLLM(selecting)
+    found = calibrate(Found(), [q.text for q in ASKED], llm, labels=tmp_path / "labels.jsonl")
+    assert 20 <= found.verdict.questions <= 22
+    assert found.verdict.labelled < 0.5
+    labels = read_questions(tmp_path / "labels.jsonl").questions
+    assert len(labels) == found.verdict.questions
+    gold = {q.text: {p.text for p in q.passages if p.id in q.gold} for q in ASKED}
+    assert sum(bool(gold[q.text] & {p.text for p in q.passages if p.id in q.gold}) for q in labels) >= 20
+    again = calibrate(None, labels, None)  # as a person may have corrected them; nobody is asked
+    assert again.scale == found.scale
+
+
+def test_labels_of_people_are_not_asked_about():
+    own = [replace(q, passages=few(q)) for q in ASKED]
+    llm = FunctionLLM(selecting)
+    assert calibrate(None, own, llm).verdict.questions == 22
+    assert llm.seen == []
+
+
+def test_what_the_model_fails_on_is_told_in_its_place():
+    passages = (Passage("It rained.", "a"), Passage("Chess is a game.", "b"))
+    asked = [Question(text, passages, frozenset()) for text in ("Is it out of order?", "Who?")]
+    found = list(labelled(asked, FunctionLLM(selecting)))
+    assert "away" in found[0]
+    assert found[1] == "no passage is needed, says the model"
+    with pytest.raises(InputError, match="give a retriever"):
+        calibrate(None, ["Who?"], FunctionLLM(selecting))
+    with pytest.raises(InputError, match="expected 20 or more"):
+        calibrate(None, asked, FunctionLLM(selecting))
+
+
+def in_langchain():
+    from langchain_core.documents import Document
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.runnables import RunnableLambda
+
+    from langchain_denoise import ChatModelLLM, RetrieverAdapter
+
+    class Own(BaseRetriever):
+        def _get_relevant_documents(self, query, *, run_manager):
+            return [Document(page_content=p.text, id=p.id) for p in Found().retrieve(query)]
+
+    model = RunnableLambda(lambda messages: selecting([Message("user", m.content) for m in messages]))
+    return RetrieverAdapter(Own()), ChatModelLLM(model)
+
+
+def in_llamaindex():
+    from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+    from llama_index.core.retrievers import BaseRetriever
+    from llama_index.core.schema import NodeWithScore, TextNode
+
+    from llamaindex_denoise import LlamaLLM
+    from llamaindex_denoise.models.retriever import RetrieverAdapter
+
+    class Own(BaseRetriever):
+        def _retrieve(self, query):
+            found = Found().retrieve(query.query_str)
+            return [NodeWithScore(node=TextNode(text=p.text, id_=p.id)) for p in found]
+
+    class Model(CustomLLM):
+        @property
+        def metadata(self):
+            return LLMMetadata()
+
+        def complete(self, prompt, formatted=False, **kwargs):
+            return CompletionResponse(text=selecting([Message("user", prompt)]))
+
+        def stream_complete(self, prompt, formatted=False, **kwargs):
+            yield self.complete(prompt)
+
+    return RetrieverAdapter(Own()), LlamaLLM(Model())
+
+
+@pytest.mark.parametrize("framework", [in_langchain, in_llamaindex])
+def test_it_takes_what_both_frameworks_have(framework):
+    retriever, llm = framework()
+    found = calibrate(retriever, [q.text for q in ASKED], llm)
+    assert 20 <= found.verdict.questions <= 22
