@@ -151,12 +151,12 @@ def _value(fact: Fact) -> float | None:
 
 def of_another(claim: Reading, evidence: Evidence) -> tuple[Difference, Quote] | None:
     """A value of the claim that stands in a record which fits the rest of the claim less than a sibling does."""
-    items = _items(claim)
+    items, language = _items(claim), evidence.language
     for group in evidence.groups:
         fits = [[_says(item, f"{r.label}\n{r.text}", evidence.language) for item in items] for r in group]
         telling = [n for n in range(len(items)) if not all(f[n] for f in fits)]  # what all say tells none apart
         for fact in claim.facts:
-            having = [n for n, r in enumerate(group) if _has(fact, claim, r, evidence.language)]
+            having = [n for n, r in enumerate(group) if any(_in(fact, claim, f.value, language) for f in r.fields)]
             if not having or len(having) == len(group):
                 continue
             rest = [n for n in telling if not (items[n].start < fact.end and fact.start < items[n].end)]
@@ -199,10 +199,6 @@ def _says(item: _Item, text: str, language: str) -> bool:
     if item.fact is None:
         return item.key in _keys(text)
     return bool(standing(item.fact, read.facts))
-
-
-def _has(fact: Fact, claim: Reading, record: Record, language: str) -> bool:
-    return any(_in(fact, claim, f.value, language) for f in record.fields)
 
 
 def _in(fact: Fact, claim: Reading, value: str, language: str) -> bool:

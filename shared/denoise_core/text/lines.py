@@ -343,11 +343,9 @@ def _text(text: str) -> list[Piece]:
         out += _long(text, block.start, block.end, _ranges(above), CODE_LONG if block.kind == "code" else LONG)
     top = [b.level for b in blocks if b.kind == "heading"]
     titled_by = told or (first if first.kind == "heading" and top.count(min(top)) == 1 == first.level else None)
-    return out if titled_by is None else _titled(text, titled_by, out)
-
-
-def _titled(text: str, block: _Block, made: Sequence[Piece]) -> list[Piece]:
-    return titled(text[block.start : block.end].strip(), (block.start, block.end), made)
+    if titled_by is None:
+        return out
+    return titled(text[titled_by.start : titled_by.end].strip(), (titled_by.start, titled_by.end), out)
 
 
 def _ranges(blocks: Sequence[_Block]) -> tuple[Range, ...]:
