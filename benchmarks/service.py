@@ -19,11 +19,12 @@ from multiprocessing import Pipe, get_context
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything loads NumPy: the server's processes have it too
+
 import httpx
 from _words import WORDS
 from harness import Benchmark, arguments
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from service_server import serving
