@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, Callbacks, ParentRunManager
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -17,9 +16,9 @@ from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
 from denoise_core._frameworks import signed
 from denoise_core.running.budget import at_most
 from langchain_denoise.convert.documents import Readable, read_documents
-from langchain_denoise.observe import atell, is_watched, summaries, tell
+from langchain_denoise.observe import RECORDS, atell, is_watched, tell
 from langchain_denoise.ranking import fills, ordered, top
-from langchain_denoise.settings import Denoise, asked_for, requesting
+from langchain_denoise.settings import Denoise, asked_for
 
 
 class DenoiseInput(TypedDict):
@@ -100,16 +99,14 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
     ) -> list[Document]:
         return await self._acall_with_config(self._adenoise, _read(input, kwargs), config)
 
-    def clear(self, query: str, passages: Sequence[Passage], asked: Any = None) -> DenoiseResult:
-        """Texts of any kind, cut by their structure, as `DenoiseToolResults` has a tool's result denoised.
-        ``asked`` is what this request asks for, as in a config."""
-        texts: Any = {"texts": tuple(passages), "query": query}
-        return cast("DenoiseResult", self._call_with_config(self._denoise, texts, requesting(asked)))
+    def clear(self, input: Any, config: RunnableConfig | None) -> Any:
+        """`invoke`, or of ``{"texts": passages, "query": ...}`` the core's result: texts of any kind, cut by their
+        structure, as `DenoiseToolResults` has a tool's result denoised."""
+        return self._call_with_config(self._denoise, input, config)
 
-    async def aclear(self, query: str, passages: Sequence[Passage], asked: Any = None) -> DenoiseResult:
+    async def aclear(self, input: Any, config: RunnableConfig | None) -> Any:
         """`clear` without blocking the event loop."""
-        texts: Any = {"texts": tuple(passages), "query": query}
-        return cast("DenoiseResult", await self._acall_with_config(self._adenoise, texts, requesting(asked)))
+        return await self._acall_with_config(self._adenoise, input, config)
 
     @signed
     def _denoise(self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig) -> Any:
@@ -144,9 +141,9 @@ class _Work:
     def __init__(self, settings: DenoiseCompressor, input: Mapping[str, Any], config: RunnableConfig) -> None:
         asked = asked_for(config)
         self.settings = settings
+        self.query: str = input["query"]
         denoiser = self.denoiser(settings.denoiser_for(asked))
         self.guard = Guard(denoiser, on_error=settings.on_error, on_empty=settings.on_empty)
-        self.query: str = input["query"]
         self.passages: Sequence[Passage] = self.read(input[self.of])
         self.n = asked.get("k", asked.get("top_n", settings.top_n))
         self.order = asked.get("order", settings.order)
@@ -156,13 +153,9 @@ class _Work:
         self.about = {"query": self.query, self.of: len(self.passages), "method": type(denoiser).__name__}
 
     def denoiser(self, chosen: Denoiser) -> Denoiser:
-        from denoise_core.end import ENDDenoiser
-        from denoise_core.text.cutting import pieces
+        from langchain_denoise.middleware.share import for_results
 
-        if isinstance(chosen, ENDDenoiser) and self.settings.chunks is None:
-            chosen = copy.copy(chosen)
-            chosen.chunker, chosen.brings = pieces, True
-        return chosen
+        return for_results(chosen, self.query) if self.settings.chunks is None else chosen
 
     def read(self, given: Any) -> Sequence[Passage]:
         return tuple(given)
@@ -175,7 +168,7 @@ class _Work:
 
     def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is told of the run, bounded and whole."""
-        return summaries(self.passages, result)
+        return RECORDS[0](self.passages, result), RECORDS[1](self.passages, result)
 
 
 class _Documents(_Work):

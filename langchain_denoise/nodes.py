@@ -53,12 +53,12 @@ class JudgeNode(PickledModel, RunnableSerializable[Any, Update]):
         return await self._acall_with_config(self._ajudge, input, config)
 
     def _judge(self, state: Any, run_manager: ParentRunManager, config: RunnableConfig) -> Update:
-        verdict = run(self._judged(state), budget=self.verifier.budget)[0]
+        verdict = run(self._judged(state), budget=self.verifier.loop.budget)[0]
         tell(run_manager, {"verdict": self.verdict}, verdict, verdict)
         return {self.verdict: verdict}
 
     async def _ajudge(self, state: Any, run_manager: AsyncParentRunManager, config: RunnableConfig) -> Update:
-        verdict = (await arun(self._judged(state), budget=self.verifier.budget))[0]
+        verdict = (await arun(self._judged(state), budget=self.verifier.loop.budget))[0]
         await atell(run_manager, {"verdict": self.verdict}, verdict, verdict)
         return {self.verdict: verdict}
 
@@ -73,8 +73,10 @@ class JudgeNode(PickledModel, RunnableSerializable[Any, Update]):
         by_user = given if callable(self.evidence) else state
         evidence = places.evidence_in(by_user, by_user, self.evidence)
         memory = WorkingMemory(places.question_in(given, self.question), evidence)
-        verdict: Verdict = yield from self.verifier.utility.assess(memory, candidate)
-        feedback = "" if verdict.passed else (yield from self.verifier.feedback.write(memory, candidate, verdict))
+        verdict: Verdict = yield from self.verifier.loop.utility.assess(memory, candidate)
+        feedback = (
+            "" if verdict.passed else (yield from self.verifier.loop.feedback.write(memory, candidate, verdict))
+        )
         return {
             "outcome": str(_OUTCOMES[verdict.outcome]),
             "score": float(verdict.score),

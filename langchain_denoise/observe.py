@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.callbacks import (
@@ -12,11 +11,11 @@ from langchain_core.callbacks import (
     dispatch_custom_event,
 )
 
-from denoise_core import DenoiseResult, Passage
 from denoise_core.running.record import bounded_summary_of, summary_of
 
 EVENT = "denoise"
 SPAN = "denoise_record"
+RECORDS = (bounded_summary_of, summary_of)  # of a denoising, for the span and for the event
 
 
 def tell(run: ParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]) -> None:
@@ -33,11 +32,6 @@ async def atell(
     child = run.get_child()
     await (await child.on_chain_start({"name": SPAN}, asked, name=SPAN)).on_chain_end(short)
     await adispatch_custom_event(EVENT, whole)
-
-
-def summaries(passages: Sequence[Passage], result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is told of a denoising, bounded and whole."""
-    return bounded_summary_of(passages, result), summary_of(passages, result)
 
 
 def is_watched(run: ParentRunManager | AsyncParentRunManager) -> bool:

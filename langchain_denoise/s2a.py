@@ -21,7 +21,7 @@ from langchain_denoise.convert.history import Scope, Turn
 from langchain_denoise.convert.places import MESSAGES, under
 from langchain_denoise.likes import LLMLike
 from langchain_denoise.models.chat_llm import as_llm
-from langchain_denoise.observe import atell, summaries, tell
+from langchain_denoise.observe import RECORDS, atell, tell
 
 
 class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
@@ -71,7 +71,7 @@ class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with at_most(config.get("max_concurrency")):
             result = self._denoiser().denoise(turn.question, turn.passages)
-        tell(run_manager, {"question": turn.question}, *summaries(turn.passages, result))
+        tell(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in RECORDS))
         return turn.cleared(result)
 
     async def _aclear(
@@ -82,7 +82,7 @@ class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with at_most(config.get("max_concurrency")):
             result = await self._denoiser().adenoise(turn.question, turn.passages)
-        await atell(run_manager, {"question": turn.question}, *summaries(turn.passages, result))
+        await atell(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in RECORDS))
         return turn.cleared(result)
 
     def as_node(self) -> Runnable[Any, dict[str, Any]]:
@@ -102,8 +102,5 @@ class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
 
     def _denoiser(self) -> S2ADenoiser:
         return S2ADenoiser(
-            as_llm(self.model),
-            variant=self.variant,
-            on_error=self.on_error,
-            max_concurrency=self.max_concurrency,
+            as_llm(self.model), variant=self.variant, on_error=self.on_error, max_concurrency=self.max_concurrency
         )

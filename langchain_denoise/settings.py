@@ -40,12 +40,7 @@ if TYPE_CHECKING:
 Chunks = Literal["whole", "sentences"] | int
 Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
 _PER_REQUEST = ("keep", "k", "variant", "top_n", "threshold", "order")
-ALIASES = {
-    "llm": "model",
-    "k": "top_n",
-    "similarity_threshold": "threshold",
-    "base_retriever": "retriever",
-}
+ALIASES = {"llm": "model", "k": "top_n", "similarity_threshold": "threshold", "base_retriever": "retriever"}
 """What LangChain's own parts call a setting of ours: taken, where ours has no field of that name."""
 
 
@@ -372,8 +367,6 @@ def _changed(denoiser: Any, keep: Any, threshold: float | None, variant: str | N
         return checked
     other = copy.copy(denoiser)
     if keep is not None or threshold is not None:
-        if not hasattr(denoiser, "rule"):
-            raise InputError(f"keep: {type(denoiser).__name__} has no such setting")
         from denoise_core.end import ENDDenoiser
 
         if not isinstance(denoiser, ENDDenoiser):

@@ -18,8 +18,7 @@ from typing_extensions import override
 from denoise_core import InputError
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.record import KEY
-from denoise_core.tool_results import LeftOut
-from langchain_denoise.compressor import DenoiseCompressor, DenoiseInput
+from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.places import MESSAGES, messages_in
 from langchain_denoise.likes import DenoiserLike
 from langchain_denoise.middleware.base import Changing
@@ -29,7 +28,7 @@ from langchain_denoise.settings import Denoise, requesting
 Result = ToolMessage | Command[Any]
 
 LEAST = 2000
-"""Characters of a text from which on it is denoised without being asked for by name."""
+"""Characters of a call's texts from which on they are denoised without being asked for by name."""
 
 LEFT_OUT = "denoise_left_out"
 """Where in the agent's state stands what was cut out, by id."""
@@ -61,8 +60,8 @@ class DenoiseToolResults(Changing):
     Denoised are all tools that keep documents, and those that give 2,000 characters or more and were called with
     words to look for (``query=`` and its like, or an argument of several words). ``tools`` (names or tools) says
     which instead, whatever their length; a name that no tool of the agent has raises at the first call. The query
-    is the user's last message with the words the tool was called with. Errors pass as they are, no tool call is
-    left without its message, and long text that passes untouched is said in the log, once a tool.
+    is the user's last message with the words the tool was called with. Without ``keep`` three eighths of a text of
+    1,000 characters or more stay. Errors pass as they are, and long text that passes untouched is said in the log.
 
     With ``recall`` what was cut out can be had back: its ids and first words stand at the end of the message, the
     text in the state under ``denoise_left_out`` and never in the prompt, and the agent has a tool ``recall(id)``.
@@ -102,18 +101,18 @@ class DenoiseToolResults(Changing):
     @override
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
         result = handler(request)
-        work = [(m, self._read(m, request)) for m in _messages_of(result)]
-        done = [(m, *self._cleared(read, request)) if read else (m, m, ()) for m, read in work]
-        return self._back(result, done)
+        read, config = self._read(_messages_of(result), request), requesting(_settings_in(request))
+        each = [[self.compressor.clear(i, config) for i in r.inputs(_query(request))] for r in read]
+        return self._back(result, read, each)
 
     @override
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Result:
         result = await handler(request)
-        work = [(m, self._read(m, request)) for m in _messages_of(result)]
-        done = [(m, *await self._acleared(read, request)) if read else (m, m, ()) for m, read in work]
-        return self._back(result, done)
+        read, config = self._read(_messages_of(result), request), requesting(_settings_in(request))
+        each = [[await self.compressor.aclear(i, config) for i in r.inputs(_query(request))] for r in read]
+        return self._back(result, read, each)
 
     @override
     def changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -129,17 +128,20 @@ class DenoiseToolResults(Changing):
         self._checked = True
         return request
 
-    def _read(self, message: ToolMessage, request: ToolCallRequest) -> ToolText | ToolDocuments | None:
-        """What is to be denoised; None when the message is to pass as it is."""
-        if message.status == "error" or message.name == RECALL:
-            return None
+    def _read(self, messages: Sequence[ToolMessage], request: ToolCallRequest) -> list[ToolText | ToolDocuments]:
+        """What of the messages is to be denoised."""
         if self.tool_names is not None and request.tool_call["name"] not in self.tool_names:
-            return None
-        read = read_message(message)
-        if not isinstance(read, ToolText) or self.tool_names is not None:
-            return read
-        if read.characters < LEAST:
-            return None
+            return []
+        ours = (m for m in messages if m.status != "error" and m.name != RECALL)
+        read = [r for m in ours if (r := read_message(m)) is not None]
+        texts = [r for r in read if isinstance(r, ToolText)]
+        long = self.tool_names is not None or self._is_long(texts, request)
+        return [r for r in read if long or isinstance(r, ToolDocuments)]
+
+    def _is_long(self, read: Sequence[ToolText], request: ToolCallRequest) -> bool:
+        """Whether texts are denoised without being asked for by name: all that one call gave counts together."""
+        if sum(part.characters for r in read for part in r.parts) < LEAST:
+            return False
         if not _asked_in(request):
             name = request.tool_call["name"]
             fell_back(
@@ -147,36 +149,18 @@ class DenoiseToolResults(Changing):
                 f"{name} gave long text and was called without words to look for",
                 f"it passes as it is; tools=[{name!r}] denoises it by the user's question",
             )
-            return None
-        return read
+            return False
+        return True
 
-    def _cleared(
-        self, read: ToolText | ToolDocuments, request: ToolCallRequest
-    ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
-        query, asked = _query(request), _settings_in(request)
-        if isinstance(read, ToolText):
-            return self._told(read, self.compressor.clear(query, read.passages, asked))
-        given: DenoiseInput = {"documents": read.documents, "query": query}
-        return read.cleared(self.compressor.invoke(given, requesting(asked))), ()
-
-    async def _acleared(
-        self, read: ToolText | ToolDocuments, request: ToolCallRequest
-    ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
-        query, asked = _query(request), _settings_in(request)
-        if isinstance(read, ToolText):
-            return self._told(read, await self.compressor.aclear(query, read.passages, asked))
-        given: DenoiseInput = {"documents": read.documents, "query": query}
-        return read.cleared(await self.compressor.ainvoke(given, requesting(asked))), ()
-
-    def _told(self, read: ToolText, found: Any) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
-        gone = read.left_out(found) if self.recall else ()
-        lines = [f"{g.id}: {g.begins}" for g in gone]
-        said = "\n".join([f"(Left out; {RECALL}(id) gives one back)", *lines]) if gone else ""
-        return read.cleared(found, said), gone
-
-    def _back(self, result: Result, done: Sequence[tuple[ToolMessage, ToolMessage, Sequence[LeftOut]]]) -> Result:
-        kept = {g.id: g.text for _, _, gone in done for g in gone}
-        new = {id(old): cleared for old, cleared, _ in done}
+    def _back(
+        self, result: Result, read: Sequence[ToolText | ToolDocuments], each: Sequence[Sequence[Any]]
+    ) -> Result:
+        """The result with the messages that were read as they are now, and beside them what they lost."""
+        new: dict[int, ToolMessage] = {}
+        kept: dict[str, str] = {}
+        for one, found in zip(read, each, strict=True):
+            new[id(one.message)], gone = one.cleared(found, RECALL if self.recall else "")
+            kept |= {g.id: g.text for g in gone if self.recall}
         if isinstance(result, ToolMessage):
             message = new.get(id(result), result)
             return Command(update={MESSAGES: [message], LEFT_OUT: kept}) if kept else message

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 
-from denoise_core import DenoiseResult, Passage
+from denoise_core import DenoiseResult
 from denoise_core.running.record import KEY, short_id
 from denoise_core.tool_results import LeftOut, ToolResult, read_result
 from langchain_denoise.convert.documents import FALLBACK, ids_of
@@ -39,40 +39,40 @@ class ToolText:
         return ToolText(message, read_result(message.content, name=name), structured)
 
     @property
-    def passages(self) -> tuple[Passage, ...]:
-        """All texts."""
-        return (*self.content.passages, *(p for r in self.structured.values() for p in r.passages))
+    def parts(self) -> tuple[ToolResult, ...]:
+        """Content and structured contents: one says the other again, so each is denoised by itself."""
+        return (self.content, *self.structured.values())
 
-    @property
-    def characters(self) -> int:
-        """Characters of the content's texts."""
-        return self.content.characters
+    def inputs(self, query: str) -> list[dict[str, Any]]:
+        """What a compressor is asked for it: one question each of `parts`."""
+        return [{"texts": part.passages, "query": query} for part in self.parts]
 
-    def left_out(self, found: DenoiseResult) -> tuple[LeftOut, ...]:
-        """What the content loses."""
-        return self.content.left_out(found)
-
-    def cleared(self, found: DenoiseResult, said: str = "") -> ToolMessage:
-        """The message with what is left in the place of what was there, and ``said`` behind it."""
+    def cleared(self, each: Sequence[DenoiseResult], recall: str = "") -> tuple[ToolMessage, tuple[LeftOut, ...]]:
+        """The message with what is left of each of `parts` in its place, and what its content lost; with the name
+        of a tool ``recall`` that gives such a part back, its ids stand at the end."""
+        found = each[0]
         content = self.content.back(found)
         if isinstance(content, list):
             content = [b for b in content if not _is_empty(b)]
         if not content or not (isinstance(content, list) or content.strip()):
             content = NOTHING if isinstance(self.message.content, str) else [{"type": "text", "text": NOTHING}]
-        if said:
+        gone = self.content.left_out(found)
+        if recall and gone:
+            said = "\n".join([f"(Left out; {recall}(id) gives one back)", *(f"{g.id}: {g.begins}" for g in gone)])
             blocks = isinstance(content, list)
             content = [*content, {"type": "text", "text": said}] if blocks else f"{content}\n\n{said}"
         record = {
             "fallback": found.fallback,
             "note": found.note,
-            "left_out": len(self.left_out(found)),
-            "characters_before": self.characters,
+            "left_out": len(gone),
+            "characters_before": self.content.characters,
             "characters_after": sum(len(t) for t in _strings(content)),
         }
         artifact = self.message.artifact
         if self.structured:
-            artifact = {**artifact, **{key: read.back(found) for key, read in self.structured.items()}}
-        return _changed(self.message, content, artifact, record)
+            left = {k: read.back(f) for (k, read), f in zip(self.structured.items(), each[1:], strict=True)}
+            artifact = {**artifact, **left}
+        return _changed(self.message, content, artifact, record), gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,16 @@ class ToolDocuments:
     message: ToolMessage
     documents: tuple[Document, ...]
 
-    def cleared(self, kept: Sequence[Document]) -> ToolMessage:
-        """The message with what is left of each document where it stood; documents shown nowhere are joined."""
+    def inputs(self, query: str) -> list[dict[str, Any]]:
+        """What a compressor is asked for it."""
+        return [{"documents": self.documents, "query": query}]
+
+    def cleared(
+        self, each: Sequence[Sequence[Document]], recall: str = ""
+    ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
+        """The message with what is left of each document where it stood; documents shown nowhere are joined. What
+        was dropped is not to be had back."""
+        kept = each[0]
         left = self._left(kept)
         content = self._content(left)
         record = {
@@ -93,7 +101,7 @@ class ToolDocuments:
             "characters_before": len(str(self.message.text)),
             "characters_after": sum(len(t) for t in _strings(content)),
         }
-        return _changed(self.message, content, list(kept), record)
+        return _changed(self.message, content, list(kept), record), ()
 
     def _left(self, kept: Sequence[Document]) -> list[str | None]:
         """The text left of each document, None for one that was dropped."""
@@ -139,7 +147,7 @@ def read_message(message: ToolMessage) -> ToolText | ToolDocuments | None:
     if kept is not None:
         return ToolDocuments(message, tuple(kept)) if kept else None
     text = ToolText.of(message)
-    return text if text.passages else None
+    return text if any(part.passages for part in text.parts) else None
 
 
 def rewrite(content: str, before: Sequence[str], after: Sequence[str | None]) -> str:

@@ -166,12 +166,7 @@ class VerifiedRunnable(Checked[Any, Any]):
 class ChainDrafts:
     """One input's way through the chain, once for each draft; a core `StreamingDrafter`."""
 
-    def __init__(
-        self,
-        settings: VerifiedRunnable,
-        given: Any,
-        options: dict[str, Any],
-    ) -> None:
+    def __init__(self, settings: VerifiedRunnable, given: Any, options: dict[str, Any]) -> None:
         self.settings = settings
         self.given = given
         self.options = options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -68,37 +69,15 @@ class Verifier:
         self.annotate = annotate
 
     @property
-    def utility(self) -> Utility:
-        """What judges the drafts."""
-        return self.loop.utility
-
-    @property
-    def feedback(self) -> Feedback:
-        """What writes the words on a rejected draft."""
-        return self.loop.feedback
-
-    @property
     def limits(self) -> LoopLimits:
         """How often, how long and how much the loop tries."""
         return self.loop.limits
 
-    @property
-    def budget(self) -> Budget | None:
-        """What a run may cost; None for no bound."""
-        return self.loop.budget
-
     def loop_with(self, **limits: Any) -> Augmenter:
         """The loop under other limits, as for an agent that has made some of its drafts already."""
-        loop = self.loop
-        return Augmenter(
-            judge=loop.utility,
-            feedback=loop.feedback,
-            policy=loop.policy,
-            limits=replace(loop.limits, **limits),
-            budget=loop.budget,
-            when=loop.when,
-            task=loop.task,
-        )
+        loop = copy.copy(self.loop)
+        loop.limits = replace(loop.limits, **limits)
+        return loop
 
     def told(self, answer: Answer) -> Answer:
         """The answer, after ``on_answer`` has seen it."""

@@ -174,11 +174,7 @@ class ChecksAgent(ChecksEnd):
     """
 
     async def take_step(
-        self,
-        ctx: AgentContext,
-        llm_input: list[ChatMessage],
-        tools: Sequence[AsyncBaseTool],
-        memory: BaseMemory,
+        self, ctx: AgentContext, llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool], memory: BaseMemory
     ) -> AgentOutput:
         """LlamaIndex's own; a step without tool calls is an answer, and checked."""
         if await ctx.store.get("num_iterations", default=0) == 0:  # one that was broken off may have left its own

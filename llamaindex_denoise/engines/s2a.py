@@ -117,10 +117,7 @@ class S2AQueryEngine(DenoiseEngine):
         return await self.asynthesize(query_bundle, await self.aretrieve(query_bundle))
 
     def _told(
-        self,
-        answer: S2AAnswer | None,
-        read: Readable,
-        additional: Sequence[NodeWithScore] | None,
+        self, answer: S2AAnswer | None, read: Readable, additional: Sequence[NodeWithScore] | None
     ) -> tuple[str, list[NodeWithScore], dict[str, Any]]:
         """Text, sources and metadata of the response."""
         if answer is None:

@@ -6,8 +6,8 @@
     read.left_out(found)  # what was cut out, by id, for a tool that gives it back
 
 Every text in the result is cut by the one engine (`denoise_core.text.cutting.cut`), so the denoiser has to cut so
-too: ``chunker="auto"``, as the default does. What is no text (images, numbers, cursors) stays as it was. What a
-result says of itself at its ends (how many there are, which page this is) stays as well.
+too: ``chunker="auto"``, as the default does. What is no text (images, numbers, cursors)
+stays as it was. What a result says of itself at its ends (how many there are, which page this is) stays as well.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from denoise_core.result import DenoiseResult
 from denoise_core.text.cutting import Cut, cut, merged
+from denoise_core.text.piece import Range
 from denoise_core.types import Passage, Span
 
 ENDS = 160  # characters of a first or last line that is kept for what it says of the result
@@ -60,31 +61,31 @@ class ToolResult:
         Nothing of the value is changed in place.
         """
         out = self.value
-        for passage, path, shape in zip(self.passages, self.paths, self.cuts, strict=True):
-            out = _put(out, path, self._text(passage, shape, found))
+        for n, (passage, path, shape) in enumerate(zip(self.passages, self.paths, self.cuts, strict=True)):
+            written = [p.text for p in found.passages if p.rewritten and _of(p, passage)]
+            out = _put(out, path, "\n\n".join(written) if written else shape.back(self._stays(n, found)))
         return out
 
     def left_out(self, found: DenoiseResult) -> tuple[LeftOut, ...]:
         """What `back` leaves out, as runs of text in order, with ids that are the same for the same result."""
         out: list[LeftOut] = []
-        for passage, shape in zip(self.passages, self.cuts, strict=True):
-            stays = merged([(s.start, s.end) for s in _kept(passage, found)] + _ends(shape))
+        for n, (passage, shape) in enumerate(zip(self.passages, self.cuts, strict=True)):
             at = 0
-            for start, end in [*stays, (len(passage.text), len(passage.text))]:
+            for start, end in [*merged(self._stays(n, found)), (len(passage.text), len(passage.text))]:
                 gone = shape.plain(at, start).strip()
                 if len(gone) > 2 and any(c.isalnum() for c in gone):
                     out.append(LeftOut(f"{passage.id}-{len(out) + 1}", gone))
                 at = max(at, end)
         return tuple(out)
 
-    def _text(self, passage: Passage, shape: Cut, found: DenoiseResult) -> Any:
-        written = [p.text for p in found.passages if p.rewritten and _of(p, passage)]
-        if written:
-            return "\n\n".join(written)
-        spans = _kept(passage, found)
-        if not spans:
-            return shape.back(())
-        return shape.back([*((s.start, s.end) for s in spans), *_ends(shape)])
+    def _stays(self, n: int, found: DenoiseResult) -> list[Range]:
+        """What stays of the n-th text: what was kept, and what it says at its ends."""
+        text, shape = self.passages[n].text, self.cuts[n]
+        kept = [(s.start, s.end) for s in _kept(self.passages[n], found)]
+        if not kept:
+            outermost = len(self.passages) > 1 and n in (0, len(self.passages) - 1)
+            return [(0, len(text))] if outermost and _is_end(text) else []
+        return [*kept, *_ends(shape)]
 
 
 def read_result(value: Any, *, name: str = "result") -> ToolResult:
@@ -151,9 +152,14 @@ def _kept(source: Passage, found: DenoiseResult) -> list[Span]:
     return [s for p in found.passages if not p.rewritten for s in p.covered if s.passage_id == source.id]
 
 
-def _ends(shape: Cut) -> list[tuple[int, int]]:
-    """The first and the last piece of a text of several, where they are short and no sentences."""
+def _ends(shape: Cut) -> list[Range]:
+    """The first and the last line of a text of several pieces, where they are short and no sentences."""
     if shape.kind not in ("text", "entries") or len(shape.pieces) < 3:
         return []
-    ends = [(p.start, p.end) for p in (shape.pieces[0], shape.pieces[-1])]
-    return [(a, b) for a, b in ends if b - a <= ENDS and shape.text[a:b].rstrip()[-1:] not in ".!?。"]
+    text = shape.text.rstrip()
+    first, last = text.find("\n") + 1, text.rfind("\n") + 1
+    return [(a, b) for a, b in ((0, first), (last, len(shape.text))) if _is_end(text[a:b])]
+
+
+def _is_end(text: str) -> bool:
+    return len(text.strip()) <= ENDS and text.rstrip()[-1:] not in ".!?。"

@@ -233,6 +233,6 @@ async def test_the_verdict_is_in_a_span_and_bounded(searching, sync):
 
 def test_a_model_judges_when_it_is_given_as_the_judge():
     judge = FunctionChatModel(reply=lambda m: '{"supported": 1.0, "problems": []}')
-    assert Verifier(judge=judge).utility.name == "quotes"
+    assert Verifier(judge=judge).loop.utility.name == "quotes"
     with pytest.raises(ValueError, match="expected a function"):
         Verifier(judge=3)

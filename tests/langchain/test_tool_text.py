@@ -17,6 +17,7 @@ from langgraph.types import Command
 
 from denoise_core import DenoiseResult, InputError
 from denoise_core.end import ENDDenoiser
+from denoise_core.end.auto import AutoScale
 from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import Denoise, DenoiseCompressor
@@ -129,7 +130,8 @@ async def test_a_compressor_will_do_and_keeps_its_settings():
 def test_a_result_of_which_all_is_kept_is_the_same(texts):
     message = ToolMessage([{"type": "text", "text": t} for t in texts], tool_call_id="1")
     text = ToolText.of(message)
-    out = text.cleared(DenoiseResult("q", text.passages))
+    out, gone = text.cleared([DenoiseResult("q", text.content.passages)])
+    assert not gone
     kept = [t for t in texts if t.strip()]
     assert [b["text"] for b in out.content] == (kept or [NOTHING])
 
@@ -238,3 +240,35 @@ async def test_what_was_left_out_can_be_recalled(kit, sync):
     assert "Town 0" in back.text
     assert "Rain. Rain." in back.text
     assert all(text in json.dumps(state["denoise_left_out"]) for text in ("Town 0", "Town 8"))
+
+
+LINES = [f"{n:02}:00 order {n} was sent from the warehouse to the customer without delay" for n in range(60)]
+
+
+def test_of_a_long_result_a_share_stays_with_what_has_the_questions_rare_words():
+    """Rows alike to an encoder are told apart by the number asked for; a short result keeps its margin."""
+    scorer = FunctionScorer(lambda query, text: 1.0 + len(text) / 1000)
+    scorer.scale = AutoScale({0.05: 9.0, 0.1: 9.0, 0.2: 9.0}, None, 99.0, 10)
+    denoiser = ENDDenoiser(scorer, keep="auto")
+    message = ToolMessage("\n".join(LINES), tool_call_id="1", name="log")
+    call = {"name": "log", "args": {"query": "order 41"}, "id": "1", "type": "tool_call"}
+    request = ToolCallRequest(tool_call=call, tool=None, state={"messages": []}, runtime=None)
+    out = DenoiseToolResults(denoiser).wrap_tool_call(request, lambda _: message)
+    assert LINES[41] in out.content
+    assert 0.3 < len(out.content) / len(message.content) < 0.5
+    short = ToolMessage("\n".join(LINES[:6]), tool_call_id="1", name="log")
+    assert (
+        DenoiseToolResults(denoiser, tools=["log"]).wrap_tool_call(request, lambda _: short).content
+        == short.content
+    )
+
+
+def test_messages_of_one_call_count_together():
+    half = "\n\n".join(f"Paragraph {n} of the first half, which says little about anything." for n in range(18))
+    assert len(half) < 2000 < 2 * len(half)
+    given = Command(update={"messages": [ToolMessage(half, tool_call_id=i, name="log") for i in "12"]})
+    call = {"name": "log", "args": {"query": "paragraph 3"}, "id": "1", "type": "tool_call"}
+    request = ToolCallRequest(tool_call=call, tool=None, state={"messages": []}, runtime=None)
+    denoiser = ENDDenoiser(FunctionScorer(lambda query, text: float("Paragraph 3" in text)), keep=2)
+    out = DenoiseToolResults(denoiser).wrap_tool_call(request, lambda _: given)
+    assert all(len(m.content) < len(half) for m in out.update["messages"])

@@ -76,9 +76,10 @@ def _starts(said: Sequence[str]) -> Counter[str]:
     shapes = Counter({s: n for s, n in shapes.items() if n > 1})
     if sum(shapes.values()) >= max(_LEAST - 1, _ALIKE * len(said)):
         return shapes
+    rules = sum(bool((m := _LINE.match(line)) and m["under"]) for line in said)  # between records of fields
     speakers = Counter(m[1] for line in said if (m := _TURN.match(line)))
     back = Counter({s: n for s, n in speakers.items() if n > 1})
-    enough = sum(back.values()) >= max(_LEAST - 1, _ALIKE * len(said)) and len(back) > 1
+    enough = sum(back.values()) >= max(_LEAST - 1, _ALIKE * len(said)) and len(back) > 1 and rules < 2
     return back if enough else Counter()
 
 
@@ -215,8 +216,9 @@ class _Reader:
         """Whether a line belongs to the block before it, with no blank line between."""
         found = _LINE.match(said)
         what = found.lastgroup if found else None
-        if what == "under" and last.kind == "para" and self.text.count("\n", last.start, last.end) == 1:
-            last.kind, last.level = "heading", 1 if "=" in said else 2
+        if what == "under" and last.kind == "para":
+            last.blank = self.text.count("\n", last.start, last.end) > 1  # a rule under a record ends it
+            last.kind, last.level = (last.kind, 0) if last.blank else ("heading", 1 if "=" in said else 2)
             return True
         if what in ("heading", "fence", "row"):
             return False
@@ -343,9 +345,8 @@ def _text(text: str) -> list[Piece]:
         out += _long(text, block.start, block.end, _ranges(above), CODE_LONG if block.kind == "code" else LONG)
     top = [b.level for b in blocks if b.kind == "heading"]
     titled_by = told or (first if first.kind == "heading" and top.count(min(top)) == 1 == first.level else None)
-    if titled_by is None:
-        return out
-    return titled(text[titled_by.start : titled_by.end].strip(), (titled_by.start, titled_by.end), out)
+    at = (titled_by.start, titled_by.end) if titled_by else (0, 0)
+    return titled(text[slice(*at)].strip(), at, out) if titled_by else out
 
 
 def _ranges(blocks: Sequence[_Block]) -> tuple[Range, ...]:

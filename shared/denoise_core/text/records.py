@@ -186,7 +186,8 @@ class _Walk:
             deep = len(path) >= _DEEP
             if apart or (not deep and isinstance(member, dict | list) and (size > LONG // 2 or _records(member))):
                 first = self.flush(run, path, above, first, record)
-                if isinstance(member, dict | list) and not deep and (size > 2 * LONG or not apart):
+                listed = isinstance(member, dict) and any(map(_records, member.values()))
+                if isinstance(member, dict | list) and not deep and (size > (2 - listed) * LONG or not apart):
                     self.container(at, stop, member, here, first)
                 elif isinstance(member, str) and size > LONG // 2:
                     self.string(begun, at, stop, member, here, first)

@@ -289,3 +289,22 @@ def test_laws_hold_with_pieces_and_headers(first, second):
         "q",
         passages,
     )
+
+
+def test_a_rule_between_records_ends_them_and_their_fields_are_no_speakers():
+    hit = "[{0}] Town {0}\nURL: https://a.example/{0}\nSnippet: In town {0} it rains, and the harbour is old.\n"
+    text = "Found 6 results\n\n" + "---\n".join(hit.format(n) for n in range(6))
+    shape = cut(text)
+    assert shape.kind == "text"
+    assert [n for n in range(6) if sum(f"Town {n}" in text[p.start : p.end] for p in shape.pieces) == 1] == [
+        *range(6)
+    ]
+    assert all(text[p.start : p.end].count("Snippet") < 2 for p in shape.pieces)
+
+
+def test_records_in_a_long_record_of_a_list_are_pieces():
+    hours = [
+        {"time": f"2026-10-10T{h:02}:00", "gust_kmh": 30.5 + h, "summary": "windy with rain"} for h in range(14)
+    ]
+    shape = cut({"daily": [{"date": f"2026-10-{d}", "hours": hours} for d in (10, 11)]})
+    assert sum(p.path[-2:-1] == ("hours",) for p in shape.pieces) == 28
