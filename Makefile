@@ -9,7 +9,7 @@
 #   make engines                   a real engine (vLLM on this machine's cores) serves our models: 4 GB of disk, ten minutes
 #   make test-wheel                the packages' tests once more, against the built wheels
 #   make docs                      the site, built strictly, in build/site/html
-#   make dist                      all distributions, in dist/
+#   make dist                      all distributions, in dist/; checked, installed afresh from there, and README's blocks run
 #   make compat                    the adapters' tests with the oldest and newest frameworks; tables in docs/
 #   make constraints               write constraints.txt anew from the newest versions that resolve
 #   make clean                     remove the environments and caches
@@ -89,6 +89,8 @@ dist: $(VENV)/made-dev $(WEIGHTS)
 	@for folder in . shared/lab shared/names/*/; do (cd "$$folder" && $(CURDIR)/$(VENV)/bin/python -m hatchling build -d $(CURDIR)/dist) || exit 1; done
 	@cp $(WEIGHTS) dist
 	@ls -l dist
+	@build/maker/bin/$(PIP) twine
+	@build/maker/bin/python tests/packaging/fresh.py
 	@! grep -q 'https://example.org' pyproject.toml || echo "before uploading: replace example.org by the project's own addresses (git grep example.org)"
 
 # The engine pins what the package does not: it gets an environment of its own. What reads pictures and sound fits

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything loads NumPy: the workers have it too
+
 from _words import WORDS
 from harness import Benchmark, arguments
 
 ROOT = Path(__file__).parents[1]
 SUPPORT = ROOT / "tests" / "support"
 sys.path.insert(0, str(SUPPORT))
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 from bulk_denoisers import Logged, Noted  # noqa: E402
 
 from denoise_core import Passage  # noqa: E402

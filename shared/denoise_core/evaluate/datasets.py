@@ -76,7 +76,8 @@ def _read(numbered: Iterable[tuple[int, Any]], where: str, skip_bad: bool) -> Lo
             if not isinstance(record, Mapping):
                 raise InputError(f"expected an object, got {type(record).__name__}")
             if "passage" in record and "label" in record:
-                text, row, gold = _text(record, "question"), _pair(record), _flag(record, "label")
+                text, gold = _text(record, "question"), _flag(record, "label")
+                row = _Row(_text(record, "passage"), str(record.get("title") or ""), record.get("passage_id"))
                 of_one = pairs.setdefault(text, _Pairs(text, len(found) + len(pairs), [], []))
                 of_one.rows.append(row)
                 of_one.gold.append(gold)
@@ -142,10 +143,6 @@ class _Pairs:
     def question(self) -> Question:
         made = _passages(self.rows)
         return Question(self.text, made, frozenset(p.id for p, g in zip(made, self.gold, strict=True) if g))
-
-
-def _pair(record: Mapping[str, Any]) -> _Row:
-    return _Row(_text(record, "passage"), str(record.get("title") or ""), record.get("passage_id"))
 
 
 def _from_passages(record: Mapping[str, Any]) -> tuple[list[_Row], list[bool]]:

@@ -40,7 +40,8 @@ def curves(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_la
         places = [(_x(x, 0, 1), _y(y, 0)) for x, y in points]
         path = " ".join(f"{'L' if i else 'M'}{x:.1f} {y:.1f}" for i, (x, y) in enumerate(places))
         lines.append(Line(name, n % 5 + 1, DASHES[n % 5], path, ()))
-    return Chart(title, x_label, y_label, tuple(lines), _shares(), _rises(0))
+    ticks = tuple((_x(i / 4, 0, 1), f"{25 * i} %") for i in range(5))
+    return Chart(title, x_label, y_label, tuple(lines), ticks, _rises(0))
 
 
 def points(
@@ -70,10 +71,6 @@ def _x(value: float, low: float, high: float) -> float:
 
 def _y(value: float, floor: float) -> float:
     return HEIGHT - BOTTOM - (value - floor) / (1 - floor) * (HEIGHT - TOP - BOTTOM)
-
-
-def _shares() -> tuple[tuple[float, str], ...]:
-    return tuple((_x(i / 4, 0, 1), f"{25 * i} %") for i in range(5))
 
 
 def _rises(floor: float) -> tuple[tuple[float, str], ...]:

@@ -15,7 +15,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.laws import check_laws
-from denoise_core.types import Drop, Passage, Span, check_passages
+from denoise_core.types import Passage, Span, check_passages
 
 
 class Pipeline:
@@ -75,7 +75,8 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
     return DenoiseResult(
         step.query,
         tuple(_told(p, given) for p in step.passages),
-        (*before.dropped, *_once(dropped)),
+        # A rewritten text dropped in several pieces stands for one set of spans: each is listed once.
+        (*before.dropped, *{d.span: d for d in dropped}.values()),
         Trace(before.trace.events + step.trace.events),
         _joined(before.fallback, step.fallback),
         tuple(kept) or before.kept,
@@ -141,8 +142,3 @@ class Source:
             if start < end or (len(own) == 0 and span.start == span.end == at):
                 out.append(Span(own.passage_id, own.start + start - at, own.start + end - at))
         return tuple(out)
-
-
-def _once(drops: list[Drop]) -> list[Drop]:
-    """A rewritten text dropped in several pieces stands for one set of spans: each is listed once."""
-    return list({d.span: d for d in drops}.values())

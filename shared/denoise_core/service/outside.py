@@ -6,8 +6,6 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -54,11 +52,9 @@ class Outside:
 
         held = [0]
         try:
-            with _span(scope, headers) as span:
-                who = self._allowed(scope, headers)
-                body = await self._body(receive, headers, held) if scope["method"] == "POST" else None
-                await self.app(scope, receive if body is None else _once(body, receive), answer)
-                span(status)
+            who = self._allowed(scope, headers)
+            body = await self._body(receive, headers, held) if scope["method"] == "POST" else None
+            await self.app(scope, receive if body is None else _once(body, receive), answer)
         except HTTPException as error:  # kept by no other name: it holds the body, and would until a collection
             await _reply(error)(scope, receive, answer)
         except Exception as error:  # its text may be the user's, so its class is all that is told
@@ -122,26 +118,6 @@ def _once(body: bytes, receive: Receive) -> Receive:
         return left.pop() if left else await receive()
 
     return read
-
-
-@contextmanager
-def _span(scope: Scope, headers: Headers) -> Iterator[Callable[[int], None]]:
-    """A span of OpenTelemetry around the request, where that is installed: method, path and status, no text."""
-    try:
-        from opentelemetry import propagate, trace
-    except ImportError:
-        yield lambda status: None
-        return
-    begin = trace.get_tracer("rag_denoise").start_as_current_span
-    silent: dict[str, Any] = {"record_exception": False, "set_status_on_exception": False}
-    with begin("request", propagate.extract(dict(headers)), trace.SpanKind.SERVER, **silent) as span:
-
-        def told(status: int) -> None:
-            route = getattr(scope.get("route"), "path", "other")
-            span.update_name(f"{scope['method']} {route}")
-            span.set_attributes({"http.route": route, "http.response.status_code": status})
-
-        yield told
 
 
 def _reply(refused: HTTPException) -> JSONResponse:

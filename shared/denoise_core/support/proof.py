@@ -62,7 +62,8 @@ class Proof:
 def proof_of(answer: str, claims: Sequence[Judged], judge: str = "") -> Proof | None:
     """The proof of an answer from what was said of its claims; None where none rests on a quote."""
     told = [[q for q in c.quotes if q.relation == "supports"] if c.supported else [] for c in claims]
-    spans = sorted({q.span: q for own in told for q in own}.values(), key=_order)
+    quotes = {q.span: q for own in told for q in own}.values()
+    spans = sorted(quotes, key=lambda q: (q.span.passage_id, q.span.start, -q.span.end))
     kept: list[Quote] = []
     for quote in spans:  # those that begin first and end last come first: what lies within one goes
         if not any(_within(quote.span, k.span) for k in kept):
@@ -75,10 +76,6 @@ def proof_of(answer: str, claims: Sequence[Judged], judge: str = "") -> Proof | 
         else:
             left.append((claim.start, claim.end))
     return Proof(answer, tuple(kept), tuple(proven), tuple(left), judge) if proven else None
-
-
-def _order(quote: Quote) -> tuple[str, int, int]:
-    return quote.span.passage_id, quote.span.start, -quote.span.end
 
 
 def _within(one: Span, other: Span) -> bool:

@@ -45,7 +45,7 @@ class Cut:
     def read(self, piece: Piece) -> tuple[str, str]:
         """What is read above a piece (headings, header row, the question that was answered), and its own text."""
         own = piece.said or self.text[piece.start : piece.end]
-        above = [self._said(a, b) for a, b in piece.above]
+        above = [self.plain(a, b).strip() for a, b in piece.above]
         return "\n".join(s for s in (piece.header, *above) if s), own
 
     def smaller(self, piece: Piece) -> tuple[Range, ...]:
@@ -89,9 +89,6 @@ class Cut:
 
     def _as_given(self, text: str) -> str | bytes:
         return text.encode() if isinstance(self.given, bytes) else text
-
-    def _said(self, start: int, end: int) -> str:
-        return self.plain(start, end).strip()
 
 
 def cut(given: Any, *, kind: str | None = None) -> Cut:

@@ -113,10 +113,8 @@ class _Context:
         if len(others) <= 1:
             return others[0] if others else None
         here = self._words.get(passage.id) or frozenset(words(titled(passage)))
-        return max(others, key=lambda i: sum(self._weight(w) for w in here & self._words[i]))
-
-    def _weight(self, word: str) -> float:
-        return math.log(1 + len(self._words) / self._count.get(word, 1))
+        all_, count = len(self._words), self._count
+        return max(others, key=lambda i: sum(math.log(1 + all_ / count.get(w, 1)) for w in here & self._words[i]))
 
 
 def _without_brackets(name: str) -> str:

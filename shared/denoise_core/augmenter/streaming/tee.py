@@ -169,11 +169,8 @@ class _Whole:
 
 
 def _pieces(server: LLM, messages: Sequence[Message]) -> Iterator[Piece]:
-    if isinstance(server, DraftServer):
-        if isinstance(server.drafter, StreamingDrafter):
-            yield from server.drafter.stream(server.request)
-        else:
-            yield from _whole(server.complete(messages))
+    if isinstance(server, DraftServer) and isinstance(server.drafter, StreamingDrafter):
+        yield from server.drafter.stream(server.request)
     elif isinstance(server, StreamingLLM):
         yield from server.stream(messages)
     else:

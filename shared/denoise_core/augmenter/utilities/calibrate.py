@@ -67,7 +67,8 @@ def fit_threshold(scores: Sequence[float], good: Sequence[bool], *, most_bad: fl
     ordered = np.unique(values)
     middles = (ordered[1:] + ordered[:-1]) / 2
     found = [
-        _threshold(float(t), values, labels) for t in (float(ordered[0]), *middles, float(ordered[-1]) + 1e-6)
+        Threshold(float(t), float((values[labels] >= t).mean()), float((values[~labels] >= t).mean()))
+        for t in (float(ordered[0]), *middles, float(ordered[-1]) + 1e-6)
     ]
     if most_bad is None:
         return max(found, key=lambda t: t.good - t.bad)
@@ -108,10 +109,6 @@ def _warnings(auc: float, good: float, bad: float, unknown: float) -> list[str]:
     if unknown > 0.2:
         found.append(f"could not judge {unknown:.0%} of the examples")
     return found
-
-
-def _threshold(value: float, scores: np.ndarray, good: np.ndarray) -> Threshold:
-    return Threshold(value, float((scores[good] >= value).mean()), float((scores[~good] >= value).mean()))
 
 
 def _checked(scores: Sequence[float], good: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:

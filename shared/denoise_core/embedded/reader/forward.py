@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.embedded.minilm import LAYERS, PIECES, WIDTH, Floats, MiniLM, Weights, f32, gelu
+from denoise_core.embedded.minilm import PIECES, Floats, MiniLM, Weights, f32, gelu
 from denoise_core.embedded.reader.windows import Tokens, Window
 from denoise_core.local.batching import batches
 from denoise_core.text.wordlists import STOPWORDS
@@ -125,7 +125,7 @@ class Network(MiniLM):
     def __init__(self, base: Weights, trained: Weights) -> None:
         own = {name: np.asarray(value, dtype=np.float32) for name, value in trained.items()}
         super().__init__(base, own)
-        self.marked_from = next(i for i in range(LAYERS) if f"layers.{i}.qkv.a" in own)
+        self.marked_from = next(i for i in range(self.shape.layers) if f"layers.{i}.qkv.a" in own)
         self.marks = own["marks"]
         self.span = f32(own["span.weight"].T), own["span.bias"]
         self.hidden = f32(own["hidden.weight"].T), own["hidden.bias"]
@@ -145,6 +145,6 @@ class Network(MiniLM):
     def __call__(self, given: Batch) -> tuple[Floats, Floats, Floats]:
         """Start and end logits ``(rows, length)``, meaningful inside of windows only, and presence ``(rows,)``."""
         h = self.read(given.ids, given.real, {self.marked_from: self.marks[given.marks.reshape(-1)]})
-        span = (h.reshape(-1, WIDTH) @ self.span[0] + self.span[1]).reshape(*given.ids.shape, 2)
+        span = (h.reshape(-1, h.shape[-1]) @ self.span[0] + self.span[1]).reshape(*given.ids.shape, 2)
         holds = gelu(h[:, 0] @ self.hidden[0] + self.hidden[1]) @ self.holds[0] + self.holds[1]
         return span[..., 0], span[..., 1], holds[:, 0]

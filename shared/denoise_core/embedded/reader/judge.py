@@ -8,17 +8,16 @@ operating points on questions and documents that nothing was trained on, in `den
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from denoise_core._optional import require
-from denoise_core.embedded.minilm import minilm, weights
+from denoise_core.embedded.minilm import check, minilm, weights
 from denoise_core.embedded.reader.claims import NEAR, Told, chosen, features, logit
 from denoise_core.embedded.reader.forward import Network
 from denoise_core.embedded.reader.span_reader import NOWHERE, Fit, Found, Reads, SpanReader
@@ -68,13 +67,9 @@ class Calibration:
     claims: Logistic = field(default_factory=Logistic)
     floor: float = 0.2
 
-    def save(self, path: Path) -> None:
-        """Write as JSON."""
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n", "utf-8")
-
     @staticmethod
     def read(text: str) -> Calibration:
-        """What `save` wrote, as text."""
+        """Of its fields as JSON."""
         data: dict[str, Any] = json.loads(text)
         return Calibration(Logistic(**data["answers"]), Logistic(**data["claims"]), data["floor"])
 
@@ -117,10 +112,8 @@ class ShippedJudge:
             raise InputError("judge: expected a sequence of Claim, as `denoise_core.support.parse` gives them")
         given = check_passages(passages)
         if not any(p.text.strip() for p in given):
-            return Judgement(
-                tuple(_unknown(c, "empty_evidence", "there is no evidence") for c in claims),
-                why="there is no evidence",
-            )
+            why = "there is no evidence"
+            return Judgement(tuple(_unknown(c, "empty_evidence", why) for c in claims), why=why)
         read = self.read(question, [c.whole for c in claims], given)
         fits = [r for r in read if r.fit is not NOWHERE]
         if len(claims) > 1:
@@ -240,14 +233,9 @@ class _ShippedJudge(ShippedJudge):
 
 def shipped(name: str) -> bytes:
     """The bytes of a file that ships. Raises `InputError` when they are not the ones that this version knows."""
-    data = (files("denoise_core.embedded") / "data" / "reader" / name).read_bytes()
-    found = hashlib.sha256(data).hexdigest()
-    if found != DIGESTS[name]:
-        raise InputError(
-            f"{name} of the shipped reader was changed: expected sha256 {DIGESTS[name]}, got {found}; "
-            "run: pip install --force-reinstall --no-deps rag-denoise"
-        )
-    return data
+    path = Path(str(files("denoise_core.embedded") / "data" / "reader" / name))
+    check(path, DIGESTS[name], "rag-denoise")
+    return path.read_bytes()
 
 
 def span_reader() -> SpanReader:

@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from denoise_core._optional import require
-from denoise_core.embedded.minilm import minilm
+from denoise_core.embedded.minilm import minilm, tokenizer_of
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage, well_formed
 
@@ -55,11 +55,8 @@ class Window:
 class Tokens:
     """MiniLM's own tokenizer, without transformers. Safe to share between threads."""
 
-    def __init__(self, file: str) -> None:
-        tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(file)
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
-        self._tokenizer = tokenizer
+    def __init__(self, folder: Path) -> None:
+        self._tokenizer = tokenizer = tokenizer_of(folder)
         vocabulary = tokenizer.get_vocab()
         self.first, self.between, self.mask = (vocabulary[name] for name in ("[CLS]", "[SEP]", "[MASK]"))
         self.continues = frozenset(i for word, i in vocabulary.items() if word.startswith("##"))
@@ -75,7 +72,7 @@ class Tokens:
 @cache
 def tokens() -> Tokens:
     """The tokenizer that lies beside MiniLM's weights. Raises `MissingExtra` without the extra ``embedded``."""
-    return Tokens(str(minilm() / "tokenizer.json"))
+    return Tokens(minilm())
 
 
 def windows(passage: Passage, tokens: Tokens) -> tuple[Window, ...]:

@@ -215,22 +215,13 @@ def _recommended(
     best = own[name]
     mean = best.gold if measure == GOLD else best.right
     assert mean is not None
-    if best.change is not None and best.change.net.high < 0:
-        net = best.change.net
-        return Recommendation(
-            EVERYTHING,
-            settings[EVERYTHING],
-            f"the best way, {name}, costs right answers: {100 * net.value:+.1f} points "
-            f"({100 * net.low:+.1f} to {100 * net.high:+.1f}) against everything on {net.n} questions",
-        )
+    net = None if best.change is None else best.change.net
+    against = "" if net is None else f"{net.points} against everything on {net.n} questions"
+    if net is not None and net.high < 0:
+        why = f"the best way, {name}, costs right answers: {against}"
+        return Recommendation(EVERYTHING, settings[EVERYTHING], why)
     why = f"most {measure} at equal tokens: {mean.value:.1%} with {best.share:.0%} of the tokens of everything"
-    if best.change is not None:
-        net = best.change.net
-        why += (
-            f"; right answers {100 * net.value:+.1f} points ({100 * net.low:+.1f} to {100 * net.high:+.1f}) "
-            f"against everything on {net.n} questions"
-        )
-    return Recommendation(name, settings[name], why)
+    return Recommendation(name, settings[name], f"{why}; right answers {against}" if against else why)
 
 
 def _line(o: Outcome) -> dict[str, Any]:
@@ -371,7 +362,11 @@ def evaluate(
     What fails on a question is counted and named, and the rest goes on; mistakes (a wrong setting, a missing
     extra) raise. Raises `InputError` without a question.
     """
-    cases = questions if isinstance(questions, Cases) else _cases(questions)
+    cases = (
+        questions
+        if isinstance(questions, Cases)
+        else Cases(tuple(case_of_question(q, n) for n, q in enumerate(questions, 1)))
+    )
     if not cases.cases:
         raise InputError("there is no question to evaluate on")
     chosen = _ways(ways)
@@ -420,10 +415,6 @@ def _each(mean: float, totals: Sequence[int]) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if np.minimum(totals, middle).mean() < mean else (low, middle)
     return high
-
-
-def _cases(questions: Iterable[Question]) -> Cases:
-    return Cases(tuple(case_of_question(q, n) for n, q in enumerate(questions, 1)))
 
 
 def _ways(given: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[Way] | None) -> list[Way]:

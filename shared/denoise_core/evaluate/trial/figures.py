@@ -172,6 +172,11 @@ class Mean:
     high: float
     n: int
 
+    @property
+    def points(self) -> str:
+        """A difference in words, with its interval."""
+        return f"{100 * self.value:+.1f} points ({100 * self.low:+.1f} to {100 * self.high:+.1f})"
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -246,22 +251,15 @@ class Apart:
         return not self.difference.low <= 0 <= self.difference.high
 
     def __str__(self) -> str:
-        d = self.difference
-        interval = f"{100 * d.low:+.1f} to {100 * d.high:+.1f}"
+        seen = f"{self.difference.points} on {self.difference.n} questions"
         if self.found:
-            return (
-                f"{self.first} is ahead of {self.second} in {self.measure}: "
-                f"{100 * d.value:+.1f} points ({interval}) on {d.n} questions"
-            )
+            return f"{self.first} is ahead of {self.second} in {self.measure}: {seen}"
         told = (
             "the two did the same on every question"
             if self.needed is None
             else f"about {self.needed:,} questions would be needed to tell them apart"
         )
-        return (
-            f"no difference found between {self.first} and {self.second} in {self.measure}: "
-            f"{100 * d.value:+.1f} points ({interval}) on {d.n} questions; {told}"
-        )
+        return f"no difference found between {self.first} and {self.second} in {self.measure}: {seen}; {told}"
 
 
 def mean_of(values: ArrayLike) -> Mean | None:

@@ -32,7 +32,15 @@ class Bench(Protocol):
     @property
     def options(self) -> Options: ...
 
-    def row(self, measure: str, value: float, unit: str, *, interval: tuple[float, float] | None = None) -> Any:
+    def row(
+        self,
+        measure: str,
+        value: float,
+        unit: str,
+        *,
+        interval: tuple[float, float] | None = None,
+        at_least: float | None = None,
+    ) -> Any:
         """Add a figure."""
         ...
 

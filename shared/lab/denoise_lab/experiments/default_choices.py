@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,3 +78,22 @@ def scored(questions: Sequence[Question], encoder: SentenceEncoder) -> list[Scor
         }
         out.append(Scored(q, by))
     return out
+
+
+def over_share(
+    sets: dict[str, list[Scored]], mix: Sequence[str], text: float
+) -> tuple[float, tuple[float, float], float]:
+    """Gain in mean gold over one share for all sets, its interval over questions within sets, and the share."""
+
+    def at(share: float) -> Callable[[Scored], Mask]:
+        return lambda s: s.best("default", int(np.ceil(share * len(s.lengths) - 1e-9)))
+
+    def spends(share: float) -> float:
+        return float(np.mean([np.mean([s.share(at(share)(s)) for s in sets[n]]) for n in mix]))
+
+    share = min(np.linspace(0.05, 0.99, 189), key=lambda x: abs(spends(float(x)) - text))
+    each = [np.array([s.gold(s.auto()) - s.gold(at(float(share))(s)) for s in sets[n]]) for n in mix]
+    rng = np.random.default_rng(0)
+    drawn = [np.mean([v[rng.integers(0, len(v), len(v))].mean() for v in each]) for _ in range(2000)]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(np.mean([v.mean() for v in each])), (float(low), float(high)), float(share)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded import sample, stack
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.fitted import hidden_minilm
+from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import HUB_NAME, minilm
 from denoise_core.end.fit.readings import Capture, capture
 from denoise_core.end.reader import HiddenReader
@@ -110,7 +110,8 @@ def bench_encoder() -> SentenceEncoder:
 
 @cache
 def reader() -> HiddenReader:
-    return hidden_minilm()
+    model, tokenizer = torch_minilm()
+    return HiddenReader(model, tokenizer=tokenizer)
 
 
 def states_of(

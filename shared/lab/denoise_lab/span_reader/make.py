@@ -22,6 +22,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,8 @@ def calibrate(data: Path, out: Path, limit: int) -> None:
         if (a := reader.answers(q.text, [p for p in q.passages if p.id in q.gold], 1))
     ]
     floor = sorted(held)[int((1 - lines.ANSWERED) * len(held))]
-    Calibration(answers, claims, round(floor, 3)).save(out / CALIBRATION)
+    told = asdict(Calibration(answers, claims, round(floor, 3)))
+    (out / CALIBRATION).write_text(json.dumps(told, indent=1) + "\n", "utf-8")
     counts = Counter(f"{c.name}, {'right' if c.right else 'wrong'}" for c in [*found, *read])
     write_card(out, {"calibrated on": dict(counts)})
 

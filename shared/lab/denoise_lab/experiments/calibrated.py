@@ -1,0 +1,85 @@
+"""A denoiser calibrated on some questions of a set, looked at on others that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.embedded import stack
+from denoise_core.embedded.encoder import SentenceEncoder
+from denoise_core.embedded.fitted import Fitted, interval_of
+from denoise_core.end.auto import RISK, TARGETS, text_needed
+from denoise_core.evaluate.metrics import bootstrap
+from denoise_core.question import Question
+from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.scorers.stack import collect
+from denoise_lab.experiments import Bench
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Held:
+    """For each question the gold lost and the text kept by ``keep="auto"`` at the default risk; and every
+    passage's score by name, its label, its size and its question."""
+
+    lost: Floats
+    text: Floats
+    scores: dict[str, NDArray[np.float32]]
+    labels: NDArray[np.bool_]
+    sizes: Floats
+    groups: NDArray[np.intp]
+
+    def needed(self, name: str, share: float) -> Floats:
+        """The text needed by a scorer to keep ``share`` of the gold: as it is, and of samples."""
+        return text_needed(self.scores[name], self.labels, self.sizes, self.groups, share=share)
+
+
+def held_out(fit: Fitted, questions: Sequence[Question], read: SentenceEncoder) -> Held:
+    rule = fit.scale.rule(RISK)
+    lost, text = [], []
+    columns: list[tuple[NDArray[np.float32], ...]] = []
+    for q in questions:
+        texts = [p.headed for p in q.passages]
+        signals = collect([read, BM25Scorer()], q.text, texts)
+        own = fit.stack.combine(signals)
+        sizes, gold = np.array([len(t) for t in texts], dtype=np.float64), np.array(q.labels)
+        kept = rule.choose(own, texts)
+        lost.append(1 - kept[gold].mean())
+        text.append(sizes[kept].sum() / sizes.sum())
+        columns.append((own, stack().combine(signals[:, :-1]), signals[:, 0]))
+    scores = zip(("fitted", "default", "cosine"), map(np.concatenate, zip(*columns, strict=True)), strict=True)
+    return Held(
+        np.array(lost),
+        np.array(text),
+        dict(scores),
+        np.array([label for q in questions for label in q.labels]),
+        np.array([float(len(p.headed)) for q in questions for p in q.passages]),
+        np.repeat(np.arange(len(questions)), [len(q.passages) for q in questions]),
+    )
+
+
+def middle(values: Floats, share: float = 0.9) -> tuple[float, float]:
+    """The interval of the mean in which ``share`` of samples of the questions lie."""
+    picks = np.random.default_rng(0).integers(0, len(values), (2000, len(values)))
+    low, high = np.quantile(values[picks].mean(1), [(1 - share) / 2, (1 + share) / 2])
+    return float(low), float(high)
+
+
+def on_held_out(bench: Bench, name: str, fit: Fitted, rest: Sequence[Question], read: SentenceEncoder) -> Held:
+    """What was calibrated on some of a set's questions, as rows about others of them."""
+    held = held_out(fit, rest, read)
+    lost, (low, high) = float(held.lost.mean()), middle(held.lost)
+    bench.row(f"{name}: gold lost at a stated risk of .1", lost, "share", interval=(low, high))
+    holds = float(lost <= 0.12 or low <= RISK <= high)
+    bench.row(f"{name}: lost at most .12, or .1 in its 90 % interval", holds, "1 or 0", at_least=1)
+    bench.row(f"{name}: text kept", float(held.text.mean()), "share", interval=bootstrap(held.text))
+    for target in TARGETS:
+        for scorer in held.scores:
+            value, low, high = interval_of(held.needed(scorer, target))
+            of = f"{name}: text for {target:g} of the gold, {scorer}"
+            bench.row(of, value, "share", interval=(low, high))
+    return held
