@@ -6,8 +6,8 @@
     read.left_out(found)  # what was cut out, by id, for a tool that gives it back
 
 Every text in the result is cut by the one engine (`denoise_core.text.cutting.cut`), so the denoiser has to cut so
-too: ``chunker="auto"``, as the default does. What is no text (images, numbers, cursors)
-stays as it was. What a result says of itself at its ends (how many there are, which page this is) stays as well.
+too: ``chunker="auto"``, as the default does. What is no text (images, numbers, cursors) stays as it was. What a
+result says of itself at its ends (how many there are, which page this is) stays as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from denoise_core.result import DenoiseResult
 from denoise_core.text.cutting import Cut, cut, merged
 from denoise_core.text.piece import Range
-from denoise_core.types import Passage, Span
+from denoise_core.types import Passage
 
 ENDS = 160  # characters of a first or last line that is kept for what it says of the result
 _SETS = ("content", "structuredContent", "structured_content")  # of an MCP result
@@ -62,7 +62,8 @@ class ToolResult:
         """
         out = self.value
         for n, (passage, path, shape) in enumerate(zip(self.passages, self.paths, self.cuts, strict=True)):
-            written = [p.text for p in found.passages if p.rewritten and _of(p, passage)]
+            sources = ((p, {p.id, *(s.passage_id for s in p.covered)}) for p in found.passages if p.rewritten)
+            written = [p.text for p, ids in sources if passage.id in ids]
             out = _put(out, path, "\n\n".join(written) if written else shape.back(self._stays(n, found)))
         return out
 
@@ -81,7 +82,8 @@ class ToolResult:
     def _stays(self, n: int, found: DenoiseResult) -> list[Range]:
         """What stays of the n-th text: what was kept, and what it says at its ends."""
         text, shape = self.passages[n].text, self.cuts[n]
-        kept = [(s.start, s.end) for s in _kept(self.passages[n], found)]
+        spans = (s for p in found.passages if not p.rewritten for s in p.covered)
+        kept = [(s.start, s.end) for s in spans if s.passage_id == self.passages[n].id]
         if not kept:
             outermost = len(self.passages) > 1 and n in (0, len(self.passages) - 1)
             return [(0, len(text))] if outermost and _is_end(text) else []
@@ -142,14 +144,6 @@ def _put(value: Any, path: Path, new: Any) -> Any:
     if isinstance(value, list):
         return [_put(v, rest, new) if n == key else v for n, v in enumerate(value)]
     return {k: _put(v, rest, new) if k == key else v for k, v in value.items()}
-
-
-def _of(passage: Passage, source: Passage) -> bool:
-    return passage.id == source.id or any(s.passage_id == source.id for s in passage.covered)
-
-
-def _kept(source: Passage, found: DenoiseResult) -> list[Span]:
-    return [s for p in found.passages if not p.rewritten for s in p.covered if s.passage_id == source.id]
 
 
 def _ends(shape: Cut) -> list[Range]:

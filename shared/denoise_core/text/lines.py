@@ -70,8 +70,7 @@ def pointed(text: str, piece: Piece, prose: bool) -> tuple[Range, ...]:
 
 
 def _starts(said: Sequence[str]) -> Counter[str]:
-    """How lines begin that begin an entry: the shape of a time, or a speaker who comes back; empty when too few
-    do."""
+    """How lines begin that begin an entry: the shape of a time, or a speaker who comes back; empty for too few."""
     shapes = Counter(shape for line in said if (shape := _shape(line)))
     shapes = Counter({s: n for s, n in shapes.items() if n > 1})
     if sum(shapes.values()) >= max(_LEAST - 1, _ALIKE * len(said)):

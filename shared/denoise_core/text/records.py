@@ -210,8 +210,7 @@ class _Walk:
         first: tuple[Range, ...],
         record: bool,
     ) -> tuple[Range, ...]:
-        """Small members that stand together are one piece; in a record, the first of them stands above the
-        rest."""
+        """Small members side by side are one piece; in a record, the first of them stands above the rest."""
         if not run:
             return first
         start, end = run[0][1], run[-1][2]
