@@ -39,7 +39,7 @@ def asking(step: str, question: str) -> str:
 def applications() -> dict[str, str]:
     """The page's two RAG applications, by framework."""
     page = (ROOT / "docs" / "start.md").read_text("utf-8")
-    parts = re.findall(r"## A RAG application in (\w+)\n.*?```python\n(.*?)```", page, re.S)
+    parts = re.findall(r"### (\w+)\n.*?```python\n(.*?)```", page, re.S)
     return dict(parts)
 
 
