@@ -272,3 +272,15 @@ def test_messages_of_one_call_count_together():
     denoiser = ENDDenoiser(FunctionScorer(lambda query, text: float("Paragraph 3" in text)), keep=2)
     out = DenoiseToolResults(denoiser).wrap_tool_call(request, lambda _: given)
     assert all(len(m.content) < len(half) for m in out.update["messages"])
+
+
+def test_the_artifact_of_langchains_own_mcp_tools_is_read():
+    """`langchain.mcp` (beta, needs fastmcp) keeps the structured content beside the blocks, each cut by itself."""
+    rows = [{"title": f"Town {n}", "text": "Rain. " * 30} for n in range(9)] + [{"title": "Paris", "text": "Dry."}]
+    artifact = {"structured_content": {"rows": rows}}  # its `MCPToolArtifact`
+    message = ToolMessage([{"type": "text", "text": json.dumps(rows)}], tool_call_id="1", artifact=artifact)
+    text = ToolText.of(message)
+    found = ENDDenoiser(FunctionScorer(lambda query, said: float("Paris" in said)), keep=1, chunker="auto")
+    out, _ = text.cleared([found.denoise("Paris", part.passages) for part in text.parts])
+    assert [r["title"] for r in out.artifact["structured_content"]["rows"]] == ["Paris"]
+    assert "Town" not in out.content[0]["text"]
