@@ -76,8 +76,7 @@ async def _overload(bench: Benchmark, seconds: float) -> None:
     capacity = workers / each
     with _apart(Service(Pausing(each), limits=ServiceLimits(workers=workers, seconds=limit))) as url:
         found: list[tuple[int, float]] = []
-        limits = httpx.Limits(max_connections=500)
-        async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=30, limits=httpx.Limits(max_connections=500)) as client:
 
             async def one() -> None:
                 began = time.perf_counter()
@@ -239,8 +238,9 @@ def _bare(requests: list[dict[str, Any]]) -> float:
 async def _full(url: str, requests: list[dict[str, Any]]) -> tuple[float, int]:
     """Requests a second, and how many failed, with every client asking again as soon as it is answered."""
     waiting, failed = iter(requests), 0
-    limits = httpx.Limits(max_connections=CLIENTS)
-    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
+    async with httpx.AsyncClient(
+        base_url=url, timeout=120, limits=httpx.Limits(max_connections=CLIENTS)
+    ) as client:
 
         async def one() -> None:
             nonlocal failed
