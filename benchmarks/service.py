@@ -59,8 +59,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     bench.row(f"errors, {CLIENTS} clients and half load", errors, "requests", at_most=0)
     bench.row("requests a second, bare denoiser", bare, "1/s")
     bench.row(f"requests a second, {CLIENTS} clients", rate, "1/s")
-    middle = ratios[len(ratios) // 2]
-    bench.row("throughput over the bare denoiser's, median of pairs", middle, "ratio", at_least=0.9)
+    bench.row("throughput over the bare denoiser's, median of pairs", ratios[pairs // 2], "ratio", at_least=0.9)
     median, p99 = latencies[len(latencies) // 2], latencies[int(0.99 * (len(latencies) - 1))]
     bench.row("median at half load", 1000 * median, "ms")
     bench.row("99th percentile at half load", 1000 * p99, "ms")
@@ -238,9 +237,8 @@ def _bare(requests: list[dict[str, Any]]) -> float:
 async def _full(url: str, requests: list[dict[str, Any]]) -> tuple[float, int]:
     """Requests a second, and how many failed, with every client asking again as soon as it is answered."""
     waiting, failed = iter(requests), 0
-    async with httpx.AsyncClient(
-        base_url=url, timeout=120, limits=httpx.Limits(max_connections=CLIENTS)
-    ) as client:
+    many = httpx.Limits(max_connections=CLIENTS)
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=many) as client:
 
         async def one() -> None:
             nonlocal failed
