@@ -56,21 +56,14 @@ def clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
     for start, end in itertools.pairwise([0, *cuts]):
         last = start
         for m in _CUT.finditer(text, start, end):
-            if m.end() < end and (_ASKS.search(text[m.start() - 1 : m.end()]) or _both(text, last, m, end)):
+            following = _CUT.search(text, m.end(), end)
+            sides = text[last : m.start()], text[m.end() : following.start() if following else end]
+            asks = _ASKS.search(text[m.start() - 1 : m.end()])
+            if m.end() < end and (asks or min(map(_size, sides)) >= _LEAST):
                 cuts.append(m.end())
                 last = m.end()
     edges = sorted({0, *cuts, len(text)})
     return tuple(Span(ID, a, b) for a, b in itertools.pairwise(edges))
-
-
-def holds_two(text: str, *, language: str = "en") -> bool:
-    """Whether a person's words may be more than a request: two sentences, or two halves with a but or a dash
-    between.
-
-    A single question with commas in it is asked as it is; a call for it would find nothing to clear.
-    """
-    said = [s for s in units(Passage(text, ID), language=language) if text[s.start : s.end].strip()]
-    return len(clauses(text, language=language)) > 1 and (len(said) > 1 or _HALVES.search(text) is not None)
 
 
 def untagged(text: str) -> str:
@@ -114,14 +107,20 @@ def same_question(asked: str, cleared: str, *, language: str = "en") -> str | No
 
 
 def clear(llm: LLM, query: str, options: Options, *, on_error: OnError) -> Flow[Cleared]:
-    """The question without opinion: one call that sees no passage, or none where there is one clause only.
+    """The question without opinion: one call that sees no passage.
 
-    Raises a mistake, and what failed under ``"raise"``.
+    None is made where the words can be no more than a request: for it they hold two sentences, or two halves
+    with a but or a dash between. A single question with commas in it is asked as it is; a call for it would find
+    nothing to clear. Raises a mistake, and what failed under ``"raise"``.
     """
-    if not options.clear or not holds_two(query, language=options.language):
-        return Cleared(untagged(query) if options.clear else query)
+    if not options.clear:
+        return Cleared(query)
+    said = Passage(query, ID)
     spans = clauses(query, language=options.language)
-    return (yield from chosen(llm, Passage(query, ID), spans, options, on_error=on_error))
+    sentences = [s for s in units(said, language=options.language) if query[s.start : s.end].strip()]
+    if len(spans) < 2 or (len(sentences) < 2 and _HALVES.search(query) is None):
+        return Cleared(untagged(query))
+    return (yield from chosen(llm, said, spans, options, on_error=on_error))
 
 
 def chosen(
@@ -155,12 +154,6 @@ def _request(ask: Ask, reply: Reply) -> list[Outcome]:
 
 def _asking(text: str, spans: tuple[Span, ...]) -> bool:
     return any(_ASKS.search(text[s.start : s.end]) for s in spans)
-
-
-def _both(text: str, last: int, cut: re.Match[str], end: int) -> bool:
-    following = _CUT.search(text, cut.end(), end)
-    after = text[cut.end() : following.start() if following else end]
-    return min(_size(text[last : cut.start()]), _size(after)) >= _LEAST
 
 
 def _size(text: str) -> float:
