@@ -3,20 +3,22 @@
 MTRAG: answers of three writers to the same questions, rated for faithfulness by people (good is a median of 4 of
 4). Each is the first draft in turn, the others follow in the order of the file when the loop asks again. An answer
 that was repaired is another text than the one that people rated: it is counted apart, and in no correction; how
-many drafts a correction costs lies between the two figures given. NQ: a drafted name is taken from the text of a
-distractor or, as the control, from the answers; each stands alone and is judged with all 20 passages as evidence.
-The reader was not trained on
-these questions. Thresholds and rules were chosen while looking at the development files, these among them.
+many drafts a correction costs lies between the two figures given. NQ, XQuAD and HotpotQA: a drafted name is taken
+from the text of a distractor or, as the control, from the answers; each stands alone and is judged with all
+passages as evidence. The reader was not trained on these questions. Thresholds and rules were chosen while looking
+at the development files, these among them. The quoting judge sees a sample of each, with replies recorded from
+a large language model (recorded/loop.jsonl).
 """
 
 from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import _loop_adversaries
+from _recorded import RecordedLLM
 from _s2a_shared import wilson
 from harness import Benchmark, Options, arguments, read
 
@@ -25,11 +27,13 @@ from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, 
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
 from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.support.hold import Words
-from denoise_lab.span_reader.split import SHARE
-from denoise_lab.split import place
+from denoise_core.support.quoting import LLMJudge
+from denoise_lab.span_reader import split
 
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+){1,3}\b")
-_NQ = 100  # questions
+_NAMED = {"NQ": "nq_gold_distractors20", "XQuAD": "xquad_en", "HotpotQA": "hotpotqa_distractor"}
+_MOST = 100  # questions of each
+_SAMPLE = {"MTRAG": 16, "NQ": 10, "XQuAD": 10, "HotpotQA": 10}  # questions with recorded replies
 
 
 class Drafts:
@@ -51,12 +55,23 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("loop_outcomes", options)
     rows = _made_up() if options.quick else _rated(options)
-    questions = _made_up_names() if options.quick else _names(options)
-    for utility in (Groundedness(Words()), Groundedness(default_judge())):
+    named = {name: _made_up_names() if options.quick else _names(options, name) for name in _NAMED}
+    for utility, wrong in ((Groundedness(Words()), 0.0), (Groundedness(default_judge()), 0.2)):
         _real_drafts(bench, rows, utility)
-        _distractors(bench, questions, utility)
+        for name, questions in named.items():
+            _distractors(bench, name, questions, utility, wrong)
+    if not options.quick:
+        quoting = Groundedness(LLMJudge(RecordedLLM.of("loop")))
+        _real_drafts(bench, sampled(rows, _SAMPLE["MTRAG"]), quoting)
+        for name, questions in named.items():
+            _distractors(bench, name, sampled(questions, _SAMPLE[name]), quoting, 0.2)
     _adversaries(bench)
     return bench.finish()
+
+
+def sampled(rows: Sequence[Any], count: int) -> Sequence[Any]:
+    """``count`` rows, at even distances."""
+    return [rows[n * len(rows) // count] for n in range(min(count, len(rows)))]
 
 
 def _rated(options: Options) -> list[tuple[str, tuple[Passage, ...], dict[str, bool]]]:
@@ -123,47 +138,43 @@ def _real_drafts(
     bench.row(f"{by} the same, were every repair of a bad draft good", best, "drafts")
 
 
-def _names(options: Options) -> list[tuple[str, tuple[Passage, ...], str, str]]:
+def _names(options: Options, name: str) -> list[tuple[str, tuple[Passage, ...], str, str]]:
     """(question, evidence, right answer, a name that a distractor has and neither gold nor answers)."""
+    assert options.data is not None
     found = []
-    rows = read(options.data, "nq_gold_distractors20")
-    unseen = [r for r in rows if place(r["id"]) >= SHARE["nq_gold_distractors20"]]  # by the reader, in training
-    for row in unseen[:_NQ]:
-        gold = " ".join(p["text"] for p in row["passages"] if p["is_gold"])
-        known = f"{gold} {row['question']} {' '.join(row['answers'])}".casefold()
-        wrong = next(_foreign(row["passages"], known), None)
-        if wrong and row["answers"]:
-            found.append((row["question"], _passages(row["passages"]), row["answers"][0], wrong))
-    return found
-
-
-def _foreign(passages: Sequence[dict[str, Any]], known: str) -> Iterator[str]:
-    for p in passages:
-        if not p["is_gold"]:
-            yield from (n for n in _NAME.findall(p["text"]) if n.casefold() not in known)
+    for q in split.read(options.data, _NAMED[name]):
+        gold = " ".join(p.text for p in q.passages if p.id in q.gold)
+        known = f"{gold} {q.text} {' '.join(q.answers)}".casefold()
+        others = (p.text for p in q.passages if p.id not in q.gold)
+        wrong = next((n for text in others for n in _NAME.findall(text) if n.casefold() not in known), None)
+        if wrong and q.answers and split.part(_NAMED[name], q) == "figures":
+            found.append((q.text, q.passages, q.answers[0], wrong))
+    return found[:_MOST]
 
 
 def _distractors(
-    bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...], str, str]], utility: Groundedness
+    bench: Benchmark,
+    name: str,
+    rows: Sequence[tuple[str, tuple[Passage, ...], str, str]],
+    utility: Groundedness,
+    most: float,
 ) -> None:
+    """``most``: the share of wrong drafts that may be called supported."""
+
     loop = Augmenter(judge=utility)
 
     def judged(question: str, evidence: tuple[Passage, ...], draft: str) -> Answer:
         return loop.answer(question, drafter=Written(draft), evidence=evidence)
 
-    wrong = [judged(question, evidence, name) for question, evidence, _, name in rows]
+    wrong = [judged(question, evidence, foreign) for question, evidence, _, foreign in rows]
     right = [judged(question, evidence, answer) for question, evidence, answer, _ in rows]
-    stopped = sum(a.outcome is not Outcome.SUPPORTED or bool(a.best and a.best.repaired) for a in wrong)
-    passed = sum(a.outcome is Outcome.SUPPORTED for a in right)
-    n = max(1, len(rows))
-    bench.row(
-        f"NQ, {utility.name}: distractor drafts stopped or repaired",
-        stopped / n,
-        "share",
-        at_least=0.5,
-        interval=wilson(stopped, n),
-    )
-    bench.row(f"NQ, {utility.name}: right answers supported", passed / n, "share", interval=wilson(passed, n))
+    by = f"{name}, {utility.name}:"
+    bench.share(f"{by} distractor drafts supported", _supported(wrong), len(rows), at_most=most)
+    bench.share(f"{by} right answers supported", _supported(right), len(rows))
+
+
+def _supported(answers: Sequence[Answer]) -> int:
+    return sum(a.outcome is Outcome.SUPPORTED and not (a.best and a.best.repaired) for a in answers)
 
 
 def _adversaries(bench: Benchmark) -> None:
