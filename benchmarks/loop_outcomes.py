@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import _loop_adversaries
-from _recorded import RecordedLLM
+from _recorded import FOLDER
 from _s2a_shared import wilson
 from harness import Benchmark, Options, arguments, read
 
@@ -28,6 +28,7 @@ from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
 from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.support.hold import Words
 from denoise_core.support.quoting import LLMJudge
+from denoise_core.testing import RecordedLLM
 from denoise_lab.span_reader import split
 
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+){1,3}\b")
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         for name, questions in named.items():
             _distractors(bench, name, questions, utility, wrong)
     if not options.quick:
-        quoting = Groundedness(LLMJudge(RecordedLLM.of("loop")))
+        quoting = Groundedness(LLMJudge(RecordedLLM.of(FOLDER / "loop.jsonl")))
         _real_drafts(bench, sampled(rows, _SAMPLE["MTRAG"]), quoting)
         for name, questions in named.items():
             _distractors(bench, name, sampled(questions, _SAMPLE[name]), quoting, 0.2)

@@ -38,6 +38,7 @@ class Asked:
     question: str
     needed: tuple[str, ...]
     text: str
+    answer: str = ""
 
     @property
     def passage(self) -> Passage:
@@ -51,7 +52,9 @@ class Asked:
 def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("ordinary", options)
-    asked = _quick() if options.data is None else _read(options.data / "ordinary", 12 if options.quick else None)
+    asked = (
+        _quick() if options.data is None else read_files(options.data / "ordinary", 12 if options.quick else None)
+    )
     denoiser = default_denoiser()
     results = [denoiser.denoise(a.question, [a.passage]) for a in asked]
     bench.row("questions", len(asked), "questions")
@@ -67,11 +70,11 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     return bench.finish()
 
 
-def _read(folder: Path, most: int | None) -> list[Asked]:
+def read_files(folder: Path, most: int | None) -> list[Asked]:
     lines = (folder / "questions.jsonl").read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in lines if line.strip()][:most]
     texts = {r["file"]: (folder / r["file"]).read_bytes().decode("utf-8-sig") for r in rows}
-    return [Asked(r["file"], r["question"], tuple(r["needed"]), texts[r["file"]]) for r in rows]
+    return [Asked(r["file"], r["question"], tuple(r["needed"]), texts[r["file"]], r["answer"] or "") for r in rows]
 
 
 def _quick() -> list[Asked]:

@@ -3,7 +3,10 @@
 ``select``, rewriting and the quoting judge, next to what needs no model. A reply is found by its prompt, which is
 written anew from the data; a prompt that has changed is counted. Replies to version 4 of S2A's prompts (the data
 folder) are found by the numbered material and the question, which are as they were; their rows name the version.
-Cosine keeps sentences, as many characters of each question as the way it is compared with. With ``--data``.
+Cosine keeps sentences, as many characters of each question as the way it is compared with. Answers on ordinary
+files are written from the whole file, from what the default keeps, from what cosine keeps in as many characters,
+and from the needed places alone; one is right when it supports the known answer, by the quoting judge. With
+``--data``.
 
 ``--own replies.jsonl`` takes the replies of your own model. What it lacks is written to ``replies.prompts.jsonl``;
 ``rag-denoise record replies.prompts.jsonl replies.jsonl --llm http://host:port/v1#name`` has it answered."""
@@ -24,12 +27,15 @@ import numpy as np
 from _judged_sets import Case, cases
 from _recorded import FOLDER, records
 from harness import Benchmark, arguments, read
+from ordinary import read_files as ordinary
 
 from denoise_core import Message, Passage
 from denoise_core.embedded import default_denoiser, embedding_scorer, judge
 from denoise_core.embedded.reader.claims import Told
 from denoise_core.end import ENDDenoiser, Tokens
-from denoise_core.s2a import S2ADenoiser
+from denoise_core.running.flow import run
+from denoise_core.s2a import Prompts, S2ADenoiser
+from denoise_core.s2a.answer import reply_from
 from denoise_core.support.check import check
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
@@ -172,6 +178,34 @@ def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) ->
         bench.row(f"{label} answers", len(part), "answers")
 
 
+def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
+    """Answers to every fourth question of `ordinary` that its file answers."""
+    llm = own or RecordedLLM.of(FOLDER / "answers.jsonl")
+    right: dict[str, list[bool]] = {}
+    sizes: dict[str, list[float]] = {}
+    for asked in [a for a in ordinary(data / "ordinary", None) if a.needed][::4]:
+        kept = default_denoiser().denoise(asked.question, [asked.passage]).passages
+        keep = Tokens(sum(len(p.text) for p in kept), count=len)
+        by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentences)
+        ways = {
+            "the whole file": (asked.passage,),
+            "what the default keeps": kept,
+            "what cosine keeps in as much": by_cosine.denoise(asked.question, [asked.passage]).passages,
+            "the needed places": (Passage("\n".join(asked.needed), asked.file),),
+        }
+        for way, passages in ways.items():
+            good = False
+            with suppress(KeyError):  # as above
+                said, _ = run(reply_from(llm, Prompts().answer, asked.question, passages))
+                told = check(asked.question, asked.answer, [Passage(said, "answer")], judge=LLMJudge(llm))
+                good = told.supported is True
+            right.setdefault(way, []).append(good)
+            sizes.setdefault(way, []).append(sum(len(p.text) for p in passages) / len(asked.text))
+    for way, found in right.items():
+        bench.right(f"ordinary files: answers right, from {way}", found)
+        bench.mean(f"ordinary files: text shown, {way}", sizes[way])
+
+
 def main(argv: list[str] | None = None) -> Benchmark:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--own", type=Path)
@@ -194,6 +228,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     select(bench, data, own)
     rewrite(bench, data, own)
+    answering(bench, data, own)
     judging(bench, [c for of in cases(data).values() for c in of], own)
     if own is not None and own.unanswered:
         prompts = given.own.with_suffix(".prompts.jsonl")
