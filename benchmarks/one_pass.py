@@ -260,7 +260,7 @@ def report(bench: Benchmark, name: str, found: list[Answers], wanted: list[str])
         at_most=None if quick else 0.03,
         interval=bootstrap(exact - mine),
     )
-    bench.row(f"{name}: same answer", same.mean(), "share", at_least=None if quick else 0.95)
+    bench.share(f"{name}: same answer", int(same.sum()), n, at_least=None if quick else 0.95)
     bench.row(
         f"{name}: divergence of the first token, median", float(np.median([f.divergence for f in found])), "nats"
     )
