@@ -201,6 +201,7 @@ def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
                 good = told.supported is True
             right.setdefault(way, []).append(good)
             sizes.setdefault(way, []).append(sum(len(p.text) for p in passages) / len(asked.text))
+    bench.row("ordinary files: asked", len(right["the whole file"]), "questions")
     for way, found in right.items():
         bench.right(f"ordinary files: answers right, from {way}", found)
         bench.mean(f"ordinary files: text shown, {way}", sizes[way])

@@ -121,11 +121,17 @@ def buys() -> str:
     for judge, shown in JUDGES.items():
         right, wrong = (found[f"{label} answers passed, {judge}"]["value"] for label in ("right", "wrong"))
         lines.append(f"| {shown} | {right:.0%} | {wrong:.0%} |")
+    lines += ["", "| what the answering model reads of a file | answers right | text |", "|---|---|---|"]
+    for way, shown in READ.items():
+        cells = (found[f"ordinary files: {what}"]["value"] for what in (f"answers right, from {way}", f"text shown, {way}"))
+        lines.append(f"| {shown} | {' | '.join(f'{c:.0%}' for c in cells)} |")
+    asked = found["ordinary files: asked"]["value"]
     right, wrong = found["right answers"]["value"], found["wrong answers"]["value"]
     said = " and ".join(f"{n:.0f} to version {name[-1]}" for name, n in counts.items())
     lines += [
         "",
-        f"{total:.0f} HotpotQA questions of ten documents; {right:.0f} right and {wrong:.0f} wrong answers.",
+        f"{total:.0f} HotpotQA questions of ten documents; {right:.0f} right and {wrong:.0f} wrong answers; {asked:.0f} "
+        "questions over handbooks, minutes, logs, mails, tables and web pages.",
         f"Replies of {about['model']}, recorded {about['date']}, are replayed ({said} of the prompts):",
         "`make bench ONLY=real_model DATA=folder`.",
     ]
