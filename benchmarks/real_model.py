@@ -197,7 +197,8 @@ def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
             good = False
             with suppress(KeyError):  # as above
                 said, _ = run(reply_from(llm, Prompts().answer, asked.question, passages))
-                told = check(asked.question, asked.answer, [Passage(said, "answer")], judge=LLMJudge(llm))
+                shown = Passage(said, "answer", header=f"The answer to: {asked.question}")
+                told = check(asked.question, asked.answer, [shown], judge=LLMJudge(llm))
                 good = told.supported is True
             right.setdefault(way, []).append(good)
             sizes.setdefault(way, []).append(sum(len(p.text) for p in passages) / len(asked.text))

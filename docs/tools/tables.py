@@ -97,6 +97,12 @@ JUDGES = {
     "shipped judge": "**the judge that ships** (no model)",
     "quoting judge, prompts 1": "**the quoting judge** with a large language model",
 }
+READ = {
+    "the whole file": "the whole file",
+    "what cosine keeps in as much": "what cosine keeps, as much text as the default",
+    "what the default keeps": "**what the default keeps**",
+    "the needed places": "the places that answer, without anything around them",
+}
 
 
 def real_model() -> tuple[dict, dict[str, dict]]:
@@ -123,15 +129,18 @@ def buys() -> str:
         lines.append(f"| {shown} | {right:.0%} | {wrong:.0%} |")
     lines += ["", "| what the answering model reads of a file | answers right | text |", "|---|---|---|"]
     for way, shown in READ.items():
-        cells = (found[f"ordinary files: {what}"]["value"] for what in (f"answers right, from {way}", f"text shown, {way}"))
+        cells = (
+            found[f"ordinary files: {what}"]["value"]
+            for what in (f"answers right, from {way}", f"text shown, {way}")
+        )
         lines.append(f"| {shown} | {' | '.join(f'{c:.0%}' for c in cells)} |")
     asked = found["ordinary files: asked"]["value"]
     right, wrong = found["right answers"]["value"], found["wrong answers"]["value"]
     said = " and ".join(f"{n:.0f} to version {name[-1]}" for name, n in counts.items())
     lines += [
         "",
-        f"{total:.0f} HotpotQA questions of ten documents; {right:.0f} right and {wrong:.0f} wrong answers; {asked:.0f} "
-        "questions over handbooks, minutes, logs, mails, tables and web pages.",
+        f"{total:.0f} HotpotQA questions of ten documents; {right:.0f} right and {wrong:.0f} wrong answers;",
+        f"{asked:.0f} questions over handbooks, minutes, logs, mails, tables and web pages.",
         f"Replies of {about['model']}, recorded {about['date']}, are replayed ({said} of the prompts):",
         "`make bench ONLY=real_model DATA=folder`.",
     ]
