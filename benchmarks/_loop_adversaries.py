@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from denoise_core import Message, Passage, Reply, Usage
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, Outcome, Verdict, WorkingMemory
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
+from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.streaming import Finished, Revised, held_back
 from denoise_core.running.effects import Flow
 from denoise_core.support.hold import Words
 from denoise_core.testing import FunctionLLM
-from denoise_lab.queries import LLMQueries
 
 QUESTION = "When was the opera house by the river completed?"
 MADE_UP = "It was completed in 1912 by Otto Brenner, in the Grand Hall."

@@ -9,13 +9,13 @@ from judging import by_words, quoting
 from denoise_core import Budget, DenoiseResult, Drop, Passage, Reply, Span, Usage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.drafting import Drafted, Found
+from denoise_core.augmenter.feedback import ModelFeedback
+from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.running.record import calls_of
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
-from denoise_lab.feedback import ModelFeedback
-from denoise_lab.queries import LLMQueries
 from denoise_lab.replay import agreement, rejudge, replay
 
 RIGHT, WRONG = "It was completed in 1889 [1].", "It was completed in 1925 [1]."

@@ -18,6 +18,7 @@ from envelopes import enclosed
 
 from denoise_core import Message, Passage, run
 from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
+from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.running.effects import complete
@@ -25,7 +26,6 @@ from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.options import Show
 from denoise_core.testing import FunctionLLM, check_result
 from denoise_core.text.delimit import shown
-from denoise_lab.queries import LLMQueries
 
 DATA = Path(__file__).parents[1] / "data" / "attacks"
 METHODS = ("s2a_alone", "s2a_joint", "draft", "judge", "self_ask", "search_query")

@@ -7,12 +7,24 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from denoise_core.augmenter.engine import draft_block, evidence_block, question_block
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utility import without_effects
-from denoise_core.running.effects import Flow
+from denoise_core.protocols import LLM
+from denoise_core.running.effects import Flow, complete
+from denoise_core.text.delimit import NOTE, envelope
+from denoise_core.types import Message
 
 _CLAIM_CHARACTERS = 300
+_ADVICE_CHARACTERS = 1500  # a model that runs on must not fill the next prompt
 _MISSING_SHOWN = 8
+
+ADVISE = (
+    f"A draft answer was checked against evidence and did not pass. {NOTE} "
+    "Tell the writer in four short sentences what to change: "
+    "name the words that are wrong or unsupported, say what the evidence says instead and under which number, and "
+    "what is missing. Do not write the answer yourself."
+)
 
 
 @runtime_checkable
@@ -38,6 +50,31 @@ class TemplateFeedback:
         if left > 0:
             lines.append(f"- and {left} more of the same kind")
         return without_effects("\n".join(lines))
+
+
+class ModelFeedback:
+    """Asks ``llm`` (None: the model that drafts) what to change, given the findings of the utility (paper, section
+    2.4, equation 2).
+
+    What the utility found stands first in any case, so that advice that misses the point does no harm.
+    """
+
+    def __init__(self, llm: LLM | None = None) -> None:
+        self.llm = llm
+        self._findings = TemplateFeedback()
+
+    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
+        findings = yield from self._findings.write(memory, candidate, verdict)
+        parts = (
+            evidence_block(memory.evidence),
+            question_block(memory.question),
+            draft_block(candidate),
+            f"Findings of the check:\n{envelope(findings, 'findings')}",
+        )
+        messages = (Message("system", ADVISE), Message("user", "\n\n".join(parts)))
+        reply = yield from complete(messages, tag="feedback", llm=self.llm)
+        advice = reply.text.strip()[:_ADVICE_CHARACTERS]
+        return f"{findings}\n{advice}" if advice else findings
 
 
 def _line(reason: Reason, numbers: dict[str, int]) -> str:

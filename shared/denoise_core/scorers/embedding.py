@@ -70,18 +70,21 @@ class EmbeddingScorer(Travels):
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Cosines, shape ``(len(texts),)``. Raises `InputError` when a vector is missing or not finite."""
-        return self.near(query, self.vectors(texts)) if texts else np.zeros(0, dtype=np.float32)
+        if not texts:
+            return np.zeros(0, dtype=np.float32)
+        known = self.vectors(texts)
+        return np.asarray(known @ self.asked(query, known.shape[1]), dtype=np.float32)
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """The texts' vectors of length 1 (or 0), shape ``(len(texts), d)``. Raises as `score`."""
         return _unit(_checked(self._embedders()[0](list(texts)), len(texts)))
 
-    def near(self, query: str, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Cosines of the query and what `vectors` gave, shape ``(len(vectors),)``. Raises as `score`."""
-        asked = _unit(_checked((self.query_embed or self._embedders()[1])([query]), 1))[0]
-        if len(asked) != vectors.shape[1]:
-            raise InputError(f"the query's vector has {len(asked)} values, the texts' have {vectors.shape[1]}")
-        return np.asarray(vectors @ asked, dtype=np.float32)
+    def asked(self, query: str, width: int) -> NDArray[np.float32]:
+        """The query's vector of length 1 (or 0), shape ``(width,)``. Raises as `score`."""
+        asked: NDArray[np.float32] = _unit(_checked((self.query_embed or self._embedders()[1])([query]), 1))[0]
+        if len(asked) != width:
+            raise InputError(f"the query's vector has {len(asked)} values, the texts' have {width}")
+        return asked
 
     def _embedders(self) -> tuple[Vectors, Vectors]:
         with self._lock:

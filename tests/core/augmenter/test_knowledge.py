@@ -24,8 +24,8 @@ from denoise_core.augmenter.knowledge import (
     rows_as_passages,
 )
 from denoise_core.augmenter.knowledge.chain import Chain, pack
+from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.testing import FunctionLLM, ListRetriever, check_denoiser
-from denoise_lab.queries import LLMQueries
 
 ROWS = rows_as_passages(
     ["Cap", "Player", "Home"],

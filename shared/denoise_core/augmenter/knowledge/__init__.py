@@ -10,6 +10,7 @@ from denoise_core.augmenter.knowledge.consolidate import Consolidator, Gathered
 from denoise_core.augmenter.knowledge.dense import DenseRetriever
 from denoise_core.augmenter.knowledge.hybrid import HybridRetriever
 from denoise_core.augmenter.knowledge.link import GazetteerLinker, Link, Linker
+from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.knowledge.table import rows_as_passages
 
@@ -24,6 +25,7 @@ __all__ = [
     "Gathered",
     "GazetteerLinker",
     "HybridRetriever",
+    "LLMQueries",
     "Link",
     "Linker",
     "rows_as_passages",

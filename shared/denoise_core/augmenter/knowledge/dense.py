@@ -1,15 +1,13 @@
-"""Dense retrieval: the nearest by cosine among all passages, without an index."""
+"""Dense retrieval: embeddings in a FAISS index (extra ``dense``)."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from denoise_core._optional import require
 from denoise_core.augmenter.engine import titled
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DenseRetriever(Travels):
-    """The ``k`` passages nearest to the query by cosine, exactly.
+    """The ``k`` passages nearest to the query by cosine, exactly (a flat index).
 
     ``embed`` is what `EmbeddingScorer` takes: a function, an embedding model, or the name of a
     sentence-transformers model. Nothing is loaded or embedded before the first search. Raises `InputError` for
@@ -41,17 +39,19 @@ class DenseRetriever(Travels):
         self.k = k
         self._scorer = EmbeddingScorer(embed)
         self._lock = threading.Lock()
-        self._known: NDArray[np.float32] | None = None
+        self._index: Any = None
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         if not self.passages:
             return ()
         with self._lock:  # models are rarely safe to call from two threads
-            if self._known is None:
-                self._known = self._scorer.vectors([titled(p) for p in self.passages])
-            scores = self._scorer.near(query, self._known)
-        order = np.argsort(-scores, kind="stable")[: self.k]
-        return tuple(replace(self.passages[i], score=float(scores[i])) for i in order.tolist())
+            if self._index is None:
+                known = self._scorer.vectors([titled(p) for p in self.passages])
+                self._index = require("faiss", extra="dense").IndexFlatIP(known.shape[1])
+                self._index.add(known)
+            asked = self._scorer.asked(query, self._index.d)[None]
+        scores, places = self._index.search(asked, min(self.k, len(self.passages)))
+        return tuple(replace(self.passages[i], score=float(s)) for s, i in zip(scores[0], places[0], strict=True))
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
         return await offload(self.retrieve, query)

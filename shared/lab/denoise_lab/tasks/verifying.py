@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from denoise_core.augmenter.engine import draft_prompt, history_block, question_block, self_ask_prompt
 from denoise_core.augmenter.feedback import TemplateFeedback
+from denoise_core.augmenter.knowledge.queries import QUERIES
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities.groundedness import Groundedness
@@ -14,7 +15,6 @@ from denoise_core.running.flow import run
 from denoise_core.types import Message, Passage
 from denoise_lab.conversations import CUSTOMER_SERVICE, DIALOGUE
 from denoise_lab.criticism import criticism_prompt
-from denoise_lab.queries import QUERIES
 from denoise_lab.tasks.parts import Conversation, again, asked_of, reply
 from denoise_lab.worlds import almanac
 from denoise_lab.worlds.scene import Difficulty, Scene, make_scene

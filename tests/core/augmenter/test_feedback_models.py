@@ -6,8 +6,8 @@ from judging import by_words
 
 from denoise_core import Passage, run
 from denoise_core.augmenter import Augmenter, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.testing import ListRetriever
-from denoise_lab.feedback import ModelFeedback
 
 MEMORY = WorkingMemory("When?", (Passage("The tower was completed in 1889.", "a"),))
 FAILED = Verdict("fail", 0.1, (Reason("a number stands in no evidence", "number", "In 1925.", "a", ("1925",)),))
