@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from denoise_core import Passage, UnparsableReply
@@ -21,16 +20,6 @@ SMALL = (
     "An earthquake was felt there on 1 November 1755, and much of the city was lost. "
     "The Vasco da Gama Bridge is 12.3 km long. Luís de Camões was a poet of the 16th century (he died in 1580).",
 )
-
-
-def wilson(hits: int, total: int) -> tuple[float, float]:
-    """95 % interval of a share, ends included; (0, 1) when nothing was counted."""
-    if total == 0:
-        return 0.0, 1.0
-    z, p = 1.96, hits / total
-    middle = (p + z * z / (2 * total)) / (1 + z * z / total)
-    half = z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total)) / (1 + z * z / total)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def sentences_of(text: str) -> list[str]:

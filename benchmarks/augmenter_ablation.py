@@ -119,8 +119,7 @@ def report(bench: Benchmark, name: str, town: Town, answers: Sequence[Answer]) -
     bench.right(f"reader: {name}: right, almanac", own[True])
     found = loop_cost(answers, [q.right for q in town.questions])
     if found.right_first:
-        ends = wilson(found.harmed, found.right_first)
-        bench.row(f"reader: {name}: harm rate", found.harm_rate, "share of right first drafts", interval=ends)
+        bench.share(f"reader: {name}: harm rate", found.harmed, found.right_first, "share of right first drafts")
     bench.share(f"reader: {name}: corrected", found.corrected, found.answers)
     bench.row(f"reader: {name}: extra calls", found.extra_calls / found.answers, "calls an answer")
     if found.calls_per_correction is not None:

@@ -19,7 +19,6 @@ from typing import Any
 
 import _loop_adversaries
 from _recorded import FOLDER
-from _s2a_shared import wilson
 from harness import Benchmark, Options, arguments, read
 
 from denoise_core import Passage
@@ -126,8 +125,7 @@ def _real_drafts(
     bench.row(f"{by} first drafts that are good", before, "share")
     for outcome, count in outcomes.items():
         bench.row(f"{by} {outcome}", count / max(1, runs), "share")
-    share = good / supported if supported else 0.0
-    bench.row(f"{by} supported as written: good", share, "share", at_least=0.9, interval=wilson(good, supported))
+    bench.share(f"{by} supported as written: good", good, supported, at_least=0.9)
     bench.row(f"{by} supported after repair", repaired / max(1, runs), "share")
     bench.row(f"{by} repaired: the draft was good as a whole", cut_good / max(1, repaired), "share of these")
     bench.row(f"{by} corrected less harmed", corrected - harmed, "answers of " + str(runs))

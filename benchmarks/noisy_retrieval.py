@@ -16,7 +16,7 @@ import numpy as np
 from harness import RESULTS, Benchmark, reader_arguments
 
 from denoise_core.end.probe import Probe
-from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_core.evaluate.metrics import bootstrap
 from denoise_lab.experiments.end import Loaded, haystack, load
 from denoise_lab.experiments.passwords import SYSTEMS, Cell, cells, plot, table
 from denoise_lab.probe_data import CHARACTERS
@@ -33,8 +33,7 @@ def report(bench: Benchmark, cell: Cell, with_what: str) -> None:
     note = f"{with_what}, {n} questions"
     for system in SYSTEMS:
         right = cell.right(system)
-        ends = wilson(int(right.sum()), n)
-        bench.row(f"{cell.label}, {system}: right ({note})", right.mean(), "share", interval=ends)
+        bench.share(f"{cell.label}, {system}: right ({note})", int(right.sum()), n)
         bench.row(f"{cell.label}, {system}: another's password ({note})", cell.share(system, "another's"), "share")
         for what in ("read", "whole"):
             tokens = float(np.mean([getattr(o, what) for o in cell.outcomes[system]]))
@@ -42,9 +41,9 @@ def report(bench: Benchmark, cell: Cell, with_what: str) -> None:
             bench.row(f"{cell.label}, {system}: {name} ({note})", tokens, "tokens a question")
     bench.share(f"{cell.label}: probe recall at {SHARE:.0%} ({note})", int(cell.recall.sum()), n, at_least=0.95)
     more = cell.right("END") - cell.right("all in")
-    low, high = bootstrap(more)
-    bench.row(f"{cell.label}: END over all in ({note})", more.mean(), "share", interval=(low, high))
+    bench.mean(f"{cell.label}: END over all in ({note})", more)
     if cell.level in RECOVERS_AT:
+        low, _ = bootstrap(more)
         bench.row(f"{cell.label}: END over all in, lower end of 95 % ({note})", low, "share", at_least=0.01)
 
 

@@ -15,7 +15,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from _s2a_shared import sentences_of, wilson
+from _s2a_shared import sentences_of
 from harness import Benchmark, arguments
 
 from denoise_core.s2a import MessageDenoiser, same_question
@@ -28,10 +28,6 @@ RECORDED = Path(__file__).parent / "recorded" / "s2a.jsonl"
 
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def shares(bench: Benchmark, measure: str, hits: int, total: int, **target: float) -> None:
-    bench.row(measure, hits / total if total else 0.0, "share", interval=wilson(hits, total), **target)  # type: ignore[arg-type]
 
 
 def covers(source: list[str], written: str) -> list[tuple[int, ...]]:
@@ -56,8 +52,8 @@ def needed(bench: Benchmark) -> None:
                 nothing + (not got),
             )
         bench.row(f"{name}: faithful rewrites", len(faithful), "rewrites")
-        shares(bench, f"{name}: needed source sentences shown", shown, wanted, at_least=0.98)
-        shares(bench, f"{name}: rewrites shown whole", complete, len(faithful), at_least=0.95)
+        bench.share(f"{name}: needed source sentences shown", shown, wanted, at_least=0.98)
+        bench.share(f"{name}: rewrites shown whole", complete, len(faithful), at_least=0.95)
         bench.row(
             f"{name}: superfluous for each sentence written", superfluous / written, "sentences", at_most=0.25
         )
@@ -71,9 +67,8 @@ def halves(bench: Benchmark) -> None:
         records = lines(path)
         own = [covers(sentences_of(r["source"]), r["written"]) for r in records]
         right = [c for r, c in zip(records, own, strict=True) if r.get("faithful", not r.get("wrong"))]
-        shares(bench, f"{half}: faithful rewrites with every sentence covered", sum(map(all, right)), len(right))
-        shares(
-            bench,
+        bench.share(f"{half}: faithful rewrites with every sentence covered", sum(map(all, right)), len(right))
+        bench.share(
             f"{half}: faithful rewrites of which nothing is shown",
             sum(not any(c) for c in right),
             len(right),
@@ -98,9 +93,9 @@ def questions(bench: Benchmark) -> None:
         wrong = [problem for r, problem in verdicts if not r["same"]]
         right = [problem for r, problem in verdicts if r["same"]]
         bench.row(f"{half}: questions", len(records), "questions")
-        shares(bench, f"{half}: wrong questions accepted", wrong.count(None), len(wrong), at_most=0.03)
-        shares(
-            bench, f"{half}: right questions accepted, the others left as they are", right.count(None), len(right)
+        bench.share(f"{half}: wrong questions accepted", wrong.count(None), len(wrong), at_most=0.03)
+        bench.share(
+            f"{half}: right questions accepted, the others left as they are", right.count(None), len(right)
         )
 
 
@@ -115,8 +110,8 @@ def clauses(bench: Benchmark) -> None:
         refused += neutral.fallback is not None
         assert neutral.question in r["asked"] or neutral.dropped
     bench.row("recorded: questions in clauses", len(records), "questions")
-    shares(bench, "recorded: cleared of a clause", cleared, len(records))
-    shares(bench, "recorded: left as they are, all clauses being named", left, len(records))
+    bench.share("recorded: cleared of a clause", cleared, len(records))
+    bench.share("recorded: left as they are, all clauses being named", left, len(records))
     bench.row("recorded: refused by the code", refused, "questions")
 
 

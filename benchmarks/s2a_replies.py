@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from _s2a_shared import NOT_ASKED, UNREADABLE, numbers_of, read_reply, wilson
+from _s2a_shared import NOT_ASKED, UNREADABLE, numbers_of, read_reply
 from harness import Benchmark, arguments
 
 from denoise_core import UnparsableReply
@@ -72,13 +72,10 @@ def corpus(bench: Benchmark, half: str, records: list[dict[str, Any]], share: fl
         found["right" if got == wanted and readable else outcome] += 1
     readable = found["readable"]
     after = found["right"] + share * found["asked"]
-    interval = wilson(round(after), readable)
     bench.row(f"{half}: lists", sum(r["request"] in LISTS for r in records), "replies")
     bench.row(f"{half}: lists a person can read, read at once", found["right"] / readable, "share")
-    bench.row(
-        f"{half}: lists a person can read, read after at most one corrective turn", after / readable, "share",
-        at_least=0.97, interval=interval,
-    )  # fmt: skip
+    measure = f"{half}: lists a person can read, read after at most one corrective turn"
+    bench.share(measure, after, readable, at_least=0.97)
     bench.row(f"{half}: calls a readable list costs", 1 + found["asked"] / readable, "calls")
     bench.row(f"{half}: lists read wrongly", found["wrong"], "replies", at_most=0)
     rewritten = [read_reply(r) for r in records if r["request"] not in LISTS and r["read"] != UNREADABLE]

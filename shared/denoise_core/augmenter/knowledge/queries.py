@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from denoise_core.augmenter.engine import history_block, question_block
 from denoise_core.augmenter.knowledge.questions import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
@@ -21,7 +19,6 @@ QUERIES = (
     "Reply with at most {most} queries, one on each line, and nothing else."
 )
 
-_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s*")
 _LONGEST = 300  # characters; a longer line is not a query
 
 
@@ -45,7 +42,7 @@ class LLMQueries:
         plain = yield from question_queries(memory, wide)
         try:
             reply = yield from complete(messages, tag="queries", llm=self.llm)
-            lines = [_MARK.sub("", line).strip().strip("\"'") for line in reply.text.splitlines()]
+            lines = [_unmarked(line).strip("\"'") for line in reply.text.splitlines()]
         except (BudgetExceeded, NotRecorded):
             raise
         except Exception as error:
@@ -53,3 +50,10 @@ class LLMQueries:
             return plain
         usable = [line for line in lines if line and len(line) <= _LONGEST]
         return (*plain, *usable[: self.most])
+
+
+def _unmarked(line: str) -> str:
+    """A line without the mark or number of a list in front."""
+    mark, _, rest = line.strip().partition(" ")
+    listed = mark in ("-", "*", "•") or (mark[:-1].isdigit() and mark[-1] in ".)")
+    return rest.strip() if listed else line.strip()
