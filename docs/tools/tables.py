@@ -1,6 +1,7 @@
 """Tables of the pages, made from the files of ``benchmarks/results``."""
 
 import json
+import textwrap
 from pathlib import Path
 
 from pictures import SETS, gold_kept, rows
@@ -97,12 +98,7 @@ JUDGES = {
     "shipped judge": "**the judge that ships** (no model)",
     "quoting judge, prompts 1": "**the quoting judge** with a large language model",
 }
-READ = {
-    "the whole file": "the whole file",
-    "what cosine keeps in as much": "what cosine keeps, as much text as the default",
-    "what the default keeps": "**what the default keeps**",
-    "the needed places": "the places that answer, without anything around them",
-}
+READ = ("the whole file", "what the default keeps", "what cosine keeps in as much")
 
 
 def real_model() -> tuple[dict, dict[str, dict]]:
@@ -127,24 +123,22 @@ def buys() -> str:
     for judge, shown in JUDGES.items():
         right, wrong = (found[f"{label} answers passed, {judge}"]["value"] for label in ("right", "wrong"))
         lines.append(f"| {shown} | {right:.0%} | {wrong:.0%} |")
-    lines += ["", "| what the answering model reads of a file | answers right | text |", "|---|---|---|"]
-    for way, shown in READ.items():
-        cells = (
-            found[f"ordinary files: {what}"]["value"]
-            for what in (f"answers right, from {way}", f"text shown, {way}")
-        )
-        lines.append(f"| {shown} | {' | '.join(f'{c:.0%}' for c in cells)} |")
+    whole, default, cosine = (
+        f"{found[f'ordinary files: answers right, from {way}']['value']:.0%}" for way in READ
+    )
+    text = f"{found['ordinary files: text shown, what the default keeps']['value']:.0%}"
     asked = found["ordinary files: asked"]["value"]
     right, wrong = found["right answers"]["value"], found["wrong answers"]["value"]
     said = " and ".join(f"{n:.0f} to version {name[-1]}" for name, n in counts.items())
-    lines += [
-        "",
-        f"{total:.0f} HotpotQA questions of ten documents; {right:.0f} right and {wrong:.0f} wrong answers;",
-        f"{asked:.0f} questions over handbooks, minutes, logs, mails, tables and web pages.",
-        f"Replies of {about['model']}, recorded {about['date']}, are replayed ({said} of the prompts):",
-        "`make bench ONLY=real_model DATA=folder`.",
-    ]
-    return "\n".join(lines)
+    told = (
+        f"{total:.0f} HotpotQA questions of ten documents; {right:.0f} right and {wrong:.0f} wrong answers. "
+        f"Of {asked:.0f} questions about handbooks, minutes, logs, mails, tables and web pages "
+        f"a large language model answers {whole} from the whole file, {default} from what the default keeps "
+        f"({text} of the text), {cosine} from as much by cosine. "
+        f"Replies of {about['model']}, recorded {about['date']}, are replayed ({said} of the prompts): "
+        "`make bench ONLY=real_model DATA=folder`."
+    )
+    return "\n".join([*lines, "", *textwrap.wrap(told, 118, break_on_hyphens=False)])
 
 
 def recorded() -> str:

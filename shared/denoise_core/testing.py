@@ -86,13 +86,16 @@ class RecordedLLM(FunctionLLM):
 
     @property
     def unanswered(self) -> list[str]:
+        """Prompts that had no reply, each once, as lines of JSON with ``messages``."""
         unknown = (messages for messages in self.seen if self.key(messages) not in self.replies)
         return [json.dumps({"messages": [asdict(m) for m in messages]}) for messages in dict.fromkeys(unknown)]
 
     def complete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
+        """`complete`: the prompt alone tells which reply it is."""
         return self.complete(messages)
 
     async def acomplete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
+        """`complete_json` for async."""
         return self.complete(messages)
 
 

@@ -160,7 +160,7 @@ def test_functions_get_the_very_object(judged):
     "output", [Cited(answer="In 1789."), Plain("In 1789."), {"answer": Cited(answer="In 1789.")}]
 )
 def test_another_answer_takes_the_place_of_the_field(judged, output):
-    verifier = Verifier(judge=judged[0].utility, limits=LoopLimits(attempts=1, unsupported="abstain"))
+    verifier = Verifier(judge=judged[0].loop.utility, limits=LoopLimits(attempts=1, unsupported="abstain"))
     out = verified(RunnablePassthrough() | RunnableLambda(lambda q: output), verifier, **EVIDENCE).invoke("When?")
     inner = out["answer"] if isinstance(out, dict) else out
     assert type(inner) is type(output if not isinstance(output, dict) else output["answer"])

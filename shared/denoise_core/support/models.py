@@ -107,6 +107,7 @@ class ModelJudge(Travels):
     async def ajudge(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> tuple[Judged, ...]:
+        """`judge`, on a thread."""
         return await offload(self.judge, question, claims, passages)
 
 

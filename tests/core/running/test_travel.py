@@ -138,7 +138,7 @@ SETTINGS = {
     "BM25": (lambda: BM25Retriever(PASSAGES, k=2), lambda r: (r.passages, r.k, r.language)),
     "chains": (lambda: ChainRetriever(PASSAGES, tokens=50), lambda r: (r.bm25.passages, r.tokens, r.starts)),
     "classifier": (lambda: judges.model("m", label="x"), lambda c: (c.model, c.label)),
-    "decision": (lambda: judges.decision("m"), lambda c: (c.id, c.function.decide)),
+    "decision": (lambda: judges.decision("m"), lambda c: (c.id, c.function.decide.model)),
 }
 
 
