@@ -1,12 +1,12 @@
 """Recorded runs replayed without a generator, and judged anew."""
 
 import pytest
-from augmenter_doubles import Chain, scripted
+from augmenter_doubles import RIGHT, WRONG, Chain, recorded, scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import by_words, quoting
 
-from denoise_core import Budget, DenoiseResult, Drop, Passage, Reply, Span, Usage
+from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.drafting import Drafted, Found
 from denoise_core.augmenter.feedback import ModelFeedback
@@ -18,18 +18,6 @@ from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
 from denoise_lab.replay import agreement, rejudge, replay
 
-RIGHT, WRONG = "It was completed in 1889 [1].", "It was completed in 1925 [1]."
-
-
-class Half:
-    def denoise(self, query, passages):
-        return DenoiseResult(
-            query, passages[:1], tuple(Drop(Span(p.id, 0, len(p.text)), "low", 0.5) for p in passages[1:])
-        )
-
-    async def adenoise(self, query, passages):
-        return self.denoise(query, passages)
-
 
 class Never:
     """Whoever is asked here has been asked by mistake."""
@@ -38,11 +26,6 @@ class Never:
         raise AssertionError("a generator, retriever or denoiser was called in a replay")
 
     complete = acomplete = retrieve = aretrieve = denoise = adenoise = fail
-
-
-def recorded(passages, question, *replies, **options):
-    llm = scripted(*(Reply(r, Usage(7, 3)) if isinstance(r, str) else r for r in replies))
-    return Augmenter(llm, ListRetriever(passages), denoiser=Half(), **options).answer(question)
 
 
 def through_json(answer):

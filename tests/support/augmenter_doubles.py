@@ -2,12 +2,12 @@
 
 import asyncio
 
-from denoise_core import DenoiseResult, Drop, Span
-from denoise_core.augmenter import Reason, Verdict
+from denoise_core import DenoiseResult, Drop, Reply, Span, Usage
+from denoise_core.augmenter import Augmenter, Reason, Verdict
 from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.testing import check_answer
 from denoise_core.augmenter.utility import without_effects
-from denoise_core.testing import FunctionLLM
+from denoise_core.testing import FunctionLLM, ListRetriever
 
 RIGHT = "It was completed in 1889 [1]."
 WRONG = "It was completed in 1925 [1]."
@@ -81,3 +81,9 @@ def check_loop(make, question, history=()):
     tags = [[e.tag for e in a.trace.events] for a in (answer, other)]
     assert tags[0] == tags[1], f"sync and async made different calls:\n{tags[0]}\n{tags[1]}"
     return answer
+
+
+def recorded(passages, question, *replies, **options):
+    """The answer of a loop with a model that says these: texts, or what `scripted` takes."""
+    llm = scripted(*(Reply(r, Usage(7, 3)) if isinstance(r, str) else r for r in replies))
+    return Augmenter(llm, ListRetriever(passages), denoiser=HalfDenoiser(), **options).answer(question)

@@ -111,7 +111,7 @@ def _classifier(reader: HiddenReader, probe: Probe) -> tuple[Any, float]:
     try:
         decoder.load_state_dict(kept, strict=False)
     except RuntimeError as error:
-        raise InputError(f"{config.model_type!r} cannot be cut: {error}") from error
+        raise InputError(f"{config.model_type!r} cannot be cut to layer {probe.reading.layer}: {error}") from error
     made = early_layers(model)
     made.check()
     norm = made.final_norm

@@ -27,7 +27,7 @@ from denoise_core.service.settings import Service
 class Key(BaseModel, extra="forbid", strict=True):
     key: str = Field("", min_length=1)
     sha256: str = Field("", pattern="^[0-9a-fA-F]{64}$")
-    quota: str = ""
+    quota: str = Field("", min_length=1)
 
 
 class Keys:
@@ -67,9 +67,9 @@ class Keys:
     def who(self, header: str) -> str | None:
         """The name of the key in an ``Authorization`` header, '' where none is needed; None for a wrong one."""
         scheme, key = get_authorization_scheme_param(header)
-        return (
-            self._known.get(_digest(key) if scheme.lower() == "bearer" else "", (None,))[0] if self._known else ""
-        )
+        nobody = (None, None)
+        name, _ = self._known.get(_digest(key), nobody) if scheme.lower() == "bearer" else nobody
+        return name if self._known else ""
 
     def wait(self, name: str) -> int:
         """Counts one request; the seconds until the next may come, 0 while the quota lasts."""

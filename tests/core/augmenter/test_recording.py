@@ -6,34 +6,17 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from augmenter_doubles import scripted
+from augmenter_doubles import RIGHT, WRONG, recorded, scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from denoise_core import DenoiseResult, Drop, InputError, Passage, Reply, Span, Usage
+from denoise_core import InputError, Passage
 from denoise_core.augmenter import Augmenter
 from denoise_core.augmenter.testing import check_answer
 from denoise_core.augmenter.traces.plain import plain
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.report.loop import to_html
 from denoise_core.testing import ListRetriever
-
-RIGHT, WRONG = "It was completed in 1889 [1].", "It was completed in 1925 [1]."
-
-
-class Half:
-    def denoise(self, query, passages):
-        return DenoiseResult(
-            query, passages[:1], tuple(Drop(Span(p.id, 0, len(p.text)), "low", 0.5) for p in passages[1:])
-        )
-
-    async def adenoise(self, query, passages):
-        return self.denoise(query, passages)
-
-
-def recorded(passages, question, *replies, **options):
-    llm = scripted(*(Reply(r, Usage(7, 3)) if isinstance(r, str) else r for r in replies))
-    return Augmenter(llm, ListRetriever(passages), denoiser=Half(), **options).answer(question)
 
 
 def through_json(answer):

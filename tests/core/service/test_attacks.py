@@ -243,6 +243,7 @@ async def test_keys_of_a_file_have_names_and_quotas(tmp_path, caplog):
         ("[a]\nkey = ''", "expected a key"),
         ("[a]\nkey = 'a'\nsha256 = 'b'", "expected a key"),
         ("[a]\nkey = 'a'\nquota = 'many'", "600/minute"),
+        ("[a]\nkey = 'a'\nquota = ''", "600/minute"),
         ("[a]\nsha256 = 'abc'", "64 digits"),
         ("[a]\nkey = 'x'\n[b]\nkey = 'x'", "each key once"),
         ("key = 'hush", "TOML"),
