@@ -19,8 +19,8 @@ from denoise_core import InputError, Passage
 from denoise_core.embedded import default_denoiser
 from denoise_core.errors import MissingExtra
 from denoise_core.service.bulk import bulk
-from denoise_core.service.bulk.parts import Parts
-from denoise_core.service.bulk.rows import ROWS, Piece, plan_of
+from denoise_core.service.bulk.parts import Parts, write_part
+from denoise_core.service.bulk.rows import ROWS, Bad, Piece, chunks_of
 
 COMMAND = Path(sys.executable).with_name("rag-denoise")
 
@@ -159,7 +159,7 @@ def test_rows_that_kill_or_hang_each_time_are_bad_ones(tmp_path, noted):
 def test_rows_of_every_size_come_through(tmp_path, noted, size, count):
     rows = [{"id": str(i), "query": f"tower {i}", "passages": ["tower " + "x" * size]} for i in range(count)]
     source = write(tmp_path / "in.jsonl", rows)
-    pieces, _ = plan_of([source])
+    pieces, _ = chunks_of([source], tmp_path, write=False)
     assert sum(p.count for p in pieces) == count
     assert all(p.count == 1 or p.count * size <= 1 << 20 for p in pieces)
     assert bulk(source, tmp_path / "out.jsonl", noted, workers=2).rows == count
@@ -199,7 +199,7 @@ def test_a_killed_driver_goes_on_where_it_was(tmp_path):
         os.killpg(first.pid, signal.SIGKILL)
     assert not out.exists()
     written = sum(p.read_bytes().count(b"\n") for p in parts.glob("*.jsonl"))
-    (parts / "000000000320-000000000384.jsonl.1.tmp").write_bytes(b'{"id": "row-3')  # torn in a write
+    (parts / ".000000000320-000000000384.jsonl.1.part").write_bytes(b'{"id": "row-3')  # torn in a write
     said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=True).stdout
     assert list(map(int, said.split())) == [600, written]
     assert [r["id"] for r in read(out)] == [f"row-{i}" for i in range(600)]
@@ -211,7 +211,7 @@ def test_a_killed_driver_goes_on_where_it_was(tmp_path):
 def test_an_output_that_is_there_and_parts_of_another_job_are_refused(tmp_path, noted):
     source, out = write(tmp_path / "in.jsonl", rows_of(3)), tmp_path / "out.jsonl"
     with Parts(out) as parts:
-        parts.begin({"job": "another"})
+        parts.begin([source], {"job": "another"})
     with pytest.raises(InputError, match="of another job"):
         bulk(source, out, noted, workers=1)
     (tmp_path / "out.jsonl.parts" / "manifest.json").unlink()
@@ -221,27 +221,41 @@ def test_an_output_that_is_there_and_parts_of_another_job_are_refused(tmp_path, 
 
 
 def test_an_input_that_changed_under_the_same_name_and_size_is_another_job(tmp_path):
-    one, other = (plan_of([write(tmp_path / "in.jsonl", [{"id": i}])])[1] for i in ("a", "b"))
+    one, other = (
+        chunks_of([write(tmp_path / "in.jsonl", [{"id": i}])], tmp_path, write=False)[1] for i in ("a", "b")
+    )
     assert one != other
 
 
 @given(st.lists(st.integers(1, 64), min_size=1, max_size=8), st.data())
-def test_what_no_part_holds_is_what_remains(counts, data):
-    """Whatever halves of pieces are done, the rest and no other row remains."""
+def test_what_no_part_holds_is_what_remains_and_each_row_is_written_once(counts, data):
+    """Whatever pieces, and rows of pieces, are done, even both."""
     with tempfile.TemporaryDirectory() as folder:
         starts = [sum(counts[:i]) for i in range(len(counts))]
-        pieces = [Piece(Path("x"), 0, 0, first, count) for first, count in zip(starts, counts)]
+        pieces = [Piece(Path("x"), first, count) for first, count in zip(starts, counts)]
         parts, done = Parts(Path(folder) / "out.jsonl"), set()
         parts.folder.mkdir()
+
+        def write(some):
+            for piece in some:
+                rows = range(piece.first, piece.first + piece.count)
+                write_part(
+                    parts.folder,
+                    piece,
+                    [{"id": n} for n in rows if n % 3],
+                    [Bad("", n, "") for n in rows if not n % 3],
+                )
+                done.update(rows)
+
         for piece in pieces:
-            some = [piece]
-            while data.draw(st.booleans()) and some[-1].count > 1:
-                some += some.pop().halves()
-            for part in data.draw(st.lists(st.sampled_from(some), unique=True)):
-                (parts.folder / f"{part.name}.jsonl").touch()
-                done |= set(range(part.first, part.first + part.count))
-        left = [n for p in parts.remaining(pieces) for n in range(p.first, p.first + p.count)]
-        assert left == sorted(set(range(sum(counts))) - done)
+            write(data.draw(st.lists(st.sampled_from([piece, *piece.singles()]), unique=True)))
+        left = parts.remaining(pieces)
+        rest = [n for p in left for n in range(p.first, p.first + p.count)]
+        assert rest == sorted(set(range(sum(counts))) - done)
+        write(left)
+        assert parts.finish() == (len(read(parts.out)), sum(counts) - len(read(parts.out)))
+        assert [r["id"] for r in read(parts.out)] == [n for n in range(sum(counts)) if n % 3]
+        assert [r["id"] for r in read(parts.bad_path)] == [n for n in range(sum(counts)) if not n % 3]
 
 
 class Missing(Noted):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.service.bulk.parts import Parts
 from denoise_core.service.bulk.rays import on_ray
-from denoise_core.service.bulk.rows import files_of, plan_of
+from denoise_core.service.bulk.rows import files_of
 from denoise_core.service.bulk.workers import Task, carried_out
 
 
@@ -77,26 +78,24 @@ def bulk(
         raise InputError(f"seconds={seconds}: expected more than 0")
     files = files_of(source)
     with Parts(Path(out)) as parts:
-        pieces, digest = plan_of(files)
-        files_said = [[f.name, f.stat().st_size] for f in files]
-        parts.begin({"files": files_said, "sha256": digest, "query": query, "job": job, "format": 2})
+        pieces = parts.begin(files, {"query": query, "job": job, "format": 3})
         left = parts.remaining(pieces)
         total, waiting = (sum(p.count for p in some) for some in (pieces, left))
-        done, bad, died, known = total - waiting, 0, 0, total - waiting
+        known, found = total - waiting, Counter[str]()
         task = Task(denoiser, parts.folder, query, seconds)
         count = workers or os.cpu_count() or 1
         began = told = time.monotonic()
-        if left:
-            for found in carried_out(task, left, count) if engine == "process" else on_ray(task, left, workers):
-                done, bad, died = done + found.rows + found.bad, bad + found.bad, found.died
-                now = time.monotonic()
-                if now - told >= 1 or done == total:
-                    told, rate = now, (done - known) / max(1e-9, now - began)
-                    progress(
-                        Progress(done, known, bad, done / total, rate, (total - done) / rate if rate else None)
+        for more in carried_out(task, left, count) if engine == "process" else on_ray(task, left, workers):
+            found += more
+            now, done = time.monotonic(), known + found["rows"]
+            if now - told >= 1 or done == total:
+                told, rate = now, found["rows"] / max(1e-9, now - began)
+                progress(
+                    Progress(
+                        done, known, found["bad"], done / total, rate, (total - done) / rate if rate else None
                     )
-        missing = sum(p.count for p in parts.remaining(pieces))
-        if missing:
+                )
+        if missing := sum(p.count for p in parts.remaining(pieces)):
             raise RuntimeError(f"{missing} rows have no part file: what is done stays in {parts.folder}")
         rows, refused = parts.finish()
-    return Finished(rows, known, refused, died)
+    return Finished(rows, known, refused, found["died"])

@@ -1,24 +1,22 @@
 """Rows out: a part file for each piece, written whole and renamed; a lock and a manifest beside them.
 
-``OUT.parts/`` holds what is done, so going on after a kill is listing it. At the end the parts, in the order of
-the rows, become ``OUT`` and ``OUT.bad.jsonl``.
+``OUT.parts/`` holds the input in chunks and what is done of it, so going on after a kill is listing it. At the end
+the parts, in the order of the rows, become ``OUT`` and ``OUT.bad.jsonl``.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import uuid
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
+from denoise_core._files import write_whole
 from denoise_core._optional import require
 from denoise_core.errors import InputError
-from denoise_core.service.bulk.rows import KINDS, Bad, Piece
+from denoise_core.service.bulk.rows import KINDS, Bad, Piece, chunks_of
 
 _GROUP = 2000  # rows of a parquet row group
 
@@ -53,96 +51,82 @@ class Parts:
             Path(self._lock.lock_file).unlink(missing_ok=True)  # nobody begins this job again
         self._lock.release()
 
-    def begin(self, about: dict[str, Any]) -> None:
-        """``about`` are plain values that must be the same when the job is gone on with."""
+    def begin(self, files: Sequence[Path], about: dict[str, Any]) -> list[Piece]:
+        """The input in pieces. ``about`` are plain values that must be the same when the job is gone on with."""
         self.folder.mkdir(exist_ok=True)
-        manifest, head = self.folder / "manifest.json", json.dumps(about, sort_keys=True)
-        if not manifest.exists():
-            whole(manifest, [head])
-        elif manifest.read_text("utf-8").strip() != head:
+        manifest = self.folder / "manifest.json"
+        new = not manifest.exists()
+        for torn in self.folder.glob("[0-9]*") if new else ():
+            torn.unlink()
+        pieces, digest = chunks_of(files, self.folder, write=new)
+        head = json.dumps({**about, "sha256": digest}, sort_keys=True)
+        if new:
+            write_whole(manifest, head)
+        elif manifest.read_text("utf-8") != head:
             raise InputError(
                 f"{self.folder} is of another job (another input, question or denoiser): remove it to begin anew, "
                 "or take another output"
             )
-        for torn in self.folder.glob("*.tmp"):
-            torn.unlink(missing_ok=True)
+        return pieces
 
-    def remaining(self, pieces: Sequence[Piece]) -> list[Piece]:
+    def remaining(self, pieces: Iterable[Piece]) -> list[Piece]:
         """What no part holds yet, in order."""
-        done = [(start, stop) for start, stop, _ in self._listed()]
-        out: list[Piece] = []
+        done = {path.stem for path in self.folder.glob("*.jsonl")}
+        left: list[Piece] = []
         for piece in pieces:
-            at, end = piece.first, piece.first + piece.count
-            for start, stop in done[bisect_left(done, (at, 0)) : bisect_left(done, (end, 0))]:
-                out += [piece.cut(at, start)] if at < start else []
-                at = stop
-            out += [piece.cut(at, end)] if at < end else []
-        return out
+            if piece.name not in done:
+                ones = [one for one in piece.singles() if one.name not in done]
+                left += ones if len(ones) < piece.count else [piece]
+        return left
 
     def finish(self) -> tuple[int, int]:
         """The parts become the output; rows and bad rows."""
-        counts = [0, 0]
-        made = self.out.with_name(self.out.name + ".tmp")
-        with self.bad_path.open("wb") as refused:
-
-            def good() -> Iterator[bytes]:
-                for _, _, path in self._listed():
-                    with path.open("rb") as lines:
-                        for line in lines:
-                            wrong = line.startswith(_BAD)
-                            counts[wrong] += 1
-                            if wrong:
-                                refused.write(b"{" + line[len(_BAD) :])
-                            else:
-                                yield line
-
-            if self.out.suffix == ".parquet":
-                _write_parquet(made, good())
-            else:
-                with made.open("wb") as file:
-                    file.writelines(good())
-                    file.flush()
-                    os.fsync(file.fileno())
-        if not counts[1]:
+        bad = _joined(self.bad_path, self._lines(".bad"))
+        if not bad:
             self.bad_path.unlink()
+        made = self.out.with_name(self.out.name + ".tmp")
+        rows = (_as_parquet if self.out.suffix == ".parquet" else _joined)(made, self._lines(".jsonl"))
         made.replace(self.out)
         shutil.rmtree(self.folder)
-        return counts[0], counts[1]
+        return rows, bad
 
-    def _listed(self) -> list[tuple[int, int, Path]]:
-        found = sorted(self.folder.glob("*.jsonl"))
-        return [(int(p.stem[:12]), int(p.stem[13:]), p) for p in found]
-
-
-def whole(path: Path, lines: Iterable[str]) -> None:
-    """A file that is there with all its lines or not at all, whoever else writes the same one."""
-    torn = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
-    with torn.open("wb") as file:
-        file.writelines(f"{line}\n".encode() for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
-    torn.replace(path)
+    def _lines(self, suffix: str) -> Iterator[bytes]:
+        at = 0
+        parts = [(int(p.stem[:12]), -int(p.stem[13:]), p) for p in self.folder.glob("*.jsonl")]
+        for start, stop, path in sorted(parts):  # the whole of a piece before a row of it that was done again
+            if start >= at and (file := path.with_suffix(suffix)).exists():
+                with file.open("rb") as lines:
+                    yield from lines
+            at = max(at, -stop)
 
 
-_BAD = b'{"bad": true, '
+def write_part(folder: Path, piece: Piece, rows: Sequence[dict[str, Any]], bad: Sequence[Bad]) -> None:
+    """What became of a piece. A part whose rows are there is done, so those come last."""
+    if bad:
+        told = ({"where": b.where, "id": b.id, "reason": b.reason} for b in bad)
+        write_whole(folder / f"{piece.name}.bad", "".join(f"{json.dumps(each)}\n" for each in told))
+    write_whole(folder / f"{piece.name}.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def bad_line(bad: Bad) -> str:
-    return json.dumps({"bad": True, "where": bad.where, "id": bad.id, "reason": bad.reason})
+def _joined(path: Path, lines: Iterator[bytes]) -> int:
+    """How many there are."""
+    with path.open("wb") as file:
+        return sum(file.write(line) > 0 for line in lines)
 
 
-def _write_parquet(path: Path, lines: Iterator[bytes]) -> None:
+def _as_parquet(path: Path, lines: Iterator[bytes]) -> int:
     """Flat columns and the whole record as JSON: nested records of different shapes share no schema."""
     arrow, parquet = require("pyarrow", extra="bulk"), require("pyarrow.parquet", extra="bulk")
-    text, texts = arrow.string(), arrow.list_(arrow.string())
+    text, texts, count = arrow.string(), arrow.list_(arrow.string()), 0
     columns = {"id": text, "query": text, "passage_ids": texts, "passages": texts, "record": text}
     schema = arrow.schema(list(columns.items()))
     with parquet.ParquetWriter(path, schema) as writer:
         while group := list(islice(lines, _GROUP)):
             rows = []
             for line in group:
-                found = json.loads(line)
+                found, count = json.loads(line), count + 1
                 kept = {"passage_ids": "id", "passages": "text"}
                 row = {name: [p[field] for p in found["passages"]] for name, field in kept.items()}
                 rows.append({**found, **row, "record": line.decode().rstrip("\n")})
             writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
+    return count

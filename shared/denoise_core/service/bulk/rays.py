@@ -1,22 +1,23 @@
-"""Past one machine: Ray Data hands the plan's pieces to actors, starts lost ones anew, holds back what is ahead.
+"""Past one machine: Ray Data hands pieces of the input to actors, starts lost ones anew, holds back what is ahead.
 
-Input and output lie where every node finds them. Within an actor a process of its own does the work, so what hangs
+Chunks and parts lie where every node finds them. Within an actor a process of its own does the work, so what hangs
 or kills costs its rows and nothing else, as on one machine.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.service.bulk.rows import Piece
-from denoise_core.service.bulk.workers import Done, Task, carried_out
+from denoise_core.service.bulk.workers import Task, carried_out
 
 
 class Actor:
-    """One of the cluster: a batch of pieces in, what was written of each out."""
+    """One of the cluster: a batch of pieces in, what became of them out."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -24,16 +25,17 @@ class Actor:
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         parts = self.task.folder
         pieces = [p for p in batch["item"] if not (parts / f"{p.name}.jsonl").exists()]  # else a lost actor's
-        done = list(carried_out(self.task, pieces, 1))
-        died = max((d.died for d in done), default=0)
-        return {"rows": [sum(d.rows for d in done)], "bad": [sum(d.bad for d in done)], "died": [died]}
+        done = sum(carried_out(self.task, pieces, 1), Counter[str]())
+        return {name: [done[name]] for name in ("rows", "bad", "died")}
 
 
-def on_ray(task: Task, pieces: Sequence[Piece], count: int | None) -> Iterator[Done]:
-    """Every piece done, on ``count`` actors of one CPU each (all of the cluster's but one, left out).
+def on_ray(task: Task, pieces: Sequence[Piece], count: int | None) -> Iterator[Counter[str]]:
+    """As `carried_out`, on ``count`` actors of one CPU each (all of the cluster's but one, left out).
 
     Raises `InputError` when the cluster has no room for a single actor.
     """
+    if not pieces:
+        return
     ray = begun()
     data = require("ray.data", extra="ray")
     room = int(ray.cluster_resources().get("CPU", 0))
@@ -44,10 +46,7 @@ def on_ray(task: Task, pieces: Sequence[Piece], count: int | None) -> Iterator[D
     done = given.map_batches(
         Actor, fn_constructor_args=(task,), batch_size=8, compute=data.ActorPoolStrategy(size=count), num_cpus=1
     )
-    died = 0
-    for row in done.iter_rows():
-        died += int(row["died"])
-        yield Done(int(row["rows"]), int(row["bad"]), died)
+    yield from map(Counter[str], done.iter_rows())
 
 
 def begun() -> Any:

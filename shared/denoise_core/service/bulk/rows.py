@@ -1,7 +1,7 @@
-"""Rows in: a plan of the input in pieces that workers read by themselves, and what is wrong with a bad row.
+"""Rows in: the input cut into chunks that workers read by themselves, and what is wrong with a bad row.
 
-Only the plan stands in the driver, and no row ever crosses a pipe: a piece names its file, the place of its first
-row there, and how many follow.
+A chunk is a file of two lines a row: where the row stood and whether its id came before, and the row itself. So no
+row crosses a pipe, and whatever the input was, workers read one form.
 """
 
 from __future__ import annotations
@@ -9,25 +9,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from hashlib import blake2b, sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from denoise_core._files import write_whole
 from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.types import Passage, well_formed
 
 KINDS = (".jsonl", ".parquet")
-ROWS = 64  # of a piece at most
-BYTES = 1 << 20  # of a piece at most, unless one row has more
-AGAIN = "a row with this id came before"
+ROWS = 64  # of a chunk at most
+BYTES = 1 << 20  # of a chunk at most, unless one row has more
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """A question with its passages, or a document with the job's question."""
 
+    where: str
     id: str
     query: str
     passages: tuple[Passage, ...]
@@ -44,32 +45,20 @@ class Bad:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """``count`` rows that go to a worker together; ``first`` numbers the rows of the whole input from 0.
-
-    ``place`` is the byte (JSON Lines) or the row (parquet) of ``file`` at which reading starts, ``line`` the
-    number there, ``skip`` how many rows come before the piece's own. ``again`` are rows whose id came before.
-    """
+    """``count`` rows that go to a worker together: those of the chunk ``file``, or one of them, after ``skip``
+    others. ``first`` numbers the rows of the whole input from 0."""
 
     file: Path
-    place: int
-    line: int
     first: int
     count: int
     skip: int = 0
-    again: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
-        """Of its part file; names sort as the rows do."""
         return f"{self.first:012d}-{self.first + self.count:012d}"
 
-    def cut(self, start: int, end: int) -> Piece:
-        """The rows from ``start`` to ``end`` of the whole input."""
-        return replace(self, first=start, count=end - start, skip=self.skip + start - self.first)
-
-    def halves(self) -> tuple[Piece, Piece]:
-        middle, end = self.first + self.count // 2, self.first + self.count
-        return self.cut(self.first, middle), self.cut(middle, end)
+    def singles(self) -> list[Piece]:
+        return [replace(self, first=self.first + n, count=1, skip=self.skip + n) for n in range(self.count)]
 
 
 def files_of(source: str | Path) -> list[Path]:
@@ -78,108 +67,64 @@ def files_of(source: str | Path) -> list[Path]:
     found = sorted(p for p in path.iterdir() if p.suffix in KINDS) if path.is_dir() else [path]
     if not found or not all(p.is_file() and p.suffix in KINDS for p in found):
         raise InputError(f"{path}: expected a file, or a folder of files, ending in {' or '.join(KINDS)}")
-    return [p.absolute() for p in found]
+    return found
 
 
-def plan_of(files: Sequence[Path]) -> tuple[list[Piece], str]:
-    """The input in pieces, and its sha256. Reads everything once."""
-    digest, seen, pieces, first = sha256(), set[bytes](), list[Piece](), 0
-    for file in files:
-        again: list[int] = []
-        place = line = count = size = 0
-        for at, number, name, length in _ids(file, digest):
-            if count and (count == ROWS or size + length > BYTES):
-                pieces.append(Piece(file, place, line, first, count, again=tuple(again)))
-                first, count, size, again = first + count, 0, 0, []
-            if not count:
-                place, line = at, number
-            if name is not None:
-                key = blake2b(name.encode(), digest_size=16).digest()
-                again += [first + count] if key in seen else []
-                seen.add(key)
-            count, size = count + 1, size + length
-        if count:
-            pieces.append(Piece(file, place, line, first, count, again=tuple(again)))
-            first += count
+def chunks_of(files: Sequence[Path], folder: Path, *, write: bool) -> tuple[list[Piece], str]:
+    """The input in chunks of ``folder``, written there if need be, and its sha256. Reads everything once."""
+    digest, seen, pieces, lines, size = sha256(), set[bytes](), list[Piece](), list[bytes](), 0
+
+    def close() -> None:
+        first = pieces[-1].first + pieces[-1].count if pieces else 0
+        piece = Piece(folder, first, len(lines) // 2)
+        pieces.append(replace(piece, file=folder / f"{piece.name}.rows"))
+        if write:
+            write_whole(pieces[-1].file, b"\n".join([*lines, b""]))
+        lines.clear()
+
+    for where, raw in (row for file in files for row in _rows(file)):
+        digest.update(raw + b"\n")
+        if lines and (len(lines) == 2 * ROWS or size + len(raw) > BYTES):
+            close()
+            size = 0
+        name = _name(_parsed(raw))
+        key = b"" if name is None else blake2b(name.encode(), digest_size=16).digest()
+        lines += [json.dumps([where, key in seen]).encode(), raw]
+        size += len(raw)
+        seen |= {key} - {b""}
+    if lines:
+        close()
     return pieces, digest.hexdigest()
 
 
-def _ids(file: Path, digest: Any) -> Iterator[tuple[int, int, str | None, int]]:
-    """Of each row its place, its number, its id if it has one, and its bytes."""
+def _rows(file: Path) -> Iterator[tuple[str, bytes]]:
+    """Of each row its place and its JSON."""
     if file.suffix == ".parquet":
-        with file.open("rb") as whole:
-            while block := whole.read(1 << 20):
-                digest.update(block)
-        table = require("pyarrow.parquet", extra="bulk").ParquetFile(file)
-        about, at = table.metadata, 0
-        each = sum(about.row_group(g).total_byte_size for g in range(about.num_row_groups)) // max(
-            1, about.num_rows
-        )
-        columns = ["id"] if "id" in table.schema_arrow.names else []
-        for batch in table.iter_batches(columns=columns):
-            for row in batch.to_pylist() if columns else [{}] * batch.num_rows:
-                yield at, at + 1, _name(row), each
-                at += 1
+        batches = require("pyarrow.parquet", extra="bulk").ParquetFile(file).iter_batches(ROWS)
+        for n, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
+            yield f"{file.name}, row {n}", json.dumps(row, default=str).encode()
         return
-    at = 0
     with file.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            digest.update(line)
-            if line.strip():
-                yield at, number, _name(_parsed(line)), len(line)
-            at += len(line)
+        for n, line in enumerate(lines, 1):
+            if line := line.strip():
+                yield f"{file.name}, line {n}", line
 
 
 def read(piece: Piece, query: str | None) -> Iterator[Row | Bad]:
     """The piece's rows."""
-    given = _parquet(piece) if piece.file.suffix == ".parquet" else _lines(piece)
-    for n, (where, found) in enumerate(given, piece.first):
-        where = f"{piece.file.name}, {where}"
-        if isinstance(found, ValueError | RecursionError):
-            yield Bad(where, None, f"not JSON: {found}")
-        elif n in piece.again:
-            yield Bad(where, _name(found), AGAIN)
-        else:
-            yield _row(where, found, query)
-
-
-def _lines(piece: Piece) -> Iterator[tuple[str, Any]]:
-    left, skip = piece.count, piece.skip
     with piece.file.open("rb") as lines:
-        lines.seek(piece.place)
-        for number, line in enumerate(lines, piece.line):
-            if not left:
-                return
-            if not line.strip():
-                continue
-            if skip:
-                skip -= 1
-                continue
-            left -= 1
-            yield f"line {number}", _parsed(line)
+        for about, raw in islice(zip(lines, lines), piece.skip, piece.skip + piece.count):
+            where, again = json.loads(about)
+            found = _parsed(raw)
+            try:
+                yield _row(where, found, again, query)
+            except (InputError, TypeError) as error:
+                yield Bad(where, _name(found), str(error))
 
 
-def _parquet(piece: Piece) -> Iterator[tuple[str, Any]]:
-    at, table = piece.place + piece.skip, require("pyarrow.parquet", extra="bulk").ParquetFile(piece.file)
-    start, left = 0, piece.count
-    for group in range(table.metadata.num_row_groups):
-        size = table.metadata.row_group(group).num_rows
-        while left and start <= at < start + size:
-            count = min(left, start + size - at)
-            for n, row in enumerate(_group(piece.file, group).slice(at - start, count).to_pylist(), at + 1):
-                yield f"row {n}", row
-            at, left = at + count, left - count
-        start += size
-
-
-@lru_cache(maxsize=1)
-def _group(file: Path, group: int) -> Any:
-    return require("pyarrow.parquet", extra="bulk").ParquetFile(file).read_row_group(group)
-
-
-def _parsed(line: bytes) -> Any:
+def _parsed(raw: bytes) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(raw)
     except (ValueError, RecursionError) as error:
         return error
 
@@ -189,35 +134,31 @@ def _name(found: Any) -> str | None:
     return None if isinstance(name, bool) or not isinstance(name, str | int) else well_formed(str(name))
 
 
-def _row(where: str, found: Any, query: str | None) -> Row | Bad:
+def _row(where: str, found: Any, again: bool, query: str | None) -> Row:
+    if isinstance(found, Exception):
+        raise InputError(f"not JSON: {found}")
     if not isinstance(found, dict):
-        return Bad(where, None, "expected an object")
+        raise InputError("expected an object")
     name = _name(found)
     if name is None:
-        return Bad(where, None, f"id: expected a text or a whole number, got {type(found.get('id')).__name__}")
-    try:
-        if isinstance(found.get("text"), str):
-            if query is None:
-                raise InputError("a row with 'text' is a document: say with --query what it is to answer")
-            return Row(name, query, (Passage(found["text"], name),))
-        asked = found.get("query", query)
-        if not isinstance(asked, str):
-            raise InputError(f"query: expected a text, got {type(asked).__name__}")
-        return Row(name, asked, _passages(found.get("passages")))
-    except (InputError, TypeError) as error:
-        return Bad(where, name, str(error))
+        raise InputError(f"id: expected a text or a whole number, got {type(found.get('id')).__name__}")
+    if again:
+        raise InputError("a row with this id came before")
+    asked, passages = found.get("query", query), found.get("passages")
+    if isinstance(found.get("text"), str):
+        if query is None:
+            raise InputError("a row with 'text' is a document: say with --query what it is to answer")
+        asked, passages = query, [{"text": found["text"], "id": name}]
+    if not isinstance(asked, str):
+        raise InputError(f"query: expected a text, got {type(asked).__name__}")
+    if not isinstance(passages, list):
+        raise InputError(f"passages: expected a list, got {type(passages).__name__}")
+    return Row(where, name, asked, tuple(_passage(n, p) for n, p in enumerate(passages)))
 
 
-def _passages(found: Any) -> tuple[Passage, ...]:
-    if not isinstance(found, list):
-        raise InputError(f"passages: expected a list of texts or objects with 'text', got {type(found).__name__}")
-    out = []
-    for n, p in enumerate(found):
-        if isinstance(p, dict) and isinstance(p.get("text"), str):
-            title = {"title": p["title"]} if isinstance(p.get("title"), str) else {}
-            out.append(Passage(p["text"], str(n if p.get("id") is None else p["id"]), metadata=title))
-        elif isinstance(p, str):
-            out.append(Passage(p, str(n)))
-        else:
-            raise InputError(f"passages[{n}]: expected a text or an object with 'text', got {type(p).__name__}")
-    return tuple(out)
+def _passage(n: int, given: Any) -> Passage:
+    about = {"text": given} if isinstance(given, str) else given
+    if not isinstance(about, dict) or not isinstance(about.get("text"), str):
+        raise InputError(f"passages[{n}]: expected a text or an object with 'text', got {type(given).__name__}")
+    title = {"title": about["title"]} if isinstance(about.get("title"), str) else {}
+    return Passage(about["text"], str(n if about.get("id") is None else about["id"]), metadata=title)
