@@ -19,7 +19,7 @@ from denoise_core.cli.options import app
 from denoise_core.cli.run import denoiser_for, fitted
 from denoise_core.cli.terminal import say
 from denoise_core.errors import InputError
-from denoise_core.service.settings import Service, ServiceLimits
+from denoise_core.service.settings import HOSTS, Service, ServiceLimits
 from denoise_core.types import Passage
 
 PREFIX = "RAG_DENOISE_"
@@ -109,7 +109,7 @@ def serve(context: typer.Context) -> None:
     from denoise_core.augmenter.utilities.default import default_judge
     from denoise_core.service.app import make_app
     from denoise_core.service.desk import for_serving
-    from denoise_core.service.outside import HOSTS, access
+    from denoise_core.service.outside import access
 
     aside = Console(stderr=True, highlight=False)
 

@@ -1,22 +1,18 @@
-"""What clients send and what they get, as the OpenAPI page shows it; and reading the one with bounded work."""
+"""What clients send and what they get, as the OpenAPI page shows it. Fields that nobody knows are passed over."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from denoise_core.service.settings import ServiceLimits
 from denoise_core.types import Passage, well_formed
 
 MOST = 10_000  # passages that any service takes; its own limit is lower
 LONGEST = 16_000_000  # characters of a text, likewise
-FIELDS = 16  # of an object that is no metadata
-EACH = 64  # quotes, commas and brackets for each passage, metadata included
 
 
 def _whole(value: Any) -> Any:
@@ -27,10 +23,6 @@ Said = Annotated[str, BeforeValidator(_whole), Field(max_length=LONGEST)]
 """A text; half a character, which JSON can spell and no reply can hold, is U+FFFD."""
 
 
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
 class Text(BaseModel):
     """A document of a rerank request as an object."""
 
@@ -38,10 +30,7 @@ class Text(BaseModel):
 
 
 class Rerank(BaseModel):
-    """The fields of Jina, Cohere, vLLM (``documents``) and text-embeddings-inference (``texts``); others are
-    passed over, as these servers do."""
-
-    model_config = ConfigDict(extra="ignore")
+    """The fields of Jina, Cohere, vLLM (``documents``) and text-embeddings-inference (``texts``)."""
 
     query: Said
     documents: Annotated[list[Said | Text], Field(max_length=MOST, fail_fast=True)] | None = None
@@ -53,12 +42,17 @@ class Rerank(BaseModel):
     return_text: bool = False
 
 
-class Given(Strict):
+def _finite(metadata: dict[str, Any]) -> dict[str, Any]:
+    json.dumps(metadata, allow_nan=False)  # a reply repeats it
+    return metadata
+
+
+class Given(BaseModel):
     """A passage; its id is its number in the list unless given."""
 
     text: Said
     id: Annotated[str, BeforeValidator(_whole), Field(max_length=1000)] | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: Annotated[dict[str, Any], AfterValidator(_finite)] = Field(default_factory=dict)
 
 
 def _distinct(given: list[str | Given]) -> list[str | Given]:
@@ -70,12 +64,12 @@ def _distinct(given: list[str | Given]) -> list[str | Given]:
 Passages = Annotated[list[Said | Given], Field(max_length=MOST, fail_fast=True), AfterValidator(_distinct)]
 
 
-class Denoise(Strict):
+class Denoise(BaseModel):
     query: Said
     passages: Passages
 
 
-class CheckAnswer(Strict):
+class CheckAnswer(BaseModel):
     question: Said
     answer: Said
     passages: Passages
@@ -136,7 +130,6 @@ class Reranked(BaseModel):
     id: str
     model: str
     results: list[Ranked]
-    meta: dict[str, dict[str, str]]
 
 
 class Evidence(BaseModel):
@@ -184,33 +177,6 @@ class Problem(BaseModel):
     """What is wrong, in words that repeat nothing of the request."""
 
     detail: str
-
-
-def parsed(body: bytes, limits: ServiceLimits) -> Any:
-    """The JSON of a body. Raises `OverflowError` for one of more parts than its limits could need, before anything
-    is built of them, and `ValueError` for what is no JSON object, NaN and infinity included."""
-    most = EACH * limits.passages + 2000
-    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if bare.count(b'"') > most:
-        raise OverflowError
-    outside = b"".join(bare.split(b'"')[::2])  # of the texts
-    if sum(map(outside.count, (b",", b"[", b"{"))) > most:
-        raise OverflowError
-    found = json.loads(body, parse_constant=_refuse, parse_float=_finite)
-    if not isinstance(found, dict):
-        raise ValueError("no object")
-    inner = [v for held in found.values() if isinstance(held, list) for v in held if isinstance(v, dict)]
-    if any(len(each) > FIELDS for each in (found, *inner)):
-        raise OverflowError
-    return found
-
-
-def _refuse(name: str) -> Any:
-    raise ValueError("no finite number")
-
-
-def _finite(text: str) -> float:
-    return value if math.isfinite(value := float(text)) else _refuse(text)
 
 
 def passages_of(given: Sequence[str | Given]) -> tuple[Passage, ...]:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 import anyio
+from fastapi import HTTPException
 
 from denoise_core.running.offload import Pool
 from denoise_core.service.settings import ServiceLimits
@@ -36,12 +37,11 @@ def for_serving() -> None:
     sys.setswitchinterval(0.001)
 
 
-class Busy(Exception):
-    """It would not be done in time. ``after`` is the whole number of seconds until that may have changed."""
+class Busy(HTTPException):
+    """It would not be done in time; nor may it be within ``after`` seconds."""
 
     def __init__(self, after: float) -> None:
-        super().__init__(f"busy for {after:g} s")
-        self.after = max(1, math.ceil(after))
+        super().__init__(503, "busy: ask again later", {"Retry-After": str(max(1, math.ceil(after)))})
 
 
 class Desk:
@@ -49,26 +49,23 @@ class Desk:
 
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
-        self.waiting = self.working = 0  # requests; threads, those that nobody waits for included
+        self.working = 0  # threads, those that nobody waits for included
         self._ahead = 0.0  # cost of all that was admitted and is not done
         self._rate = GUESS  # seconds of one unit of cost
         self._begun: dict[object, tuple[float, float]] = {}  # when, and its cost, of what is under way
         self._lock = threading.Lock()
         self._progress = time.monotonic()
-        self._room: anyio.CapacityLimiter | None = None
+        self._room = anyio.CapacityLimiter(limits.threads)
         self._pool = Pool(limits.threads * (LOST + 1), "denoise-service")
 
     async def ask(self, call: Callable[[], T], characters: int) -> T:
         """What ``call`` returns. Raises `Busy` at once for one that could not be done in time, `TimeoutError` when
         it was not, and what it raises."""
-        cost, until, own, queued = characters + FIXED, time.monotonic() + self.limits.seconds, object(), True
-        room = self._room = self._room or anyio.CapacityLimiter(self.limits.threads)
+        cost, until, own = characters + FIXED, time.monotonic() + self.limits.seconds, object()
         self.admit(characters)
         self._ahead += cost
-        self.waiting += 1
         try:
-            async with asyncio.timeout(self.limits.seconds), room:
-                self.waiting, queued = self.waiting - 1, False
+            async with asyncio.timeout(self.limits.seconds), self._room:
                 now = time.monotonic()
                 if now + cost * self._rate > until:
                     raise TimeoutError  # it would be given up on the way
@@ -78,7 +75,6 @@ class Desk:
                 return await self._pool.run(partial(self._timed, call, cost))
         finally:
             self._ahead -= cost
-            self.waiting -= queued
             self._begun.pop(own, None)
 
     def admit(self, characters: int = 0) -> None:
@@ -91,6 +87,11 @@ class Desk:
             raise Busy(expected or 1)
         if self._ahead and expected > MARGIN * seconds:  # alone it is tried, however long the last one took
             raise Busy(expected - MARGIN * seconds)
+
+    @property
+    def waiting(self) -> int:
+        """Requests."""
+        return self._room.statistics().tasks_waiting
 
     @property
     def ready(self) -> bool:

@@ -10,6 +10,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer, expect_denoiser
 from denoise_core.support.judging import Judge
 
+HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 MOST_WORKERS = 4  # threads of one process; what Python itself does keeps more of them from being of use
 
 

@@ -18,6 +18,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.service import Service, ServiceLimits, bodies
 from denoise_core.service.app import make_app
+from denoise_core.service.reading import parsed
 from denoise_core.testing import FunctionScorer
 
 SECRET = "sk-live-5Zq8mYv2LkQ"  # in a text, a name, a key of an object: nowhere may it be told
@@ -44,11 +45,9 @@ ATTACKS = {
     "wrong items": {"query": "q", "passages": [{SECRET: SECRET}] * 20_000},
     "numbers": {"query": "q", "passages": [1] * 1_000_000},
     "empty objects in metadata": {"query": "q", "passages": [{"text": "a", "metadata": {"a": [{}] * 500_000}}]},
-    "many fields": {"query": "q", "passages": []} | {f"{SECRET}{i}": 1 for i in range(10_000)},
     "many fields of a passage": {"query": "q", "passages": [{f"{SECRET}{i}": 1 for i in range(10_000)}]},
     "one wrong item": {"query": "q", "passages": [*TEXTS, {"text": 3, "id": SECRET}]},
     "one id twice": {"query": "q", "passages": [{"text": "a", "id": SECRET}] * 2},
-    "an unknown field": {"query": "q", "passages": TEXTS, SECRET: 1},
     "a wrong query": {"query": [SECRET] * 1000, "passages": TEXTS},
     "NaN": b'{"query": NaN, "passages": []}',
     "infinity": b'{"query": "q", "passages": [{"text": "a", "metadata": {"a": 1e999}}]}',
@@ -72,18 +71,26 @@ async def test_a_body_made_to_hurt_is_refused_in_few_words(name, capfd):
     assert SECRET not in "".join(capfd.readouterr())
 
 
+async def test_fields_that_nobody_knows_are_passed_over():
+    async with asking(BM25) as client:
+        plain = await post(client, {"query": "q", "passages": TEXTS})
+        many = {f"{SECRET}{i}": 1 for i in range(10_000)}
+        passages = [{"text": text, "id": str(n)} | many for n, text in enumerate(TEXTS)]
+        assert (await post(client, {"query": "q", "passages": passages} | many)).json() == plain.json()
+
+
 def parts_of(count, passages=1000):
     body = json.dumps(
         {"query": "q", "passages": [f'a "quoted", [bracketed] {{text}} {i} \\' for i in range(count)]}
     )
-    return bodies.parsed(body.encode(), ServiceLimits(passages=passages))
+    return parsed(body.encode(), ServiceLimits(passages=passages))
 
 
 def test_texts_may_hold_what_structure_is_made_of():
     assert len(parts_of(1000)["passages"]) == 1000
     assert parts_of(3, passages=1)["passages"][0].startswith('a "quoted"'), "how many is said elsewhere"
     body = json.dumps({"query": "q", "passages": [", [ {" * 100_000, '"' * 100_000]}).encode()
-    assert bodies.parsed(body, ServiceLimits(passages=1))["query"] == "q"
+    assert parsed(body, ServiceLimits(passages=1))["query"] == "q"
 
 
 class Fails(Exception):
@@ -238,16 +245,16 @@ async def test_keys_of_a_file_have_names_and_quotas(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "names no key"),
-        ("[a]\nkey = 3", "expected a key"),
-        ("[a]\nkey = ''", "expected a key"),
-        ("[a]\nkey = 'a'\nsha256 = 'b'", "expected a key"),
+        ("", "a table for each name"),
+        ("[a]\nkey = 3", r"toml \['a'\]: .*a key or its sha256"),
+        ("[a]\nkey = ''", "a key or its sha256"),
+        ("[a]\nkey = 'a'\nsha256 = 'b'", "a key or its sha256"),
         ("[a]\nkey = 'a'\nquota = 'many'", "600/minute"),
         ("[a]\nkey = 'a'\nquota = ''", "600/minute"),
         ("[a]\nsha256 = 'abc'", "64 digits"),
         ("[a]\nkey = 'x'\n[b]\nkey = 'x'", "each key once"),
         ("key = 'hush", "TOML"),
-        ("key = 'hush'", "expected a key"),
+        ("key = 'hush'", "a key or its sha256"),
     ],
 )
 def test_a_file_of_keys_that_cannot_be_right_is_refused(tmp_path, text, says):

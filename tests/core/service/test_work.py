@@ -35,7 +35,7 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_once():
     await asyncio.sleep(0)
     with pytest.raises(Busy) as busy:
         await desk.ask(lambda: None, 4000)  # six more
-    assert busy.value.after == 2, "then it would be done within eight tenths of the limit"
+    assert busy.value.headers == {"Retry-After": "2"}, "then it would be done within eight tenths of the limit"
     second = asyncio.create_task(desk.ask(lambda: "done", 1000))
     await asyncio.sleep(0)
     assert desk.waiting == 1
