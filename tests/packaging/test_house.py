@@ -116,7 +116,7 @@ LINES = {
     "embedded": (2440, 2300),
     "text": (2809, 2400),
     "local, running": (5366, 4800),
-    "support, scorers, report, cli, service, root": (9881, 7100),
+    "support, scorers, report, cli, service, root": (9769, 7100),
     "langchain_denoise, llamaindex_denoise": (10202, 8300),
     "benchmarks": (7897, 6500),
 }
