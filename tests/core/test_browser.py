@@ -17,6 +17,7 @@ from denoise_core.embedded import sample
 from denoise_core.evaluate.trial import evaluate
 from denoise_core.report.context import Shown, page
 from denoise_core.report.evaluation import page as evaluation_page
+from denoise_core.report.labels import fragment as labels_page
 from denoise_core.report.loop import to_html
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionLLM
@@ -94,6 +95,11 @@ class First:
         return Reply(passages[0].text[:80] if passages else "")
 
 
+def labels_of(question):
+    found = zip(question.passages, question.labels)
+    return [{"text": p.headed, "source": "notes.md", "is_gold": gold} for p, gold in found]
+
+
 def pages():
     """Each page by its name."""
     asked = sample()[:3]
@@ -113,6 +119,7 @@ def pages():
         "loop": to_html(answer),
         "evaluation": evaluation_page(found),
         "protocol": protocol_page(tables, "a model"),
+        "labels": labels_page([{"question": q.text, "passages": labels_of(q)} for q in asked]),
         "notebook": NOTEBOOK.format("".join(own)),
     }
 
@@ -138,7 +145,7 @@ def told_of(folder, scheme):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_page_fits_is_read_in_light_and_dark_and_has_no_serious_fault(tmp_path, scheme):
     told = told_of(tmp_path, scheme)
-    assert len(told) == 12
+    assert len(told) == 14
     for name, found in told.items():
         assert found["wide"] <= 0, (name, found)
         assert found["contrast"][0] >= 4.5, (name, found)

@@ -137,7 +137,8 @@ def _labelled(
         raise InputError("some questions have no labels: name a model with --label-with, or add 'labels'")
     for reason, n in Counter(bad.reason for bad in (*cases.bad, *cases.noted)).items():
         say(console, f"left out, {n} times: {reason}", "yellow")
-    say(console, f"labels of {len(known)} questions are in {write_labels(known, path)}: correct them there")
+    written = write_labels(known, path)
+    say(console, f"labels of {len(known)} questions are in {written}: correct them there, or in {path.name}.html")
     return known
 
 

@@ -64,27 +64,15 @@ def _shown(own: Outcome, whole: Outcome) -> Shown:
 
 def _charts(found: Evaluation) -> list[Chart]:
     out = []
-    lines = {f.name: f.curve for f in found.figures if f.curve and f.name != EVERYTHING}
+    lines = [(f.name, f.curve) for f in found.figures if f.curve and f.name != EVERYTHING]
     if lines:
-        out.append(
-            curves(
-                f"{GOLD} by share of the tokens, each way's own ranking".capitalize(),
-                {name: lines[name] for name in list(lines)[:LINES]},
-                "share of the tokens",
-                GOLD,
-            )
-        )
-    right = {
-        f.name: (f.tokens, f.right.value, f.right.low, f.right.high) for f in found.figures if f.right is not None
-    }
+        title = f"{GOLD} by share of the tokens, each way's own ranking".capitalize()
+        out.append(curves(title, dict(lines[:LINES]), "share of the tokens", GOLD))
+    right = [(f, (f.right.value, f.right.low, f.right.high)) for f in found.figures if f.right is not None]
     if right:
-        out.append(points(f"{RIGHT} by tokens a question".capitalize(), right, "tokens a question", RIGHT))
-    paid = {
-        f.name: (1000 * f.money, f.right.value, f.right.low, f.right.high)
-        for f in found.figures
-        if f.right is not None and f.money is not None
-    }
-    if paid:
+        by_tokens = {f.name: (f.tokens, *ends) for f, ends in right}
+        out.append(points(f"{RIGHT} by tokens a question".capitalize(), by_tokens, "tokens a question", RIGHT))
+    if paid := {f.name: (1000 * f.money, *ends) for f, ends in right if f.money is not None}:
         out.append(points(f"{RIGHT} by money".capitalize(), paid, "money for 1,000 questions", RIGHT))
     return out
 

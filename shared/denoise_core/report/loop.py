@@ -59,17 +59,10 @@ def _claims(answer: Answer) -> dict[str, Any]:
 
 
 def _attempt(number: int, attempt: Attempt, is_best: bool) -> dict[str, Any]:
-    verdict = attempt.verdict
-    return {
-        "number": number,
-        "text": attempt.candidate[:_SHOWN],
-        "outcome": verdict.outcome,
-        "score": verdict.score,
-        "reasons": verdict.reasons,
-        "feedback": attempt.feedback,
-        "sources": len(attempt.evidence),
-        "best": is_best,
-    }
+    verdict, text = attempt.verdict, attempt.candidate[:_SHOWN]
+    own: dict[str, Any] = {name: getattr(verdict, name) for name in ("outcome", "score", "reasons")}
+    own |= {"feedback": attempt.feedback, "sources": len(attempt.evidence), "best": is_best}
+    return {"number": number, "text": text, **own}
 
 
 def _evidence(evidence: Sequence[Passage], best: Attempt | None) -> list[dict[str, Any]]:

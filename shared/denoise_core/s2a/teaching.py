@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from denoise_core._files import write_whole
+from denoise_core._optional import html_of
 from denoise_core.embedded.fitted import Fitted, fit_denoiser
 from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.protocols import LLM, Retriever, expect_retriever
@@ -46,7 +47,10 @@ def labelled(
 
 
 def write_labels(questions: Iterable[Question], path: str | Path) -> Path:
-    """Questions, passages and labels as JSON lines, for a person to correct; `read_questions` reads them."""
+    """Questions, passages and labels as JSON lines, for a person to correct; `read_questions` reads them.
+
+    Beside them a page to look through and correct them in, ``path`` with ``.html`` behind it (extra ``cli``).
+    """
     lines = [
         {
             "question": q.text,
@@ -59,8 +63,11 @@ def write_labels(questions: Iterable[Question], path: str | Path) -> Path:
         }
         for q in questions
     ]
-    write_whole(Path(path), "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    return Path(path)
+    path = Path(path)
+    write_whole(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    if (page := html_of("labels", lines)) is not None:
+        write_whole(path.with_name(f"{path.name}.html"), page)
+    return path
 
 
 def calibrate(
@@ -77,9 +84,9 @@ def calibrate(
     needed, and `fit_denoiser` learns from that; ``model`` and ``risk`` are its own, and so is what it raises.
 
     A `Question` keeps its passages and, where it has any, its labels, so that people's take the same way; then
-    retriever or ``llm`` may be None. ``labels`` is a file for all of them (`write_labels`). A question that the
-    model fails on, or needs nothing for, is left out with a warning in the log. ``progress`` hears of questions
-    labelled, and of all. Raises `InputError` for a text without a retriever.
+    retriever or ``llm`` may be None. ``labels`` is a file for all of them, with a page beside it (`write_labels`).
+    A question that the model fails on, or needs nothing for, is left out with a warning in the log. ``progress``
+    hears of questions labelled, and of all. Raises `InputError` for a text without a retriever.
     """
     asked = [q if isinstance(q, Question) else _found(q, retriever) for q in questions]
     unknown = [q for q in asked if not q.gold]

@@ -2,14 +2,16 @@
 
 import re
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
+from headless import chromium, told_by
 
 from denoise_core import InputError, Message, Passage, calibrate
 from denoise_core.embedded import sample
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
-from denoise_core.s2a.teaching import labelled
+from denoise_core.s2a.teaching import labelled, write_labels
 from denoise_core.testing import FunctionLLM
 
 ASKED = sample()[:22]
@@ -69,6 +71,68 @@ def test_what_the_model_fails_on_is_told_in_its_place():
         calibrate(None, ["Who?"], FunctionLLM(selecting))
     with pytest.raises(InputError, match="expected 20 or more"):
         calibrate(None, asked, FunctionLLM(selecting))
+
+
+HOSTILE = '</script><script>alert(1)</script> <img src=x onerror="alert(2)"> {{ 7*7 }} \u2028\r\n&amp; ]]>'
+
+
+class Page(HTMLParser):
+    """Ticks, texts and tags in their order."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.ticks, self.said, self.tags = [], [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag == "input":
+            self.ticks.append("checked" in dict(attrs))
+
+    def handle_data(self, data):
+        self.said.append(data)
+
+
+def hostile(n):
+    passages = tuple(Passage(f"{p.text} {HOSTILE}", p.id, {"source": HOSTILE}) for p in few(ASKED[n]))
+    return Question(f"{ASKED[n].text} {HOSTILE}", passages, ASKED[n].gold, (HOSTILE,), f"{n}{HOSTILE}")
+
+
+def test_every_label_and_passage_stands_in_the_page_beside_the_labels_and_is_no_markup(tmp_path):
+    plain = Page((write_labels(ASKED, tmp_path / "plain.jsonl").with_name("plain.jsonl.html")).read_text("utf-8"))
+    assert plain.ticks == [label for q in ASKED for label in q.labels]
+    asked = [hostile(n) for n in range(len(ASKED))]
+    write_labels(asked, tmp_path / "labels.jsonl")
+    page = Page((tmp_path / "labels.jsonl.html").read_text("utf-8"))
+    assert page.ticks == [label for q in asked for label in q.labels]
+    assert "img" not in page.tags
+    assert page.tags.count("script") == 2
+    said = [" ".join(s.split()) for s in page.said]
+    shown = iter(said)
+    for q in asked:
+        for text in (q.text, *(p.headed for p in q.passages)):
+            assert any(" ".join(text.split()) in s for s in shown), text
+
+
+@pytest.mark.skipif(chromium() is None, reason="there is no Chromium here")
+def test_what_is_downloaded_is_the_labels_as_they_are_ticked(tmp_path):
+    asked = [hostile(n) for n in range(3)]
+    path = write_labels(asked, tmp_path / "labels.jsonl")
+    before = read_questions(path).questions
+    page = tmp_path / "labels.jsonl.html"
+    html = page.read_bytes().decode()
+    corrected = """<script>
+    document.querySelectorAll("section")[1].querySelectorAll("input").forEach(box => box.click());
+    const told = document.createElement("pre"); told.id = "told"; told.textContent = JSON.stringify(labels());
+    document.body.append(told);
+    </script></body>"""
+    page.write_bytes(html.replace("</body>", corrected).encode())
+    (tmp_path / "again.jsonl").write_bytes(told_by(page, "light", budget=5000).encode())
+    after = read_questions(tmp_path / "again.jsonl").questions
+    assert [q.passages for q in after] == [q.passages for q in before]
+    assert [q.gold for q in after][::2] == [q.gold for q in before][::2]
+    assert after[1].gold == {p.id for p in asked[1].passages} - asked[1].gold
+    assert [(q.text, q.answers, q.id) for q in after] == [(q.text, q.answers, q.id) for q in before]
 
 
 def in_langchain():
