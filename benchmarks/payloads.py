@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     bench.row("in shape with all needed parts", sum(whole), "results", at_least=0.9 * len(cases))
     bench.mean("characters left, mean", shares, at_most=0.40)
     bench.about["middleware"] = "DenoiseToolResults(), the embedded default; the user's message is the task"
-    bench.about["chosen on"] = "weights: the odd-numbered results; the share and cutting: looked at on all"
+    bench.about["chosen on"] = "all of them: weights, share and cutting were chosen with these results in sight"
     return bench.finish()
 
 

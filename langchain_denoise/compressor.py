@@ -142,7 +142,7 @@ class _Work:
         asked = asked_for(config)
         self.settings = settings
         self.query: str = input["query"]
-        denoiser = self.denoiser(settings.denoiser_for(asked))
+        denoiser = self.denoiser(settings.denoiser_for(asked), input[self.of])
         self.guard = Guard(denoiser, on_error=settings.on_error, on_empty=settings.on_empty)
         self.passages: Sequence[Passage] = self.read(input[self.of])
         self.n = asked.get("k", asked.get("top_n", settings.top_n))
@@ -152,10 +152,10 @@ class _Work:
         self.concurrency = min(bounds, default=None)
         self.about = {"query": self.query, self.of: len(self.passages), "method": type(denoiser).__name__}
 
-    def denoiser(self, chosen: Denoiser) -> Denoiser:
-        from langchain_denoise.middleware.share import for_results
+    def denoiser(self, chosen: Denoiser, given: Any) -> Denoiser:
+        from denoise_core.end.results import for_results
 
-        return for_results(chosen, self.query) if self.settings.chunks is None else chosen
+        return for_results(chosen, given) if self.settings.chunks is None else chosen
 
     def read(self, given: Any) -> Sequence[Passage]:
         return tuple(given)
@@ -176,7 +176,7 @@ class _Documents(_Work):
 
     of = "documents"
 
-    def denoiser(self, chosen: Denoiser) -> Denoiser:
+    def denoiser(self, chosen: Denoiser, given: Any) -> Denoiser:
         return chosen
 
     def read(self, given: Any) -> Sequence[Passage]:

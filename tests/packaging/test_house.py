@@ -112,12 +112,12 @@ LINES = {
     "s2a": (3300, 3300),
     "augmenter": (4325, 4900),
     "evaluate": (2315, 2300),
-    "end": (3984, 3300),
+    "end": (4092, 3300),
     "embedded": (2440, 2300),
-    "text": (2809, 2400),
+    "text": (2849, 2400),
     "local, running": (5366, 4800),
     "support, scorers, report, cli, service, root": (9769, 7100),
-    "langchain_denoise, llamaindex_denoise": (10202, 8300),
+    "langchain_denoise, llamaindex_denoise": (10128, 8300),
     "benchmarks": (7897, 6500),
 }
 

@@ -45,7 +45,7 @@ class Purse:
         while self.spent + own + sum(map(self.alone, {s for one in above for s in one})) > self.rule.limit:
             while at >= 0 and not above[at]:
                 at -= 1
-            if at < 0:
+            if at < 0 or not self.rule.gives_way:
                 return False
             del above[at][0]
         self.spent += own

@@ -93,11 +93,13 @@ class Tokens:
 
     The one that does not fit any more is cut at its sentences or rows by `ENDDenoiser`
     (`denoise_core.end.budget`); worse ones never take its place. ``count`` gives the tokens of a text; without it
-    four characters count as one token.
+    four characters count as one token. What stands above a chunk gives way to more of them, unless ``gives_way``
+    is False.
     """
 
     limit: int
     count: Callable[[str], int] = estimate_tokens
+    gives_way: bool = True
 
     def __post_init__(self) -> None:
         if self.limit < 1:

@@ -56,6 +56,8 @@ class Cut:
             return tuple(records.members_of(self.text, piece.start, piece.end) or ((piece.start, piece.end),))
         if piece.whole or (self.kind == "html" and "<" in own.strip()[1:-1]):
             return ((piece.start, piece.end),)
+        if self.kind in (lines.CODE, lines.ENTRIES):
+            return tuple(lines.lines_of(self.text, piece.start, piece.end))
         found = sentences(Passage(own, ""))
         return tuple((piece.start + s.start, piece.start + s.end) for s in found) or ((piece.start, piece.end),)
 
@@ -84,8 +86,10 @@ class Cut:
                 if _touches(ranges, p) and not p.frame
             ]
             return self._as_given(f"[{', '.join(rows)}]")
-        with_above = [r for p in self.pieces if _touches(ranges, p) for r in p.above] + ranges
-        return self._as_given("".join(self.text[a:b] for a, b in merged(with_above)))
+        here = [p for p in self.pieces if _touches(ranges, p)]
+        over = {r for p in here for r in p.above}
+        over = {r for p in here if (p.start, p.end) not in over for r in p.above}  # what is above brings no more
+        return self._as_given("".join(self.text[a:b] for a, b in merged([*over, *ranges])))
 
     def _as_given(self, text: str) -> str | bytes:
         return text.encode() if isinstance(self.given, bytes) else text

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from string import ascii_letters, digits
+from string import ascii_letters, digits, punctuation
 
 from denoise_core.text.chunk import chunks, sentences
 from denoise_core.text.piece import LONG, Piece, Range, titled
@@ -16,6 +16,7 @@ TEXT, CODE, ENTRIES = "text", "code", "entries"
 HEADING = 100  # characters of a heading without a mark, at most
 TURN = 240  # characters of a turn that is read with its answer, at most
 CODE_LONG = 1600  # characters of a code block that stays whole
+_INSIDE = " \t})]\n"  # what lines begin with that begin no unit
 _MARKS = frozenset(":-/.")  # one of which stands in a time
 _READ = 8_000  # characters that tell the kind
 _ALIKE = 0.6  # share of a text's lines that begin alike where it is a log or a transcript
@@ -44,7 +45,7 @@ def kind_of(text: str) -> str:
     if _starts(head):
         return ENTRIES
     indented = [line for line in head if line[0] in " \t"]
-    bare = [line for line in head if line.rstrip().endswith((":", "{", "}", ";", ")", ","))]
+    bare = [line for line in head if line.rstrip().endswith((":", "{", "}", ";", ")", "]", ","))]
     return CODE if len(indented) > 0.4 * len(head) and len(bare) > 0.25 * len(head) else TEXT
 
 
@@ -85,6 +86,9 @@ def _starts(said: Sequence[str]) -> Counter[str]:
 _AS_SHAPE = str.maketrans(digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters))
 
 
+_BARE = str.maketrans(punctuation, " " * len(punctuation))
+
+
 def _shape(line: str) -> str:
     """The first characters of a line with each digit as 0; "" where they hold no time."""
     head = line[:10].translate(_AS_SHAPE)
@@ -95,7 +99,7 @@ def _entries(text: str) -> list[Piece]:
     begins = _starts([line for line in text[:_READ].split("\n") if line.strip()])
     spans: list[list[int]] = []
     speakers: list[str] = []
-    for start, end in _lines(text):
+    for start, end in lines_of(text):
         line = text[start:end]
         turn = _TURN.match(line)
         if (turn and turn[1] in begins) or _shape(line) in begins:
@@ -113,7 +117,8 @@ def _entries(text: str) -> list[Piece]:
         if turns and n and speakers[n] and speakers[n - 1] not in ("", speakers[n]):
             before = spans[n - 1]
             above = ((before[0], before[1]),) if before[1] - before[0] <= TURN else ()
-        out += _long(text, start, end, above)
+        by_lines = "\n" in text[start:end].strip()  # a stack trace, whose lines are no sentences
+        out += _long(text, start, end, above, LONG + 1 if by_lines else LONG)
     return out
 
 
@@ -121,12 +126,13 @@ def _entries(text: str) -> list[Piece]:
 
 
 def _code(text: str) -> list[Piece]:
-    """Units that begin at the margin after a blank line; a long one is cut at its blank lines, under its first."""
+    """Units that begin at the margin after a blank line; a long one is cut at its blank lines, under the lines
+    that it begins with."""
     spans: list[list[int]] = []
     blank = True
-    for start, end in _lines(text):
+    for start, end in lines_of(text):
         line = text[start:end]
-        if line.strip() and line[0] not in " \t})]" and (blank or not spans):
+        if line.strip() and line[0] not in _INSIDE and (blank or not spans):
             spans.append([start, end])
         elif spans:
             spans[-1][1] = end
@@ -138,7 +144,8 @@ def _code(text: str) -> list[Piece]:
         if end - start <= CODE_LONG:
             out.append(Piece(start, end))
             continue
-        first = start + len(text[start:end].split("\n", 1)[0]) + 1
+        first = next((a for a, _ in lines_of(text, start, end) if text[a] in _INSIDE), start)
+        first = first if first - start <= LONG // 2 else start + len(text[start:end].split("\n", 1)[0]) + 1
         parts = _packed(text, start, end)
         out += [Piece(a, b, ((start, first),) if a >= first else ()) for a, b in parts]
     return out
@@ -147,10 +154,13 @@ def _code(text: str) -> list[Piece]:
 def _packed(text: str, start: int, end: int) -> list[Range]:
     """A long unit in parts of at most `LONG` characters, cut at blank lines where there are any, else at lines."""
     out: list[Range] = []
-    for a, b in _lines(text, start, end):
+    inner = False
+    for a, b in lines_of(text, start, end):
         last = out[-1] if out else None
         so_far = last[1] - last[0] if last else 0
         full = so_far + b - a > LONG or (so_far > LONG // 2 and text.endswith("\n\n", 0, a))
+        full = full or (inner and text[a] not in _INSIDE)  # "Caused by:" begins another part of a stack trace
+        inner = text[a] in _INSIDE
         if last is None or full:
             out.append((a, b))
         else:
@@ -182,7 +192,7 @@ class _Reader:
     fence: str = ""
 
     def read(self) -> list[_Block]:
-        spans = list(_lines(self.text))
+        spans = list(lines_of(self.text))
         after = [*spans[1:], (len(self.text), len(self.text))]
         for (start, end), following in zip(spans, after, strict=True):
             self.line(start, end, following)
@@ -246,7 +256,7 @@ class _Reader:
         elif what == "row":
             self.blocks.append(_Block(start, end, "row", 0, depth))
         elif self._alone(said, following, last):
-            self.blocks.append(_Block(start, end, "heading", 0, depth, 7))
+            self.blocks.append(_Block(start, end, "heading", 0, depth, 8))
         elif what == "item":
             self.blocks.append(_Block(start, end, "item", indent, depth))
         elif last is not None and last.kind == "item" and last.depth == depth and indent > last.indent:
@@ -322,6 +332,7 @@ class _Standing:
 
 def _text(text: str) -> list[Piece]:
     blocks = _Reader(text).read()
+    _number(text, blocks)
     first = blocks[0]
     told = first if first.fields and text.count("\n", first.start, first.end) > 2 else None
     standing = _Standing(text, told)
@@ -348,6 +359,23 @@ def _text(text: str) -> list[Piece]:
     return titled(text[slice(*at)].strip(), at, out) if titled_by else out
 
 
+def _number(text: str, blocks: Sequence[_Block]) -> None:
+    """Make headings of short paragraphs that are alike but for a number that counts up: the heads of pages."""
+    alike: dict[str, list[tuple[str, _Block]]] = {}
+    for block in blocks:
+        said = text[block.start : block.end]
+        if block.kind == "para" and len(said) <= 2 * HEADING and (found := said.translate(_BARE).split()):
+            number = next((word for word in found if word.isdecimal()), "")
+            alike.setdefault("".join(w for w in found if not w.isdecimal()), []).append((number, block))
+    for found_alike in alike.values():
+        start = int(found_alike[0][0] or -1)
+        if len(found_alike) > 2 and [n for n, _ in found_alike] == [
+            str(start + i) for i in range(len(found_alike))
+        ]:
+            for _, block in found_alike:
+                block.kind, block.level = "heading", 7
+
+
 def _ranges(blocks: Sequence[_Block]) -> tuple[Range, ...]:
     return tuple(dict.fromkeys((b.start, b.end) for b in blocks))
 
@@ -367,16 +395,16 @@ def _ends_as_lead(text: str, block: _Block) -> bool:
 
 
 def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int = LONG) -> list[Piece]:
-    """The range as one piece, or a longer one in parts of whole sentences."""
+    """The range as one piece, or a longer one in parts of whole sentences; of code and entries, of whole lines."""
     if end - start <= limit:
         return [Piece(start, end, above)]
-    if limit == CODE_LONG:
+    if limit != LONG:
         return [Piece(a, b, above) for a, b in _packed(text, start, end)]
     spans = chunks(LONG // 2)(Passage(text[start:end], ""))
     return [Piece(start + s.start, start + s.end, above) for s in spans]
 
 
-def _lines(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
+def lines_of(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
     """Lines with their ends, as ranges of the text."""
     end = len(text) if end is None else end
     while start < end:

@@ -261,7 +261,15 @@ def _skip(text: str, at: int) -> int:
 
 
 def _records(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > 1 and all(isinstance(v, dict) for v in value)
+    """Whether it is a list of objects, or of rows with a text in each."""
+    return (
+        isinstance(value, list)
+        and len(value) > 1
+        and (
+            all(isinstance(v, dict) for v in value)
+            or all(isinstance(v, list) and any(isinstance(cell, str) for cell in v) for v in value)
+        )
+    )
 
 
 def _named(path: Path) -> str:
