@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from denoise_core.cli.options import Engine, Keep, Workers, app
 from denoise_core.cli.run import denoiser_for, fitted
 from denoise_core.cli.terminal import say
-from denoise_core.service.bulk import Progress, bulk
+from denoise_core.service.bulk import bulk
 
 
 @app.command("bulk")
@@ -40,15 +41,13 @@ def bulk_own(
     own = denoiser not in ("end", "bm25", "embedding")
     chosen = fitted(Path(denoiser), keep) if own else denoiser_for(denoiser, keep)
 
-    def tell(found: Progress) -> None:
-        left = "" if found.left is None else f", {found.left:,.0f} s left"
-        line = f"{found.done:,} rows, {found.bad:,} bad, {100 * found.share:.0f} %, {found.rate:,.0f} a second"
-        say(aside, line + left, "dim")
-
     job = f"{denoiser}, keep {keep}"
-    done = bulk(
-        source, out, chosen, query=query, engine=engine, workers=workers, seconds=seconds, job=job, progress=tell
-    )
+    with Progress(console=aside) as bar:
+        line = bar.add_task("rows", total=None)
+        done = bulk(
+            source, out, chosen, query=query, engine=engine, workers=workers, seconds=seconds, job=job,
+            progress=lambda rows, total: bar.update(line, completed=rows, total=total),
+        )  # fmt: skip
     say(aside, f"{done.rows:,} rows in {out}; {done.known:,} were known from before")
     if done.bad:
         say(aside, f"{done.bad:,} bad rows, with reasons, in {out}.bad.jsonl", "yellow")

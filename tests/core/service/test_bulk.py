@@ -20,7 +20,7 @@ from denoise_core.embedded import default_denoiser
 from denoise_core.errors import MissingExtra
 from denoise_core.service.bulk import bulk
 from denoise_core.service.bulk.parts import Parts, write_part
-from denoise_core.service.bulk.rows import ROWS, Bad, Piece, chunks_of
+from denoise_core.service.bulk.rows import ROWS, Piece, Row, chunks_of
 
 COMMAND = Path(sys.executable).with_name("rag-denoise")
 
@@ -60,14 +60,18 @@ def test_every_row_once_and_as_a_plain_loop_has_it(tmp_path, noted, workers):
     rows = rows_of(150)
     told = []
     done = bulk(
-        write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl", noted, workers=workers, progress=told.append
+        write(tmp_path / "in.jsonl", rows),
+        tmp_path / "out.jsonl",
+        noted,
+        workers=workers,
+        progress=lambda *found: told.append(found),
     )
     found = read(tmp_path / "out.jsonl")
     assert {r["id"]: r for r in found} == expected(rows, noted)
     assert [r["id"] for r in found] == [r["id"] for r in rows], "in the order of the input"
     assert len(found) == done.rows == 150
     assert (done.known, done.bad, done.died) == (0, 0, 0)
-    assert told[-1].share == 1
+    assert told[-1] == (150, 150)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl", "log", "out.jsonl"]
 
 
@@ -243,7 +247,7 @@ def test_what_no_part_holds_is_what_remains_and_each_row_is_written_once(counts,
                     parts.folder,
                     piece,
                     [{"id": n} for n in rows if n % 3],
-                    [Bad("", n, "") for n in rows if not n % 3],
+                    [Row("", n) for n in rows if not n % 3],
                 )
                 done.update(rows)
 

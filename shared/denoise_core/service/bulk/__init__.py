@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from denoise_core.service.bulk.job import Finished, Progress, bulk
+from denoise_core.service.bulk.job import Finished, bulk
 
-__all__ = ["Finished", "Progress", "bulk"]
+__all__ = ["Finished", "bulk"]

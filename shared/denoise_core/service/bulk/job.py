@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,19 +15,6 @@ from denoise_core.service.bulk.parts import Parts
 from denoise_core.service.bulk.rays import on_ray
 from denoise_core.service.bulk.rows import files_of
 from denoise_core.service.bulk.workers import Task, carried_out
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """``done`` rows by now, bad ones and ``known`` ones (of an earlier run) included; ``share`` of all rows, 0 to
-    1; ``rate`` in rows a second of this run, ``left`` in seconds, None before it can be said."""
-
-    done: int
-    known: int
-    bad: int
-    share: float
-    rate: float
-    left: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +38,7 @@ def bulk(
     workers: int | None = None,
     seconds: float = 300.0,
     job: str = "",
-    progress: Callable[[Progress], None] = lambda found: None,
+    progress: Callable[[int, int], object] = lambda done, all: None,
 ) -> Finished:
     """Denoise every row of ``source`` into ``out``: exactly one row for each id, in the order of the input.
 
@@ -64,7 +50,8 @@ def bulk(
 
     ``workers`` is the number of processes (all cores) or of Ray actors (all of the cluster's CPUs but one). A row
     has ``seconds``, loading the model included for a worker's first. A worker that dies or takes longer is
-    replaced and its rows are done again; a row that does it each time is a bad one.
+    replaced and its rows are done again; a row that does it each time is a bad one. ``progress`` is told how many
+    rows are done, bad and known ones included, and how many there are.
 
     Raises `InputError` for input or output that do not fit, for an output that another process writes, and for a
     mistake that every row would meet, such as a missing extra.
@@ -79,22 +66,13 @@ def bulk(
     files = files_of(source)
     with Parts(Path(out)) as parts:
         pieces = parts.begin(files, {"query": query, "job": job, "format": 3})
-        left = parts.remaining(pieces)
-        total, waiting = (sum(p.count for p in some) for some in (pieces, left))
-        known, found = total - waiting, Counter[str]()
+        left, total = parts.remaining(pieces), sum(p.count for p in pieces)
+        known, found = total - sum(p.count for p in left), Counter[str]()
         task = Task(denoiser, parts.folder, query, seconds)
         count = workers or os.cpu_count() or 1
-        began = told = time.monotonic()
         for more in carried_out(task, left, count) if engine == "process" else on_ray(task, left, workers):
             found += more
-            now, done = time.monotonic(), known + found["rows"]
-            if now - told >= 1 or done == total:
-                told, rate = now, found["rows"] / max(1e-9, now - began)
-                progress(
-                    Progress(
-                        done, known, found["bad"], done / total, rate, (total - done) / rate if rate else None
-                    )
-                )
+            progress(known + found["rows"], total)
         if missing := sum(p.count for p in parts.remaining(pieces)):
             raise RuntimeError(f"{missing} rows have no part file: what is done stays in {parts.folder}")
         rows, refused = parts.finish()

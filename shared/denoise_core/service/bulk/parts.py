@@ -16,7 +16,7 @@ from typing import Any, Self
 from denoise_core._files import write_whole
 from denoise_core._optional import require
 from denoise_core.errors import InputError
-from denoise_core.service.bulk.rows import KINDS, Bad, Piece, chunks_of
+from denoise_core.service.bulk.rows import KINDS, Piece, Row, chunks_of
 
 _GROUP = 2000  # rows of a parquet row group
 
@@ -100,10 +100,10 @@ class Parts:
             at = max(at, -stop)
 
 
-def write_part(folder: Path, piece: Piece, rows: Sequence[dict[str, Any]], bad: Sequence[Bad]) -> None:
+def write_part(folder: Path, piece: Piece, rows: Sequence[dict[str, Any]], bad: Sequence[Row]) -> None:
     """What became of a piece. A part whose rows are there is done, so those come last."""
     if bad:
-        told = ({"where": b.where, "id": b.id, "reason": b.reason} for b in bad)
+        told = ({"where": b.where, "id": b.id, "reason": b.wrong} for b in bad)
         write_whole(folder / f"{piece.name}.bad", "".join(f"{json.dumps(each)}\n" for each in told))
     write_whole(folder / f"{piece.name}.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
 

@@ -26,21 +26,14 @@ BYTES = 1 << 20  # of a chunk at most, unless one row has more
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A question with its passages, or a document with the job's question."""
-
-    where: str
-    id: str
-    query: str
-    passages: tuple[Passage, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Bad:
-    """A row that cannot be denoised: where it stands, its id if it has one, and why."""
+    """A question with its passages, or a document with the job's question. ``where`` it stands, and what is
+    ``wrong`` with one that cannot be denoised; its ``id`` is None where it has none."""
 
     where: str
     id: str | None
-    reason: str
+    query: str = ""
+    passages: tuple[Passage, ...] = ()
+    wrong: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +103,20 @@ def _rows(file: Path) -> Iterator[tuple[str, bytes]]:
                 yield f"{file.name}, line {n}", line
 
 
-def read(piece: Piece, query: str | None) -> Iterator[Row | Bad]:
+def read(piece: Piece, query: str | None) -> Iterator[Row]:
     """The piece's rows."""
     with piece.file.open("rb") as lines:
         for about, raw in islice(zip(lines, lines), piece.skip, piece.skip + piece.count):
             where, again = json.loads(about)
             found = _parsed(raw)
+            row = Row(where, _name(found))
             try:
-                yield _row(where, found, again, query)
+                if again:
+                    raise InputError("a row with this id came before")
+                asked, passages = _asked(row.id, found, query)
+                yield replace(row, query=asked, passages=passages)
             except (InputError, TypeError) as error:
-                yield Bad(where, _name(found), str(error))
+                yield replace(row, wrong=str(error))
 
 
 def _parsed(raw: bytes) -> Any:
@@ -134,26 +131,21 @@ def _name(found: Any) -> str | None:
     return None if isinstance(name, bool) or not isinstance(name, str | int) else well_formed(str(name))
 
 
-def _row(where: str, found: Any, again: bool, query: str | None) -> Row:
+def _asked(name: str | None, found: Any, query: str | None) -> tuple[str, tuple[Passage, ...]]:
     if isinstance(found, Exception):
         raise InputError(f"not JSON: {found}")
     if not isinstance(found, dict):
         raise InputError("expected an object")
-    name = _name(found)
     if name is None:
         raise InputError(f"id: expected a text or a whole number, got {type(found.get('id')).__name__}")
-    if again:
-        raise InputError("a row with this id came before")
-    asked, passages = found.get("query", query), found.get("passages")
     if isinstance(found.get("text"), str):
         if query is None:
             raise InputError("a row with 'text' is a document: say with --query what it is to answer")
-        asked, passages = query, [{"text": found["text"], "id": name}]
-    if not isinstance(asked, str):
-        raise InputError(f"query: expected a text, got {type(asked).__name__}")
-    if not isinstance(passages, list):
-        raise InputError(f"passages: expected a list, got {type(passages).__name__}")
-    return Row(where, name, asked, tuple(_passage(n, p) for n, p in enumerate(passages)))
+        return query, (Passage(found["text"], name),)
+    asked, passages = found.get("query", query), found.get("passages")
+    if not isinstance(asked, str) or not isinstance(passages, list):
+        raise InputError("expected 'query', a text, and 'passages', a list")
+    return asked, tuple(_passage(n, p) for n, p in enumerate(passages))
 
 
 def _passage(n: int, given: Any) -> Passage:

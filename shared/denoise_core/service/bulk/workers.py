@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, TimeoutError, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -21,7 +21,7 @@ from denoise_core.errors import InputError, MissingExtra, ProbeMismatch, said
 from denoise_core.protocols import Denoiser
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.service.bulk.parts import write_part
-from denoise_core.service.bulk.rows import Bad, Piece, Row, read
+from denoise_core.service.bulk.rows import Piece, Row, read
 
 DEATHS = 16  # workers that end one after the other without an answer: the work cannot be done here
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -37,25 +37,19 @@ class Task:
     query: str | None
     seconds: float
 
-    def __call__(self, piece: Piece) -> Counter[str]:
-        """How many ``rows`` there were, and how many of them ``bad``."""
-        given = list(read(piece, self.query))
-        rows, bad = [], [row for row in given if isinstance(row, Bad)]
-        for row, found in self._denoised([row for row in given if isinstance(row, Row)]):
+    def __call__(self, piece: Piece, wrong: str = "") -> Counter[str]:
+        """How many ``rows`` there were, and how many of them ``bad``: all where ``wrong`` says why."""
+        given = [replace(row, wrong=wrong or row.wrong) for row in read(piece, self.query)]
+        rows, bad = [], [row for row in given if row.wrong]
+        for row, found in self._denoised([row for row in given if not row.wrong]):
             if isinstance(found, _EVERY_ROW):
                 raise InputError(f"no row can be denoised: {said(found)}")
             if isinstance(found, Exception):
-                bad.append(Bad(row.where, row.id, said(found)))
+                bad.append(replace(row, wrong=said(found)))
             else:
                 rows.append({"id": row.id, **found.as_json()})
         write_part(self.folder, piece, rows, bad)
         return Counter(rows=len(given), bad=len(bad))
-
-    def refuse(self, piece: Piece, reason: str) -> Counter[str]:
-        """The one row of the piece is a bad one."""
-        (row,) = read(piece, self.query)
-        write_part(self.folder, piece, [], [Bad(row.where, row.id, reason)])
-        return Counter(rows=1, bad=1)
 
     def _denoised(self, rows: list[Row]) -> list[tuple[Row, Any]]:
         if isinstance(self.denoiser, ENDDenoiser) and len(rows) > 1:
@@ -135,7 +129,7 @@ def carried_out(task: Task, pieces: Iterable[Piece], count: int) -> Iterator[Cou
                         else:
                             deaths = 0
                             why = f"its worker died each time, or took longer than {task.seconds:g} seconds"
-                            yield task.refuse(piece, why)
+                            yield task(piece, why)
         finally:
             pool.stop()
             pool.join()
