@@ -54,7 +54,6 @@ def settings_type() -> Any:
         name: list[str] = field(
             [], description="a name that clients may call the service by, * for any; again for more"
         )
-        token_env: str | None = field(None, description="the environment variable with the only key")
         keys: Path | None = field(
             None, description="a TOML file of keys: [name] key or sha256, quota='600/minute'"
         )
@@ -118,7 +117,7 @@ def serve(context: typer.Context) -> None:
     hosts = tuple(asked.name) or (() if asked.host in HOSTS else (asked.host,))
     limits = ServiceLimits(**{name: getattr(asked, name) for name in _LIMITS})
     name = asked.method if own is None else own.name
-    service = Service(served, name, default_judge(), asked.token_env, asked.keys, hosts, limits)
+    service = Service(served, name, default_judge(), asked.keys, hosts, limits)
     app = make_app(service)
     if asked.access_log:
         access.addHandler(logging.StreamHandler())
@@ -130,10 +129,10 @@ def serve(context: typer.Context) -> None:
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
         raise InputError(f"cannot listen on {host} port {port}: {error}; take another --port, or 0") from error
-    if host not in HOSTS and asked.token_env is None and asked.keys is None:
+    if host not in HOSTS and asked.keys is None:
         say(
             aside,
-            f"{host} can be reached from other machines, and asks for no key: add --keys or --token-env",
+            f"{host} can be reached from other machines, and asks for no key: add --keys",
             "yellow",
         )
     shown = f"[{host}]" if ":" in host else host

@@ -32,7 +32,7 @@ _ABOUT = "Denoises passages before a language model reads them, ranks them, and 
 def make_app(service: Service) -> FastAPI:
     """The application for `service`, for uvicorn or any other ASGI server. Raises `InputError` for keys that
     cannot be read. Needs the extra ``serve``."""
-    limits, desk, keys, registry = service.limits, Desk(service.limits), Keys(service), CollectorRegistry()
+    limits, desk, keys, registry = service.limits, Desk(service.limits), Keys(service.keys), CollectorRegistry()
     seconds = Histogram("denoise_request_seconds", "Seconds.", ["path", "status"], registry=registry)
     fell_back = Gauge("denoise_fallbacks", "Logged by now.", ["part", "error"], registry=registry)
     Gauge("denoise_waiting_requests", "Requests.", registry=registry).set_function(lambda: desk.waiting)

@@ -84,11 +84,10 @@ class Range(BaseModel):
 
 
 class Scored(Range):
+    """``reason`` is of what was dropped."""
+
     score: float | None
-
-
-class Dropped(Scored):
-    reason: str
+    reason: str = ""
 
 
 class Left(BaseModel):
@@ -105,7 +104,7 @@ class Denoised(BaseModel):
     query: str
     passages: list[Left]
     kept: list[Scored]
-    dropped: list[Dropped]
+    dropped: list[Scored]
     relevant: bool | None
     note: str | None
     fallback: str | None

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -52,7 +51,6 @@ class Desk:
         self.working = 0  # threads, those that nobody waits for included
         self._ahead = 0.0  # cost of all that was admitted and is not done
         self._rate = GUESS  # seconds of one unit of cost
-        self._begun: dict[object, tuple[float, float]] = {}  # when, and its cost, of what is under way
         self._lock = threading.Lock()
         self._progress = time.monotonic()
         self._room = anyio.CapacityLimiter(limits.threads)
@@ -61,32 +59,25 @@ class Desk:
     async def ask(self, call: Callable[[], T], characters: int) -> T:
         """What ``call`` returns. Raises `Busy` at once for one that could not be done in time, `TimeoutError` when
         it was not, and what it raises."""
-        cost, until, own = characters + FIXED, time.monotonic() + self.limits.seconds, object()
+        cost, until = characters + FIXED, time.monotonic() + self.limits.seconds
         self.admit(characters)
         self._ahead += cost
         try:
             async with asyncio.timeout(self.limits.seconds), self._room:
-                now = time.monotonic()
-                if now + cost * self._rate > until:
+                if time.monotonic() + cost * self._rate > until:
                     raise TimeoutError  # it would be given up on the way
                 if self._lost:
                     raise Busy(self.limits.seconds / 2)
-                self._begun[own] = now, cost
-                return await self._pool.run(partial(self._timed, call, cost))
+                return await self._pool.run(self._timed, call, cost)
         finally:
             self._ahead -= cost
-            self._begun.pop(own, None)
 
     def admit(self, characters: int = 0) -> None:
         """Raises `Busy` for a request of so many characters that could not be done in time."""
-        threads, seconds, now = self.limits.threads, self.limits.seconds, time.monotonic()
-        taken = [(now - began) / cost for began, cost in self._begun.values()]
-        least = min(taken) if len(taken) >= threads else 0.0  # where all are slower than was known, so is the next
-        expected = (self._ahead / threads + characters + FIXED) * max(self._rate, least)
-        if self._lost or self.waiting >= self.limits.waiting:
-            raise Busy(expected or 1)
-        if self._ahead and expected > MARGIN * seconds:  # alone it is tried, however long the last one took
-            raise Busy(expected - MARGIN * seconds)
+        expected = (self._ahead / self.limits.threads + characters + FIXED) * self._rate
+        late = expected - MARGIN * self.limits.seconds
+        if self._lost or self.waiting >= self.limits.waiting or (self._ahead and late > 0):
+            raise Busy(late)  # alone it is tried, however long the last one took
 
     @property
     def waiting(self) -> int:

@@ -50,16 +50,14 @@ class Service:
     """``denoiser`` under the name ``name``. ``judge`` is whom ``/v1/check`` asks; without one words alone say what
     differs, and never "supported".
 
-    Requests must bring a key (``Authorization: Bearer``) where one is named: ``token_env`` is the environment
-    variable with the only one, ``keys`` a TOML file of several with names and quotas (`service.keys`).
-    ``hosts`` are the names by which the service may be called; those of this machine alone unless given, and
-    ``("*",)`` for any: so no web page that a browser has open can reach a service on one's own machine.
+    ``keys`` is a TOML file of keys with names and quotas (`service.keys`), of which requests must bring one
+    (``Authorization: Bearer``). ``hosts`` are the names by which the service may be called; those of this machine
+    alone unless given, and ``("*",)`` for any: so no web page that a browser has open can reach it.
     """
 
     denoiser: Denoiser
     name: str = "rag-denoise"
     judge: Judge | None = None
-    token_env: str | None = None
     keys: Path | None = None
     hosts: tuple[str, ...] = ()
     limits: ServiceLimits = field(default_factory=ServiceLimits)

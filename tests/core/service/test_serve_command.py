@@ -54,7 +54,7 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
     [
         (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
         (["--port", "70000"], "--port"),
-        (["--token-env", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE"),
+        (["--keys", "no/keys.toml"], "no/keys.toml"),
         (["--denoiser", "missing/folder"], "missing/folder"),
         (["--method", "s2a-select"], "--method"),
     ],

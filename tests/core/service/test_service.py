@@ -159,11 +159,11 @@ def test_the_openapi_page_health_and_figures(url):
     assert "/nowhere" not in page
 
 
-def test_a_token(monkeypatch):
-    with pytest.raises(InputError, match="'MY_TOKEN': that environment variable is not set"):
-        make_app(Service(default_denoiser(), token_env="MY_TOKEN"))
-    monkeypatch.setenv("MY_TOKEN", "hush")
-    with serving(Service(default_denoiser(), token_env="MY_TOKEN")) as url:
+def test_a_key(tmp_path):
+    with pytest.raises(InputError, match=r"none\.toml.*FileNotFoundError"):
+        make_app(Service(default_denoiser(), keys=tmp_path / "none.toml"))
+    (tmp_path / "keys.toml").write_text('[all]\nkey = "hush"')
+    with serving(Service(default_denoiser(), keys=tmp_path / "keys.toml")) as url:
         for header, status in (("Bearer hush", 200), ("Bearer hus", 401), ("hush", 401), ("", 401)):
             headers = {"authorization": header}
             body = {"query": QUERY, "documents": TEXTS}

@@ -55,24 +55,6 @@ async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back():
     desk.close()
 
 
-async def test_what_takes_longer_than_was_known_counts_while_it_runs():
-    go = threading.Event()
-    desk = Desk(ServiceLimits(workers=2, seconds=10))
-    slow = [asyncio.create_task(desk.ask(go.wait, 1)) for _ in range(2)]
-    while len(desk._begun) < 2:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
-    first, second = desk._begun
-    began, cost = desk._begun[first]
-    desk._begun[first] = began - 9, cost
-    desk.admit()  # of the other worker nothing is known
-    desk._begun[second] = began - 9, cost
-    with pytest.raises(Busy):
-        desk.admit()
-    go.set()
-    await asyncio.gather(*slow)
-    desk.close()
-
-
 async def test_what_has_expired_is_not_begun():
     go, begun = threading.Event(), []
     desk = Desk(ServiceLimits(workers=1, seconds=0.1))

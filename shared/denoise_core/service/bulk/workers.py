@@ -71,12 +71,11 @@ class Task:
 @contextmanager
 def _watched(seconds: float) -> Iterator[None]:
     """Ends this process when the block takes longer, whatever holds it up: the watch needs no interpreter."""
-    with Path(os.devnull).open("w") as nowhere:
-        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
-        try:
-            yield
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+    faulthandler.dump_traceback_later(seconds, exit=True)  # where it was, without values
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @lru_cache(maxsize=1)
