@@ -188,16 +188,13 @@ def fitted(folder: Path, keep: str | None, model: str | None = None) -> Denoiser
 
 
 def keep_of(keep: str) -> float | int | str:
-    """What ``--keep`` says: ``auto``, or as `share_or_number`."""
-    return "auto" if keep.strip() == "auto" else share_or_number(keep)
-
-
-def share_or_number(keep: str) -> float | int:
-    """What ``--keep`` says: ``5`` is a number of chunks, ``0.3`` and ``30%`` are shares of them.
+    """What ``--keep`` says: ``auto``; ``5`` is a number of chunks, ``0.3`` and ``30%`` are shares of them.
 
     Raises `InputError` for anything else, ``1.0`` and ``100%`` included.
     """
     text = keep.strip()
+    if text == "auto":
+        return text
     try:
         if text.endswith("%"):
             share = float(text[:-1]) / 100

@@ -7,7 +7,7 @@ text is escaped, and each passage finds its own writing direction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
 from typing import Any
@@ -40,16 +40,11 @@ class Shown:
     passages: tuple[Passage, ...]
     result: DenoiseResult
     gold: frozenset[str] = frozenset()
-    facts: tuple[str, ...] = field(default=())
-
-
-def pieces(passage: Passage, result: DenoiseResult) -> tuple[Piece, ...]:
-    """The passage cut where its fate changes; the texts joined give the passage's text back."""
-    return all_pieces([passage], result)[0]
+    facts: tuple[str, ...] = ()
 
 
 def all_pieces(passages: Sequence[Passage], result: DenoiseResult) -> list[tuple[Piece, ...]]:
-    """`pieces` of many passages, in one pass over the result."""
+    """Each passage cut where its fate changes; the texts joined give the passage's text back."""
     parts = _by_passage(result)
     return [
         tuple(Piece(p.text[s.start : s.end], kept, note) for s, kept, note in parts.get(p.id, []))
