@@ -1,6 +1,7 @@
 """The three methods as LlamaIndex parts. Names load their module when first used, so importing this costs nothing.
 
-`DenoisePostprocessor` takes the noise out of retrieved nodes; `S2AQueryEngine` answers from what is left.
+`DenoisePostprocessor` takes the noise out of retrieved nodes; `S2AQueryEngine` answers from what is left;
+`denoised` takes it out of what an agent's tools return.
 `Checked` checks the answers of an engine, chat or agent you have, `AugmentedQueryEngine` those of a retriever.
 """
 
@@ -10,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from llamaindex_denoise.agents.denoised import denoised
     from llamaindex_denoise.checked import Checked
     from llamaindex_denoise.engines.augmented import AugmentedQueryEngine
     from llamaindex_denoise.engines.s2a import S2AQueryEngine
@@ -31,6 +33,7 @@ _HOME = {
     "S2AQueryEngine": "engines.s2a",
     "UtilityEvaluator": "evaluator",
     "VerificationEvent": "events",
+    "denoised": "agents.denoised",
     "record": "nodes.records",
 }
 
@@ -44,6 +47,7 @@ __all__ = [
     "S2AQueryEngine",
     "UtilityEvaluator",
     "VerificationEvent",
+    "denoised",
     "record",
 ]
 

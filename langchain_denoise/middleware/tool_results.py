@@ -18,6 +18,7 @@ from typing_extensions import override
 from denoise_core import InputError
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.record import KEY
+from denoise_core.tool_results import LEFT_OUT, RECALL, asked_in, given_back, looked_for
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.places import MESSAGES, messages_in
 from langchain_denoise.likes import DenoiserLike
@@ -29,13 +30,6 @@ Result = ToolMessage | Command[Any]
 
 LEAST = 2000
 """Characters of a call's texts from which on they are denoised without being asked for by name."""
-
-LEFT_OUT = "denoise_left_out"
-"""Where in the agent's state stands what was cut out, by id."""
-
-RECALL = "recall"
-
-_ASKED = ("query", "question", "q", "search", "search_query", "keywords", "topic", "text", "input", "prompt")
 
 
 def _joined(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> dict[str, str]:
@@ -142,7 +136,7 @@ class DenoiseToolResults(Changing):
         """Whether texts are denoised without being asked for by name: all that one call gave counts together."""
         if sum(part.characters for r in read for part in r.parts) < LEAST:
             return False
-        if not _asked_in(request):
+        if not asked_in(request.tool_call["args"]):
             name = request.tool_call["name"]
             fell_back(
                 self._name,
@@ -159,7 +153,7 @@ class DenoiseToolResults(Changing):
         new: dict[int, ToolMessage] = {}
         kept: dict[str, str] = {}
         for one, found in zip(read, each, strict=True):
-            new[id(one.message)], gone = one.cleared(found, RECALL if self.recall else "")
+            new[id(one.message)], gone = one.cleared(found, self.recall)
             kept |= {g.id: g.text for g in gone if self.recall}
         if isinstance(result, ToolMessage):
             message = new.get(id(result), result)
@@ -173,10 +167,7 @@ class DenoiseToolResults(Changing):
 @tool(RECALL)
 def _recall(id: str, runtime: ToolRuntime) -> str:
     """Gives back a part of a tool's result that was left out, by the id that stands at the end of the result."""
-    kept = runtime.state.get(LEFT_OUT) or {}
-    if id in kept:
-        return str(kept[id])
-    return f"There is no part {id!r}; there are: {', '.join(kept) or 'none'}"
+    return given_back(runtime.state.get(LEFT_OUT) or {}, id)
 
 
 def _name_of(given: Any) -> str:
@@ -195,14 +186,6 @@ def _messages_of(result: Result) -> list[ToolMessage]:
     return [m for m in found if isinstance(m, ToolMessage)] if isinstance(found, list) else []
 
 
-def _asked_in(request: ToolCallRequest) -> str:
-    """The words that a tool was called with, "" for none: an argument called so, or one of several words."""
-    given = request.tool_call["args"]
-    named = [given[n] for n in _ASKED if isinstance(given.get(n), str)]
-    said = named or [v for v in given.values() if isinstance(v, str) and len(v.split()) > 1]
-    return next((v for v in said if v.strip()), "")
-
-
 def _settings_in(request: ToolCallRequest) -> Any:
     """What the agent's context asks for: its ``denoise``, of a dict, a dataclass or an object."""
     context = getattr(request.runtime, "context", None)
@@ -211,10 +194,7 @@ def _settings_in(request: ToolCallRequest) -> Any:
 
 def _query(request: ToolCallRequest) -> str:
     """What is looked for: the user's last message, and the words of the call where they are others."""
-    asked = _asked_in(request)
     state = request.state
     state = state if isinstance(state, (dict, list)) else {MESSAGES: getattr(state, MESSAGES, [])}
     user = next((str(m.text) for m in reversed(messages_in(state) or []) if isinstance(m, HumanMessage)), "")
-    if not asked or asked in user:
-        return user or asked
-    return asked if not user else f"{user}\n{asked}"
+    return looked_for(user, asked_in(request.tool_call["args"]))

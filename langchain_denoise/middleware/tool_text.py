@@ -11,12 +11,9 @@ from langchain_core.messages import ToolMessage
 
 from denoise_core import DenoiseResult
 from denoise_core.running.record import KEY, short_id
-from denoise_core.tool_results import LeftOut, ToolResult, read_result
+from denoise_core.tool_results import NOTHING, LeftOut, ToolResult, read_result, told
 from langchain_denoise.convert.documents import FALLBACK, ids_of
 from langchain_denoise.convert.places import documents_of
-
-NOTHING = "(No part of this result helps with the question.)"
-"""Stands in a tool's message of which nothing is kept: a tool call without a message is an error for models."""
 
 STRUCTURED = ("structured_content", "structuredContent")  # where MCP adapters put the structured result
 
@@ -47,9 +44,11 @@ class ToolText:
         """What a compressor is asked for it: one question each of `parts`."""
         return [{"texts": part.passages, "query": query} for part in self.parts]
 
-    def cleared(self, each: Sequence[DenoiseResult], recall: str = "") -> tuple[ToolMessage, tuple[LeftOut, ...]]:
-        """The message with what is left of each of `parts` in its place, and what its content lost; with the name
-        of a tool ``recall`` that gives such a part back, its ids stand at the end."""
+    def cleared(
+        self, each: Sequence[DenoiseResult], recall: bool = False
+    ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
+        """The message with what is left of each of `parts` in its place, and what its content lost; with
+        ``recall`` the ids of such parts stand at the end."""
         found = each[0]
         content = self.content.back(found)
         if isinstance(content, list):
@@ -58,7 +57,7 @@ class ToolText:
             content = NOTHING if isinstance(self.message.content, str) else [{"type": "text", "text": NOTHING}]
         gone = self.content.left_out(found)
         if recall and gone:
-            said = "\n".join([f"(Left out; {recall}(id) gives one back)", *(f"{g.id}: {g.begins}" for g in gone)])
+            said = told(gone)
             blocks = isinstance(content, list)
             content = [*content, {"type": "text", "text": said}] if blocks else f"{content}\n\n{said}"
         record = {
@@ -87,7 +86,7 @@ class ToolDocuments:
         return [{"documents": self.documents, "query": query}]
 
     def cleared(
-        self, each: Sequence[Sequence[Document]], recall: str = ""
+        self, each: Sequence[Sequence[Document]], recall: bool = False
     ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
         """The message with what is left of each document where it stood; documents shown nowhere are joined. What
         was dropped is not to be had back."""

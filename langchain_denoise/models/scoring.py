@@ -17,7 +17,6 @@ from denoise_core.end import Probe, ProbeScorer
 from denoise_core.end.calibration import Calibration
 from denoise_core.protocols import Scored
 from denoise_core.running.caches.once import Once
-from denoise_core.running.offload import offload
 from denoise_core.scorers.cross_encoder import CrossEncoderScorer
 from denoise_core.scorers.decisions import DecisionScorer
 from denoise_core.scorers.embedding import EmbeddingScorer
@@ -65,14 +64,6 @@ class EmbeddedEmbeddings(Embeddings):
     @override
     def embed_query(self, text: str) -> list[float]:
         return self.embed_documents([text])[0]
-
-    @override
-    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
-        return await offload(self.embed_documents, texts)
-
-    @override
-    async def aembed_query(self, text: str) -> list[float]:
-        return await offload(self.embed_query, text)
 
 
 class FolderProbe:

@@ -12,7 +12,7 @@ result says of itself at its ends (how many there are, which page this is) stays
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,13 @@ from denoise_core.types import Passage
 
 ENDS = 160  # characters of a first or last line that is kept for what it says of the result
 _SETS = ("content", "structuredContent", "structured_content")  # of an MCP result
+
+NOTHING = "(No part of this result helps with the question.)"
+"""Stands for a result of which nothing is kept: a tool call without a message is an error for models."""
+
+RECALL = "recall"  # the tool that gives back what was left out, by id
+LEFT_OUT = "denoise_left_out"  # where in an agent's state that stands
+_ASKED = ("query", "question", "q", "search", "search_query", "keywords", "topic", "text", "input", "prompt")
 
 Path = tuple[str | int, ...]
 
@@ -157,3 +164,25 @@ def _ends(shape: Cut) -> list[Range]:
 
 def _is_end(text: str) -> bool:
     return len(text.strip()) <= ENDS and text.rstrip()[-1:] not in ".!?。"
+
+
+def asked_in(arguments: Mapping[str, Any]) -> str:
+    """The words that a tool was called with, "" for none: an argument called so, or one of several words."""
+    named = [arguments[n] for n in _ASKED if isinstance(arguments.get(n), str)]
+    said = named or [v for v in arguments.values() if isinstance(v, str) and len(v.split()) > 1]
+    return next((v for v in said if v.strip()), "")
+
+
+def looked_for(user: str, asked: str) -> str:
+    """What a result is read for: the user's last message, and the words of the call where they are others."""
+    return user or asked if not asked or asked in user else f"{user}\n{asked}".strip()
+
+
+def told(gone: Sequence[LeftOut]) -> str:
+    """What an agent reads of what was left out: how to have it back, and how each part begins."""
+    return "\n".join([f"(Left out; {RECALL}(id) gives one back)", *(f"{g.id}: {g.begins}" for g in gone)])
+
+
+def given_back(kept: Mapping[str, str], id: str) -> str:
+    """The part that was left out under this id, or which ids there are."""
+    return kept[id] if id in kept else f"There is no part {id!r}; there are: {', '.join(kept) or 'none'}"

@@ -6,6 +6,7 @@ import json
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from recorded_runs import RunRecorder
 
 from denoise_core import Budget
 from denoise_core.augmenter import Augmenter
@@ -13,7 +14,6 @@ from denoise_core.augmenter.streaming import Finished, Revised
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import AugmentedRunnable, ChatModelLLM, RetrieverAdapter
-from langchain_denoise.testing import RunRecorder
 
 PARIS = "Paris is the capital of France."
 FOUND = [

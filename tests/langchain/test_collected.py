@@ -11,12 +11,13 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
 from pydantic import BaseModel
+from recorded_runs import RunRecorder
 
 from denoise_core.augmenter import LoopLimits
 from denoise_core.augmenter.streaming import Finished, Restarted, Revised, Text
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from langchain_denoise import DenoisingRetriever, Verifier, verified
-from langchain_denoise.testing import FunctionChatModel, RunRecorder
+from langchain_denoise.testing import FunctionChatModel
 from langchain_denoise.verification.collect import Collector
 
 TOWER = "The Eiffel Tower was completed in 1889 by the company of Gustave Eiffel."

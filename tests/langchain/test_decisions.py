@@ -9,13 +9,13 @@ import pytest
 from decision_models import Words, decisions
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from recorded_runs import RunRecorder
 
 from denoise_core import InputError, MissingExtra
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import DenoiseCompressor, DenoisingRetriever, Verifier, verified
 from langchain_denoise.models.decisions import Decide
 from langchain_denoise.models.scoring import as_scorer
-from langchain_denoise.testing import RunRecorder
 
 
 @pytest.fixture(autouse=True)

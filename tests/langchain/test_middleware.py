@@ -22,13 +22,14 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.prompts import PromptTemplate
 from langchain_core.tools import StructuredTool, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from recorded_runs import RunRecorder
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionScorer
+from denoise_core.tool_results import NOTHING
 from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, S2AMiddleware
-from langchain_denoise.middleware.tool_text import NOTHING, rewrite
-from langchain_denoise.testing import RunRecorder
+from langchain_denoise.middleware.tool_text import rewrite
 
 # What a tool found
 

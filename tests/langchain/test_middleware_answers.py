@@ -19,11 +19,11 @@ from langchain_agents import (
 )
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from recorded_runs import RunRecorder
 
 from denoise_core.augmenter import LoopLimits
 from langchain_denoise import Verifier
 from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
-from langchain_denoise.testing import RunRecorder
 
 
 def told(messages):

@@ -10,12 +10,12 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
+from recorded_runs import RunRecorder
 from typing_extensions import TypedDict
 
 from denoise_core.augmenter import Outcome
 from langchain_denoise import DenoiseCompressor, S2AMessages, Verifier
 from langchain_denoise.nodes import JudgeNode
-from langchain_denoise.testing import RunRecorder
 
 PARIS = "Paris is the capital of France."
 LYON = "Lyon has been the capital since 1789."

@@ -10,12 +10,12 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import RetrieversIntegrationTests
+from recorded_runs import RunRecorder
 
 from denoise_core import Denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import DenoisingRetriever
-from langchain_denoise.testing import RunRecorder
 
 TEXTS = ["red fish", "blue fish", "one fish", "two birds", "a red bird"]
 

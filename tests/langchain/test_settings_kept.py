@@ -14,12 +14,12 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
 from openai import BadRequestError
+from recorded_runs import RunRecorder
 
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import ChatModelLLM, Denoise, DenoiseCompressor, DenoisingRetriever
-from langchain_denoise.testing import RunRecorder
 
 ASKED = (Message("user", "which?"),)
 SCHEMA = {"type": "object", "properties": {"keep": {"type": "array", "items": {"type": "integer"}}}}

@@ -8,13 +8,13 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from pydantic import BaseModel
+from recorded_runs import RunRecorder
 
 from denoise_core import InputError, Passage
 from denoise_core.augmenter import LoopLimits, Verdict
 from denoise_core.augmenter.utility import without_effects
 from langchain_denoise import Verifier, verified
 from langchain_denoise.convert.claims import claimed, resolved
-from langchain_denoise.testing import RunRecorder
 
 TOWER = "The Eiffel Tower was finished in 1889."
 FOUND = [

@@ -20,9 +20,10 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.end.auto import AutoScale
 from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionScorer
+from denoise_core.tool_results import NOTHING
 from langchain_denoise import Denoise, DenoiseCompressor
 from langchain_denoise.middleware import DenoiseToolResults
-from langchain_denoise.middleware.tool_text import NOTHING, ToolText
+from langchain_denoise.middleware.tool_text import ToolText
 
 IMAGE = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
 

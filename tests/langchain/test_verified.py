@@ -10,12 +10,12 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langgraph.graph import END, START, MessagesState, StateGraph
+from recorded_runs import RunRecorder
 
 from denoise_core import Budget
 from denoise_core.augmenter import LoopLimits, Verdict
 from denoise_core.augmenter.utility import without_effects
 from langchain_denoise import Verifier, verified
-from langchain_denoise.testing import RunRecorder
 
 PARIS = "Paris is the capital of France."
 LYON = "Lyon has been the capital since 1789."

@@ -20,6 +20,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_core.tools import tool
 from langchain_qdrant import QdrantVectorStore
 from pydantic import BaseModel
+from recorded_runs import RunRecorder
 
 from denoise_core import InputError
 from denoise_core.augmenter import LoopLimits
@@ -35,7 +36,6 @@ from langchain_denoise import (
     verified,
 )
 from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
-from langchain_denoise.testing import RunRecorder
 
 TOWER = "The Eiffel Tower was completed in 1889."
 WRONG = "The Eiffel Tower was completed in 1912."
