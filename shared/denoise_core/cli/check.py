@@ -82,29 +82,20 @@ def recorded(found: Check, answer: str, passages: Sequence[Passage], judge: Judg
     lines = {p.id: p for p in passages}
     proof = proof_of(answer, found.claims, judge.id)
     data = found.as_json() | {"outcome": outcome(found).split(":")[0], "judge": judge.id}
-    data["claims"] = [
-        {
-            "text": c.text,
-            "start": c.start,
-            "end": c.end,
-            "verdict": verdict_of(c),
-            "probability": c.probability,
-            "why": c.why,
-            "differences": [str(d) for d in c.differs],
-            "quotes": [
-                {
-                    "file": q.span.passage_id,
-                    "line": line_of(lines[q.span.passage_id], q.span.start),
-                    "start": q.span.start,
-                    "end": q.span.end,
-                    "text": q.text,
-                    "relation": q.relation,
-                }
-                for q in c.quotes
-            ],
-        }
-        for c in found.claims
-    ]
+    for c, told in zip(found.claims, data["claims"], strict=True):
+        told["verdict"] = verdict_of(c)
+        told["quotes"] = [
+            {
+                "file": q.span.passage_id,
+                "line": line_of(lines[q.span.passage_id], q.span.start),
+                "start": q.span.start,
+                "end": q.span.end,
+                "text": q.text,
+                "relation": q.relation,
+            }
+            for q in c.quotes
+        ]
+        del told["evidence"], told["supported"]  # quotes and verdict say it
     return data | {"proof": proof.as_json() if proof else None}
 
 
