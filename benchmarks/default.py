@@ -33,6 +33,7 @@ from denoise_core.s2a.teaching import labelled
 from denoise_lab.experiments.calibrated import held_out, on_held_out
 from denoise_lab.experiments.default_choices import Scored, over_share, reported, scored
 from denoise_lab.experiments.real_sets import bench_encoder
+from denoise_lab.experiments.second_look import with_second_look
 from denoise_lab.split import NQ, SETS, XQUAD
 
 GOLD, SHARE, RISKS = {NQ: 0.97, XQUAD: 0.97}, {NQ: 0.40, XQUAD: 0.50}, (0.05, 0.10, 0.20)
@@ -50,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     sets = {name: scored(questions, read) for name, questions in reported(options).items()}
     kept(bench, sets)
     conflicts(bench, options, sets)
+    with_second_look(bench, sets, read)
     off_topic(bench, sets, read)
     speed(bench, options)
     size(bench)
@@ -73,8 +75,7 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
             own = np.array([s.gold(s.best(other, int(s.auto().sum()))) for s in rows])
             bench.mean(f"{name}: gold kept, {other}, as many passages", own)
             if name == "RAMDocs" and other == "BM25":
-                gain = gold[name] - own
-                bench.mean(f"{name}: gain over BM25", gain, at_least=0.0)
+                bench.mean(f"{name}: gain over BM25", gold[name] - own, at_least=0.0)
         if name in SETS:
             for risk in RISKS:
                 lost = np.array([1 - s.gold(s.auto(risk)) for s in rows])
@@ -206,8 +207,7 @@ def size(bench: Benchmark) -> None:
 
 
 def closure(roots: Sequence[str]) -> set[str]:
-    found: set[str] = set()
-    todo = list(roots)
+    found, todo = set[str](), list(roots)
     while todo:
         wanted = Requirement(todo.pop())
         name = wanted.name.lower().replace("_", "-")

@@ -75,12 +75,10 @@ def conflicts(
             groups.append([found])
     if len(groups) < 2:
         return ()
-    out = []
-    for group in groups:
-        best = group[0]
-        span = Span(best.passage_id, best.start, best.end)
-        out.append(Conflict(best.text, span, tuple(f.passage_id for f in group), best.holds))
-    return tuple(out)
+    spans = (Span(group[0].passage_id, group[0].start, group[0].end) for group in groups)
+    return tuple(
+        Conflict(g[0].text, span, tuple(f.passage_id for f in g), g[0].holds) for g, span in zip(groups, spans)
+    )
 
 
 def _words(text: str) -> frozenset[str]:
@@ -99,10 +97,7 @@ def _readmitted(result: DenoiseResult, passages: Sequence[Passage], answers: Seq
     }
     if not back:
         return result
-    best: dict[str, float] = {}
-    for drop in result.dropped:
-        if drop.score is not None:
-            best[drop.span.passage_id] = max(drop.score, best.get(drop.span.passage_id, drop.score))
+    best = dict(sorted((d.span.passage_id, d.score) for d in result.dropped if d.score is not None))
     there = {p.id: p for p in result.passages}
     there |= {p.id: replace(p, score=best.get(p.id, p.score)) for p in passages if p.id in back}
     stays = [there[p.id] for p in passages if p.id in there]
