@@ -13,19 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from denoise_core.embedded.reader.forward import (
-    ASKED,
-    ASKED_SHARED,
-    BODY,
-    BODY_SHARED,
-    HEAD,
-    HEAD_SHARED,
-    SPECIAL,
-    Logits,
-    Row,
-    overlap,
-    unmarked,
-)
+from denoise_core.embedded.reader import forward as f
+from denoise_core.embedded.reader.forward import Logits, Row, overlap, unmarked
 from denoise_core.embedded.reader.windows import Tokens, Window
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import content
@@ -54,8 +43,7 @@ def chosen(question: str, claim: str, cut: Sequence[Window], tokens: Tokens) -> 
         for key, piece in fresh.items():
             if len(pieces) < EVIDENCE:
                 pieces.setdefault(key, piece)
-    evidence: list[int] = []
-    before = -1
+    evidence, before = list[int](), -1
     for (passage, _), piece in sorted(pieces.items()):
         if passage != before and evidence:
             evidence.append(tokens.between)
@@ -71,12 +59,12 @@ def row(asked: Sequence[int], said: Sequence[int], evidence: Sequence[int], toke
     known = set(asked) & set(evidence)
     ids = (tokens.first, *asked, *evidence, tokens.between, *said, tokens.between)
     marks = (
-        SPECIAL,
-        *(HEAD_SHARED if i in known else HEAD for i in asked),
-        *(SPECIAL if i == tokens.between else BODY_SHARED if i in common else BODY for i in evidence),
-        SPECIAL,
-        *(ASKED_SHARED if i in common else ASKED for i in said),
-        SPECIAL,
+        f.SPECIAL,
+        *(f.HEAD_SHARED if i in known else f.HEAD for i in asked),
+        *(f.SPECIAL if i == tokens.between else f.BODY_SHARED if i in common else f.BODY for i in evidence),
+        f.SPECIAL,
+        *(f.ASKED_SHARED if i in common else f.ASKED for i in said),
+        f.SPECIAL,
     )
     return Row(ids, marks, len(asked) + len(evidence) + 2)
 
@@ -94,14 +82,11 @@ def _greedy(said: Sequence[int], asked: Sequence[int], cut: Sequence[Window], to
     if not cut:
         return []
     whole = overlap(said, cut, tokens) + 0.3 * overlap(asked, cut, tokens)
-    left, room = set(said), EVIDENCE
-    rest = set(range(len(cut)))
-    out: list[int] = []
+    left, room, rest, out = set(said), EVIDENCE, set(range(len(cut))), list[int]()
     while rest and room > 0 and len(out) < 8:
         near = sorted(rest, key=lambda n: (-whole[n], n))[:24]
         gain = overlap(sorted(left), [cut[n] for n in near], tokens) if left else whole[near] * 0
-        best = max(range(len(near)), key=lambda k: (gain[k] + 0.3 * whole[near[k]], -near[k]))
-        number = near[best]
+        number = near[max(range(len(near)), key=lambda k: (gain[k] + 0.3 * whole[near[k]], -near[k]))]
         out.append(number)
         rest.discard(number)
         left -= set(cut[number].ids)

@@ -187,9 +187,8 @@ class ShippedJudge:
         elif not supported:
             kind, why = "unsupported", "the evidence does not say this"
         shown = tuple(quotes) if supported is not False or kind == "off_question" else ()
-        return Judged(
-            claim.text, claim.start, claim.end, supported, round(probability, 4), shown, kind=kind, why=why
-        )
+        own = (claim.text, claim.start, claim.end, supported, round(probability, 4), shown)
+        return Judged(*own, kind=kind, why=why)
 
 
 def _unknown(claim: Claim, kind: str, why: str) -> Judged:

@@ -178,7 +178,7 @@ class SpanReader:
             return NOWHERE
         within = total(logits)
         own = [
-            Scored(log_share(float(given.start[a] + given.end[b]), within), n, a, b)
+            Scored(min(float(given.start[a] + given.end[b]) - within, 0.0), n, a, b)
             for n, (w, given) in enumerate(zip(read, logits, strict=True))
             for x in wanted
             for a, b in places(w, x, self.tokens)
@@ -327,8 +327,7 @@ def edges(window: Window, tokens: Tokens) -> tuple[NDArray[np.bool_], NDArray[np
     count = len(window.ids)
     inner = np.array([i in tokens.continues for i in window.ids], dtype=np.bool_)
     missing = np.array([start < 0 for start, _ in window.places], dtype=np.bool_)
-    start = ~inner & ~missing
-    end = ~missing
+    start, end = ~inner & ~missing, ~missing
     end[: count - 1] &= ~inner[1:] | (np.arange(count - 1) == window.head - 1)
     return start, end
 
@@ -336,11 +335,6 @@ def edges(window: Window, tokens: Tokens) -> tuple[NDArray[np.bool_], NDArray[np
 def total(logits: Sequence[Logits]) -> float:
     """Log of the sum over all pairs of start and end, what scores are taken against."""
     return _log_sum([x.start for x in logits]) + _log_sum([x.end for x in logits])
-
-
-def log_share(one: float, against: float) -> float:
-    """Log-probability of one span among those of ``against``; 0 where it is alone, which rounding would exceed."""
-    return min(one - against, 0.0)
 
 
 def best(
@@ -359,7 +353,7 @@ def best(
         count = min(k, flat.size)
         top = np.argpartition(flat, -count)[-count:]
         for i in top[np.isfinite(flat[top])]:
-            score = log_share(float(flat[i]), against)
+            score = min(float(flat[i]) - against, 0.0)  # rounding would exceed 0 where it is alone
             out.append(Scored(score, number, *map(int, divmod(int(i), len(window.ids)))))
     return sorted(out, reverse=True)
 
