@@ -23,7 +23,7 @@ from denoise_core.augmenter import Answer, Augmenter, LoopLimits, Utility, Verdi
 from denoise_core.augmenter.answer import Outcome, StopReason
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.finish import NO_ANSWER
-from denoise_core.augmenter.traces.record import answer_record
+from denoise_core.augmenter.traces.record import answer_record, claims_record
 from denoise_core.running.effects import Compute, Effect, Flow
 from llamaindex_denoise.engines.base import response_metadata
 from llamaindex_denoise.engines.drafter import EngineDrafter
@@ -156,7 +156,7 @@ class Asked:
 
     def note(self, answer: Answer) -> dict[str, Any]:
         """The record of the run, told to LlamaIndex's instrumentation. Raises what failed under "raise"."""
-        note = answer_record(answer)
+        note = {**answer_record(answer), "claims": claims_record(answer)}
         if isinstance(self.drafter, EngineDrafter) and self.drafter.silent:  # sources alone: nothing was claimed
             note.update(outcome="unknown", stopped_because="unjudged")
         elif answer.outcome is Outcome.FAILED and (failed := self._failed(answer)) is not None:

@@ -14,12 +14,9 @@ from langchain_denoise.models.chat_llm import ChatModelLLM
 def local_model(model: ChatModelLLM | Runnable[Any, Any]) -> tuple[Any, Any]:
     """``(model, tokenizer)``: the very objects inside a ``HuggingFacePipeline`` or a ``ChatHuggingFace`` over one.
 
-    They go to END as they are: ``ProbeScorer(model, probe, tokenizer=tokenizer)``, or ``HiddenReader``. END reads
-    the first layers and changes nothing, so the chat model goes on answering with the same weights. Settings
-    around the model (``bind``, ``with_retry``, `ChatModelLLM`) are looked through. Any object will do that holds
-    a transformers pipeline as its ``pipeline``; nothing is imported or loaded here.
-
-    Raises `InputError` for a model that runs somewhere else (an endpoint, a hosted API) or holds no tokenizer.
+    ``ProbeScorer(model, probe, tokenizer=tokenizer)`` reads their first layers and changes nothing. Settings
+    around the model (``bind``, ``with_retry``, `ChatModelLLM`) are looked through; nothing is loaded here. Raises
+    `InputError` for a model that runs somewhere else (an endpoint, a hosted API) or holds no tokenizer.
 
     >>> from langchain_denoise.testing import FunctionChatModel
     >>> local_model(FunctionChatModel(reply=str))

@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from denoise_core.augmenter import Answer
+from denoise_core.augmenter.traces.record import claims_record
 from denoise_core.running.record import KEY
 
 
@@ -28,20 +29,17 @@ def notes_on(answer: Answer, offset: int = 0) -> list[dict[str, Any]]:
     """For each claim of the answer that is supported a citation for each quote: ``start_index`` and ``end_index``
     are the claim's characters in the text, ``offset`` later, ``cited_text`` the document's, ``extras`` its id and
     the quote's half-open range in it. For each other claim a note of LangChain's kind for what is ours alone."""
-    best = answer.best
-    if best is None or best.candidate != answer.text or best.fields is not None:
-        return []
     about = {p.id: p.metadata for p in answer.memory.evidence}
     notes: list[dict[str, Any]] = []
-    for claim in best.verdict.claims:
-        where = {"start_index": offset + claim.start, "end_index": offset + claim.end}
-        for quote in claim.quotes if claim.supported else ():
-            named = about.get(quote.span.passage_id, {})
+    for claim in claims_record(answer):
+        where = {"start_index": offset + claim["start"], "end_index": offset + claim["end"]}
+        for quote in claim["quotes"] if claim["supported"] else ():
+            named = about.get(quote["id"], {})
             known = {"url": named.get("url") or named.get("source"), "title": named.get("title")}
-            extras = {"id": quote.span.passage_id, "span": [quote.span.start, quote.span.end]}
+            extras = {"id": quote["id"], "span": [quote["start"], quote["end"]]}
             named = {key: str(value) for key, value in known.items() if value}
-            notes.append({"type": "citation", **where, **named, "cited_text": quote.text, "extras": extras})
-        if not claim.supported:
-            value = {KEY: {**where, "supported": claim.supported, "why": claim.why}}
+            notes.append({"type": "citation", **where, **named, "cited_text": quote["text"], "extras": extras})
+        if not claim["supported"]:
+            value = {KEY: {**where, "supported": claim["supported"], "why": claim["why"]}}
             notes.append({"type": "non_standard_annotation", "value": value})
     return notes

@@ -13,11 +13,8 @@ from llamaindex_denoise.models.llm import LlamaLLM
 def local_model(llm: LlamaLLM | LLM) -> tuple[Any, Any]:
     """``(model, tokenizer)``: the very objects inside a ``HuggingFaceLLM``.
 
-    They go to END as they are: ``ProbeScorer(model, probe, tokenizer=tokenizer)``, or ``HiddenReader``. END reads
-    the first layers and changes nothing, so the LLM goes on answering with the same weights. ``HuggingFaceLLM``
-    keeps them as ``_model`` and ``_tokenizer``; any LLM that does will do. Nothing is imported or loaded here.
-
-    Raises `InputError` for an LLM that runs somewhere else.
+    ``ProbeScorer(model, probe, tokenizer=tokenizer)`` reads their first layers and changes nothing. Nothing is
+    loaded here. Raises `InputError` for an LLM that runs somewhere else.
     """
     found = llm.model if isinstance(llm, LlamaLLM) else llm
     inner, tokenizer = getattr(found, "_model", None), getattr(found, "_tokenizer", None)

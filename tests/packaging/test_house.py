@@ -117,7 +117,7 @@ LINES = {
     "text": (2849, 2400),
     "local, running": (5366, 4800),
     "support, scorers, report, cli, service, root": (9707, 7100),
-    "langchain_denoise, llamaindex_denoise": (10108, 8300),
+    "langchain_denoise, llamaindex_denoise": (10128, 8300),
     "benchmarks": (7897, 6500),
 }
 

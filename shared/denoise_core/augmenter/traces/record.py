@@ -40,3 +40,24 @@ def attempt_record(attempt: Attempt) -> dict[str, Any]:
         "reasons": [r.text for r in attempt.verdict.reasons],
         "feedback": attempt.feedback,
     }
+
+
+def claims_record(answer: Answer) -> list[dict[str, Any]]:
+    """For each claim of the answer that was sent its half-open range in the text, the verdict, and the quotes it
+    rests on, with their passage's id and range; none where another text was judged, or fields."""
+    best = answer.best
+    if best is None or best.candidate != answer.text or best.fields is not None:
+        return []
+    return [
+        {
+            "start": claim.start,
+            "end": claim.end,
+            "supported": claim.supported,
+            "why": claim.why,
+            "quotes": [
+                {"id": q.span.passage_id, "start": q.span.start, "end": q.span.end, "text": q.text}
+                for q in claim.quotes
+            ],
+        }
+        for claim in best.verdict.claims
+    ]
