@@ -116,7 +116,7 @@ LINES = {
     "embedded": (2440, 2300),
     "text": (2849, 2400),
     "local, running": (5366, 4800),
-    "support, scorers, report, cli, service, root": (9707, 7100),
+    "support, scorers, report, cli, service, root": (9713, 7100),
     "langchain_denoise, llamaindex_denoise": (10128, 8300),
     "benchmarks": (7897, 6500),
 }

@@ -131,4 +131,7 @@ def make_app(service: Service) -> FastAPI:
 def _said(error: RequestValidationError) -> str:
     """Where the first one is wrong and how, without what was sent."""
     first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'][1:]))}: {first['type'].replace('_', ' ')}"
+    place = [*map(str, first["loc"][1:])]
+    if first["type"] == "extra_forbidden":
+        place[-1] = "?"  # a name that the client made
+    return f"{'.'.join(place)}: {first['type'].replace('_', ' ')}"

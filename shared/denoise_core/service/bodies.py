@@ -1,4 +1,8 @@
-"""What clients send and what they get, as the OpenAPI page shows it. Fields that nobody knows are passed over."""
+"""What clients send and what they get, as the OpenAPI page shows it.
+
+An unknown field is a mistake, but not in a rerank request: stock clients send fields that only their own servers
+know.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,7 @@ def _finite(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-class Given(BaseModel):
+class Given(BaseModel, extra="forbid"):
     """A passage; its id is its number in the list unless given."""
 
     text: Said
@@ -64,12 +68,12 @@ def _distinct(given: list[str | Given]) -> list[str | Given]:
 Passages = Annotated[list[Said | Given], Field(max_length=MOST, fail_fast=True), AfterValidator(_distinct)]
 
 
-class Denoise(BaseModel):
+class Denoise(BaseModel, extra="forbid"):
     query: Said
     passages: Passages
 
 
-class CheckAnswer(BaseModel):
+class CheckAnswer(BaseModel, extra="forbid"):
     question: Said
     answer: Said
     passages: Passages
