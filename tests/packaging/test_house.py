@@ -113,7 +113,7 @@ LINES = {
     "augmenter": (4325, 4900),
     "evaluate": (2315, 2300),
     "end": (4092, 3300),
-    "embedded": (2440, 2300),
+    "embedded": (2443, 2300),
     "text": (2849, 2400),
     "local, running": (5366, 4800),
     "support, scorers, report, cli, service, root": (9713, 7100),

@@ -161,8 +161,7 @@ def fit_denoiser(
     scored = [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
     if calibration:
         own = None if probe is None else ProbeScorer(model, probe.probe)
-        scorer = StackedScorer(_parts(own), stack)
-        scored = [(scorer.score(q.text, [p.headed for p in q.passages]), list(q.labels)) for q in apart]
+        scored = _scored(apart, StackedScorer(_parts(own), stack))
     scale = auto_scale({"your questions": scored}, risks=risks, missed=MISSED)
     default = DefaultScorer()
     others = {
@@ -272,6 +271,10 @@ def _signals(questions: Sequence[Question], each: Each, progress: Progress | Non
         if progress is not None:
             progress(n, len(questions))
     return np.concatenate(found)
+
+
+def _scored(questions: Sequence[Question], scorer: Scorer) -> list[tuple[Floats, list[bool]]]:
+    return [(scorer.score(q.text, [p.headed for p in q.passages]), list(q.labels)) for q in questions]
 
 
 def _signals_of(asked: tuple[str, list[str]]) -> Floats:
