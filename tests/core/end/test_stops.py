@@ -40,8 +40,6 @@ def test_every_way_of_asking_stops_at_the_same_place(llm):
     assert reply.text == cut(whole, stop) != whole
     assert len(made) == reply.usage.output_tokens == len(reply.text) + 3
     assert "".join(stopping.stream(HELLO)) == reply.text
-    longer = [Message("user", "a longer one than the other")]
-    assert stopping.complete_batch([HELLO, longer])[0] == reply
 
 
 def test_how_a_stream_ended_is_returned(llm):

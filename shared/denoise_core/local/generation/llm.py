@@ -13,7 +13,6 @@ from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
-from denoise_core.local.batching import regime_of
 from denoise_core.local.layout import token_ids
 from denoise_core.running.offload import offload
 from denoise_core.running.recipes import Travels
@@ -105,31 +104,6 @@ class LocalLLM(Travels):
         with self._lock:
             made = self._generate(**inputs)[0, before:]
         return Reply(self._text(made), Usage(before, len(made)))
-
-    def complete_batch(self, conversations: Sequence[Sequence[Message]]) -> list[Reply]:
-        """A reply to each of several conversations, from one generation; shorter ones are padded on the left.
-
-        Greedy replies are those of `complete`, up to the arithmetic of another batch shape.
-        """
-        if not conversations:
-            return []
-        torch = require("torch", extra="end")
-        asked = [self._ids(messages) for messages in conversations]
-        if len({regime_of(self.model.config, len(a)) for a in asked}) > 1:  # see `rope`: never in one batch
-            return [self.complete(messages) for messages in conversations]
-        longest = max(map(len, asked))
-        pad = self._pad()
-        ids = torch.tensor([[pad] * (longest - len(a)) + a for a in asked], device=self.model.device)
-        mask = torch.tensor([[0] * (longest - len(a)) + [1] * len(a) for a in asked], device=self.model.device)
-        with self._lock:
-            made = self._generate(input_ids=ids, attention_mask=mask)[:, longest:].tolist()
-        replies = []
-        for prompt, row in zip(asked, made, strict=True):
-            length = next((n + 1 for n, token in enumerate(row) if token in self._ends()), len(row))
-            while self.stop and length > 1 and row[length - 1] == pad:  # what follows a text in ``stop``
-                length -= 1
-            replies.append(Reply(self._text(row[:length]), Usage(len(prompt), length)))
-        return replies
 
     def go_on(self, ids: Sequence[int], past: Any) -> Reply:
         """A reply to a prompt of which ``past`` holds keys and values of all tokens but the last.

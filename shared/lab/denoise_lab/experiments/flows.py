@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun
 from denoise_core.types import Message, Reply, Usage
 from denoise_lab import FOLDER
+from denoise_lab.batched import complete_batch
 from denoise_lab.experiments import Bench, Options
 from denoise_lab.s2a import Score, markdown, plot, table
 
@@ -101,8 +103,8 @@ def local(folder: Path, **settings: Any) -> Any:
 
 
 def generator(options: Options, folder: Path) -> Callable[[Sequence[Sequence[Message]]], list[Reply]]:
-    """The model's ``complete_batch``; in the quick form a rule in its place, so that no weights are needed."""
-    return stand_in if options.quick else local(folder).complete_batch
+    """The model's replies in batches; in the quick form a rule in its place, so that no weights are needed."""
+    return stand_in if options.quick else partial(complete_batch, local(folder))
 
 
 def stand_in(conversations: Sequence[Sequence[Message]]) -> list[Reply]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from denoise_core.end.scorer import ProbeScorer
 from denoise_core.evaluate.metrics import recall_at, wilson
 from denoise_core.question import Question
 from denoise_core.types import Message, Reply
+from denoise_lab.batched import complete_batch
 from denoise_lab.experiments.end import Loaded
 from denoise_lab.experiments.flows import Batched, together
 from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval
@@ -72,7 +74,7 @@ def measure(
     reading = loaded.reading()
     scorer = ProbeScorer(reading, probe)
     cases = [case_of(q, level) for q in questions]
-    llm = Batched(_by_length(loaded.llm.complete_batch), size=batch)
+    llm = Batched(_by_length(partial(complete_batch, loaded.llm)), size=batch)
     outcomes = {}
     for name, system in systems({"END": scorer}).items():
         told = together([system(c) for c in cases], [llm] * len(cases))

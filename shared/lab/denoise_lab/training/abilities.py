@@ -9,6 +9,7 @@ from itertools import islice
 
 from denoise_core.evaluate.metrics import wilson
 from denoise_core.local.generation.llm import LocalLLM
+from denoise_lab.batched import complete_batch
 from denoise_lab.tasks import TASKS, Conversation
 from denoise_lab.worlds.scene import Difficulty
 from denoise_lab.worlds.world import World
@@ -71,6 +72,6 @@ def answered(llm: LocalLLM, conversations: Sequence[Conversation], batch: int = 
     said: dict[int, str] = {}
     queue = iter(order)
     while part := list(islice(queue, batch)):
-        for i, reply in zip(part, llm.complete_batch([conversations[i] for i in part]), strict=True):
+        for i, reply in zip(part, complete_batch(llm, [conversations[i] for i in part]), strict=True):
             said[i] = reply.text
     return [said[i] for i in range(len(conversations))]

@@ -1,0 +1,36 @@
+"""Several conversations in one generation of a `LocalLLM`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from denoise_core.local.batching import regime_of
+from denoise_core.local.generation.llm import LocalLLM
+from denoise_core.types import Message, Reply, Usage
+
+
+def complete_batch(llm: LocalLLM, conversations: Sequence[Sequence[Message]]) -> list[Reply]:
+    """A reply to each of several conversations, from one generation; shorter ones are padded on the left.
+
+    Greedy replies are those of ``llm.complete``, up to the arithmetic of another batch shape.
+    """
+    if not conversations:
+        return []
+    asked = [llm._ids(messages) for messages in conversations]
+    if len({regime_of(llm.model.config, len(a)) for a in asked}) > 1:  # see `rope`: never in one batch
+        return [llm.complete(messages) for messages in conversations]
+    longest = max(map(len, asked))
+    pad = llm._pad()
+    ids = torch.tensor([[pad] * (longest - len(a)) + a for a in asked], device=llm.model.device)
+    mask = torch.tensor([[0] * (longest - len(a)) + [1] * len(a) for a in asked], device=llm.model.device)
+    with llm._lock:
+        made = llm._generate(input_ids=ids, attention_mask=mask)[:, longest:].tolist()
+    replies = []
+    for prompt, row in zip(asked, made, strict=True):
+        length = next((n + 1 for n, token in enumerate(row) if token in llm._ends()), len(row))
+        while llm.stop and length > 1 and row[length - 1] == pad:  # what follows a text in ``stop``
+            length -= 1
+        replies.append(Reply(llm._text(row[:length]), Usage(len(prompt), length)))
+    return replies
