@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from denoise_core._optional import require
+from denoise_core.embedded.default import DefaultScorer
 from denoise_core.embedded.minilm import check, minilm, weights
 from denoise_core.embedded.reader.claims import NEAR, Told, chosen, features, logit
 from denoise_core.embedded.reader.forward import Network
@@ -27,7 +28,7 @@ from denoise_core.running.caches.once import Once
 from denoise_core.running.offload import offload
 from denoise_core.support.judging import Claim, Judged, Judgement, Quote
 from denoise_core.text.language import language_of
-from denoise_core.types import Passage, Span, check_passages
+from denoise_core.types import Passage, Span, check_passages, well_formed
 
 Point = Literal["lenient", "even", "strict"]
 POINTS: tuple[Point, ...] = ("lenient", "even", "strict")
@@ -76,6 +77,7 @@ class Calibration:
 
 NAME = 4  # words from which on a claim's own words say which language it is in
 LONGEST = 25  # words of a claim that is looked for as a span
+SPREAD = 0.5  # added to the spread of the passages' scores, so that passages all alike do not stand apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +149,22 @@ class ShippedJudge:
         logits = self.claims.logits([r.row for r in rows])
         texts = {p.id: p.text for p in passages}
         told = [Told.of(texts[w.passage_id][w.start : w.end], NEAR) for w in cut]
+        stands = self._standing(question, passages) if any(fit.at for fit in fits) else {}
         out = []
         for claim, fit, row, said in zip(claims, fits, rows, logits, strict=True):
             found = features(logit(said), claim, told)
             where = row.windows[0] if row.windows else None
             evidence = Span(where.passage_id, where.start, where.end) if where else None
-            out.append(Read(fit, {**fit.features, "logit": found["logit"]}, found, evidence))
+            own = stands[fit.at.passage_id] if fit.at else 0.0
+            out.append(Read(fit, {**fit.features, "logit": found["logit"], "stands": own}, found, evidence))
         return out
+
+    def _standing(self, question: str, passages: Sequence[Passage]) -> dict[str, float]:
+        """How far the question prefers each passage to the others, in their spreads; 0 for one alone. Noise puts
+        its answers into passages that stand back."""
+        scores = DefaultScorer().score(well_formed(question), [well_formed(p.headed) for p in passages])
+        apart = (scores - scores.mean()) / (scores.std() + SPREAD)
+        return {p.id: float(x) for p, x in zip(passages, apart, strict=True)}
 
     def probability(self, read: Read) -> float:
         """That people would call the claim supported: by the span found for it, else by the claim as it reads."""
@@ -198,7 +209,7 @@ def _unknown(claim: Claim, kind: str, why: str) -> Judged:
 DIGESTS = {
     "reader.safetensors": "4995079004bd93615d31e2a4fe715992be166525e535dc5b29008f43a3753bd8",
     "claims.safetensors": "6e919f8f1394dbd54a9c0c2d74f56888eb68b576caf8234e242a4b7934af0aa7",
-    "calibration.json": "3de4f7fc3927df379db9969d22cb588ab5c4458d688fd2d135710102f59856d9",
+    "calibration.json": "697b2765ff15757eab7534c59d0aa716799e66c9f787aa180a3b80dea236ca3d",
 }
 
 _loaded: Once[_Parts] = Once(keep=None)

@@ -25,7 +25,7 @@ from denoise_core.text.words import words
 from denoise_core.types import Passage, Span, check_passages
 
 READ = 40  # windows read for one question, at most
-JUDGED = 5  # windows that a candidate is judged in, besides those that hold it
+JUDGED = 12  # windows that a candidate is judged in, besides those that hold it
 HOLDING = 2  # windows that hold the candidate, at most
 SHORT = 8  # words beyond the question in which an answer is said
 OF_EACH = 2  # windows of each passage, when each is asked for itself
