@@ -13,7 +13,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from harness import Benchmark, reader_arguments
@@ -24,10 +23,9 @@ from denoise_core.augmenter.trained import LinearPolicy
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.augmenter.utility import Utility
 from denoise_core.evaluate.metrics import wilson
-from denoise_lab.batched import complete_batch
 from denoise_lab.conversations import DIALOGUE
 from denoise_lab.criticism import SelfCriticism
-from denoise_lab.experiments.flows import Batched, describe, generator, local, stand_in
+from denoise_lab.experiments.flows import Batched, batches_of, describe, generator, local, stand_in
 from denoise_lab.experiments.town import AlwaysAgain, NoFeedback, Reader, Town, cost, make_town, reward
 from denoise_lab.overlap import knowledge_f1
 from denoise_lab.policy import reinforce
@@ -72,11 +70,7 @@ UTILITIES: dict[str, Utility] = {"groundedness": Groundedness(), "self-criticism
 def main(argv: Sequence[str] | None = None) -> Benchmark:
     options, folder = reader_arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("augmenter_ablation", options)
-    sampling = (
-        stand_in
-        if options.quick
-        else partial(complete_batch, local(folder, temperature=TEMPERATURE, seed=options.seed))
-    )
+    sampling = stand_in if options.quick else batches_of(local(folder, temperature=TEMPERATURE, seed=options.seed))
     reader = Reader(Batched(generator(options, folder)), Batched(sampling))
     sizes = (6, 6) if options.quick else (QUESTIONS, TRAINING)
     redrawn = f"temperature {TEMPERATURE}, seed {options.seed}"

@@ -20,7 +20,6 @@ import argparse
 import random
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,7 @@ from harness import Benchmark, reader_arguments
 from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.result import S2AResult
 from denoise_core.types import Message
-from denoise_lab.batched import complete_batch
-from denoise_lab.experiments.flows import Batched, describe, local, s2a_table, together
+from denoise_lab.experiments.flows import Batched, batches_of, describe, local, s2a_table, together
 from denoise_lab.experiments.opinions import Asked, Told, ask, forms_in_context, scores
 from denoise_lab.protocols.opinions import final, systems
 from denoise_lab.s2a.distill import Record, export_chat, faithful, load, load_chat, save
@@ -69,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options, model_folder = reader_arguments(__doc__.splitlines()[0], rest)
     bench = Benchmark("s2a_distill", options)
     llm = _tiny() if options.quick else local(model_folder)
-    reader = Batched(partial(complete_batch, llm))
+    reader = Batched(batches_of(llm))
     count, held_out = (2, 1) if options.quick else (QUESTIONS, HELD_OUT)
     rng = random.Random(f"distill/{options.seed}")
     asked = forms_in_context(World(rng), rng, count)
@@ -91,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         for name, found in chats.items():
             chosen = random.Random(options.seed).sample(found, size)
             model = fine_tuned(llm.model, llm.tokenizer, chosen, options.seed)
-            learners[name] = Batched(partial(complete_batch, _with(llm, model)))
+            learners[name] = Batched(batches_of(_with(llm, model)))
             if own.out:
                 model.save_pretrained(folder / f"{name.replace(' ', '_')}.model")
                 llm.tokenizer.save_pretrained(folder / f"{name.replace(' ', '_')}.model")

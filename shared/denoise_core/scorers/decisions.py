@@ -31,7 +31,7 @@ class DecisionScorer:
     """The probability, 0 to 1, that a passage holds the answer, from one forward pass for each passage.
 
     ``decide`` takes a request ``{"state": ..., "questions": ...}`` and gives the answers by name: a decision
-    pipeline of transformers, `local_decisions`, `served_decisions`, or a function.
+    pipeline of transformers, `LocalDecisions`, `ServedDecisions`, or a function.
     """
 
     def __init__(self, decide: Decide) -> None:
@@ -42,7 +42,7 @@ class DecisionScorer:
         asked = {"holds": {"type": "noul", "instructions": INSTRUCTIONS, "criteria": CRITERIA}}
         requests = [{"state": {"question": query, "passage": t}, "questions": asked} for t in texts]
         many = getattr(self.decide, "many", None) or partial(map, self.decide)
-        served = isinstance(self.decide, _Served)
+        served = isinstance(self.decide, ServedDecisions)
         return lowest([None if served and found is None else self._chance(found) for found in many(requests)])
 
     @staticmethod
@@ -54,20 +54,15 @@ class DecisionScorer:
         return float(chance)
 
 
-def local_decisions(model: Any, *, tokenizer: Any = None) -> Decide:
+class LocalDecisions(Travels):
     """transformers' decision pipeline on a model by name, path or object; loads at the first use.
 
     Any chat model will do whose vocabulary has Yes and No as single tokens. Calls take turns.
     """
-    return _Local(model, tokenizer)
-
-
-class _Local(Travels):
-    """`local_decisions`."""
 
     named = ("model",)
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    def __init__(self, model: Any, *, tokenizer: Any = None) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self._lock = threading.Lock()
@@ -82,14 +77,7 @@ class _Local(Travels):
             return answers
 
 
-def served_decisions(
-    url: str | Sequence[str],
-    model: str,
-    *,
-    shape: Shape = "systemone",
-    key_env: str | None = None,
-    limits: RemoteLimits | None = None,
-) -> Decide:
+class ServedDecisions(Travels):
     """A server of a decision model, or several of one model, at addresses before ``/v1``.
 
     ``shape`` is what it speaks: "systemone" (``POST {url}/v1/systemone``, as ``transformers serve`` does) or
@@ -98,22 +86,18 @@ def served_decisions(
     a passage put among the questions would be read as an instruction. The passages leave this machine for ``url``,
     which has no default. What is tried again and what raises: `Engine`.
     """
-    if shape not in _WIRES:
-        raise InputError(f"shape={shape!r}: expected 'systemone' or 'decisions'")
-    return _Served(url, model, shape, key_env, limits)
-
-
-class _Served(Travels):
-    """`served_decisions`."""
 
     def __init__(
         self,
         url: str | Sequence[str],
         model: str,
-        shape: Shape,
-        key_env: str | None,
-        limits: RemoteLimits | None,
+        *,
+        shape: Shape = "systemone",
+        key_env: str | None = None,
+        limits: RemoteLimits | None = None,
     ) -> None:
+        if shape not in _WIRES:
+            raise InputError(f"shape={shape!r}: expected 'systemone' or 'decisions'")
         self.engine = Engine(url, key_env=key_env, limits=limits)
         self.model = model
         self.shape = shape

@@ -35,9 +35,9 @@ class _Decision(Travels):
     """`decision`."""
 
     def __init__(self, decide: Any) -> None:
-        from denoise_core.scorers.decisions import local_decisions  # not for every judge: it is slow to import
+        from denoise_core.scorers.decisions import LocalDecisions  # not for every judge: it is slow to import
 
-        self.decide = local_decisions(decide) if isinstance(decide, str) else decide
+        self.decide = LocalDecisions(decide) if isinstance(decide, str) else decide
 
     def __call__(self, question: str, evidence: list[str], claim: str) -> float:
         shown = "\n".join(envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1))

@@ -16,7 +16,7 @@ from denoise_core.running.caches.stores import MemoryStore, SqliteStore
 from denoise_core.running.engines import RemoteLimits
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import CrossEncoderScorer, DecisionScorer, EmbeddingScorer, LLMDiscrim, RemoteReranker
-from denoise_core.scorers.decisions import served_decisions
+from denoise_core.scorers.decisions import ServedDecisions
 from denoise_core.support.answers import parse
 from denoise_core.support.check import check, claims_of
 from denoise_core.support.quoting import LLMJudge
@@ -166,7 +166,7 @@ def decides(asked):
 SERVED = {
     "jina": (lambda url, limits: RemoteReranker(url, limits=limits), reranks),
     "tei": (lambda url, limits: RemoteReranker(url, shape="tei", limits=limits), reranks_texts),
-    "systemone": (lambda url, limits: DecisionScorer(served_decisions(url, "m", limits=limits)), decides),
+    "systemone": (lambda url, limits: DecisionScorer(ServedDecisions(url, "m", limits=limits)), decides),
 }
 HARMLESS = {"systemone": {"one too few", "one too many", "one index twice"}}  # its replies have no list
 

@@ -12,7 +12,7 @@ import pytest
 from denoise_core import InputError
 from denoise_core.errors import BadReply
 from denoise_core.running.engines import RemoteLimits
-from denoise_core.scorers.decisions import DecisionScorer, local_decisions, served_decisions
+from denoise_core.scorers.decisions import DecisionScorer, LocalDecisions, ServedDecisions
 from denoise_core.testing import check_scorer
 
 
@@ -71,7 +71,7 @@ def tiny_llama():
 
 
 def test_transformers_own_decision_pipeline_serves(tiny_llama, words_tokenizer):
-    scorer = DecisionScorer(local_decisions(tiny_llama, tokenizer=words_tokenizer))
+    scorer = DecisionScorer(LocalDecisions(tiny_llama, tokenizer=words_tokenizer))
     scores = check_scorer(scorer, "the sea", ["the sea", "the tree tree tree", ""])
     assert ((scores > 0) & (scores < 1)).all()
     assert len(set(scores.tolist())) > 1
@@ -129,7 +129,7 @@ def server():
 @pytest.mark.parametrize("shape", ["systemone", "decisions"])
 def test_a_server_that_speaks_the_shape_serves(server, shape):
     def scorer(model="m", url=server):
-        return DecisionScorer(served_decisions(url, model, shape=shape))
+        return DecisionScorer(ServedDecisions(url, model, shape=shape))
 
     assert scorer(url=server + "/").score("q", ["sea", "tree", '"sea" } 🗼']).tolist() == [0.75, 0.25, 0.75]
     with pytest.raises(BadReply, match="422"):
@@ -143,7 +143,7 @@ def test_a_server_that_speaks_the_shape_serves(server, shape):
 @pytest.mark.enable_socket
 def test_a_refusal_is_no_probability(server):
     with pytest.raises(BadReply, match="chance"):
-        DecisionScorer(served_decisions(server, "m", shape="decisions")).score("q", ["refused"])
+        DecisionScorer(ServedDecisions(server, "m", shape="decisions")).score("q", ["refused"])
 
 
 @pytest.mark.enable_socket
@@ -158,13 +158,13 @@ def test_the_stock_client_of_the_shape_reads_the_same_server(server):
 
 def test_another_shape_is_refused():
     with pytest.raises(InputError, match="'systemone' or 'decisions'"):
-        served_decisions("http://127.0.0.1:9", "m", shape="chat")
+        ServedDecisions("http://127.0.0.1:9", "m", shape="chat")
 
 
 @pytest.mark.enable_socket
 def test_a_server_that_is_not_there_is_the_clients_own_error():
-    nobody = served_decisions("http://127.0.0.1:9", "m", limits=RemoteLimits(attempts=2, rest=0))
+    nobody = ServedDecisions("http://127.0.0.1:9", "m", limits=RemoteLimits(attempts=2, rest=0))
     with pytest.raises(httpx.ConnectError):
         DecisionScorer(nobody).score("q", ["a"])
     with pytest.raises(InputError, match="http://"):
-        served_decisions("localhost:8000", "m")
+        ServedDecisions("localhost:8000", "m")

@@ -104,7 +104,12 @@ def local(folder: Path, **settings: Any) -> Any:
 
 def generator(options: Options, folder: Path) -> Callable[[Sequence[Sequence[Message]]], list[Reply]]:
     """The model's replies in batches; in the quick form a rule in its place, so that no weights are needed."""
-    return stand_in if options.quick else partial(complete_batch, local(folder))
+    return stand_in if options.quick else batches_of(local(folder))
+
+
+def batches_of(llm: Any) -> Callable[[Sequence[Sequence[Message]]], list[Reply]]:
+    """Its replies, many conversations in one generation."""
+    return partial(complete_batch, llm)
 
 
 def stand_in(conversations: Sequence[Sequence[Message]]) -> list[Reply]:
