@@ -81,7 +81,7 @@ def recorded(found: Check, answer: str, passages: Sequence[Passage], judge: Judg
     """What the command prints: the check, each quote with its line, and the proof."""
     lines = {p.id: p for p in passages}
     proof = proof_of(answer, found.claims, judge.id)
-    data = found.as_json() | {"outcome": outcome(found).split(":")[0], "judge": judge.id}
+    data: dict[str, Any] = {**found.as_json(), "outcome": outcome(found).split(":")[0], "judge": judge.id}
     for c, told in zip(found.claims, data["claims"], strict=True):
         told["verdict"] = verdict_of(c)
         told["quotes"] = [
