@@ -22,7 +22,7 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core.support import judges
     from denoise_core.testing import FunctionLLM
     from denoise_core.text.chunk import chunks, sentences
-    from denoise_core.text.cutting import cut, forget
+    from denoise_core.text.cutting import _cut, cut
     from denoise_core.text.delimit import envelope
 
     drawn = random.Random(1)
@@ -47,7 +47,7 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
         return lambda: Pipeline(Pipeline(*steps[:2]), steps[2]).denoise("tower1 Bridge2", given)
 
     def anew(text: str) -> Any:
-        forget()
+        _cut.cache_clear()  # the last texts' cuts are kept
         return cut(text)
 
     def repeated(line: str) -> Callable[[int], str]:

@@ -113,12 +113,12 @@ LINES = {
     "augmenter": (4325, 4900),
     "evaluate": (2315, 2300),
     "end": (4092, 3300),
-    "embedded": (2454, 2300),
-    "text": (2849, 2400),
+    "embedded": (2450, 2300),
+    "text": (2844, 2400),
     "local, running": (5260, 4800),
-    "support, scorers, report, cli, service, root": (9698, 7100),
+    "support, scorers, report, cli, service, root": (9712, 7100),
     "langchain_denoise, llamaindex_denoise": (10128, 8300),
-    "benchmarks": (7897, 6500),
+    "benchmarks": (7893, 6500),
 }
 
 

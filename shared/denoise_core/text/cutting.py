@@ -166,11 +166,6 @@ def _cut(text: str, kind: str | None) -> Cut:
     return Cut(text, kind, tuple(made))
 
 
-def forget() -> None:
-    """Cut anew what is cut next: cuts of the last texts are kept, which a measurement must not find."""
-    _cut.cache_clear()
-
-
 def _inside(text: str) -> list[tuple[Piece, str, str]] | None:
     """The pieces of a text that stands in JSON, with what is read of each; None where it is one."""
     own = _cut(text, None)

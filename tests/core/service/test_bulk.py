@@ -1,6 +1,7 @@
 """Bulk jobs: one row for each id, whoever is killed, and what is wrong with a row is said."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from denoise_core.errors import MissingExtra
 from denoise_core.service.bulk import bulk
 from denoise_core.service.bulk.parts import Parts, write_part
 from denoise_core.service.bulk.rows import ROWS, Piece, Row, chunks_of
+from denoise_core.service.bulk.workers import Task, carried_out
 
 COMMAND = Path(sys.executable).with_name("rag-denoise")
 
@@ -144,6 +146,27 @@ def test_a_killed_worker_costs_its_own_pieces_alone(tmp_path, noted):
     assert done.rows == 400
     computed = (tmp_path / "log").read_text().splitlines()[:-400]  # `expected` above computed each once more
     assert len(computed) - 400 <= 2 * ROWS, "rows of a killed worker's piece that were done, twice"
+
+
+def test_workers_killed_between_two_pieces_cost_nothing(tmp_path, noted):
+    """The pool gives up then, since none of its workers is at work; a new one goes on."""
+    source = write(tmp_path / "in.jsonl", rows_of(3 * ROWS))
+    pieces, _ = chunks_of([source], tmp_path, write=True)
+    found = Counter()
+
+    def given():
+        yield pieces[0]
+        while not found:
+            yield None  # nothing just now
+        for worker in multiprocessing.active_children():
+            worker.kill()
+        time.sleep(1)
+        yield from pieces[1:]
+
+    for more in carried_out(Task(noted, tmp_path, None, 30.0), given(), 1):
+        found += more
+    assert found["rows"] == 3 * ROWS
+    assert not found["bad"]
 
 
 def test_rows_that_kill_or_hang_each_time_are_bad_ones(tmp_path, noted):

@@ -24,7 +24,6 @@ from denoise_core.text.wordlists import STOPWORDS
 
 QUESTION = 40  # word pieces of a question; longer ones keep their end, where what is asked mostly stands
 SPECIAL, BODY, BODY_SHARED, HEAD, HEAD_SHARED, ASKED, ASKED_SHARED = range(7)
-MARKS = 7
 HEAD_WEIGHT = 0.5  # of a piece that stands in the head alone: the head is in every window of its passage
 
 

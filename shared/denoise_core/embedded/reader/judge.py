@@ -137,10 +137,6 @@ class ShippedJudge:
         fits = iter(self.reader.fits(question, asked, passages) if asked else ())
         return self._read(question, claims, passages, [next(fits) if ok else NOWHERE for ok in short])
 
-    def read_claim(self, question: str, claim: str, passages: Sequence[Passage]) -> Read:
-        """`read` without the search for spans."""
-        return self._read(question, [claim], passages, [NOWHERE])[0]
-
     def _read(
         self, question: str, claims: Sequence[str], passages: Sequence[Passage], fits: Sequence[Fit]
     ) -> list[Read]:

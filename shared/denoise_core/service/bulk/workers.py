@@ -8,9 +8,10 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, TimeoutError, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
@@ -100,20 +101,31 @@ def carried_out(task: Task, pieces: Iterable[Piece], count: int) -> Iterator[Cou
     recipe = bytes(ForkingPickler.dumps(task))  # as multiprocessing sends arguments, but made once
     tried, deaths, under_way = set[Piece](), 0, dict[Any, Piece]()
     with cores_shared(count):
-        pool = pebble.ProcessPool(count, context=multiprocessing.get_context("spawn"))
+        started = partial(pebble.ProcessPool, count, context=multiprocessing.get_context("spawn"))
+        pool = started()
         try:
             while True:
+                if not pool.active:  # pebble gives up where a worker dies while none is at work
+                    again.extend(under_way.values())
+                    under_way.clear()
+                    pool.stop()
+                    pool.join()
+                    pool = started()
                 while len(under_way) < 2 * count and (piece := again.pop() if again else next(left, None)):
                     most = task.seconds * piece.count + 5  # the watch in the worker comes first, where it can
-                    under_way[pool.schedule(_do, args=(recipe, piece), timeout=most)] = piece
-                if not under_way:
+                    try:
+                        under_way[pool.schedule(_do, args=(recipe, piece), timeout=most)] = piece
+                    except RuntimeError:  # just now
+                        again.append(piece)
+                        break
+                if not under_way and not again:
                     return
                 for future in wait(under_way, return_when=FIRST_COMPLETED).done:
                     piece = under_way.pop(future)
                     try:
                         yield future.result()
                         deaths = 0
-                    except (TimeoutError, pebble.ProcessExpired) as error:
+                    except (TimeoutError, pebble.ProcessExpired, BrokenProcessPool) as error:
                         deaths += 1
                         yield Counter(died=1)
                         fell_back("bulk", "a worker died or took too long", "its rows are done again")
@@ -122,7 +134,9 @@ def carried_out(task: Task, pieces: Iterable[Piece], count: int) -> Iterator[Cou
                                 f"{deaths} workers ended one after the other without an answer: too little "
                                 f"memory, or more than {task.seconds:g} seconds to load the model?"
                             ) from error
-                        if piece.count > 1 or piece not in tried:
+                        if isinstance(error, BrokenProcessPool):  # of no piece's making
+                            again.append(piece)
+                        elif piece.count > 1 or piece not in tried:
                             again.extend(reversed(piece.singles()))
                             tried |= {piece}
                         else:

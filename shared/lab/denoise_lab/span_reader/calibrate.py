@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.embedded.reader.judge import POINTS, Logistic, Read, ShippedJudge
+from denoise_core.embedded.reader.span_reader import NOWHERE
 from denoise_core.question import Question
 from denoise_lab.span_reader.claims import Pair
 from denoise_lab.span_reader.measure import sentence
@@ -56,7 +57,10 @@ def of_answers(judge: ShippedJudge, questions: Iterable[Question], name: str) ->
 
 def of_claims(judge: ShippedJudge, pairs: Iterable[Pair]) -> list[Case]:
     """Claims as they are read without the search for spans."""
-    return [Case(p.name, p.supported, True, judge.read_claim(p.question, p.claim, p.passages)) for p in pairs]
+    return [
+        Case(p.name, p.supported, True, judge._read(p.question, [p.claim], p.passages, [NOWHERE])[0])
+        for p in pairs
+    ]
 
 
 def questions(data: Path, name: str, of: Part) -> list[Question]:

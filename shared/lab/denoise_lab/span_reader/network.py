@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from denoise_core.embedded.reader.forward import MARKS, Batch
+from denoise_core.embedded.reader.forward import Batch
 
 WIDTH, LAYERS, HEADS = 384, 6, 12
+MARKS = 7  # kinds of pieces that `forward` tells apart
 FROZEN = 2  # lower layers left as they are
 RANK = 24
 SCALE = 2.0
