@@ -120,7 +120,7 @@ def is_mistake(error: BaseException) -> bool:
         if isinstance(current, BrokenLaw):
             return False
         ours = isinstance(current, DenoiseError)
-        if _is_refusal(current) or (isinstance(current, _MISTAKES) and (ours or current is error)):
+        if is_refusal(current) or (isinstance(current, _MISTAKES) and (ours or current is error)):
             return True
         if ours or isinstance(current, TimeoutError):
             return False  # said on purpose, whatever stands behind it
@@ -128,7 +128,8 @@ def is_mistake(error: BaseException) -> bool:
     return False
 
 
-def _is_refusal(error: BaseException) -> bool:
+def is_refusal(error: BaseException) -> bool:
+    """Whether a server refused the key: a status of 401 or 403, or a class of error that is called so."""
     if any(_REFUSED.fullmatch(c.__name__) for c in type(error).__mro__[:-2]):
         return True
     places = [error, getattr(error, "response", None)]

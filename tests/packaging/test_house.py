@@ -116,7 +116,7 @@ LINES = {
     "embedded": (2450, 2300),
     "text": (2844, 2400),
     "local, running": (5260, 4800),
-    "support, scorers, report, cli, service, root": (9712, 7100),
+    "support, scorers, report, cli, service, root": (9710, 7100),
     "langchain_denoise, llamaindex_denoise": (10128, 8300),
     "benchmarks": (7893, 6500),
 }

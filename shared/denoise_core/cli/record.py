@@ -15,7 +15,7 @@ from denoise_core._files import write_whole
 from denoise_core.cli.evaluate import Model, ledger_of, plan, price_of
 from denoise_core.cli.options import Budget, DryRun, Prices, app
 from denoise_core.cli.terminal import say
-from denoise_core.errors import DenoiseError, InputError
+from denoise_core.errors import DenoiseError, InputError, is_refusal
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message
 
@@ -45,9 +45,9 @@ def record_own(
     for number, (messages, row) in enumerate(track(rows, "asking", console=aside, transient=True), 1):
         try:
             reply = ledger.complete(messages).text
-        except DenoiseError:
-            raise
         except Exception as error:  # its text may be the user's
+            if isinstance(error, DenoiseError) or is_refusal(error):
+                raise
             failed.append(f"prompt {number}: {type(error).__name__}")
             continue
         made = {"model": llm, "date": f"{datetime.date.today()}", "prompt": RecordedLLM.key(messages)}

@@ -111,7 +111,6 @@ def serve(context: typer.Context) -> None:
     from denoise_core.service.outside import access
 
     aside = Console(stderr=True, highlight=False)
-
     own = asked.denoiser
     served = denoiser_for(asked.method, asked.keep) if own is None else fitted(own, asked.keep)
     hosts = tuple(asked.name) or (() if asked.host in HOSTS else (asked.host,))
@@ -130,11 +129,7 @@ def serve(context: typer.Context) -> None:
     except (OSError, OverflowError) as error:
         raise InputError(f"cannot listen on {host} port {port}: {error}; take another --port, or 0") from error
     if host not in HOSTS and asked.keys is None:
-        say(
-            aside,
-            f"{host} can be reached from other machines, and asks for no key: add --keys",
-            "yellow",
-        )
+        say(aside, f"{host} can be reached from other machines, and asks for no key: add --keys", "yellow")
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}"
     say(aside, f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how")

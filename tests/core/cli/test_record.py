@@ -8,7 +8,7 @@ import pytest
 from denoise_core import Message
 from denoise_core.cli import main
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.testing import RecordedLLM, misbehaving
+from denoise_core.testing import MISBEHAVIOURS, RecordedLLM, misbehaving
 from denoise_core.types import Passage
 
 pytestmark = pytest.mark.enable_socket
@@ -83,6 +83,18 @@ def test_a_call_that_fails_is_told_without_its_text_and_asked_again(command, pro
     assert command(prompts, tmp_path / "out.jsonl", "--llm", url).returncode == 0
     assert [m[0]["content"] for m in seen] == ["Rain."]
     assert RecordedLLM.of(tmp_path / "out.jsonl").complete([Message("user", "Rain.")]).text == "1"
+
+
+def test_a_refused_key_ends_the_recording_at_its_first_call(command, prompts, tmp_path, monkeypatch):
+    monkeypatch.setitem(MISBEHAVIOURS, "status 401", lambda right: (401, {}, b"{}"))
+    prompts.write_text('{"messages": [{"role": "user", "content": "Rain."}]}\n' * 9)
+    asked = []
+    with misbehaving(asked.append, "status 401") as url:
+        done = command(prompts, tmp_path / "out.jsonl", "--llm", f"{url}/v1#m")
+    assert (done.returncode, len(asked)) == (2, 1)
+    assert "401" in done.err
+    assert "Rain" not in done.err
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_a_dry_run_asks_nothing_and_writes_nothing(command, prompts, served, tmp_path):
