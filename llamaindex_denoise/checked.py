@@ -88,11 +88,7 @@ def Checked(
         if isinstance(what, BaseQueryEngine):
             return CheckedQueryEngine(what, loop, **_only(settings, name, "streaming", "on_error"))
         return CheckedChatEngine(what, loop, **_only(settings, name, "on_error"))
-    from llamaindex_denoise.agents.checked import (
-        CheckedTool,
-        ChecksEnd,
-        checked_workflow,
-    )  # only where it is needed
+    from llamaindex_denoise.agents.checked import CheckedTool, ChecksEnd, checked_workflow  # slow to import
 
     if isinstance(what, (CheckedTool, ChecksEnd)):
         raise InputError(f"{name}: its answers are checked already")

@@ -37,6 +37,7 @@ from llamaindex_denoise.nodes.records import Detail
 from llamaindex_denoise.ranking import Order, top
 
 dispatcher = get_dispatcher(__name__)
+ALIASES = {"similarity_cutoff": "threshold", "similarity_top_k": "top_n"}  # what LlamaIndex's own parts call them
 
 # What LlamaIndex's RetrieverTool makes of a call with input="...": the name of the argument is not the question.
 _TOOL_CALL = re.compile(r"\n?input is (.*)\n", re.DOTALL)
@@ -110,6 +111,9 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         """With the denoiser that ``keep`` and ``threshold`` ask for: the default's, or the given one's rule."""
         if not isinstance(values, dict):
             return values
+        values = {ALIASES.get(name, name): value for name, value in values.items()}
+        if unknown := values.keys() - cls.model_fields:
+            raise InputError(f"{', '.join(unknown)}: no such setting; there are {', '.join(cls.model_fields)}")
         given, keep, threshold = (values.get(n) for n in ("denoiser", "keep", "threshold"))
         if given is None:
             given = _embedded(keep, threshold)
@@ -250,7 +254,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
         run = _Run(query, Readable(nodes, guard), guard, is_heard(dispatcher))
         shown = run.read.nodes if self.events_with_text else []
-        most = self.top_n or len(nodes)
+        most = self.top_n or len(run.read.nodes)
         if run.heard:
             dispatcher.event(
                 ReRankStartEvent(query=query_bundle, nodes=shown, top_n=most, model_name=self._method)
@@ -321,8 +325,9 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
 
 
 def _query_of(bundle: QueryBundle | None) -> str:
-    if bundle is None:
-        raise InputError("denoising depends on the question: pass query_str= or query_bundle=")
+    if not isinstance(bundle, QueryBundle):
+        said = f"denoising depends on the question: pass query_str= or query_bundle=, got {type(bundle).__name__}"
+        raise InputError(said)
     asked = _TOOL_CALL.fullmatch(bundle.query_str)
     return asked.group(1) if asked else bundle.query_str
 

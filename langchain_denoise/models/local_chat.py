@@ -11,9 +11,10 @@ from weakref import WeakKeyDictionary
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.base import LangSmithParams
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.language_models.chat_models import generate_from_stream
+from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
 
 from denoise_core import InputError, Message
 from denoise_core.end import LocalLLM
@@ -60,15 +61,11 @@ class LocalChatModel(BaseChatModel):
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
         """What traces call it: the folder's name."""
-        settings = LangSmithParams(
-            ls_provider="local",
-            ls_model_name=kwargs.get("model") or self.model_name,
-            ls_model_type="chat",
-            ls_temperature=self.llm.temperature,
-            ls_max_tokens=self.llm.max_new_tokens,
+        settings = super()._get_ls_params(stop=stop or list(self.llm.stop) or None, **kwargs)
+        own = LangSmithParams(
+            ls_provider="local", ls_temperature=self.llm.temperature, ls_max_tokens=self.llm.max_new_tokens
         )
-        stops = stop or list(self.llm.stop)
-        return {**settings, "ls_stop": stops} if stops else settings
+        return {**settings, **own}
 
     def _generate(
         self,
@@ -77,14 +74,7 @@ class LocalChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        chunks = list(self._stream(messages, stop, run_manager, **kwargs))
-        text = "".join(chunk.text for chunk in chunks)
-        last = chunks[-1].message
-        assert isinstance(last, AIMessageChunk)
-        message = AIMessage(
-            content=text, usage_metadata=last.usage_metadata, response_metadata=dict(last.response_metadata)
-        )
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        return generate_from_stream(self._stream(messages, stop, run_manager, **kwargs))
 
     def _stream(
         self,

@@ -21,8 +21,8 @@ from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import PrivateAttr, field_validator
 from typing_extensions import override
 
-from denoise_core import InputError
-from denoise_core.augmenter import Answer
+from denoise_core import Budget, InputError
+from denoise_core.augmenter import Answer, LoopLimits
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import places
@@ -41,6 +41,9 @@ def verified(
     chain: RunnableLike[Any, Any],
     verifier: Verifier | None = None,
     *,
+    judge: Any = None,
+    limits: LoopLimits | None = None,
+    budget: Budget | None = None,
     question: str | Callable[..., Any] | None = None,
     answer: str | Callable[..., Any] | None = None,
     evidence: str | Callable[..., Any] | None = None,
@@ -49,6 +52,8 @@ def verified(
     claims: Sequence[str] | None = None,
 ) -> VerifiedRunnable:
     """``chain`` with its answers held against what it found, and asked again while they do not hold.
+
+    ``judge``, ``limits`` and ``budget`` are `Verifier`'s, whose other settings go through ``verifier``.
 
     Input and output keep their form. The evidence is what the chain's retrievers and tools bring while it runs;
     where there are none, the documents under a usual key of output or input (``context documents
@@ -80,7 +85,11 @@ def verified(
     >>> checked.invoke({"question": "When was the tower finished?"})["denoise"]["outcome"]
     'supported'
     """
-    chain, verifier = coerce_to_runnable(chain), verifier or Verifier()
+    if verifier is None:
+        verifier = Verifier(judge=judge, limits=limits, budget=budget)
+    elif not isinstance(verifier, Verifier) or any(x is not None for x in (judge, limits, budget)):
+        raise InputError("verifier: expected Verifier(...) alone, or judge=, limits= and budget= without it")
+    chain = coerce_to_runnable(chain)
     homes = {c.__module__ for part in parts_of(chain) for c in type(part).__mro__}
     if "langchain_core.runnables.history" in homes:
         raise InputError(

@@ -61,6 +61,13 @@ def test_a_rag_chain_keeps_its_form_and_gets_a_checked_answer(rag):
     assert len(model.seen) == 4
 
 
+def test_judge_and_limits_are_given_without_a_verifier(rag):
+    chain, _ = rag()
+    refusing = verified(chain, judge=lambda question, evidence, claim: 0.0, limits=LoopLimits(attempts=1))
+    record = both(refusing, {"question": "What is the capital of France?"})["denoise"]
+    assert (record["outcome"], len(record["attempts"])) == ("unsupported", 1)
+
+
 def test_feedback_under_a_key_stays_out_of_the_search(rag, kit):
     asked = []
 

@@ -41,6 +41,8 @@ SLIPS = {
     "JudgeNode of a model": (lambda m, r: JudgeNode(verifier=m), "Verifier"),
     "AugmentedRunnable of a model": (lambda m, r: AugmentedRunnable(augmenter=m), "Augmenter"),
     "verified by a string": (lambda m, r: verified(m, "strict"), "Verifier"),
+    "a judge as verifier": (lambda m, r: verified(m, m), "judge="),
+    "a judge beside a verifier": (lambda m, r: verified(m, Verifier(), judge=m), "alone"),
     "limits": (lambda m, r: Verifier(limits=3), "LoopLimits"),
     "chunks": (lambda m, r: DenoiseCompressor(chunks=-5), "chunks"),
     "no such setting": (lambda m, r: DenoiseCompressor(kep=3), "did you mean 'keep'"),

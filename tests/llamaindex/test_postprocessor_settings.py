@@ -39,6 +39,21 @@ def test_settings_that_cannot_be_are_errors(wrong):
         DenoisePostprocessor(**wrong)
 
 
+def test_names_of_llama_indexs_own_parts_are_taken():
+    assert len(texts(DenoisePostprocessor(similarity_top_k=1))) == 1
+    assert texts(DenoisePostprocessor(similarity_cutoff=-1e9)) == [n.text for n in nodes()]
+    with pytest.raises(ValueError, match=r"treshold: .* there are .* threshold"):
+        DenoisePostprocessor(treshold=1)
+
+
+def test_nodes_and_questions_given_otherwise():
+    every = DenoisePostprocessor(keep=5)
+    assert texts(every, nodes()[0]) == [nodes()[0].text]
+    assert texts(every, (n for n in nodes())) == [n.text for n in nodes()]
+    with pytest.raises(InputError, match="query_str="):
+        every.postprocess_nodes(nodes(), QUESTION)
+
+
 def test_keep_for_a_denoiser_without_such_a_rule_is_an_error():
     with pytest.raises(ValueError, match="RedSentences has no such setting"):
         DenoisePostprocessor(denoiser=RedSentences(), keep=2)
