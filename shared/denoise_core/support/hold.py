@@ -142,7 +142,7 @@ def _computed(fact: Fact, told: Sequence[Fact]) -> bool:
 
 
 def _value(fact: Fact) -> float | None:
-    digits = fact.norm.split("-")[0] if fact.kind == "date" else fact.norm.removesuffix("th").removeprefix("-")
+    digits = fact.norm.split("-")[0] if fact.kind == "date" else fact.norm.removeprefix("-")  # "27th" is none
     try:
         return float(digits)
     except ValueError:
