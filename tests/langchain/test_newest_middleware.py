@@ -6,10 +6,12 @@ import pytest
 from langchain.agents import create_agent, middleware
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
+from pydantic import Field
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from langchain_denoise.middleware import DenoiseToolResults, VerificationMiddleware
+from langchain_denoise.testing import FunctionChatModel
 
 pytestmark = [
     pytest.mark.skipif(
@@ -87,3 +89,53 @@ async def test_ours_work_inside_the_router_auto_mode_and_refusals(kit, risk):
     else:
         assert [r["title"] for r in json.loads(result.text)["results"]] == ["Paris"]
         assert outcome == "supported"
+
+
+class Provided(FunctionChatModel):
+    """A model of a provider that searches among tools itself."""
+
+    bound: list = Field(default_factory=list)
+
+    def bind_tools(self, tools, **kwargs):
+        self.bound.append(tools)
+        return self
+
+    def _get_ls_params(self, stop=None, **kwargs):
+        return {**super()._get_ls_params(stop, **kwargs), "ls_provider": "anthropic"}
+
+
+async def asked(model, tools, *own):
+    denoiser = ENDDenoiser(FunctionScorer(lambda q, t: float("Paris" in t)), threshold=0.5)
+    agent = create_agent(model, tools, middleware=[*own, DenoiseToolResults(denoiser), VerificationMiddleware()])
+    said = (await agent.ainvoke({"messages": [HumanMessage("Is it dry in Paris?")]}))["messages"]
+    assert said[-1].response_metadata["denoise"]["outcome"] == "supported"
+    return next(m for m in said if m.type == "tool")
+
+
+async def test_tools_that_the_provider_searches_for_are_read_as_others_are():
+    model = Provided(reply=reply)
+    result = await asked(model, [search], middleware.ProviderToolSearchMiddleware(searchable_tools=[search]))
+    assert [r["title"] for r in json.loads(result.text)["results"]] == ["Paris"]
+    assert model.bound[0][0].extras == {"defer_loading": True}
+
+
+@pytest.fixture
+def towns():
+    """The tools of an MCP server, by LangChain's own adapter."""
+    fastmcp, _ = pytest.importorskip("fastmcp"), pytest.importorskip("jsonschema")  # read late, in the loop
+    adapters = pytest.importorskip("langchain.mcp", exc_type=ImportError)
+    server = fastmcp.FastMCP("towns")
+
+    @server.tool(name="search")
+    def looked_up(query: str) -> dict:
+        """Looks things up."""
+        return FOUND
+
+    return adapters.MCPAdapter(server)
+
+
+async def test_content_and_structure_of_an_mcp_server_are_cut_alike(kit, towns):
+    async with towns:
+        result = await asked(kit.chat(reply), await towns.list_tools())
+    left = {"results": [{"title": "Paris", "content": "Paris is dry."}]}
+    assert (json.loads(result.text), result.artifact["structured_content"]) == (left, left)

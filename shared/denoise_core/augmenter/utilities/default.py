@@ -13,11 +13,15 @@ from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.recipes import Travels
 from denoise_core.support.cascade import Cascade
 from denoise_core.support.check import one_value
-from denoise_core.support.hold import Words
+from denoise_core.support.hold import INSTALL, Words
 from denoise_core.support.judging import Claim, FlowJudge, Judge, Judgement
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.support.wording import asks
 from denoise_core.types import Passage
+
+LEFT = (
+    "its words stand in the evidence; the shipped judge leaves yes, no and several values to others: give judge="
+)
 
 
 def default_judge(llm: LLM | None = None) -> Judge:
@@ -74,7 +78,8 @@ def _within_reach(question: str, claims: Sequence[Claim], found: Judgement, word
     if not len(found) == len(words) == len(claims):
         return found
     out = []
-    for claim, told, word in zip(claims, found, words, strict=True):
+    for claim, told, said in zip(claims, found, words, strict=True):
+        word = replace(said, why=LEFT) if said.why == INSTALL else said
         open_ = asks(question) or claim.kind == "polarity" or not one_value(question, claim)
         open_ = open_ or (told.supported is False and len(claims) > 1)
         out.append(word if word.supported is False or (open_ and told.supported is not None) else told)
