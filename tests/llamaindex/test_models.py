@@ -16,7 +16,7 @@ from denoise_core.augmenter.streaming.events import StreamingLLM
 from denoise_core.running.effects import complete
 from denoise_core.running.structured import StructuredLLM
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.s2a.forms import schema
+from denoise_core.s2a.prompts import schema
 from llamaindex_denoise import LlamaLLM
 
 ASKED = (Message("system", "be brief"), Message("user", "where?"))

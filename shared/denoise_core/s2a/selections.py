@@ -13,7 +13,7 @@ from denoise_core.running.caches.cache import Cache
 from denoise_core.s2a.asks import Part, documents
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt
-from denoise_core.s2a.reading import Outcome
+from denoise_core.s2a.replies import Outcome
 from denoise_core.types import Message
 
 KNOWN = "known from an earlier call"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage
 from denoise_core.s2a import Options, S2ADenoiser, asks
-from denoise_core.s2a.forms import KEEP
+from denoise_core.s2a.prompts import KEEP
 from denoise_core.s2a.units import units
 from denoise_core.testing import FunctionLLM, check_result
 
