@@ -167,12 +167,11 @@ def within(rule: Rule, passages: Sequence[Passage], outcomes: Sequence[Outcome])
     stays = {span for (span, _, _), chosen in zip(named, mask) if chosen}
     reason = rule.reason()
 
-    def chosen(o: Outcome, kept: tuple[Span, ...]) -> Outcome:
-        return replace(
-            o, kept=tuple(s for s in kept if s in stays), over={s: reason for s in kept if s not in stays}
-        )
+    def narrowed(o: Outcome, kept: tuple[Span, ...]) -> Outcome:
+        over = {s: reason for s in kept if s not in stays}
+        return replace(o, kept=tuple(s for s in kept if s in stays), over=over)
 
-    return [o if o.kept is None else chosen(o, o.kept) for o in outcomes]
+    return [o if o.kept is None else narrowed(o, o.kept) for o in outcomes]
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from denoise_core import Guard, InputError, Passage, Pipeline
-from denoise_core.augmenter.knowledge.chained import ChainRetriever
+from denoise_core.augmenter.knowledge.chain import ChainRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.utilities.default import Shipped
 from denoise_core.augmenter.utilities.groundedness import Groundedness

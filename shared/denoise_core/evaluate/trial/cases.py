@@ -21,9 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.augmenter.answer import Answer, Outcome
-from denoise_core.augmenter.knowledge.dense import DenseRetriever
-from denoise_core.augmenter.knowledge.hybrid import HybridRetriever
-from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
+from denoise_core.augmenter.knowledge.retrieve import BM25Retriever, DenseRetriever, HybridRetriever
 from denoise_core.augmenter.traces.recording import from_lines
 from denoise_core.embedded.default import encoder
 from denoise_core.end.fit.data import ask_for_questions, questions_from_documents

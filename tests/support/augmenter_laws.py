@@ -1,4 +1,4 @@
-"""For your tests and ours: the laws that every run of the loop keeps."""
+"""The laws that every run of the loop keeps."""
 
 from __future__ import annotations
 

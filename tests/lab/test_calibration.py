@@ -6,13 +6,8 @@ from hypothesis import strategies as st
 from judging import by_words
 
 from denoise_core import InputError
-from denoise_core.augmenter.utilities import (
-    Labelled,
-    calibrate,
-    fit_threshold,
-)
-from denoise_core.augmenter.utilities.calibrate import area_under_curve
 from denoise_core.support import judges
+from denoise_lab.calibration import Labelled, area_under_curve, calibrate, fit_threshold
 
 
 def examples(n=40):
