@@ -73,8 +73,8 @@ def _without_doubt(claim: str, asked: frozenset[str], read: frozenset[str]) -> s
 class LLMQueries:
     """Up to ``most`` queries by a model, one a line, after the question itself (LLM-Augmenter, section 2.3.1).
 
-    ``llm`` None is the model that drafts. A model that fails or says nothing usable leaves the question as the only
-    query.
+    ``llm`` None is the model that drafts. A model that fails or says nothing usable leaves the question
+    as the only query.
     """
 
     def __init__(self, llm: LLM | None = None, *, most: int = 3) -> None:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class BM25Retriever(Travels):
     """The ``k`` best of ``passages`` by BM25, with the score in ``Passage.score``; none that shares no word.
 
-    The index (bm25s) is built at the first search. ``language`` is a Snowball name; None does not stem. A passage's
-    title (``metadata["title"]``) is indexed with its text. Ties keep the order of ``passages``.
+    The index (bm25s) is built at the first search. ``language`` is a Snowball name; None does not stem. A
+    passage's title (``metadata["title"]``) is indexed with its text. Ties keep the order of ``passages``.
     Raises `InputError` for repeated ids, ``k < 1`` or an unknown language.
     """
 
