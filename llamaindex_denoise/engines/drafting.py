@@ -9,8 +9,15 @@ from typing import Protocol
 
 from llama_index.core.base.response.schema import RESPONSE_TYPE, Response
 
-from denoise_core.augmenter.streaming.events import Finished, Restarted, Revised, StreamEvent, Text
-from denoise_core.augmenter.streaming.stream import draft_first, held_back
+from denoise_core.augmenter.streaming import (
+    Finished,
+    Restarted,
+    Revised,
+    StreamEvent,
+    Text,
+    draft_first,
+    held_back,
+)
 from llamaindex_denoise.engines.base import AsyncDraftResponse, DraftResponse, Streaming, pieces_of
 from llamaindex_denoise.verify import Asked
 

@@ -93,8 +93,7 @@ class Augmenter:
 
         ``drafter`` writes the drafts in the place of the model; ``evidence`` is what is at hand already.
         """
-        flow = self.flow(question, history, drafter=drafter, evidence=evidence)
-        answer, trace = run(flow, llm=self.llm, budget=self.budget, call_seconds=self.limits.call_seconds)
+        answer, trace = run(self.flow(question, history, drafter=drafter, evidence=evidence), **self.driving())
         return replace(answer, trace=trace)
 
     async def aanswer(
@@ -107,8 +106,12 @@ class Augmenter:
     ) -> Answer:
         """`answer` for async: the same steps; a call that hangs is cancelled when its time is up."""
         flow = self.flow(question, history, drafter=drafter, evidence=evidence)
-        answer, trace = await arun(flow, llm=self.llm, budget=self.budget, call_seconds=self.limits.call_seconds)
+        answer, trace = await arun(flow, **self.driving())
         return replace(answer, trace=trace)
+
+    def driving(self) -> dict[str, Any]:
+        """What `run` or `arun` is to be given with `flow`: the model, the budget, the time for one call."""
+        return {"llm": self.llm, "budget": self.budget, "call_seconds": self.limits.call_seconds}
 
     def flow(
         self,
@@ -117,10 +120,12 @@ class Augmenter:
         *,
         drafter: Drafter | None = None,
         evidence: Sequence[Passage] = (),
+        through: steps.Through | None = None,
     ) -> Flow[Answer]:
         """The loop as a flow, to be driven by `run`, `arun` or another flow. Its `Answer` has no trace yet.
 
-        Raises `InputError` for a question without text, and when nobody is there to write.
+        ``through`` makes of each draft's memory and server (None: the model) the server that is asked: a stream
+        listens there. Raises `InputError` for a question without text, and when nobody is there to write.
         """
         if drafter is not None and not isinstance(drafter, Drafter):
             raise InputError(
@@ -133,7 +138,8 @@ class Augmenter:
             )
         if self.llm is None and isinstance(self.policy, Rules) and self.policy.consult == "self_ask":
             raise InputError("consult='self_ask' asks a model: give Augmenter(llm, ...) one")
-        return self._loop(self.begin(question, history, evidence, brings_own=drafter is not None), drafter)
+        memory = self.begin(question, history, evidence, brings_own=drafter is not None)
+        return self._loop(memory, drafter, through)
 
     def begin(
         self,
@@ -155,13 +161,15 @@ class Augmenter:
         )
         return steps.given(memory, evidence, self.limits)
 
-    def _loop(self, memory: WorkingMemory, drafter: Drafter | None) -> Flow[Answer]:
+    def _loop(self, memory: WorkingMemory, drafter: Drafter | None, through: steps.Through | None) -> Flow[Answer]:
         state: WorkingMemory | Answer = memory
         while isinstance(state, WorkingMemory):
-            state = yield from self.turn(state, drafter=drafter)
+            state = yield from self.turn(state, drafter=drafter, through=through)
         return state
 
-    def turn(self, memory: WorkingMemory, *, drafter: Drafter | None = None) -> Flow[WorkingMemory | Answer]:
+    def turn(
+        self, memory: WorkingMemory, *, drafter: Drafter | None = None, through: steps.Through | None = None
+    ) -> Flow[WorkingMemory | Answer]:
         """One turn of the loop: what the policy chooses, carried out; an `Answer` when that was the last.
 
         For those who keep the state between turns elsewhere: a workflow, a graph, a queue. The budget holds
@@ -189,10 +197,8 @@ class Augmenter:
                 case Readmit():
                     memory = steps.admit(memory, action.count, self.limits)
                 case Draft():
-                    parts = steps.Parts(
-                        self.task, self.utility, self.feedback, self.limits, self.llm, drafter, self.when
-                    )
-                    memory = yield from steps.draft(memory, parts)
+                    own = (self.task, self.utility, self.feedback, self.limits, self.llm, self.when)
+                    memory = yield from steps.draft(memory, steps.Parts(*own, drafter, through))
                 case Send():
                     return self._end(memory, StopReason.SENT)
                 case Abstain():
