@@ -20,9 +20,8 @@ from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Budget, DenoiseResult, InputError, Message, Passage
 from denoise_core.augmenter import Answer, Augmenter, LoopLimits, Utility, Verdict, WorkingMemory
-from denoise_core.augmenter.answer import Outcome, StopReason
+from denoise_core.augmenter.answer import NO_ANSWER, Outcome, StopReason
 from denoise_core.augmenter.drafting.drafter import Drafter
-from denoise_core.augmenter.finish import NO_ANSWER
 from denoise_core.augmenter.traces.record import answer_record, claims_record
 from denoise_core.running.effects import Compute, Effect, Flow
 from llamaindex_denoise.engines.base import response_metadata

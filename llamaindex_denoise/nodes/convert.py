@@ -279,7 +279,7 @@ def _copy(
 
 
 def _unknown(kept: Passage) -> TextNode:
-    from denoise_core.augmenter.traces.plain import plain
+    from denoise_core.augmenter.traces.recording import plain
 
     return TextNode(metadata=plain(kept.metadata))
 

@@ -13,15 +13,13 @@ from typing import Any
 
 from denoise_core.augmenter import steps
 from denoise_core.augmenter.actions import Abstain, Action, Draft, Readmit, Search, SelfAsk, Send
-from denoise_core.augmenter.answer import Answer, StopReason
+from denoise_core.augmenter.answer import Answer, StopReason, finish
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
-from denoise_core.augmenter.finish import finish
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
-from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.policy import Policy, Rules
+from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities.groundedness import as_utility
 from denoise_core.augmenter.utility import Utility

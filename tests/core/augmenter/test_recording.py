@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
 from denoise_core.augmenter import Augmenter
-from denoise_core.augmenter.traces.plain import plain
-from denoise_core.augmenter.traces.recording import from_lines, to_lines
+from denoise_core.augmenter.traces.recording import from_lines, plain, to_lines
 from denoise_core.report.loop import to_html
 from denoise_core.testing import ListRetriever
 
