@@ -11,7 +11,7 @@ from denoise_core.augmenter.engine import citations, titled
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
 from denoise_core.augmenter.prompts import Task
-from denoise_core.augmenter.utility import Measured, Utility, measured_of, name_of
+from denoise_core.augmenter.utility import Measured, Utility, known_of
 from denoise_core.result import Trace
 from denoise_core.support.abstention import declined
 from denoise_core.support.proof import Proof, proof_of
@@ -127,16 +127,13 @@ _QUOTED = 200  # characters of the nearest evidence
 _BARE = 3  # words; an abstention no longer than this is replaced by a sentence
 
 
-def finish(
-    memory: WorkingMemory, stop: StopReason, limits: LoopLimits, task: Task, utility: Utility | None = None
-) -> Answer:
+def finish(memory: WorkingMemory, stop: StopReason, limits: LoopLimits, task: Task, utility: Utility) -> Answer:
     """The best attempt under the outcome it earns.
 
     A model that says at last that it does not know is believed, also after drafts that did not hold. Where nothing
     was written the answer says why in a sentence.
     """
-    judge = name_of(utility) if utility is not None else ""
-    measured = measured_of(utility) if utility is not None else ()
+    judge, measured = known_of(utility)
     best, last = memory.best, memory.last
 
     def sent(text: str, outcome: Outcome, why: StopReason, holds: str = "") -> Answer:

@@ -18,6 +18,7 @@ from denoise_core.types import Message
 _CLAIM_CHARACTERS = 300
 _ADVICE_CHARACTERS = 1500  # a model that runs on must not fill the next prompt
 _MISSING_SHOWN = 8
+_REASONS_SHOWN = 6
 
 ADVISE = (
     f"A draft answer was checked against evidence and did not pass. {NOTE} "
@@ -38,14 +39,11 @@ class Feedback(Protocol):
 
 
 class TemplateFeedback:
-    """One line for each of the first ``most`` reasons: the claim, the evidence, what is missing there."""
-
-    def __init__(self, *, most: int = 6) -> None:
-        self.most = most
+    """One line for each of the first six reasons: the claim, the evidence, what is missing there."""
 
     def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
         numbers = {p.id: n for n, p in enumerate(memory.evidence, 1)}
-        lines = [f"- {_line(reason, numbers)}" for reason in verdict.reasons[: self.most]]
+        lines = [f"- {_line(reason, numbers)}" for reason in verdict.reasons[:_REASONS_SHOWN]]
         left = len(verdict.reasons) - len(lines)
         if left > 0:
             lines.append(f"- and {left} more of the same kind")

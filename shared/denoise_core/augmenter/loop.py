@@ -136,43 +136,25 @@ class Augmenter:
             )
         if self.llm is None and isinstance(self.policy, Rules) and self.policy.consult == "self_ask":
             raise InputError("consult='self_ask' asks a model: give Augmenter(llm, ...) one")
-        memory = self.begin(question, history, evidence, brings_own=drafter is not None)
-        return self._loop(memory, drafter, through)
-
-    def begin(
-        self,
-        question: str,
-        history: Sequence[Message] = (),
-        evidence: Sequence[Passage] = (),
-        *,
-        brings_own: bool = False,
-    ) -> WorkingMemory:
-        """The memory before the first turn. Evidence that a user or a model wrote is set aside; the rest is held
-        to the limit of tokens."""
         if not isinstance(question, str) or not question.strip():
             raise InputError(f"question: expected a text that is not blank, got {question!r}")
         memory = WorkingMemory(
             question,
             history=tuple(history),
             searchable=bool(self.consolidator.sources or self.consolidator.wide),
-            brings_own=brings_own,
+            brings_own=drafter is not None,
         )
-        return steps.given(memory, evidence, self.limits)
+        own = (self.task, self.utility, self.feedback, self.limits, self.llm, self.when)
+        return self._loop(steps.given(memory, evidence, self.limits), steps.Parts(*own, drafter, through))
 
-    def _loop(self, memory: WorkingMemory, drafter: Drafter | None, through: steps.Through | None) -> Flow[Answer]:
+    def _loop(self, memory: WorkingMemory, parts: steps.Parts) -> Flow[Answer]:
         state: WorkingMemory | Answer = memory
         while isinstance(state, WorkingMemory):
-            state = yield from self.turn(state, drafter=drafter, through=through)
+            state = yield from self._turn(state, parts)
         return state
 
-    def turn(
-        self, memory: WorkingMemory, *, drafter: Drafter | None = None, through: steps.Through | None = None
-    ) -> Flow[WorkingMemory | Answer]:
-        """One turn of the loop: what the policy chooses, carried out; an `Answer` when that was the last.
-
-        For those who keep the state between turns elsewhere: a workflow, a graph, a queue. The budget holds
-        within one turn only; over several it is theirs to keep.
-        """
+    def _turn(self, memory: WorkingMemory, parts: steps.Parts) -> Flow[WorkingMemory | Answer]:
+        """One turn of the loop: what the policy chooses, carried out; an `Answer` when that was the last."""
         stop = self._must_stop(memory)
         if stop:
             return self._end(memory, stop)
@@ -184,7 +166,7 @@ class Augmenter:
         if not isinstance(action, Action):
             raise InputError(f"Policy.choose must return an Action, got {type(action).__name__}")
         memory = memory.acted(action)
-        if isinstance(action, Draft) and (stop := self._no_more_drafts(memory, drafter)):
+        if isinstance(action, Draft) and (stop := self._no_more_drafts(memory, parts.drafter)):
             return self._end(memory, stop)
         try:
             match action:
@@ -195,8 +177,7 @@ class Augmenter:
                 case Readmit():
                     memory = steps.admit(memory, action.count, self.limits)
                 case Draft():
-                    own = (self.task, self.utility, self.feedback, self.limits, self.llm, self.when)
-                    memory = yield from steps.draft(memory, steps.Parts(*own, drafter, through))
+                    memory = yield from steps.draft(memory, parts)
                 case Send():
                     return self._end(memory, StopReason.SENT)
                 case Abstain():

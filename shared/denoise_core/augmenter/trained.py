@@ -10,6 +10,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,7 +36,14 @@ _POINTS = re.compile(r"\b(?:they|them|their|it|its|there|this|that|those|these)\
 _FIRST = re.compile(r"\b(?:i|i'm|i'd|my|me|we|our)\b", re.IGNORECASE)
 
 # Every action a trained policy may take, in the order of its outputs.
-ACTIONS: tuple[str, ...] = ("search", "search wide", "readmit", "draft", "send")
+_ACTIONS: dict[str, Action] = {
+    "search": Search(),
+    "search wide": Search(wide=True),
+    "readmit": Readmit(),
+    "draft": Draft(),
+    "send": Send(),
+}
+ACTIONS = tuple(_ACTIONS)
 
 
 def _did(memory: WorkingMemory, *, wide: bool) -> bool:
@@ -89,14 +97,7 @@ def allowed(memory: WorkingMemory, *, attempts: int) -> NDArray[np.bool_]:
 
 
 def action_of(index: int, probability: float) -> Action:
-    name = ACTIONS[index]
-    if name == "readmit":
-        return Readmit(probability=probability)
-    if name == "draft":
-        return Draft(probability)
-    if name == "send":
-        return Send(probability)
-    return Search(wide=name == "search wide", probability=probability)
+    return replace(_ACTIONS[ACTIONS[index]], probability=probability)
 
 
 class LinearPolicy:

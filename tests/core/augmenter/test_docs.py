@@ -24,7 +24,7 @@ def test_the_examples_run():
         "end_denoiser": HalfDenoiser(),
         "clear": lambda: None,
         "mask": lambda text: text,
-        "stricter": Groundedness(copy_cap=0.5),
+        "stricter": Groundedness(),
     }
     blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     assert len(blocks) > 5

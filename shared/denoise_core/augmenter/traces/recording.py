@@ -28,7 +28,7 @@ from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.effects import Complete, Denoise, Retrieve
 from denoise_core.types import Drop, Event, Message, Passage, Reply, Span, Usage
 
-VERSION = MEMORY = 2  # of the line of an answer, of the line of a memory
+VERSION = 2  # of a run, and of a memory alone
 Redact: TypeAlias = Callable[[str], str]
 
 # Names of ours, where they stand in a record: a path of keys, "*" for a place in a list. A string anywhere
@@ -184,7 +184,7 @@ def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
     table = _Table()
     bare: dict[str, Any] = dict.fromkeys(_TABLED, ())
     return {
-        "version": MEMORY,
+        "version": VERSION,
         **plain(replace(memory, attempts=(), actions=(), **bare)),
         **{name: table.add(getattr(memory, name)) for name in _TABLED},
         "attempts": [
@@ -197,8 +197,8 @@ def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
 
 def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
     """The memory that `memory_to_json` wrote. Raises `InputError` for anything else."""
-    if not isinstance(data, Mapping) or data.get("version") != MEMORY:
-        raise InputError(f"memory: expected an object with version {MEMORY}, as memory_to_json() writes it")
+    if not isinstance(data, Mapping) or data.get("version") != VERSION:
+        raise InputError(f"memory: expected an object with version {VERSION}, as memory_to_json() writes it")
     try:
         passages = made(tuple[Passage, ...], data["passages"])
 
@@ -207,9 +207,7 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
 
         return WorkingMemory(
             **{name: data[name] for name in ("question", "needs_knowledge", "searchable", "brings_own")},
-            evidence=named(data["evidence"]),
-            retrieved=named(data["retrieved"]),
-            aside=named(data["aside"]),
+            **{name: named(data[name]) for name in _TABLED},
             attempts=tuple(
                 replace(made(Attempt, {**a, "evidence": ()}), evidence=named(a["evidence"]))
                 for a in data["attempts"]
