@@ -129,9 +129,8 @@ def test_a_towns_questions_can_be_answered_from_their_gold_passage_and_halves_do
 
 
 def test_a_draft_asked_for_again_is_drawn_and_nothing_else_is():
-    from denoise_core.augmenter.engine import draft_prompt
     from denoise_core.augmenter.memory import WorkingMemory
-    from denoise_core.augmenter.prompts import QUESTION_ANSWERING
+    from denoise_core.augmenter.prompts import QUESTION_ANSWERING, draft_prompt
 
     greedy, sampling = Echo(), Echo()
     llm = loops.Redrawing(flows.Batched(greedy), flows.Batched(sampling))

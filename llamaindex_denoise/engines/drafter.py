@@ -27,8 +27,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import Passage
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
-from denoise_core.augmenter.engine import draft_block
-from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, draft_block
 from denoise_core.text.delimit import envelope
 from llamaindex_denoise.engines.base import text_of_response
 from llamaindex_denoise.engines.observe import Seen, collecting, is_rows, nodes_behind

@@ -17,9 +17,9 @@ from typing import Any
 from envelopes import enclosed
 
 from denoise_core import Message, Passage, run
-from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.prompts import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.running.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser

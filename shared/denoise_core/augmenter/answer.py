@@ -7,10 +7,9 @@ from enum import StrEnum
 
 from denoise_core._optional import html_of
 from denoise_core.augmenter.drafting.repair import holds_in
-from denoise_core.augmenter.engine import citations, titled
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
-from denoise_core.augmenter.prompts import Task
+from denoise_core.augmenter.prompts import Task, citations, titled
 from denoise_core.augmenter.utility import Measured, Utility, known_of
 from denoise_core.result import Trace
 from denoise_core.support.abstention import declined

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from denoise_core.augmenter.engine import draft_block, evidence_block, question_block
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
@@ -35,7 +35,6 @@ class Feedback(Protocol):
     def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
         """Text that says what is wrong with a rejected candidate, for the next draft; a flow, so it may ask a
         model."""
-        ...
 
 
 class TemplateFeedback:
@@ -59,10 +58,9 @@ class ModelFeedback:
 
     def __init__(self, llm: LLM | None = None) -> None:
         self.llm = llm
-        self._findings = TemplateFeedback()
 
     def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
-        findings = yield from self._findings.write(memory, candidate, verdict)
+        findings = yield from TemplateFeedback().write(memory, candidate, verdict)
         parts = (
             evidence_block(memory.evidence),
             question_block(memory.question),

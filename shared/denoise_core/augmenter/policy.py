@@ -17,9 +17,7 @@ Consult = Literal["always", "never", "self_ask"]
 
 @dataclass(frozen=True, slots=True)
 class LoopLimits:
-    """Bounds of a run, and what is sent when nothing passes.
-
-    ``attempts``: drafts at most. ``patience``: drafts in a row that may bring no better score.
+    """``attempts``: drafts at most. ``patience``: drafts in a row that may bring no better score.
     ``failures``: drafts or whole searches that may fail before the loop ends. ``steps``: actions at most.
     ``call_seconds``: time for one call of a model, judge or retriever, None for none. ``evidence_tokens``:
     evidence in a prompt at most, best first, by an estimate of four characters a token. ``repair``: correct
@@ -58,7 +56,6 @@ class Policy(Protocol):
 
     def choose(self, memory: WorkingMemory) -> Action:
         """What to do next, by all that is known so far."""
-        ...
 
 
 class Rules:

@@ -12,13 +12,12 @@ from denoise_core.augmenter.drafting.drafter import Drafted, Drafter, DraftReque
 from denoise_core.augmenter.drafting.repair import repaired
 from denoise_core.augmenter.drafting.taint import evidence_of
 from denoise_core.augmenter.drafting.when import When, says_nothing
-from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.feedback import Feedback
 from denoise_core.augmenter.knowledge.cap import blanked, capped, readmit, size_of
 from denoise_core.augmenter.knowledge.consolidate import Consolidator, merge
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
-from denoise_core.augmenter.prompts import Task
+from denoise_core.augmenter.prompts import Task, draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mistake
 from denoise_core.protocols import LLM, Varied

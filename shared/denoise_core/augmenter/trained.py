@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
-from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.prompts import titled
 from denoise_core.errors import InputError
 from denoise_core.text.words import content_words, words
 
@@ -141,13 +141,10 @@ class LinearPolicy:
 
     def chances(self, memory: WorkingMemory) -> NDArray[np.float64]:
         """Probability of each of `ACTIONS`, 0 for those that make no sense now; shape ``(5,)``."""
-        return softmax(self.weights @ self._seen(memory), allowed(memory, attempts=self.attempts))
-
-    def _seen(self, memory: WorkingMemory) -> NDArray[np.float64]:
         found = self.features(memory)
         if found.shape != self.weights.shape[1:]:
             raise InputError(f"features: the policy was trained on {self.weights.shape[1]}, got {found.shape}")
-        return found
+        return softmax(self.weights @ found, allowed(memory, attempts=self.attempts))
 
     def save(self, path: str | Path) -> None:
         """Write it to ``path`` as JSON, which ``load`` reads."""

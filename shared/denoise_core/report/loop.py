@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from denoise_core.augmenter.answer import Answer
-from denoise_core.augmenter.engine import citations, titled
 from denoise_core.augmenter.memory import Attempt
+from denoise_core.augmenter.prompts import citations, titled
 from denoise_core.report.checked import checked
 from denoise_core.report.context import rendered
 from denoise_core.types import Event, Passage

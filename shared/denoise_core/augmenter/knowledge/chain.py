@@ -29,6 +29,8 @@ from denoise_core.running.offload import offload
 from denoise_core.running.recipes import Travels
 from denoise_core.types import Drop, Keep, Passage, check_passages
 
+_BEAM = 50  # chains of each length that are grown further
+
 
 @dataclass(frozen=True, slots=True)
 class Chain:
@@ -45,20 +47,17 @@ class Chain:
 class Chainer:
     """Finds the best chains (LLM-Augmenter, section 2.3.1, evidence chainer).
 
-    ``length`` passages at most (1 to 3); ``hub`` is what a link costs for each
-    doubling of the links of its less linked end; ``beam`` chains of each length are grown further.
-
-    Raises `InputError` for values outside these ranges.
+    ``length`` passages at most (1 to 3); ``hub`` is what a link costs for each doubling of the links of its less
+    linked end. Raises `InputError` for values outside these ranges.
     """
 
-    def __init__(self, *, length: int = 2, hub: float = 0.07, beam: int = 50) -> None:
+    def __init__(self, *, length: int = 2, hub: float = 0.07) -> None:
         if not 1 <= length <= 3:
             raise InputError(f"length={length}: expected 1, 2 or 3")
-        if hub < 0 or beam < 1:
-            raise InputError(f"hub={hub}, beam={beam}: expected a hub of 0 or more and a beam of 1 or more")
+        if hub < 0:
+            raise InputError(f"hub={hub}: expected 0 or more")
         self.length = length
         self.hub = hub
-        self.beam = beam
 
     def chains(
         self, passages: Sequence[Passage], term_scores: NDArray[np.float32], links: Sequence[Link]
@@ -80,7 +79,7 @@ class Chainer:
         }
         front = list(found.values())
         for _ in range(self.length - 1):
-            front = sorted(front, key=_rank)[: self.beam]
+            front = sorted(front, key=_rank)[:_BEAM]
             grown = {frozenset(path): path for _, chain in front for path in graph.extended(chain)}
             front = [(worth.of(path), path) for members, path in grown.items() if members not in found]
             found |= {frozenset(path): (score, path) for score, path in front}

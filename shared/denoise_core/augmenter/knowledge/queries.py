@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from denoise_core.augmenter.engine import history_block, question_block, titled
 from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.prompts import history_block, question_block, titled
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete

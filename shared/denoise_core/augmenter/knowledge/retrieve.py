@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.augmenter.engine import titled
+from denoise_core.augmenter.prompts import titled
 from denoise_core.errors import InputError
 from denoise_core.protocols import Retriever
 from denoise_core.running.offload import offload

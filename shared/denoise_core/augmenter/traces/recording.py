@@ -19,9 +19,9 @@ from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
 from denoise_core.augmenter.actions import Action
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.drafting.drafter import Drafted, Found
-from denoise_core.augmenter.engine import citations
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import VERSION as PROMPTS
+from denoise_core.augmenter.prompts import citations
 from denoise_core.augmenter.utility import Measured
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult, Trace
@@ -205,9 +205,10 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
         def named(places: Iterable[int]) -> tuple[Passage, ...]:
             return tuple(passages[i] for i in places)
 
+        own: dict[str, Any] = {name: named(data[name]) for name in _TABLED}
         return WorkingMemory(
+            **own,
             **{name: data[name] for name in ("question", "needs_knowledge", "searchable", "brings_own")},
-            **{name: named(data[name]) for name in _TABLED},
             attempts=tuple(
                 replace(made(Attempt, {**a, "evidence": ()}), evidence=named(a["evidence"]))
                 for a in data["attempts"]
