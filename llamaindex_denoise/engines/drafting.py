@@ -9,15 +9,8 @@ from typing import Protocol
 
 from llama_index.core.base.response.schema import RESPONSE_TYPE, Response
 
-from denoise_core.augmenter.streaming import (
-    Finished,
-    Restarted,
-    Revised,
-    StreamEvent,
-    Text,
-    draft_first,
-    held_back,
-)
+from denoise_core.augmenter.streaming import draft_first, held_back
+from denoise_core.augmenter.streaming.watch import Finished, Restarted, Revised, StreamEvent, Text
 from llamaindex_denoise.engines.base import AsyncDraftResponse, DraftResponse, Streaming, pieces_of
 from llamaindex_denoise.verify import Asked
 
