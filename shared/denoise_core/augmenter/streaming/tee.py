@@ -79,20 +79,17 @@ class TeedLLM:
         self.drafted: Drafted | None = None
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        tee = self.tee
-        with tee.lock:
-            mine = tee.begin()
+        with self.tee.lock:
+            mine = self.tee.begin()
         try:
             for piece in _pieces(self.server, messages):
-                with tee.lock:
-                    tee.check(mine)
-                    goes_on, trace = run(self._taken(piece), llm=tee.llm)
-                    self.inner += trace.events
-                if not goes_on:
+                if not self._told(self._taken(piece), mine):
                     break
+            else:
+                self._told(self._ended(), mine)
             return self._reply()
         except BaseException:
-            tee.lost += self.inner
+            self.tee.lost += self.inner
             raise
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
@@ -100,17 +97,29 @@ class TeedLLM:
         try:
             async with aclosing(_apieces(self.server, messages)) as pieces:
                 async for piece in pieces:
-                    goes_on, trace = await arun(self._taken(piece), llm=self.tee.llm)
-                    self.inner += trace.events
-                    if not goes_on:
+                    if not await self._atold(self._taken(piece)):
                         break
+                else:
+                    await self._atold(self._ended())
             return self._reply()
         except BaseException:
             self.tee.lost += self.inner
             raise
 
-    def _taken(self, piece: Piece | None) -> Flow[bool]:
-        """One piece more of the draft, None at its end; False where the draft is to be ended here."""
+    def _told(self, flow: Flow[bool], draft: int) -> bool:
+        with self.tee.lock:
+            self.tee.check(draft)
+            goes_on, trace = run(flow, llm=self.tee.llm)
+            self.inner += trace.events
+            return goes_on
+
+    async def _atold(self, flow: Flow[bool]) -> bool:
+        goes_on, trace = await arun(flow, llm=self.tee.llm)
+        self.inner += trace.events
+        return goes_on
+
+    def _taken(self, piece: Piece) -> Flow[bool]:
+        """One piece more of the draft; False where the draft is to be ended here."""
         watcher = self.tee.watcher
         if isinstance(piece, Usage):
             self.usage = piece
@@ -124,19 +133,21 @@ class TeedLLM:
         elif isinstance(piece, Drafted):
             self.drafted = piece
         else:
-            self.text += piece or ""
-            if not self.unseen:
-                text, goes_on = yield from watcher.end() if piece is None else watcher.more(piece)
-                if text:
-                    self.tee.emit(Text(text))
-                if not goes_on and piece is not None:
-                    self.unseen = not self._may_end()
-                    return self.unseen
+            self.text += piece
+            if not self.unseen and not self._shown((yield from watcher.more(piece))):
+                # It is ended early unless whoever writes it would leave something half done outside.
+                self.unseen = isinstance(self.server, DraftServer) and not self.server.drafter.repeatable
+                return self.unseen
         return True
 
-    def _may_end(self) -> bool:
-        """A draft may be ended early unless whoever writes it would leave something half done outside."""
-        return not isinstance(self.server, DraftServer) or self.server.drafter.repeatable
+    def _ended(self) -> Flow[bool]:
+        return self.unseen or self._shown((yield from self.tee.watcher.end()))
+
+    def _shown(self, released: tuple[str, bool]) -> bool:
+        text, goes_on = released
+        if text:
+            self.tee.emit(Text(text))
+        return goes_on
 
     def _reply(self) -> Reply:
         seen, inner = self.tee.watcher.text, tuple(self.inner)
@@ -148,17 +159,16 @@ class TeedLLM:
         return Reply(text, self.usage, inner=inner)
 
 
-def _pieces(server: LLM, messages: Sequence[Message]) -> Iterator[Piece | None]:
+def _pieces(server: LLM, messages: Sequence[Message]) -> Iterator[Piece]:
     if isinstance(server, DraftServer) and isinstance(server.drafter, StreamingDrafter):
         yield from server.drafter.stream(server.request)
     elif isinstance(server, StreamingLLM):
         yield from server.stream(messages)
     else:
         yield from _whole(server.complete(messages))
-    yield None
 
 
-async def _apieces(server: LLM, messages: Sequence[Message]) -> AsyncGenerator[Piece | None, None]:
+async def _apieces(server: LLM, messages: Sequence[Message]) -> AsyncGenerator[Piece, None]:
     stream: AsyncIterator[Piece] | None = None
     if isinstance(server, DraftServer) and isinstance(server.drafter, StreamingDrafter):
         stream = server.drafter.astream(server.request)
@@ -171,7 +181,6 @@ async def _apieces(server: LLM, messages: Sequence[Message]) -> AsyncGenerator[P
         else:
             for piece in _whole(await server.acomplete(messages)):
                 yield piece
-        yield None
     finally:  # a model's connection is not left to the garbage collector
         close = getattr(stream, "aclose", None)
         if close is not None:
