@@ -1,6 +1,6 @@
 """An exported probe behind servers that speak vLLM's ``/classify``: one, or several replicas.
 
-Serve a folder that `denoise_core.end.export` wrote, with a server of your own::
+Serve a folder that `denoise_lab.export` of the laboratory wrote, with a server of your own::
 
     vllm serve FOLDER --runner pooling --enable-prefix-caching
 
