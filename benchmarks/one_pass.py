@@ -215,7 +215,7 @@ def noisy(bench: Benchmark, loaded: Loaded, layer: int) -> None:
         for q in noisy_questions(NoisyRetrieval(level, characters=400), prose, 2 if quick else 60, seed=1)
     ]
     reading = loaded.reading()
-    probe = fit_probe(reading, fitting, layers=[layer], controls=False).probe
+    probe = fit_probe(reading, fitting, layers=[layer]).probe
     end = ENDDenoiser(ProbeScorer(reading, probe), keep=0.3)
     for level in LEVELS:
         kind = NoisyRetrieval(level, characters=400)

@@ -22,6 +22,7 @@ from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.errors import InputError
 from denoise_core.local.layout import DISTINGUISH, QSC, SC, SCQ, SQC
+from denoise_lab.controls import controls
 from denoise_lab.model import FOLDER
 from denoise_lab.probe_data import mixed_questions
 from denoise_lab.worlds.prose import prose
@@ -74,15 +75,19 @@ def make(
         "public domain); asked combinations, names and wordings: those that training may draw",
         "seed": seed,
     }
+    reader = HiddenReader(model, tokenizer=tokenizer, settings=ReadingSettings(layout=LAYOUTS[layout]))
     trained = fit_probe(
-        HiddenReader(model, tokenizer=tokenizer, settings=ReadingSettings(layout=LAYOUTS[layout])),
+        reader,
         fitting,
         calibration=others,
         card=card,
         progress=lambda done, of: progress(f"{layout}: {done} of {of} questions read"),
     ).probe
     named = replace(trained.reading, model=replace(trained.reading.model, name=NAME))
-    return Probe(trained.weight, trained.bias, named, trained.threshold, trained.card, trained.calibration)
+    controlled = controls(reader, fitting, named.layer).items()
+    rows = [{"control": name, **control.summary()} for name, control in controlled]
+    told = {**trained.card, "controls, same layer, held-out questions": rows}
+    return Probe(trained.weight, trained.bias, named, trained.threshold, told, trained.calibration)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

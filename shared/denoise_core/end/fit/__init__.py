@@ -1,4 +1,4 @@
-"""How a probe comes to be: labelled questions, readings, a sweep over layers, controls, calibration.
+"""How a probe comes to be: labelled questions, readings, a sweep over layers, calibration.
 
 Entered at `fit_probe`, which takes labelled questions; `stack` weighs signals.
 """
