@@ -4,7 +4,7 @@ Entered at `ENDDenoiser`: chunks -> hidden state of layer L -> linear probe -> k
 package loads neither torch nor a framework.
 """
 
-from denoise_core.end.answering.second_pass import SecondPass
+from denoise_core.end.answering import SecondPass
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe, Reading
 from denoise_core.end.reader import HiddenReader, ReadingSettings

@@ -14,8 +14,7 @@ from denoise_core.augmenter.memory import Reason, Verdict
 from denoise_core.augmenter.policy import Rules
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
-from denoise_core.end.answering.one_pass import OnePassAnswers, OnePassDrafter
-from denoise_core.end.answering.second_pass import SecondPass
+from denoise_core.end.answering import OnePassAnswers, SecondPass
 from denoise_core.local.first_layers import early_layers
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.local.keeping.kv import record
@@ -23,6 +22,7 @@ from denoise_core.local.keeping.one_pass import Chunk, OnePass
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import Prompt
 from denoise_core.testing import FunctionLLM, ListRetriever
+from denoise_lab.one_pass import OnePassDrafter, apart
 
 LAYER = 4
 BEGIN, GLUE, TAIL = [5, 6, 7], [8, 9], [10, 11, 12, 13]
@@ -270,9 +270,9 @@ def test_an_answer_again_is_the_answer_from_the_start(answers):
     texts = ["The hall is gold.", "Rain fell.", "The tower is old \U0001f642."]
     first = answers.answer("which hall?", texts[:2])
     assert answers.off() is None
-    assert answers.apart is not None
-    assert answers.apart.divergence >= 0
-    again = answers.again(first, texts[2:], "be brief")
+    assert apart(answers, first).divergence >= 0
+    assert apart(answers, answers.answer("which hall?", texts[:1])).divergence < 1e-5, "one chunk is read exactly"
+    again = answers.answer("which hall?", texts[2:], "be brief", before=first)
     whole = answers.answer("which hall?\n\nbe brief", texts)
     assert again.ids == whole.ids
     assert again.reply == whole.reply
@@ -374,7 +374,7 @@ def test_answers_again_and_drafts_beyond_a_sliding_window_are_the_reference(
         wanted = model(input_ids=ids).logits[0, -1]
     assert off_by(read_on(model, first.page), wanted) < 1e-5
     whole = found.answer("which hall?", texts)
-    again = found.again(found.answer("which hall?", texts[:2]), texts[2:])
+    again = found.answer("which hall?", texts[2:], before=found.answer("which hall?", texts[:2]))
     same(again.page, whole.page, 1e-4)
     assert again.ids == whole.ids
     drafter = OnePassDrafter(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from denoise_core.end.answering.second_pass import prompt as passages_prompt
+from denoise_core.end.answering import prompt as passages_prompt
 from denoise_core.local.layout import DISTINGUISH, PASSAGE, QSC, QUERY, SCQ, SQC, Layout, Slot
 from denoise_core.scorers import discrim
 from denoise_core.text.delimit import new_marker
