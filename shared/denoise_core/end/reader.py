@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,10 +19,10 @@ from denoise_core.local.batching import batches, regime_of, windows
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
-from denoise_core.local.normalise import Norm, kind_of
 from denoise_core.running.recipes import Travels
 
 if TYPE_CHECKING:
+    from denoise_core.local.blocks import Norm
     from denoise_core.local.keeping.kv import KeptPrefix
     from denoise_core.local.keeping.reuse import PrefixReuse
     from denoise_core.local.loading import Backbone, Load
@@ -84,7 +84,7 @@ class HiddenReader(Travels):
         settings: ReadingSettings | None = None,
         load: Load | None = None,
         first_layers: int | None = None,
-        prefix: PrefixCache[Any] | None = None,
+        prefix: PrefixCache | None = None,
     ) -> None:
         self.settings = settings or ReadingSettings()
         if self.settings.max_tokens < 1:
@@ -96,7 +96,7 @@ class HiddenReader(Travels):
         self._opened: tuple[Backbone, BoundLayout] | None = None
         self._opening = threading.Lock()
         self._fingerprints: dict[int, ModelFingerprint] = {}
-        self.prefix: PrefixCache[Any] = PrefixCache(PREFIX_BYTES) if prefix is None else prefix
+        self.prefix: PrefixCache = PrefixCache(PREFIX_BYTES) if prefix is None else prefix
         self._kept: PrefixReuse | None = None
 
     # -- what it reads -----------------------------------------------------------------------------
@@ -125,11 +125,10 @@ class HiddenReader(Travels):
     @property
     def norm(self) -> Norm:
         """What is done to a pooled state, with the model's own epsilon."""
-        early = self.backbone.early
-        kind = self.settings.normalisation
+        own, kind = self.backbone.early.norm, self.settings.normalisation
         if kind is None:
-            return early.norm if self.pooling == "last" else Norm()
-        return Norm(kind_of(kind), early.norm.epsilon or 1e-6) if kind != "none" else Norm()
+            kind = own.kind if self.pooling == "last" else "none"
+        return replace(own, kind=kind, epsilon=own.epsilon or 1e-6)
 
     def reading(self, layer: int) -> Reading:
         """Everything that decides the states at ``layer``; what a probe is checked against."""
@@ -229,7 +228,7 @@ class HiddenReader(Travels):
             return self._opened
 
     def _run(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> list[Batch]:
-        from denoise_core.local.forward import halving
+        from denoise_core.local.first_layers import halving
 
         if len(layers) == 1 and self._keeps(layers[0]) is None:
             reuse = self._reuse()
@@ -270,7 +269,7 @@ class HiddenReader(Travels):
         return model.name, model.revision, model.weights, model.dtype, self.layout.fingerprint, layer
 
     def _forward(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> dict[int, Floats]:
-        from denoise_core.local.forward import inputs_of, pool_of
+        from denoise_core.local.first_layers import inputs_of, pool_of
 
         early = self.backbone.early
         inputs = inputs_of(early, prompts, self._pad)

@@ -24,8 +24,8 @@ from denoise_core.end.reader import HiddenReader
 from denoise_core.end.remote import MANIFEST
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
-from denoise_core.local.first_layers import early_layers, find_blocks
-from denoise_core.local.forward import inputs_of
+from denoise_core.local.blocks import find_blocks
+from denoise_core.local.first_layers import early_layers, inputs_of
 from denoise_core.local.layout import Prompt, Slot
 from denoise_core.local.loading import cut_config
 

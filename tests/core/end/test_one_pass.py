@@ -312,28 +312,10 @@ async def test_the_second_pass_reads_on_and_again(answers):
     assert [e.tag for e in found.trace.events] == ["denoise", "answer"]
     assert found.trace.events[1].usage.input_tokens == len(found.read.ids)
     left = [p for p in PASSAGES if p.id not in {k.id for k in found.result.passages}]
-    more = end.again(found, left)
-    assert more.text == answers.answer("which hall?", [*kept, *(p.headed for p in left)]).reply.text
-    assert (await end.aagain(found, left)).text == more.text
-    assert {p.id for p in more.result.passages} == {p.id for p in PASSAGES}
-    assert found.result.dropped
-    assert not more.result.dropped
-    assert [e.tag for e in more.trace.events] == ["denoise", "answer", "again"]
-    assert more.trace.events[-1].usage.input_tokens == len(more.read.ids)
-    exact = SecondPass(ENDDenoiser(answers.scorer, keep=2), answers.llm).answer("which hall?", PASSAGES)
-    with pytest.raises(InputError, match="one_pass"):
-        end.again(exact, left)
-    with pytest.raises(InputError, match="list of Passage"):
-        end.again(found, left[0])
-
-
-def test_what_comes_again_draws_on_what_is_left_of_the_budget(answers):
-    found = second_pass(answers, budget=Budget(calls=2)).answer("which hall?", PASSAGES)
-    more = second_pass(answers, budget=Budget(calls=2)).again(found, PASSAGES[2:])
+    more = end.one_pass.answer("which hall?", [p.headed for p in left], before=found.read)
+    assert more.reply.text == answers.answer("which hall?", [*kept, *(p.headed for p in left)]).reply.text
     with pytest.raises(BudgetExceeded):
-        second_pass(answers, budget=Budget(calls=2)).again(more, PASSAGES[2:])
-    with pytest.raises(BudgetExceeded):
-        second_pass(answers, budget=Budget(tokens=found.trace.usage.total)).again(found, PASSAGES[2:])
+        second_pass(answers, budget=Budget(calls=0)).answer("which hall?", PASSAGES)
 
 
 async def test_a_stream_in_one_pass_is_the_answer_in_one_pass(answers):
@@ -348,8 +330,8 @@ async def test_a_stream_in_one_pass_is_the_answer_in_one_pass(answers):
     assert pieces.answered.trace.usage == whole.trace.usage
     _, later = await end.astream("which hall?", PASSAGES)
     assert "".join([piece async for piece in later]) == whole.text
-    more = end.again(pieces.answered, [Passage("Late news.", "d")])
-    assert more.text == end.again(whole, [Passage("Late news.", "d")]).text
+    more = [end.one_pass.answer("which hall?", ["Late news."], before=a.read) for a in (pieces.answered, whole)]
+    assert more[0].reply == more[1].reply
     with pytest.raises(BudgetExceeded):
         second_pass(answers, budget=Budget(calls=0)).stream("which hall?", PASSAGES)
 

@@ -14,7 +14,7 @@ from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import PASSAGE, QUERY
-from denoise_core.local.loading import Load, load_first_layers, load_model
+from denoise_core.local.loading import Load, load_model
 from denoise_core.testing import check_scorer
 
 SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))
@@ -192,7 +192,7 @@ def test_first_layers_alone_score_as_the_whole_model_by_name_path_or_object(tiny
 def test_loading_the_first_layers_is_exact(family, tiny, tmp_path):
     model = tiny(family)
     model.save_pretrained(tmp_path)
-    part = load_first_layers(tmp_path, 3, load=Load(device="cpu"))
+    part = load_model(tmp_path, layers=3, load=Load(device="cpu"))
     ids = torch.randint(3, 300, (1, 20), generator=torch.Generator().manual_seed(0))
     from denoise_core.local.first_layers import early_layers
 
@@ -224,7 +224,7 @@ def test_a_composite_model_is_cut_in_its_text_part(tmp_path):
     from denoise_core.local.first_layers import early_layers
 
     ids = torch.randint(4, 300, (1, 20), generator=torch.Generator().manual_seed(0))
-    part = load_first_layers(tmp_path, 2, load=Load(device="cpu"))
+    part = load_model(tmp_path, layers=2, load=Load(device="cpu"))
     states = []
     for loaded in (model, part):
         early = early_layers(loaded)
@@ -237,7 +237,7 @@ def test_a_composite_model_is_cut_in_its_text_part(tmp_path):
 def test_more_layers_than_there_are_is_refused(tiny, tmp_path):
     tiny("llama").save_pretrained(tmp_path)
     with pytest.raises(InputError, match="6 blocks, so 1 to 6"):
-        load_first_layers(tmp_path, 7)
+        load_model(tmp_path, layers=7)
     assert load_model(tmp_path).config.num_hidden_layers == 6
 
 

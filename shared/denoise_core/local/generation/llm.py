@@ -27,6 +27,9 @@ class Ended:
     cut: bool
 
 
+_SETTINGS = ("max_new_tokens", "temperature", "seed", "stop")
+
+
 class LocalLLM(Travels):
     """Generates with ``model``: a causal language model object and its tokenizer, or a name or folder.
 
@@ -76,26 +79,14 @@ class LocalLLM(Travels):
         self.seed = seed
         self.stop = tuple(stop)
 
-    def with_settings(
-        self,
-        *,
-        max_new_tokens: int | None = None,
-        temperature: float | None = None,
-        seed: int | None = None,
-        stop: Sequence[str] | None = None,
-    ) -> LocalLLM:
-        """The same weights under other settings, in memory once and taking turns; None leaves a setting as it is.
+    def with_settings(self, **changed: Any) -> LocalLLM:
+        """The same weights under other settings of the constructor's, in memory once and taking turns.
 
         Loads the model. Raises what the constructor and loading raise.
         """
         self.load()
         other = copy.copy(self)
-        other._set(
-            self.max_new_tokens if max_new_tokens is None else max_new_tokens,
-            self.temperature if temperature is None else temperature,
-            self.seed if seed is None else seed,
-            self.stop if stop is None else stop,
-        )
+        other._set(**{name: getattr(self, name) for name in _SETTINGS} | changed)
         return other
 
     def complete(self, messages: Sequence[Message]) -> Reply:
@@ -110,7 +101,8 @@ class LocalLLM(Travels):
 
         The usage counts the whole prompt. Raises `InputError` for a prompt that leaves no room in the window.
         """
-        inputs = self._going_on(ids)
+        self.load()
+        inputs = self._row(ids)
         with self._lock:
             made = self._generate(**inputs, past_key_values=past)
         return Reply(self._text(made[0, len(ids) :]), Usage(len(ids), made.shape[1] - len(ids)))
@@ -130,7 +122,8 @@ class LocalLLM(Travels):
 
     def stream_on(self, ids: Sequence[int], past: Any) -> Generator[str, None, Ended]:
         """`go_on` in pieces, as `stream` gives them."""
-        return (yield from self._streamed({**self._going_on(ids), "past_key_values": past}, lambda: False))
+        self.load()
+        return (yield from self._streamed({**self._row(ids), "past_key_values": past}, lambda: False))
 
     def _streamed(self, inputs: Any, abandoned: Callable[[], bool]) -> Generator[str, None, Ended]:
         before = inputs["input_ids"].shape[1]
@@ -209,32 +202,19 @@ class LocalLLM(Travels):
         ends = self.model.generation_config.eos_token_id
         return set(ends if isinstance(ends, list) else [ends])
 
-    def _inputs(self, messages: Sequence[Message]) -> Any:
-        return self._row(self._ids(messages))
-
-    def _going_on(self, ids: Sequence[int]) -> dict[str, Any]:
+    def _inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
         self.load()
-        self._check_room(len(ids))
-        return self._row(ids)
+        return self._row(prompt_ids(self.tokenizer, messages))
 
     def _row(self, ids: Sequence[int]) -> dict[str, Any]:
-        torch = require("torch", extra="end")
-        row = torch.tensor([list(ids)], device=self.model.device)
-        return {"input_ids": row, "attention_mask": torch.ones_like(row)}
-
-    def _ids(self, messages: Sequence[Message]) -> list[int]:
-        self.load()
-        ids = prompt_ids(self.tokenizer, messages)
-        self._check_room(len(ids))
-        return ids
-
-    def _check_room(self, tokens: int) -> None:
-        window = self._window()
-        if window is not None and tokens >= window:
+        torch, window = require("torch", extra="end"), self._window()
+        if window is not None and len(ids) >= window:
             raise InputError(
-                f"the prompt has {tokens} tokens and the model's window is {window}: keep fewer passages "
+                f"the prompt has {len(ids)} tokens and the model's window is {window}: keep fewer passages "
                 "(ENDDenoiser(keep=...)) or take a model with a longer window"
             )
+        row = torch.tensor([list(ids)], device=self.model.device)
+        return {"input_ids": row, "attention_mask": torch.ones_like(row)}
 
     def _window(self) -> int | None:
         return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)

@@ -159,7 +159,7 @@ class OnePass:
         """States before block S of all new tokens, ``(1, tokens, width)``; keys and values of the blocks below."""
         device = self.early.device
         running = torch.tensor(new.running_at, device=device)
-        sheets = [Sheet.room(new.at, running) for _ in range(self.switch)]
+        sheets = [Sheet(new.at, running) for _ in range(self.switch)]
         for n, (sheet, moved) in enumerate(zip(sheets, self._moved, strict=True)):
             if past:
                 sheet.put(0, *past[n])
@@ -179,7 +179,7 @@ class OnePass:
         early = self.early
         masks = self._masks(at, new.at)
         layers: list[DynamicLayer] = [*sheets]
-        layers += [Standing.of(new.at - len(at)) for _ in range(early.count - self.switch)]
+        layers += [Standing(new.at - len(at)) for _ in range(early.count - self.switch)]
         inputs: dict[str, Any] = {
             "input_ids": torch.tensor([new.running], device=early.device),
             "attention_mask": masks[0],  # of the right shape, so that the model makes none of its own
@@ -204,10 +204,10 @@ class OnePass:
         """Keys and values of the blocks from S on, of all tokens up to the new ones."""
         total = had + states.shape[1]
         places = torch.arange(had, total, device=states.device)
-        own = [Sheet.room(total, places) for _ in range(self.early.count - self.switch)]
+        own = [Sheet(total, places) for _ in range(self.early.count - self.switch)]
         for sheet, pair in zip(own, past, strict=False):  # nothing has gone before on a first page
             sheet.put(0, *pair)
-        layers: list[DynamicLayer] = [*(Standing.of(had) for _ in range(self.switch)), *own]
+        layers: list[DynamicLayer] = [*(Standing(had) for _ in range(self.switch)), *own]
         self._blocks_above()(
             inputs_embeds=states, position_ids=places[None], past_key_values=cache_of(layers), use_cache=True
         )

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from denoise_core.local.batching import batches, regime_of
-from denoise_core.local.forward import halving, inputs_of, pool_of
+from denoise_core.local.first_layers import halving, inputs_of, pool_of
 from denoise_core.local.keeping.kv import KeptPrefix, Space, record, resume
 from denoise_core.local.layout import Prompt
 
@@ -32,7 +32,7 @@ class PrefixReuse:
     def __init__(
         self,
         early: EarlyLayers,
-        cache: PrefixCache[KeptPrefix],
+        cache: PrefixCache,
         *,
         scope: Callable[[int], Hashable],
         max_tokens: int,
