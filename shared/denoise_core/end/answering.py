@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -143,13 +143,13 @@ class SecondPass:
         """
         given = tuple(passages)
         (kept, meter), trace = run(self._kept(query, given), budget=self.budget)
-        return kept, self._pieces(query, given, Answered("", kept, trace), meter)
+        return kept, Pieces(self._streamed(query, given, Answered("", kept, trace), meter))
 
     async def astream(self, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, Pieces]:
         """`stream` without blocking the event loop: iterate the pieces with ``async for``."""
         given = tuple(passages)
         (kept, meter), trace = await arun(self._kept(query, given), budget=self.budget)
-        return kept, await offload(self._pieces, query, given, Answered("", kept, trace), meter)
+        return kept, Pieces(self._streamed(query, given, Answered("", kept, trace), meter))
 
     def _answered(self, query: str, passages: tuple[Passage, ...]) -> Flow[Answered]:
         kept = yield from denoise(query, passages, denoiser=self.denoiser)
@@ -167,12 +167,33 @@ class SecondPass:
             meter.take(1)
         return kept, meter
 
-    def _pieces(self, query: str, passages: tuple[Passage, ...], so_far: Answered, meter: Meter | None) -> Pieces:
+    def _streamed(
+        self, query: str, passages: tuple[Passage, ...], so_far: Answered, meter: Meter | None
+    ) -> Generator[str, None, Answered]:
+        """The pieces; returns the answer. Raises `BudgetExceeded` when the time of the budget is up."""
         asked = Complete(prompt(query, so_far.result.passages), "answer")
-        chunks = self._to_read_on(so_far.result, passages)
-        if chunks is not None:
-            return Pieces(self._answers.stream(query, chunks), asked, so_far, meter)
-        return Pieces(iter(cast(Any, self.llm).stream(asked.messages)), asked, so_far, meter)
+        chunks, started = self._to_read_on(so_far.result, passages), time.perf_counter()
+        streams = cast(Any, self.llm).stream
+        pieces = iter(streams(asked.messages) if chunks is None else self._answers.stream(query, chunks))
+        made: list[str] = []
+        try:
+            while True:
+                if meter is not None and (refused := meter.refusal(0)) is not None:
+                    raise refused
+                made.append(next(pieces))
+                yield made[-1]
+        except StopIteration as stop:  # a `Read`, a local model's `Ended`, or nothing of use
+            read = stop.value if isinstance(stop.value, Read) else None
+            usage = getattr(stop.value if read is None else read.reply, "usage", None)
+        finally:
+            closing = getattr(pieces, "close", None)
+            if closing is not None:
+                closing()
+        reply = Reply("".join(made), usage if isinstance(usage, Usage) else None)
+        if meter is not None and reply.usage is not None:
+            meter.add_usage(reply.usage)
+        event = Event(asked.tag, asked, reply, time.perf_counter() - started, reply.usage)
+        return replace(so_far, text=reply.text, trace=so_far.trace + Trace((event,)), read=read)
 
     @property
     def _answers(self) -> OnePassAnswers:
@@ -202,53 +223,21 @@ class Pieces:
     Raises `BudgetExceeded` when the time of the budget is up, and what goes wrong while generating.
     """
 
-    def __init__(self, pieces: Iterator[str], asked: Complete, so_far: Answered, meter: Meter | None) -> None:
+    def __init__(self, pieces: Generator[str, None, Answered]) -> None:
         self._pieces = pieces
-        self._asked, self._so_far, self._meter = asked, so_far, meter
-        self._made: list[str] = []
-        self._started = time.perf_counter()
         self.answered: Answered | None = None
 
-    def __iter__(self) -> Pieces:
-        return self
+    def __iter__(self) -> Iterator[str]:
+        self.answered = (yield from self._pieces) or self.answered
 
-    def __next__(self) -> str:
-        refused = None if self._meter is None or self.answered is not None else self._meter.refusal(0)
-        if refused is not None:  # its time is up
-            self.close()
-            raise refused
-        try:
-            self._made.append(next(self._pieces))
-        except StopIteration as stop:
-            if self.answered is None:
-                self.answered = self._end(stop.value)
-            raise StopIteration from None
-        return self._made[-1]
-
-    def __aiter__(self) -> Pieces:
-        return self
-
-    async def __anext__(self) -> str:
-        piece: str | None = await offload(next, self, None)
-        if piece is None:
-            raise StopAsyncIteration
-        return piece
+    async def __aiter__(self) -> AsyncIterator[str]:
+        pieces = iter(self)
+        while (piece := await offload(next, pieces, None)) is not None:
+            yield piece
 
     def close(self) -> None:
         """Stop generating; what has not come does not come."""
-        closing = getattr(self._pieces, "close", None)
-        if closing is not None:
-            closing()
-
-    def _end(self, said: object) -> Answered:
-        """``said`` is what the stream returned: a `Read`, a local model's `Ended`, or nothing of use."""
-        read = said if isinstance(said, Read) else None
-        usage = read.reply.usage if read is not None else getattr(said, "usage", None)
-        reply = Reply("".join(self._made), usage if isinstance(usage, Usage) else None)
-        if self._meter is not None and reply.usage is not None:
-            self._meter.add_usage(reply.usage)
-        event = Event(self._asked.tag, self._asked, reply, time.perf_counter() - self._started, reply.usage)
-        return replace(self._so_far, text=reply.text, trace=self._so_far.trace + Trace((event,)), read=read)
+        self._pieces.close()
 
 
 @dataclass(slots=True)

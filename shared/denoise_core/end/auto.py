@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core.end.calibration import questions_needed, share_limit
-from denoise_core.end.selection import Floats, Mask, ranking
+from denoise_core.end.selection import Floats, Mask, at_least
 from denoise_core.errors import InputError
 from denoise_core.text.language import language_of
 
@@ -149,12 +149,7 @@ class AutoKeep:
         if not n:
             return np.zeros(len(scores), dtype=np.bool_)
         kept = np.asarray(scores.astype(np.float64) >= self.edge(scores), dtype=np.bool_) & known
-        least = max(LEAST, n - 1) if n <= FEW else LEAST
-        for i in ranking(scores)[:n]:
-            if kept.sum() >= min(least, n):
-                break
-            kept[i] = True
-        return kept
+        return at_least(min(max(LEAST, n - 1) if n <= FEW else LEAST, n), kept, scores)
 
     def edge(self, scores: Floats) -> float:
         """The score down to which chunks lie within the margin; plus infinity where none has text."""

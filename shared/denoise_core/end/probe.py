@@ -286,15 +286,14 @@ def _swap(stage: Path, folder: Path) -> None:
             os.rename(folder, old)
         try:
             os.rename(stage, folder)
-        except OSError as error:
+            return
+        except OSError as error:  # another one's is there by now: the next round moves it away
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 if old.exists() and not folder.exists():
                     os.rename(old, folder)
                 raise
-        else:
+        finally:
             shutil.rmtree(old, ignore_errors=True)
-            return
-        shutil.rmtree(old, ignore_errors=True)  # another one's is there by now: the next round moves it away
     raise InputError(f"{folder}: too many write it at the same time")
 
 
@@ -303,18 +302,14 @@ def render(told: Mapping[str, Any], width: int) -> str:
 
     ``told`` is `_save`'s, ``width`` that of the states.
     """
-    reading, card = told["reading"], told["card"]
-    licence = [f"license: {json.dumps(card['licence'])}"] if card.get("licence") else []  # JSON is YAML
-    head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]", *licence, "---"]
-    facts = {
-        "model": reading["model"]["name"],
-        "model weights (sha256 of a sample)": reading["model"]["weights"] or "unknown",
-        "layer (0 = embeddings)": reading["layer"],
-        **{name: reading[name] for name in ("layout", "pooling", "normalisation")},
-        "width": width,
-        "threshold (logit)": f"{told['threshold']:.4g}",
-    }
-    said = json.dumps(card, indent=1, ensure_ascii=False)
+    licence = told["card"].get("licence")
+    head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]", "---"]
+    if licence:
+        head.insert(-1, f"license: {json.dumps(licence)}")  # JSON is YAML
+    reading = {k: v for k, v in told["reading"].items() if k != "model"}
+    shown = {"width": width, "threshold (logit)": f"{told['threshold']:.4g}"}
+    facts = {**told["reading"]["model"], **reading, **shown}
+    said = json.dumps(told["card"], indent=1, ensure_ascii=False)
     parts = ["\n".join(head), "# Early Noise Dropping probe", table([["what", "value"], *facts.items()])]
     return "\n\n".join([*parts, f"```json\n{said}\n```"]) + "\n"
 

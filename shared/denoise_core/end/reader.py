@@ -15,7 +15,7 @@ from denoise_core._optional import require
 from denoise_core.end.probe import Reading
 from denoise_core.errors import InputError
 from denoise_core.local import layout as layouts
-from denoise_core.local.batching import batches, regime_of, windows
+from denoise_core.local.batching import windows
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
@@ -118,8 +118,7 @@ class HiddenReader(Travels):
 
     @property
     def pooling(self) -> Any:
-        """Which positions become one state: as set, else the last for decoders and head and question for
-        encoders."""
+        """Which positions become one state: as set, else the last for decoders, head and question for encoders."""
         return self.settings.pooling or ("last" if self.backbone.early.causal else "cls_mean_question")
 
     @property
@@ -160,9 +159,8 @@ class HiddenReader(Travels):
             place = {p: n for n, p in enumerate(distinct)}
             rows = gather(self._run(distinct, wanted), wanted, [place[p] for p in prompts])
         norm = self.norm
-        by_layer = {layer: norm(states) for layer, states in rows.items()}
-        self._check_finite(by_layer, owner, pairs)
-        return States(by_layer, owner)
+        found = States({layer: norm(states) for layer, states in rows.items()}, owner)
+        return self._check_finite(found, pairs)
 
     def prompts(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Prompt], NDArray[np.intp]]:
         """The prompts of the pairs, texts too long for the window cut; and of each the index of its pair."""
@@ -179,12 +177,9 @@ class HiddenReader(Travels):
         backbone, layout = self._open()
         backbone.early.ensure(layer)
         with backbone.early.lock:
-            why = self._keeps(layer)
-            if why is not None:
-                raise InputError(f"no prefixes are kept: {why}")
-            window = backbone.early.window or sys.maxsize
+            reuse, window = self._reusing(layer), backbone.early.window or sys.maxsize
             prompts = [layout.assemble(ids, (0,)) for ids in layout.encode(list(dict.fromkeys(texts)))]
-            return self._reuse().warm([p for p in prompts if len(p.ids) <= window], layer)
+            return reuse.warm([p for p in prompts if len(p.ids) <= window], layer)
 
     def kept(self, pairs: Sequence[tuple[str, str]], layer: int) -> list[tuple[Prompt, KeptPrefix]]:
         """The prompts of ``(query, text)`` pairs, with keys, values and states before the last block.
@@ -196,12 +191,10 @@ class HiddenReader(Travels):
         backbone.early.ensure(layer)
         prompts, owner = self.prompts(pairs)
         with backbone.early.lock:
-            why = self._keeps(layer)
-            if why is not None:
-                raise InputError(f"no prefixes are kept: {why}")
+            reuse = self._reusing(layer)
             if len(prompts) != len(pairs):
                 raise InputError(f"text {int(np.argmax(np.bincount(owner)))} was read in parts")
-            return list(zip(prompts, self._reuse().kept(prompts, layer), strict=True))
+            return list(zip(prompts, reuse.kept(prompts, layer), strict=True))
 
     def keep_states(self, layer: int) -> str | None:
         """From now on keep states too, from which an answer in one pass goes on; or why nothing is kept."""
@@ -228,17 +221,15 @@ class HiddenReader(Travels):
             return self._opened
 
     def _run(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> list[Batch]:
-        from denoise_core.local.first_layers import halving
+        from denoise_core.local.first_layers import in_batches
 
         if len(layers) == 1 and self._keeps(layers[0]) is None:
-            reuse = self._reuse()
-            return [(rows, {layers[0]: found}) for rows, found in reuse.states(prompts, layers[0])]
-        done: list[Batch] = []
-        lengths = [len(p.ids) for p in prompts]
-        groups = [regime_of(self.backbone.early.config, n) for n in lengths]
-        for batch in batches(lengths, self.settings.max_tokens, groups=groups):
-            done += halving(batch, lambda rows: self._forward([prompts[i] for i in rows], layers))
-        return done
+            return [(rows, {layers[0]: found}) for rows, found in self._reuse().states(prompts, layers[0])]
+
+        def forward(rows: list[int]) -> dict[int, Floats]:
+            return self._forward([prompts[i] for i in rows], layers)
+
+        return in_batches(self.backbone.early, [len(p.ids) for p in prompts], self.settings.max_tokens, forward)
 
     def _keeps(self, layer: int) -> str | None:
         """None when prefixes are kept at ``layer``, else why not."""
@@ -250,17 +241,19 @@ class HiddenReader(Travels):
             return f"layout {self.layout.name!r} has the question before the passage"
         return self._reuse().off(layer)
 
+    def _reusing(self, layer: int) -> PrefixReuse:
+        """Raises `InputError` where nothing can be kept, with the reason."""
+        why = self._keeps(layer)
+        if why is not None:
+            raise InputError(f"no prefixes are kept: {why}")
+        return self._reuse()
+
     def _reuse(self) -> PrefixReuse:
         from denoise_core.local.keeping.reuse import PrefixReuse
 
         if self._kept is None:
-            self._kept = PrefixReuse(
-                self.backbone.early,
-                self.prefix,
-                scope=self._scope,
-                max_tokens=self.settings.max_tokens,
-                pad=self._pad,
-            )
+            early = self.backbone.early
+            self._kept = PrefixReuse(early, self.prefix, self._scope, self.settings.max_tokens, self._pad)
         return self._kept
 
     def _scope(self, layer: int) -> Hashable:
@@ -284,18 +277,17 @@ class HiddenReader(Travels):
         # Padding is masked out, so any id will do for a tokenizer that has none.
         return int(getattr(self.backbone.tokenizer, "pad_token_id", None) or 0)
 
-    def _check_finite(
-        self, by_layer: dict[int, Floats], owner: NDArray[np.intp], pairs: Sequence[tuple[str, str]]
-    ) -> None:
-        for layer, rows in by_layer.items():
+    def _check_finite(self, found: States, pairs: Sequence[tuple[str, str]]) -> States:
+        for layer, rows in found.by_layer.items():
             bad = np.flatnonzero(~np.isfinite(rows).all(axis=-1))
             if bad.size:
-                at = int(owner[bad[0]])
+                at = int(found.owner[bad[0]])
                 raise InputError(
                     f"the state of text {at} ({pairs[at][1][:60]!r}) at layer {layer} is not finite (NaN or "
                     f"infinite), and {bad.size - 1} more: the model overflows in {self.backbone.early.dtype}; "
                     "load it in bfloat16 or float32"
                 )
+        return found
 
 
 def gather(done: Sequence[Batch], layers: Sequence[int], order: Sequence[int]) -> dict[int, Floats]:

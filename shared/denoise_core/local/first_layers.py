@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from denoise_core.errors import InputError
-from denoise_core.local.batching import forget_length, positions_of
+from denoise_core.local.batching import batches, forget_length, positions_of, regime_of
 from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, last_token, unit_gain
 from denoise_core.local.layout import Prompt
 
@@ -217,10 +217,10 @@ class EarlyLayers:
         """
         if layer not in self._narrow:
             self._narrow[layer] = self.causal and layer > 0 and self._try_last(layer)
-        return self._last(inputs, layer, narrow=self._narrow[layer], before=before)
+        return self._last(inputs, layer, self._narrow[layer], before)
 
     def _last(
-        self, inputs: Mapping[str, Any], layer: int, *, narrow: bool, before: Pool | None = None
+        self, inputs: Mapping[str, Any], layer: int, narrow: bool, before: Pool | None = None
     ) -> torch.Tensor:
         pools: dict[int, Pool] = {layer: lambda h: h[:, -1].float()}
         if before is not None and layer > 0:
@@ -452,3 +452,11 @@ def halving(batch: list[int], run: Callable[[list[int]], T]) -> list[tuple[list[
             ) from error
     middle = len(batch) // 2
     return halving(batch[:middle], run) + halving(batch[middle:], run)
+
+
+def in_batches(
+    early: EarlyLayers, lengths: Sequence[int], max_tokens: int, run: Callable[[list[int]], T]
+) -> list[tuple[list[int], T]]:
+    """``run`` of positions of prompts of these lengths, a batch at a time (`batches`, `halving`)."""
+    groups = [regime_of(early.config, n) for n in lengths]
+    return [done for batch in batches(lengths, max_tokens, groups=groups) for done in halving(batch, run)]

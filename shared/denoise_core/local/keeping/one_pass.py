@@ -166,7 +166,9 @@ class OnePass:
             for chunk, a, b, at in new.chunks:
                 pair = (t[None, :, a:b] for t in chunk.kept.blocks[n])
                 sheet.put(at, *(t if way is None else way(t, at - a) for t, way in zip(pair, moved, strict=True)))
-        states = torch.empty(1, new.at - new.start, self.early.width, dtype=_dtype(self.early), device=device)
+        states = torch.empty(
+            1, new.at - new.start, self.early.width, dtype=getattr(torch, self.early.dtype), device=device
+        )
         for chunk, a, b, at in new.chunks:
             assert chunk.kept.states is not None
             states[0, at - new.start : at - new.start + b - a] = chunk.kept.states[a:b]
@@ -196,7 +198,7 @@ class OnePass:
         for reach in reaches:
             if reach not in made:
                 seen = _seen(at, total, *reach)
-                mask = torch.zeros(seen.shape, dtype=_dtype(self.early), device=at.device)
+                mask = torch.zeros(seen.shape, dtype=getattr(torch, self.early.dtype), device=at.device)
                 made[reach] = mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)[None, None]
         return [made[reach] for reach in reaches]
 
@@ -358,10 +360,6 @@ class _Laid:
         self.running_at += range(self.at, self.at + len(ids))
         self.ids += ids
         self.at += len(ids)
-
-
-def _dtype(early: EarlyLayers) -> torch.dtype:
-    return next(p for p in early.blocks.parameters() if p.is_floating_point()).dtype
 
 
 def _reaches(config: Any, count: int) -> list[tuple[int | None, int | None]]:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from denoise_core.local.batching import batches, regime_of
-from denoise_core.local.first_layers import halving, inputs_of, pool_of
+from denoise_core.local.batching import regime_of
+from denoise_core.local.first_layers import halving, in_batches, inputs_of, pool_of
 from denoise_core.local.keeping.kv import KeptPrefix, Space, record, resume
 from denoise_core.local.layout import Prompt
 
@@ -33,7 +33,6 @@ class PrefixReuse:
         self,
         early: EarlyLayers,
         cache: PrefixCache,
-        *,
         scope: Callable[[int], Hashable],
         max_tokens: int,
         pad: int,
@@ -46,7 +45,6 @@ class PrefixReuse:
         self.space = Space()
         self.states_too = False
         self._tried: dict[int, str | None] = {}
-        self._scopes: dict[int, Hashable] = {}
 
     def off(self, layer: int) -> str | None:
         """Why nothing can be kept at ``layer``, or None; a model's past may be more than keys and values."""
@@ -71,7 +69,9 @@ class PrefixReuse:
             rest = [prompts[i].ids[shared[i] :] for i in rows]
             return numbers(resume(self.early, [hits[i] for i in rows], rest, layer, self.space))
 
-        rests = {i: (len(prompts[i].ids) - shared[i], self._regime(len(prompts[i].ids))) for i in hits}
+        rests = {
+            i: (len(prompts[i].ids) - shared[i], regime_of(self.early.config, len(prompts[i].ids))) for i in hits
+        }
         for length, regime in sorted(set(rests.values())):
             same = sorted((i for i in hits if rests[i] == (length, regime)), key=lambda i: hits[i].tokens)
             room = max(1, self.max_tokens // length)
@@ -112,19 +112,11 @@ class PrefixReuse:
                 self.cache.put(self._key(prompt, n, layer), prefix)
             return numbers(states)
 
-        lengths = [len(p.ids) for p, _ in wanted]
-        groups = [self._regime(n) for n in lengths]
-        plan = batches(lengths, self.max_tokens, groups=groups)
-        return [done for batch in plan for done in halving(batch, whole)]
+        return in_batches(self.early, [len(p.ids) for p, _ in wanted], self.max_tokens, whole)
 
     def _key(self, prompt: Prompt, shared: int, layer: int) -> Hashable:
-        if layer not in self._scopes:
-            self._scopes[layer] = self.scope(layer)
-        regime = self._regime(len(prompt.ids))
-        return self._scopes[layer], regime, np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
-
-    def _regime(self, length: int) -> int:
-        return regime_of(self.early.config, length)
+        regime = regime_of(self.early.config, len(prompt.ids))
+        return self.scope(layer), regime, np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
 
     def _try(self, layer: int) -> str | None:
         """Eight and five tokens kept, three more resumed, against the same prompts run whole."""
