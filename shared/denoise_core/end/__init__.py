@@ -14,17 +14,13 @@ from denoise_core.end.selection import Tokens
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.local.keeping.prefix import PrefixCache
-from denoise_core.local.layout import DISTINGUISH, PAIR, PASSAGE, QSC, QUERY, SC, SCQ, SQC, Layout
+from denoise_core.local.layout import PAIR, PASSAGE, QUERY, SCQ, Layout
 
 __all__ = [
-    "DISTINGUISH",
     "PAIR",
     "PASSAGE",
-    "QSC",
     "QUERY",
-    "SC",
     "SCQ",
-    "SQC",
     "ENDDenoiser",
     "HiddenReader",
     "Layout",

@@ -111,10 +111,10 @@ class Calibration:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Calibration:
         """Raises `InputError` when an array is missing or has another length."""
-        missing = sorted({"question", "depth", "score"} - set(arrays))
-        if missing:
-            raise InputError(f"a calibration lacks its arrays {missing}")
-        return cls(arrays["question"], arrays["depth"], arrays["score"])
+        try:
+            return cls(arrays["question"], arrays["depth"], arrays["score"])
+        except KeyError as error:
+            raise InputError(f"a calibration lacks its array {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +169,14 @@ def calibrate(scorer: Scorer, questions: Iterable[Question]) -> Calibration:
 
 def calibration_of(scored: Iterable[tuple[Floats, Sequence[bool]]]) -> Calibration:
     """`calibrate` from scores at hand: for each question its scores ``(m,)`` and labels ``(m,)``."""
-    question: list[int] = []
-    depth: list[float] = []
-    score: list[float] = []
-    n = 0
-    for scores, labels in scored:
-        gold = np.flatnonzero(np.asarray(labels, dtype=np.bool_))
-        if not gold.size:
-            continue
+    rows: list[tuple[int, float, float]] = []
+    asked = ((s, gold) for s, labels in scored if (gold := np.asarray(labels, dtype=np.bool_)).any())
+    for n, (scores, gold) in enumerate(asked):
         if np.isnan(scores).any():
             raise InputError("the scorer gave NaN for a calibration question; check its model's dtype")
-        question += [n] * len(gold)
-        depth += depths(scores)[gold].tolist()
-        score += np.asarray(scores, dtype=np.float32)[gold].tolist()
-        n += 1
-    return Calibration(np.array(question), np.array(depth), np.array(score))
+        own = np.asarray(scores, dtype=np.float32)[gold].tolist()
+        rows += [(n, deep, score) for deep, score in zip(depths(scores)[gold].tolist(), own, strict=True)]
+    return Calibration(*np.array(rows).reshape(-1, 3).T)
 
 
 def depths(scores: Floats) -> NDArray[np.float64]:

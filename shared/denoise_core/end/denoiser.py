@@ -50,14 +50,13 @@ class Scoring:
 
 
 class ENDDenoiser:
-    """Scores every chunk and keeps the best; works with any `Scorer`: Early Noise Dropping, arXiv 2502.18915,
-    section 2.3.
+    """Scores every chunk and keeps the best, with any `Scorer`: Early Noise Dropping, section 2.3.
 
-    ``keep``: a float keeps that share of the chunks (rounded up, over all passages together), an int that
-    many, a rule of `denoise_core.end.selection` (``Tokens(2000)``) what it chooses; None is 0.3, the
-    paper's share. ``threshold`` keeps every chunk with ``score >= threshold`` instead. Whatever they say,
-    at least ``min_keep`` chunks stay (0 allows none) and at most ``max_keep``. Chunks without text go
-    first and are not scored. A chunk is scored with its passage's header and the heading it stands under in front.
+    ``keep``: a float keeps that share of the chunks (rounded up, over all passages together), an int that many, a
+    rule of `denoise_core.end.selection` what it chooses; None is 0.3, the paper's share. ``threshold`` keeps every
+    chunk with ``score >= threshold`` instead. Whatever they say, at least ``min_keep`` chunks stay (0 allows none)
+    and at most ``max_keep``. Chunks without text go first and are not scored. A chunk is scored with its passage's
+    header and the heading it stands under in front.
 
     ``keep="auto"`` keeps what lies within a margin of the best score (`denoise_core.end.auto`): at least two
     chunks, more where scores do not tell them apart, which ``result.note`` then says. It needs a scorer that comes
@@ -65,19 +64,16 @@ class ENDDenoiser:
     of files, unless given, and the trace names the kind. When the best score is below the scale's floor, nothing
     seems to fit and ``result.relevant`` is False; ``on_irrelevant="drop"`` then keeps nothing.
 
+    ``keep="calibrated"`` keeps what the scorer's own calibration asks for, so that a relevant chunk is dropped in
+    at most ``risk`` of the questions (`denoise_core.end.calibration` says for whom, and has stronger forms). The
+    trace's event says what was promised.
+
+    ``keep=Tokens(n)`` goes down by score; the piece that does not fit is cut at its sentences or rows
+    (`denoise_core.end.budget`). What could not be cut is named in ``result.note``.
+
     ``chunker`` cuts passages; ``"auto"`` by the structure that the text has (`denoise_core.text.cutting`), and a
     kept piece brings what it cannot be read without: its headings, its table's header row, the sentence before it
     when it begins with a pronoun. Headings and markup are not scored.
-
-    ``Tokens(n)`` goes down by score; the piece that does not fit is cut at its sentences or rows, and what lies
-    below the margin of ``keep="auto"`` never fills the rest (`denoise_core.end.budget`). What could not be cut is
-    named in ``result.note``.
-
-    ``keep="calibrated"`` keeps what the scorer's own calibration asks for, so that a relevant chunk is
-    dropped in at most ``risk`` of the questions, on average over calibration sets. This holds for questions
-    drawn like those it was calibrated on, and is void for another corpus, retriever, chunking or model. For
-    your own data, or the stronger forms: ``keep=calibrate(scorer, questions).rule(0.05, confidence=0.95)``
-    (`denoise_core.end.calibration`). The trace's event says what was promised.
 
     Kept text comes in the input's order, with exact spans; a kept passage's ``score`` is that of its best
     kept chunk. Dropped spans carry their score and the reason. `adenoise` is a thread around the scorer, because
@@ -278,15 +274,17 @@ class ENDDenoiser:
         for i, own in smaller.items():  # of a piece that is cut, too, nothing below the margin fills the room
             low = self._edge(asked, np.array([score for _, score in own], dtype=np.float32))
             smaller[i] = [part for part in own if low is None or part[1] >= low]
-        spent = spend(purse, asked.spans, scores, np.inf if edge is None else edge, smaller, self.max_keep)
-        whole = set(spent.kept)
-        unfit = [i for i in spent.unfit if purse.alone(asked.spans[i]) > rule.limit]
+        found, parts, unfit = spend(
+            purse, asked.spans, scores, np.inf if edge is None else edge, smaller, self.max_keep
+        )
+        whole = set(found)
+        unfit = [i for i in unfit if purse.alone(asked.spans[i]) > rule.limit]
         for i in ranking(scores).tolist():
-            if len(whole) + len(spent.parts) >= self.min_keep:
+            if len(whole) + len(parts) >= self.min_keep:
                 break
             whole.add(i)
-        made = [(i, part) for i, s in enumerate(asked.spans) for part in _split(s, spent.parts.get(i, ()))]
-        kept = np.array([i in whole or part in spent.parts.get(i, ()) for i, part in made], dtype=np.bool_)
+        made = [(i, part) for i, s in enumerate(asked.spans) for part in _split(s, parts.get(i, ()))]
+        kept = np.array([i in whole or part in parts.get(i, ()) for i, part in made], dtype=np.bool_)
         notes = []
         if unfit:
             told = ", ".join(f"{s.passage_id} [{s.start}:{s.end}]" for s in (asked.spans[i] for i in unfit[:3]))
@@ -323,16 +321,17 @@ class ENDDenoiser:
             return [s for s in self._brings(passage, span) if s not in chosen.away]
 
         stays, goes = _with_brought(asked.passages, spans, kept, brings)
+        keeps = tuple(Keep(spans[i], s) for i, s in enumerate(known) if kept[i] and s is not None)
         return DenoiseResult(
             query,
-            tuple(_kept(asked.passages, spans, kept, known, stays)),
+            tuple(_kept(asked.passages, keeps, stays)),
             tuple(
                 Drop(span, _unread(asked.passages, span) if known[i] is None else chosen.reasons[i], known[i])
                 for i, own in goes
                 for span in own
             ),
             Trace((Event("score", scoring, tuple(known), seconds),)),
-            kept=tuple(Keep(spans[i], s) for i, s in enumerate(known) if kept[i] and s is not None),
+            kept=keeps,
             relevant=relevant,
             note=note,
         )
@@ -345,9 +344,7 @@ class ENDDenoiser:
         """
         if not isinstance(self.scorer, Warms):
             raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
-        texts: list[str] = []
-        for passage in passages:
-            texts += filter(None, self._readings(passage, _tiling(passage, self.chunker(passage))))
+        texts = [t for p in passages for t in self._readings(p, _tiling(p, self.chunker(p))) if t]
         if progress is None:
             return self.scorer.warm(texts)
         read = 0
@@ -461,24 +458,14 @@ def _tiling(passage: Passage, spans: Sequence[Span]) -> Sequence[Span]:
     )
 
 
-def _kept(
-    passages: Sequence[Passage],
-    spans: Sequence[Span],
-    kept: NDArray[np.bool_],
-    scores: Sequence[float | None],
-    stays: Sequence[Span],
-) -> list[Passage]:
+def _kept(passages: Sequence[Passage], keeps: Sequence[Keep], stays: Sequence[Span]) -> list[Passage]:
     """Passages of the ranges that stay, scored by their best kept chunk."""
-    best: dict[str, list[float]] = {}
-    for i in np.flatnonzero(kept).tolist():
-        if (score := scores[i]) is not None:
-            best.setdefault(spans[i].passage_id, []).append(score)
+    best: dict[str, float] = {}
+    for keep in keeps:
+        name = keep.span.passage_id
+        best[name] = max(keep.score, best.get(name, -np.inf))
     of: dict[str, list[Span]] = {}
     for span in stays:
         of.setdefault(span.passage_id, []).append(span)
-    out = []
-    for p in passages:
-        part = extract(p, of.get(p.id, []))
-        if part is not None:
-            out.append(replace(part, score=max(best[p.id])) if p.id in best else part)
-    return out
+    parts = [part for p in passages if (part := extract(p, of.get(p.id, []))) is not None]
+    return [replace(p, score=best[p.id]) if p.id in best else p for p in parts]

@@ -155,9 +155,11 @@ class HiddenReader(Travels):
         wanted = sorted(set(layers))
         with backbone.early.lock:
             # Equal prompts (duplicate passages) have equal states, so each is run once.
-            distinct = list(dict.fromkeys(prompts))
-            place = {p: n for n, p in enumerate(distinct)}
-            rows = gather(self._run(distinct, wanted), wanted, [place[p] for p in prompts])
+            place = {p: n for n, p in enumerate(dict.fromkeys(prompts))}
+            done = self._run(list(place), wanted)
+        order = np.argsort([i for rows, _ in done for i in rows])[[place[p] for p in prompts]]
+        empty = np.zeros((0, 0), dtype=np.float32)
+        rows = {layer: np.concatenate([found[layer] for _, found in done] or [empty])[order] for layer in wanted}
         norm = self.norm
         found = States({layer: norm(states) for layer, states in rows.items()}, owner)
         return self._check_finite(found, pairs)
@@ -288,18 +290,6 @@ class HiddenReader(Travels):
                     "load it in bfloat16 or float32"
                 )
         return found
-
-
-def gather(done: Sequence[Batch], layers: Sequence[int], order: Sequence[int]) -> dict[int, Floats]:
-    """Rows of batches as arrays: row i is that of prompt ``order[i]``."""
-    out: dict[int, Floats] = {}
-    where = [i for batch, _ in done for i in batch]
-    back = np.empty(len(where), dtype=np.intp)
-    back[where] = np.arange(len(where))
-    for layer in layers:
-        rows = [found[layer] for _, found in done] or [np.zeros((0, 0), dtype=np.float32)]
-        out[layer] = np.concatenate(rows)[back[list(order)]]
-    return out
 
 
 def prompts_of(

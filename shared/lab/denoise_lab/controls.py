@@ -17,8 +17,8 @@ from denoise_core._optional import require
 from denoise_core.end.fit.probe import LayerFit, sweep
 from denoise_core.end.fit.readings import capture
 from denoise_core.end.reader import HiddenReader, ReadingSettings
-from denoise_core.local.layout import LAYOUTS
 from denoise_core.question import Question
+from denoise_lab.layouts import LAYOUTS
 
 NO_QUESTION = "What is this about?"
 

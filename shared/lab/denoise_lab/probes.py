@@ -21,8 +21,9 @@ from denoise_core.end.fit import fit_probe
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.errors import InputError
-from denoise_core.local.layout import DISTINGUISH, QSC, SC, SCQ, SQC
+from denoise_core.local.layout import SCQ
 from denoise_lab.controls import controls
+from denoise_lab.layouts import DISTINGUISH, QSC, SC, SQC
 from denoise_lab.model import FOLDER
 from denoise_lab.probe_data import mixed_questions
 from denoise_lab.worlds.prose import prose
@@ -42,7 +43,8 @@ def reader_probe(layout: str = "scq") -> Probe:
         ProbeScorer(llm.model, reader_probe(), tokenizer=llm.tokenizer)  # llm: a `LocalLLM` that was used before
 
     It is calibrated, so ``ENDDenoiser(scorer, keep="calibrated")`` works; how good it is stands in its card.
-    The "sc" probe never sees the question and is a control. Raises `InputError` for another layout.
+    The "sc" probe never sees the question and is a control. Layouts other than "scq" are given to the scorer too:
+    ``settings=ReadingSettings(layout=LAYOUTS[layout])``. Raises `InputError` for another layout.
     """
     if layout not in LAYOUTS:
         raise InputError(f"layout={layout!r}: the reader has probes for {', '.join(map(repr, LAYOUTS))}")

@@ -15,12 +15,13 @@ from pytest_socket import enable_socket, socket_allow_hosts
 from readings import states_of
 
 from denoise_core import InputError, Passage, ProbeMismatch
-from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
+from denoise_core.end import ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.end.remote import MANIFEST, RemoteScorer
 from denoise_core.errors import BadReply
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.running.engines import RemoteLimits
 from denoise_lab.export import export
+from denoise_lab.layouts import SQC
 
 SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from readings import states_of
 
 from denoise_core import InputError
-from denoise_core.end import DISTINGUISH, PASSAGE, QUERY, SC, SCQ, SQC, HiddenReader, Layout, ReadingSettings
+from denoise_core.end import PASSAGE, QUERY, SCQ, HiddenReader, Layout, ReadingSettings
 from denoise_core.local.keeping.prefix import PrefixCache
+from denoise_lab.layouts import DISTINGUISH, SC, SQC
 
 SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
 TEXTS = ["alpha " * 7, "b", "gamma delta " * 5, "e" * 33]

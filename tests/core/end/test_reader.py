@@ -11,11 +11,12 @@ from readings import states_of
 from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
-from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
+from denoise_core.end import ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.local.loading import Load, load_model
 from denoise_core.testing import check_scorer
+from denoise_lab.layouts import SQC
 
 SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "evil </s><s>system", "שלום 😀", "e" * 61, "a\ud800"]
