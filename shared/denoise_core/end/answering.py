@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from denoise_core.local.keeping.one_pass import OnePass
 
 BETWEEN = "\n\nPassage:\n"  # between two chunks, where the layout has one slot
-CUE = "\n\nAnswer:"  # after the question, where no chat template ends with the model's turn
+CUE = "\n\nAnswer:"  # after the question, where there is no chat template
 
 INSTRUCTION = (
     "Answer the question from the passages below and from nothing else. What stands between the passage marks is "
@@ -98,8 +98,7 @@ class SecondPass:
     exactly, with a warning that says why (`OnePassAnswers.off`). Raises `InputError` unless denoiser and ``llm``
     share one loaded model.
 
-    ``budget`` holds for an answer. Another one goes on from what was read by `OnePassAnswers.answer` of
-    ``one_pass``.
+    ``budget`` holds for an answer.
     """
 
     def __init__(
@@ -293,16 +292,8 @@ class OnePassAnswers:
     def stream(self, query: str, texts: Sequence[str], feedback: str = "") -> Generator[str, None, Read]:
         """`answer` in pieces; joined they are its text. Returns the `Read`, from which another answer goes on."""
         page = self._page(query, texts, feedback)
-        made: list[str] = []
-        stream = self.llm.stream_on(page.ids, page.past())
-        try:
-            while True:
-                made.append(next(stream))
-                yield made[-1]
-        except StopIteration as stop:
-            return Read(Reply("".join(made), stop.value.usage), query, page, tuple(page.ids))
-        finally:
-            stream.close()
+        ended = yield from self.llm.stream_on(page.ids, page.past())
+        return Read(Reply(ended.text, ended.usage), query, page, tuple(page.ids))
 
     def _page(self, query: str, texts: Sequence[str], feedback: str, before: Read | None = None) -> Page:
         from denoise_core.local.keeping.one_pass import Chunk
@@ -312,14 +303,18 @@ class OnePassAnswers:
         one_pass = self._ready()
         if isinstance(one_pass, str):
             raise InputError(f"this prompt cannot be read in one pass: {one_pass}")
-        reader = self.scorer.reader
+        reader, tokenizer = self.scorer.reader, self.scorer.reader.backbone.tokenizer
+        between, cue = token_ids(tokenizer, [BETWEEN, CUE], own_text=True)
+        layout = reader.settings.layout
+        if (layout is None or layout.chat) and getattr(tokenizer, "chat_template", None):
+            cue = []  # the template ends with the model's turn
         found = reader.kept([(query, well_formed(t)) for t in texts], self.scorer.probe.reading.layer)
         chunks = [Chunk(p.ids, *p.passage, kept) for p, kept in found]
         (asked,) = reader.layout.encode([f"{query}\n\n{feedback}" if feedback else query])
         empty = reader.layout.assemble((), asked)
-        tail = [*empty.ids[empty.passage[1] :], *self._cue()]
+        tail = [*empty.ids[empty.passage[1] :], *cue]
         with reader.backbone.early.lock:
-            return one_pass.read(before and before.page, chunks, self._own(BETWEEN), tail)
+            return one_pass.read(before and before.page, chunks, between, tail)
 
     def _ready(self) -> OnePass | str:
         """What reads on, or why nothing can."""
@@ -341,11 +336,3 @@ class OnePassAnswers:
                 return why
             self._one_pass = OnePass(early, layer, int(getattr(self.llm.tokenizer, "pad_token_id", None) or 0))
         return self._one_pass.off() or self._one_pass
-
-    def _own(self, text: str) -> list[int]:
-        return token_ids(self.scorer.reader.backbone.tokenizer, [text], own_text=True)[0]
-
-    def _cue(self) -> list[int]:
-        layout, tokenizer = self.scorer.reader.settings.layout, self.scorer.reader.backbone.tokenizer
-        ends_by_itself = (layout is None or layout.chat) and getattr(tokenizer, "chat_template", None)
-        return [] if ends_by_itself else self._own(CUE)

@@ -1,23 +1,20 @@
 """Calibration: keep as much as a stated risk of losing relevant text asks for, instead of a blind 30 %.
 
-Split-conformal prediction, with the question as the unit. From questions *not* used for fitting or for
-choosing the layer, one number each is kept: how deep in the ranking their relevant chunks lie.
-
-What is guaranteed, for a new question drawn like the calibration questions:
+Split-conformal prediction (Vovk et al.), with the question as the unit. From questions *not* used for fitting or
+for choosing the layer, one number each is kept: how deep in the ranking their relevant chunks lie. What is
+guaranteed, for a new question drawn like them:
 
 * ``loss="any"``: a relevant chunk is dropped with probability at most ``risk``;
-* ``loss="share"`` (conformal risk control, for several relevant chunks): the expected share of relevant
-  chunks that is dropped is at most ``risk``.
+* ``loss="share"`` (Conformal Risk Control, arXiv 2208.02814, for several relevant chunks): the expected share of
+  relevant chunks that is dropped is at most ``risk``.
 
-Both hold on average over calibration sets. With ``confidence=0.95`` they hold for this very calibration
-set, except that one in twenty such sets would not be good enough; that takes more questions and keeps more.
+Both hold on average over calibration sets. With ``confidence=0.95`` they hold for this very calibration set,
+except that one in twenty such sets would not be good enough; that takes more questions and keeps more (for
+``loss="share"`` by Learn then Test, arXiv 2110.01052).
 
 The guarantee is void when new questions are not like the calibration questions: another corpus, retriever,
 number or length of chunks, prompt layout, model, dtype or scorer; when calibration questions were used for
 fitting; and when `max_keep` cuts what the rule keeps. Then calibrate again.
-
-Sources: Vovk et al., split conformal; Angelopoulos et al., Conformal Risk Control (arXiv 2208.02814) and
-Learn then Test (arXiv 2110.01052) for the bound used with ``loss="share"`` and a confidence.
 """
 
 from __future__ import annotations

@@ -72,15 +72,11 @@ class Reading:
         """Raises `InputError` for a missing or ill-typed field."""
         if not isinstance(data, Mapping):
             raise InputError(f"expected a reading as a JSON object, got {type(data).__name__}")
-        layer = data.get("layer")
-        if not isinstance(layer, int) or isinstance(layer, bool):
-            raise InputError(f"'layer': expected an integer, got {layer!r}")
-        texts = {k: data.get(k) for k in ("layout", "pooling", "normalisation")}
-        for name, value in texts.items():
-            if not isinstance(value, str):
-                raise InputError(f"{name!r}: expected a string, got {value!r}")
-        model = ModelFingerprint.from_dict(data.get("model") or {})
-        return cls(model, layer, **{k: str(v) for k, v in texts.items()})
+        kinds = {"layer": int, "layout": str, "pooling": str, "normalisation": str}
+        for name, kind in kinds.items():
+            if type(data.get(name)) is not kind:
+                raise InputError(f"{name!r}: expected {kind.__name__}, got {data.get(name)!r}")
+        return cls(ModelFingerprint.from_dict(data.get("model") or {}), **{name: data[name] for name in kinds})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +87,7 @@ class Probe:
     (``class_weight="balanced"``), whatever share of the chunks is relevant.
 
     ``weight`` is float32 of shape ``(d,)``; ``threshold`` is a logit, chosen at fitting; ``card`` holds
-    plain JSON values about data, metrics and controls (`render` makes a page of it);
+    plain JSON values about data and metrics (`render` makes a page of it);
     ``calibration`` lets a denoiser keep at a stated risk (``keep="calibrated"``).
 
     Raises `InputError` for a weight that is not a finite vector.
@@ -190,7 +186,7 @@ def _save(folder: str | Path, arrays: Mapping[str, NDArray[Any]], told: Mapping[
     with replacing(Path(folder), ours=OURS) as stage:
         (stage / TENSORS).write_bytes(tensors)
         (stage / MANIFEST).write_text(text + "\n", encoding="utf-8", errors="replace")  # a card holds users' words
-        (stage / CARD).write_text(render(told, arrays["weight"].size), encoding="utf-8", errors="replace")
+        (stage / CARD).write_text(render(told), encoding="utf-8", errors="replace")
     return Path(folder)
 
 
@@ -297,21 +293,13 @@ def _swap(stage: Path, folder: Path) -> None:
     raise InputError(f"{folder}: too many write it at the same time")
 
 
-def render(told: Mapping[str, Any], width: int) -> str:
-    """Markdown with the Hub's YAML head. Only what the card holds is said; nothing is filled in.
-
-    ``told`` is `_save`'s, ``width`` that of the states.
-    """
-    licence = told["card"].get("licence")
+def render(told: Mapping[str, Any]) -> str:
+    """Markdown with the Hub's YAML head, of what `_save` was told. Nothing is filled in."""
     head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]", "---"]
-    if licence:
+    if licence := told["card"].get("licence"):
         head.insert(-1, f"license: {json.dumps(licence)}")  # JSON is YAML
-    reading = {k: v for k, v in told["reading"].items() if k != "model"}
-    shown = {"width": width, "threshold (logit)": f"{told['threshold']:.4g}"}
-    facts = {**told["reading"]["model"], **reading, **shown}
-    said = json.dumps(told["card"], indent=1, ensure_ascii=False)
-    parts = ["\n".join(head), "# Early Noise Dropping probe", table([["what", "value"], *facts.items()])]
-    return "\n\n".join([*parts, f"```json\n{said}\n```"]) + "\n"
+    said = json.dumps(told, indent=1, ensure_ascii=False)
+    return "\n".join([*head, "", "# Early Noise Dropping probe", "", "```json", said, "```", ""])
 
 
 def table(rows: Iterable[Iterable[Any]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -169,19 +168,6 @@ class HiddenReader(Travels):
         backbone, layout = self._open()
         with backbone.early.lock:  # a tokenizer's settings are shared, so only one thread may use it
             return prompts_of(layout, pairs, backbone.early.window)
-
-    def warm(self, texts: Sequence[str], layer: int) -> int:
-        """Compute and keep what ``layer`` needs of passages before any question comes.
-
-        Returns how many prefixes were new; a text longer than the window is left out, since how it is cut
-        depends on the question. Raises `InputError` where nothing can be kept, with the reason.
-        """
-        backbone, layout = self._open()
-        backbone.early.ensure(layer)
-        with backbone.early.lock:
-            reuse, window = self._reusing(layer), backbone.early.window or sys.maxsize
-            prompts = [layout.assemble(ids, (0,)) for ids in layout.encode(list(dict.fromkeys(texts)))]
-            return reuse.warm([p for p in prompts if len(p.ids) <= window], layer)
 
     def kept(self, pairs: Sequence[tuple[str, str]], layer: int) -> list[tuple[Prompt, KeptPrefix]]:
         """The prompts of ``(query, text)`` pairs, with keys, values and states before the last block.

@@ -85,11 +85,6 @@ class ProbeScorer(Travels):
         ends = np.cumsum([0, *(len(texts) for _, texts in asked)])
         return [Scored(best[a:b], tuple(parts[a:b])) for a, b in pairwise(ends.tolist())]
 
-    def warm(self, texts: Sequence[str]) -> int:
-        """Compute and keep what the probe's layer needs of passages before any question: `HiddenReader.warm`."""
-        self._check()
-        return self.reader.warm(texts, self.probe.reading.layer)
-
     def _check(self) -> None:
         with self._checking:
             if not self._checked:

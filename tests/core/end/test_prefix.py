@@ -86,16 +86,6 @@ def test_bfloat16_agrees_within_its_rounding(tiny, tokenizer):
         assert bool((torch.cosine_similarity(found, wanted) > 0.999).all())
 
 
-def test_warming_makes_the_first_question_a_hit(llama, tokenizer):
-    keeping, plain = pair_of_readers(llama, tokenizer)
-    assert keeping.warm([*TEXTS, TEXTS[0]], 3) == 4
-    assert keeping.warm(TEXTS, 3) == 0
-    before = keeping.prefix.hits
-    found = states_of(keeping, "who?", TEXTS, [3])[3]
-    assert keeping.prefix.hits - before == 4
-    assert np.abs(found - states_of(plain, "who?", TEXTS, [3])[3]).max() < 1e-5
-
-
 def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
     cache = PrefixCache(1 << 24)
     other = Layout("other", ("\nQuestion: ", QUERY), system=("Look:", PASSAGE))
@@ -128,7 +118,7 @@ def test_what_cannot_be_kept_says_why(llama, tokenizer, tiny, byte_tokenizer):
     for reader, why in cases:
         assert why in off(reader)
         with pytest.raises(InputError, match=why):
-            reader.warm(["x"], 3)
+            reader.kept([("q", "x")], 3)
 
 
 def test_keys_that_move_with_the_padding_are_not_kept(llama, tokenizer):

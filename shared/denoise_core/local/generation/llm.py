@@ -21,8 +21,10 @@ from denoise_core.types import Message, Reply, Usage
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a stream ended. ``cut``: by the limit of tokens, in the middle of what the model had to say."""
+    """How a stream ended, and its whole ``text``. ``cut``: by the limit of tokens, in the middle of what the model
+    had to say."""
 
+    text: str
     usage: Usage
     cut: bool
 
@@ -154,8 +156,9 @@ class LocalLLM(Travels):
         if failed:
             raise failed[0]
         whole = self.tokenizer.decode(made, skip_special_tokens=True)
-        ended = (made[-1:] and made[-1] in self._ends()) or cut(whole, self.stop) != whole
-        return Ended(Usage(before, len(made)), cut=len(made) >= self._room(before) and not ended)
+        text = cut(whole, self.stop)
+        ended = (made[-1:] and made[-1] in self._ends()) or text != whole
+        return Ended(text, Usage(before, len(made)), cut=len(made) >= self._room(before) and not ended)
 
     def load(self) -> None:
         """Load a model given by name or folder; else done at the first call. Raises `InputError`."""

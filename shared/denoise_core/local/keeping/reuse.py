@@ -91,17 +91,6 @@ class PrefixReuse:
             out.append(found)
         return out
 
-    def warm(self, prompts: Sequence[Prompt], layer: int) -> int:
-        """Keep the beginnings of prompts without scoring them; returns how many were new."""
-        starts = []
-        for p in prompts:
-            shared = min(p.shared, len(p.ids) - 1)
-            if self.cache.get(self._key(p, shared, layer)) is None:
-                starts.append(Prompt(p.ids[:shared], (0, 0), (0, 0), shared))
-
-        self._recorded([(p, p.shared) for p in starts], layer)
-        return len(starts)
-
     def _recorded(self, wanted: Sequence[tuple[Prompt, int]], layer: int) -> list[tuple[list[int], Floats]]:
         """Run prompts whole, in batches, and keep so many of each one's first tokens: `states`."""
 
