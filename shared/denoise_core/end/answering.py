@@ -152,8 +152,8 @@ class SecondPass:
 
     def _answered(self, query: str, passages: tuple[Passage, ...]) -> Flow[Answered]:
         kept = yield from denoise(query, passages, denoiser=self.denoiser)
-        chunks = self._to_read_on(kept, passages)
-        reader = None if chunks is None else _Reader(partial(self._answers.answer, query, chunks))
+        on = self._to_read_on(kept, passages)
+        reader = None if on is None else _Reader(partial(on[0].answer, query, on[1]))
         reply = yield from complete(prompt(query, kept.passages), tag="answer", llm=reader or self.llm)
         return Answered(reply.text, kept, Trace(), None if reader is None else reader.read)
 
@@ -171,9 +171,8 @@ class SecondPass:
     ) -> Generator[str, None, Answered]:
         """The pieces; returns the answer. Raises `BudgetExceeded` when the time of the budget is up."""
         asked = Complete(prompt(query, so_far.result.passages), "answer")
-        chunks, started = self._to_read_on(so_far.result, passages), time.perf_counter()
-        streams = cast(Any, self.llm).stream
-        pieces = iter(streams(asked.messages) if chunks is None else self._answers.stream(query, chunks))
+        on, started = self._to_read_on(so_far.result, passages), time.perf_counter()
+        pieces = iter(cast(Any, self.llm).stream(asked.messages) if on is None else on[0].stream(query, on[1]))
         made: list[str] = []
         try:
             while True:
@@ -194,13 +193,10 @@ class SecondPass:
         event = Event(asked.tag, asked, reply, time.perf_counter() - started, reply.usage)
         return replace(so_far, text=reply.text, trace=so_far.trace + Trace((event,)), read=read)
 
-    @property
-    def _answers(self) -> OnePassAnswers:
-        assert self.one_pass is not None
-        return self.one_pass
-
-    def _to_read_on(self, result: DenoiseResult, passages: Sequence[Passage]) -> list[str] | None:
-        """The kept chunks as they were scored, in their order, to answer from in one pass; None where that was not
+    def _to_read_on(
+        self, result: DenoiseResult, passages: Sequence[Passage]
+    ) -> tuple[OnePassAnswers, list[str]] | None:
+        """Who answers in one pass, and the kept chunks as they were scored, in order; None where that was not
         asked for, and with a warning where it cannot be had."""
         if self.one_pass is None:
             return None
@@ -211,7 +207,7 @@ class SecondPass:
             chunks.append(f"{p.header}\n{text}" if p.header else text)
         why = self.one_pass.off() if chunks else "nothing was scored and kept"
         if why is None:
-            return chunks
+            return self.one_pass, chunks
         log.warning("read exactly and not in one pass: %s", why)
         return None
 

@@ -129,14 +129,14 @@ def test_other_errors_of_the_model_come_through(tiny, tokenizer):
         states_of(reader, "q", ["t"], [3])
 
 
-def test_states_that_are_not_numbers_name_the_text(tiny, tokenizer):
+def test_states_that_are_not_numbers_are_refused_with_what_to_do(tiny, tokenizer):
     model = tiny("llama")
     reader = HiddenReader(model, tokenizer=tokenizer, settings=SHORT)
-    reader.reading(3)
+    scorer = ProbeScorer(reader, Probe(np.ones(32, dtype=np.float32), 0.0, reader.reading(3)))
     with torch.no_grad():
         model.embed_tokens.weight[tokenizer("z", add_special_tokens=False)["input_ids"][0]] = torch.nan
-    with pytest.raises(InputError, match=r"text 1 \('ozzy'\) at layer 3 is not finite"):
-        states_of(reader, "q", ["alpha", "ozzy"], [3])
+    with pytest.raises(InputError, match=r"rows \[1\] are not finite .* load it in bfloat16"):
+        scorer.score("q", ["alpha", "ozzy"])
 
 
 def test_the_wrong_model_is_refused_with_every_difference(tiny, llama, tokenizer, byte_tokenizer):
