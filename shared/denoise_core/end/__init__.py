@@ -11,7 +11,6 @@ from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.remote import RemoteScorer
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import Tokens
-from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import PAIR, PASSAGE, QUERY, SCQ, Layout
@@ -25,7 +24,6 @@ __all__ = [
     "HiddenReader",
     "Layout",
     "LocalLLM",
-    "ModelFingerprint",
     "PrefixCache",
     "Probe",
     "ProbeScorer",

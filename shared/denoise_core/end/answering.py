@@ -96,9 +96,7 @@ class SecondPass:
     again. It is approximate: below the probe's last block kept chunks have not seen each other, and each stood
     next to the system text; with one chunk it is the exact reading. A model that cannot be read so is read
     exactly, with a warning that says why (`OnePassAnswers.off`). Raises `InputError` unless denoiser and ``llm``
-    share one loaded model.
-
-    ``budget`` holds for an answer.
+    share one loaded model. ``budget`` holds for an answer.
     """
 
     def __init__(

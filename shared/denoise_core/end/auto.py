@@ -42,9 +42,9 @@ class AutoScale:
     """What a scorer's scores mean for ``keep="auto"``; comes with the scorer, as plain JSON.
 
     ``margins`` has for each risk the distance from the best score within which chunks of a list of ten are kept,
-    in the scorer's unit; it grows with the list as `stretch` does. ``floor`` is the
-    best score below which nothing seems to fit, None when that is not known; ``top`` the best score above which a
-    list is unlike all those it was calibrated on. ``questions`` and ``sets`` say what it was calibrated on.
+    in the scorer's unit; it grows with the list as `stretch` does. ``floor`` is the best score below which nothing
+    seems to fit, None when that is not known; ``top`` the best score above which a list is unlike all those it was
+    calibrated on. ``questions`` and ``sets`` say what it was calibrated on.
 
     ``pieces`` is the scale for another kind of input: short pieces of a few long texts, of which most have nothing
     to do with the question; the rest holds for a list of passages from a retriever. None uses one scale for both.

@@ -231,10 +231,10 @@ class ENDDenoiser:
     def _scale(self) -> AutoScale | None:
         return getattr(self.scorer, "scale", None)
 
-    def _edge(self, asked: _Asked, scores: NDArray[np.float32]) -> float | None:
-        """The score down to which pieces may fill what a piece that did not fit left; None without a scale."""
+    def _edge(self, asked: _Asked, scores: NDArray[np.float32], unknown: float = np.inf) -> float:
+        """The score down to which pieces may fill what one that did not fit left; ``unknown`` without a scale."""
         scale = self._scale
-        return None if scale is None else scale.rule().of(len(asked.passages), len(asked.worth)).edge(scores)
+        return unknown if scale is None else scale.rule().of(len(asked.passages), len(asked.worth)).edge(scores)
 
     def _parts(
         self, asked: _Asked, scores: NDArray[np.float32], purse: Purse
@@ -243,8 +243,7 @@ class ENDDenoiser:
         the scorer reads them."""
         named: list[tuple[int, Span]] = []
         texts: list[str] = []
-        edge = self._edge(asked, scores)
-        for i in too_long(purse, asked.spans, scores, np.inf if edge is None else edge):
+        for i in too_long(purse, asked.spans, scores, self._edge(asked, scores)):
             span = asked.spans[i]
             passage = purse.passages[span.passage_id]
             own = cut(passage.text)
@@ -270,13 +269,11 @@ class ENDDenoiser:
         smaller: dict[int, list[tuple[Span, float]]] = {}
         for (i, span), score in zip(named, more, strict=True):
             smaller.setdefault(i, []).append((span, float(score)))
-        edge = self._edge(asked, scores)
         for i, own in smaller.items():  # of a piece that is cut, too, nothing below the margin fills the room
-            low = self._edge(asked, np.array([score for _, score in own], dtype=np.float32))
-            smaller[i] = [part for part in own if low is None or part[1] >= low]
-        found, parts, unfit = spend(
-            purse, asked.spans, scores, np.inf if edge is None else edge, smaller, self.max_keep
-        )
+            low = self._edge(asked, np.array([score for _, score in own], dtype=np.float32), -np.inf)
+            smaller[i] = [part for part in own if part[1] >= low]
+        edge = self._edge(asked, scores)
+        found, parts, unfit = spend(purse, asked.spans, scores, edge, smaller, self.max_keep)
         whole = set(found)
         unfit = [i for i in unfit if purse.alone(asked.spans[i]) > rule.limit]
         for i in ranking(scores).tolist():
@@ -292,10 +289,8 @@ class ENDDenoiser:
             notes.append(f"{len(unfit)} too long for {rule.limit} tokens and not to be cut, {what}: {told}")
         if purse.away:
             notes.append(f"{len(purse.away)} headings or header rows gave way to pieces")
-        spans = [part for _, part in made]
-        return _Chosen(
-            spans, scores[[i for i, _ in made]], kept, [rule.reason()] * len(spans), tuple(notes), purse.away
-        )
+        of, spans = zip(*made, strict=True)
+        return _Chosen(spans, scores[[*of]], kept, [rule.reason()] * len(made), tuple(notes), purse.away)
 
     def _result(
         self, query: str, asked: _Asked, rule: Rule, chosen: _Chosen, split: Sequence[int], seconds: float
@@ -371,7 +366,7 @@ class _Chosen:
     """Chunks, or parts of them where a budget cut one; their scores, which are kept, why each would be dropped,
     and what stands above some of them and gave way."""
 
-    spans: list[Span]
+    spans: Sequence[Span]
     scores: NDArray[np.float32]
     kept: Mask
     reasons: list[str]

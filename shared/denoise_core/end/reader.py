@@ -42,10 +42,6 @@ class States:
     by_layer: dict[int, Floats]
     owner: NDArray[np.intp]
 
-    def parts(self, texts: int) -> NDArray[np.intp]:
-        """In how many windows each of the ``texts`` texts was read; 1 when it fitted."""
-        return np.bincount(self.owner, minlength=texts)
-
 
 @dataclass(frozen=True, slots=True)
 class ReadingSettings:
@@ -144,14 +140,13 @@ class HiddenReader(Travels):
 
         Raises `InputError` for a layer outside the model, and a question that leaves the text no room.
         """
-        backbone, _ = self._open()
-        if not layers:
+        early, wanted = self.backbone.early, sorted(set(layers))
+        if not wanted:
             raise InputError("layers=[]: expected at least one layer")
-        for layer in layers:
-            backbone.early.ensure(layer)
+        for layer in wanted:
+            early.ensure(layer)
         prompts, owner = self.prompts(pairs)
-        wanted = sorted(set(layers))
-        with backbone.early.lock:
+        with early.lock:
             # Equal prompts (duplicate passages) have equal states, so each is run once.
             place = {p: n for n, p in enumerate(dict.fromkeys(prompts))}
             done = self._run(list(place), wanted)
@@ -173,10 +168,10 @@ class HiddenReader(Travels):
         What is not there any more is read again. Raises `InputError` where nothing can be kept, with the reason,
         and for a text that did not fit the window in one piece.
         """
-        backbone, _ = self._open()
-        backbone.early.ensure(layer)
+        early = self.backbone.early
+        early.ensure(layer)
         prompts, owner = self.prompts(pairs)
-        with backbone.early.lock:
+        with early.lock:
             reuse = self._reusing(layer)
             if len(prompts) != len(pairs):
                 raise InputError(f"text {int(np.argmax(np.bincount(owner)))} was read in parts")

@@ -81,7 +81,7 @@ class ProbeScorer(Travels):
         layer = self.probe.reading.layer
         found = self.reader.read(pairs, [layer])
         best = best_of_parts(self.probe.score(found.by_layer[layer]), found.owner, len(pairs))
-        parts = found.parts(len(pairs)).tolist()
+        parts = np.bincount(found.owner, minlength=len(pairs)).tolist()  # windows that each text was read in
         ends = np.cumsum([0, *(len(texts) for _, texts in asked)])
         return [Scored(best[a:b], tuple(parts[a:b])) for a, b in pairwise(ends.tolist())]
 

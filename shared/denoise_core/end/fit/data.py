@@ -4,9 +4,8 @@
   passage is the relevant one. (The inverse cloze task; Lee et al., 2019.)
 * `ask_for_questions`: your LLM writes a question for each passage.
 
-Both find irrelevant passages in the same documents: half of them the most alike in words, because
-those are what a retriever will bring, half at random. Labels made this way are rougher than a person's; the
-card's control without question shows when they can be told by style.
+Both find irrelevant passages in the same documents: half of them the most alike in words, because those are what a
+retriever will bring, half at random. Labels made this way are rougher than a person's.
 """
 
 from __future__ import annotations
