@@ -23,7 +23,7 @@ import transformers
 from end_speed import SMALL, TRUE, cpu, keep_large_blocks, median, status
 from harness import Benchmark, arguments
 
-from denoise_core.end.answering.second_pass import prompt
+from denoise_core.end.answering import prompt
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -115,6 +115,7 @@ def unit_gain(norm: nn.Module) -> Norm:
     return Norm("layer" if shifted else "rms", float(epsilon))
 
 
+Pair: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # keys and values
 PAST = ("past_key_values", "layer_past")  # what blocks call their cache
 
 
@@ -128,17 +129,15 @@ class _Catch(DynamicCache):
     def __init__(self, past: Cache | None) -> None:
         super().__init__()
         self.past = past
-        self.caught: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.caught: Pair | None = None
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0 if self.past is None else int(self.past.get_seq_length(layer_idx))
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
         found = key_states, value_states
         if self.past is not None:
-            found = self.past.update(key_states, value_states, layer_idx, *args, **kwargs)
+            found = self.past.update(key_states, value_states, *args, **kwargs)
         self.caught = found
         raise _Caught
 
@@ -146,16 +145,14 @@ class _Catch(DynamicCache):
 class _Given(DynamicCache):
     """The caught keys and values as the past of their last token, which is among them already."""
 
-    def __init__(self, caught: tuple[torch.Tensor, torch.Tensor]) -> None:
+    def __init__(self, caught: Pair) -> None:
         super().__init__()
         self.caught = caught
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return int(self.caught[0].shape[-2]) - 1
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
         return self.caught
 
 

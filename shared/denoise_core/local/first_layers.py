@@ -292,18 +292,16 @@ class EarlyLayers:
 
     def _try_last(self, layer: int) -> bool:
         """Whether the last token alone gives what the whole block gives: rows with padding, and without."""
-        ids = torch.cat([self._sample(), self._sample().flip(-1)])
-        for padded in (0, 3):
-            inputs = self._inputs(ids)
-            inputs["attention_mask"][0, :padded] = 0
-            if "position_ids" in inputs:
-                inputs["position_ids"] = (inputs["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+        ids = self._sample()[0].tolist()
+        for first in (ids, ids[3:]):
+            prompts = [Prompt(tuple(row), (0, 0), (0, 0), 0) for row in (first, ids[::-1])]
+            inputs = inputs_of(self, prompts, 0)
             whole = self._last(inputs, layer, narrow=False)
             try:
                 alone = self._last(inputs, layer, narrow=True)
             except Exception:  # whatever a foreign block makes of one token and a past
                 return False
-            near = _same(alone, whole, 1e-5) if self.dtype in ("float32", "float64") else _alike(alone, whole)
+            near = _same(alone, whole, 1e-5) if self.dtype in ("float32", "float64") else alike(alone, whole)
             if not near:
                 return False
         return True
@@ -358,9 +356,9 @@ def _same(state: torch.Tensor, wanted: torch.Tensor, tolerance: float = 1e-3) ->
     return state.shape == wanted.shape and float((state - wanted).abs().max()) <= tolerance * scale
 
 
-def _alike(states: torch.Tensor, wanted: torch.Tensor) -> bool:
-    """As near as half precision is to itself in another batch."""
-    return bool((torch.cosine_similarity(states, wanted) > 0.999).all())
+def alike(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """As near, row by row, as half precision is to itself in another batch."""
+    return bool((torch.cosine_similarity(found.float(), wanted.float(), dim=-1) > 0.999).all())
 
 
 _KEPT = "_denoise_early_layers"

@@ -11,7 +11,7 @@ from readings import states_of
 from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
-from denoise_core.end import ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
+from denoise_core.end import SCQ, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.local.loading import Load, load_model
@@ -167,9 +167,10 @@ def test_a_model_changed_under_the_same_name_is_refused(tiny, tokenizer):
         ProbeScorer(model, scorer.probe, tokenizer=tokenizer, settings=SHORT).score("q", ["t"])
 
 
-def test_built_in_layouts_are_taken_from_the_probe(llama, tokenizer):
-    reader = HiddenReader(llama, tokenizer=tokenizer, settings=ReadingSettings(layout=SQC, pooling="last"))
-    scorer = ProbeScorer(llama, probe_for(reader), tokenizer=tokenizer)
+def test_built_in_layouts_are_taken_from_the_probe(tiny, tokenizer):
+    bert = tiny("bert")  # an encoder, whose own layout is another
+    reader = HiddenReader(bert, tokenizer=tokenizer, settings=ReadingSettings(layout=SCQ, pooling="last"))
+    scorer = ProbeScorer(bert, probe_for(reader), tokenizer=tokenizer)
     assert np.isfinite(scorer.score("q", ["t"])).all()
 
 

@@ -92,11 +92,7 @@ class LocalLLM(Travels):
         return other
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        inputs = self._inputs(messages)
-        before = inputs["input_ids"].shape[1]
-        with self._lock:
-            made = self._generate(**inputs)[0, before:]
-        return Reply(self._text(made), Usage(before, len(made)))
+        return self._reply(self._inputs(messages))
 
     def go_on(self, ids: Sequence[int], past: Any) -> Reply:
         """A reply to a prompt of which ``past`` holds keys and values of all tokens but the last.
@@ -104,10 +100,13 @@ class LocalLLM(Travels):
         The usage counts the whole prompt. Raises `InputError` for a prompt that leaves no room in the window.
         """
         self.load()
-        inputs = self._row(ids)
+        return self._reply({**self._row(ids), "past_key_values": past})
+
+    def _reply(self, inputs: dict[str, Any]) -> Reply:
+        before = inputs["input_ids"].shape[1]
         with self._lock:
-            made = self._generate(**inputs, past_key_values=past)
-        return Reply(self._text(made[0, len(ids) :]), Usage(len(ids), made.shape[1] - len(ids)))
+            made = self._generate(**inputs)[0, before:]
+        return Reply(self._text(made), Usage(before, len(made)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return await offload(self.complete, messages)

@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
+from denoise_core.local.blocks import Pair
 from denoise_core.local.first_layers import EarlyLayers, inputs_of
 from denoise_core.local.layout import Prompt
 
-Pairs = list[tuple[torch.Tensor, torch.Tensor]]
+Pairs = list[Pair]
 
 
 @dataclass(slots=True)
@@ -73,21 +74,17 @@ class Sheet(Standing):
         """Keys and values ``(1, heads, tokens, head width)`` to the places from ``start`` on."""
         self._write(slice(start, start + keys.shape[2]), keys, values)
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
         if len(self.at) < self.total:
             return self._write(self.at, key_states, value_states)
         self.keys, self.values = key_states, value_states  # all of the page at once: no copy
         return self.pair
 
     @property
-    def pair(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def pair(self) -> Pair:
         return held(self.keys), held(self.values)
 
-    def _write(
-        self, at: slice | torch.Tensor, keys: torch.Tensor, values: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _write(self, at: slice | torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> Pair:
         if self.keys is None:
             heads, size = keys.shape[1], (keys.shape[3], values.shape[3])
             self.keys, self.values = (keys.new_empty(1, heads, self.total, n) for n in size)
@@ -97,7 +94,7 @@ class Sheet(Standing):
         return pair
 
 
-def filled(pair: tuple[torch.Tensor, torch.Tensor]) -> DynamicLayer:
+def filled(pair: Pair) -> DynamicLayer:
     """A cache layer that holds these keys and values, not copied."""
     layer = DynamicLayer()
     layer.lazy_initialization(*pair)
@@ -127,7 +124,7 @@ class KeptPrefix:
     """
 
     tokens: int
-    blocks: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    blocks: tuple[Pair, ...]
     states: torch.Tensor | None = None
 
     @property
@@ -144,9 +141,7 @@ class _Recorder(DynamicLayer):
         self.spans = spans
         self.kept: Pairs = []
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
         # Copies, or every kept prefix would hold on to its whole padded batch.
         self.kept = [
             (key_states[row, :, a:b].clone(), value_states[row, :, a:b].clone())
@@ -166,9 +161,7 @@ class _Resumed(Standing):
         super().__init__(length)
         self.rows, self.space = rows, space
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
         return (
             self._padded(0, [k for k, _ in self.rows], key_states),
             self._padded(1, [v for _, v in self.rows], value_states),

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from denoise_core.local.batching import regime_of
-from denoise_core.local.first_layers import halving, in_batches, inputs_of, pool_of
+from denoise_core.local.first_layers import alike, halving, in_batches, inputs_of, pool_of
 from denoise_core.local.keeping.kv import KeptPrefix, Space, record, resume
 from denoise_core.local.layout import Prompt
 
@@ -120,18 +120,15 @@ class PrefixReuse:
             _, (alone,) = record(self.early, prompts[1:], [5], layer, self.pad)
         except Exception as error:  # whatever a foreign model makes of a cache of plain keys and values
             return f"this model's past is not plain keys and values ({type(error).__name__}: {error})"
-        for found in (first, then):
-            if not bool((torch.cosine_similarity(found, wanted) > 0.999).all()):
-                return "this model's states are not the same with kept keys and values"
+        if not (alike(first, wanted) and alike(then, wanted)):
+            return "this model's states are not the same with kept keys and values"
         # Padding moves the keys of a model that takes no position ids, and the next batch is padded otherwise.
         blocks = zip(alone.blocks, kept[1].blocks, strict=True)
-        if not all(_alike(k1, k2) and _alike(v1, v2) for (k1, v1), (k2, v2) in blocks):
+        if not all(
+            alike(a.flatten(), b.flatten()) for here, there in blocks for a, b in zip(here, there, strict=True)
+        ):
             return "this model's keys and values depend on the padding of the batch they were computed in"
         return None
-
-
-def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return bool(torch.cosine_similarity(a.flatten().float(), b.flatten().float(), dim=0) > 0.999)
 
 
 def numbers(states: torch.Tensor) -> Floats:
