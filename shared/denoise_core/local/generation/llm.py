@@ -6,7 +6,7 @@ import copy
 import queue
 import re
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,22 +111,20 @@ class LocalLLM(Travels):
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return await offload(self.complete, messages)
 
-    def stream(
-        self, messages: Sequence[Message], *, abandoned: Callable[[], bool] = lambda: False
-    ) -> Generator[str, None, Ended]:
+    def stream(self, messages: Sequence[Message]) -> Generator[str, None, Ended]:
         """Pieces of the reply as they are made; joined they are `complete`'s text. Returns how it `Ended`.
 
-        Generation runs in a thread; letting the iterator go stops it at the next token, and so does
-        ``abandoned``, asked before each. What goes wrong there is raised here.
+        Generation runs in a thread; letting the iterator go stops it at the next token. What goes wrong there is
+        raised here.
         """
-        return (yield from self._streamed(self._inputs(messages), abandoned))
+        return (yield from self._streamed(self._inputs(messages)))
 
     def stream_on(self, ids: Sequence[int], past: Any) -> Generator[str, None, Ended]:
         """`go_on` in pieces, as `stream` gives them."""
         self.load()
-        return (yield from self._streamed({**self._row(ids), "past_key_values": past}, lambda: False))
+        return (yield from self._streamed({**self._row(ids), "past_key_values": past}))
 
-    def _streamed(self, inputs: Any, abandoned: Callable[[], bool]) -> Generator[str, None, Ended]:
+    def _streamed(self, inputs: Any) -> Generator[str, None, Ended]:
         before = inputs["input_ids"].shape[1]
         streamer = Pieces(self.tokenizer)
         left = threading.Event()
@@ -136,9 +134,9 @@ class LocalLLM(Travels):
         def work() -> None:
             try:
                 with self._lock:
-                    if left.is_set() or abandoned():
+                    if left.is_set():
                         return
-                    leave = [lambda ids, scores, **_: _flags([left.is_set() or abandoned()] * len(ids), ids)]
+                    leave = [lambda ids, scores, **_: _flags([left.is_set()] * len(ids), ids)]
                     made.extend(self._generate(**inputs, streamer=streamer, leave=leave)[0, before:].tolist())
             except BaseException as error:
                 failed.append(error)
@@ -323,30 +321,20 @@ def cut(text: str, stops: Sequence[str]) -> str:
 def held_back(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
     """The pieces, none empty; joined they are ``cut("".join(pieces), stops)``.
 
-    What may be the beginning of a stop is kept until it is known to be none. All pieces are read.
+    As many characters as may begin a stop are kept until more have come. All pieces are read.
 
     >>> list(held_back(["on", "e.", " two. three"], [". th"]))
-    ['on', 'e', '. two']
+    ['o', 'ne. two']
     """
-    kept, over = "", False
+    kept, over, longest = "", False, max((len(stop) for stop in stops), default=1)
     for piece in pieces:
         if over or not piece:
             continue
         kept += piece
-        begun = _begun(kept, stops)
-        at = len(cut(kept, stops))
-        over = at < len(kept) and at <= begun
-        if out := kept[: min(at, begun)]:
+        at, known = len(cut(kept, stops)), max(0, len(kept) + 1 - longest)  # no stop that begins before is half
+        over = at < len(kept) and at <= known
+        if out := kept[: min(at, known)]:
             yield out
         kept = "" if over else kept[len(out) :]
     if rest := cut(kept, stops):
         yield rest
-
-
-def _begun(text: str, stops: Sequence[str]) -> int:
-    """Where in ``text`` the first beginning of a stop stands that reaches the end; its length if there is none."""
-    longest = max((len(stop) for stop in stops), default=1) - 1
-    for at in range(max(0, len(text) - longest), len(text)):
-        if any(stop.startswith(text[at:]) and len(stop) > len(text) - at for stop in stops):
-            return at
-    return len(text)
