@@ -308,7 +308,7 @@ class OnePassAnswers:
         empty = reader.layout.assemble((), asked)
         tail = [*empty.ids[empty.passage[1] :], *cue]
         with reader.backbone.early.lock:
-            return one_pass.read(before and before.page, chunks, between, tail)
+            return one_pass.read(None if before is None else before.page, chunks, between, tail)
 
     def _ready(self) -> OnePass | str:
         """What reads on, or why nothing can."""

@@ -48,7 +48,7 @@ class Standing(DynamicLayer):
     """A cache layer of a block that does not run here; it only knows how many tokens came before."""
 
     def __init__(self, length: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         self.length = length
 
     def get_seq_length(self) -> int:
@@ -137,7 +137,7 @@ class _Recorder(DynamicLayer):
     """A cache layer that starts empty and remembers the rows' prefixes."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         self.spans = spans
         self.kept: Pairs = []
 
