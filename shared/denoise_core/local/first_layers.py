@@ -193,12 +193,7 @@ class EarlyLayers:
             raise InputError(self._refusal)
 
     def read(
-        self,
-        inputs: Mapping[str, Any],
-        layers: Sequence[int],
-        pool: Pool,
-        *,
-        masks: Sequence[torch.Tensor] = (),
+        self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool, *, masks: Sequence[torch.Tensor] = ()
     ) -> dict[int, torch.Tensor]:
         """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
 

@@ -2,9 +2,6 @@
 
 Exact, because prompts are concatenated token ids and attention is causal. Rows are padded on the left:
 window and ALiBi models count positions by the place in the cache, and on the right they would count wrong.
-
-A `Page` is what an answer has read: keys and values of every block in the order of the prompt, and layers to fill
-them.
 """
 
 from __future__ import annotations
@@ -226,11 +223,7 @@ def record(
 
 @torch.inference_mode()
 def resume(
-    early: EarlyLayers,
-    kept: Sequence[KeptPrefix],
-    rest: Sequence[Sequence[int]],
-    layer: int,
-    space: Space,
+    early: EarlyLayers, kept: Sequence[KeptPrefix], rest: Sequence[Sequence[int]], layer: int, space: Space
 ) -> torch.Tensor:
     """The last tokens' states of prefixes and the ``rest`` of their prompts, all of one length."""
     more, width = len(rest[0]), max(k.tokens for k in kept)

@@ -30,12 +30,7 @@ class PrefixReuse:
     """
 
     def __init__(
-        self,
-        early: EarlyLayers,
-        cache: PrefixCache,
-        scope: Callable[[int], Hashable],
-        max_tokens: int,
-        pad: int,
+        self, early: EarlyLayers, cache: PrefixCache, scope: Callable[[int], Hashable], max_tokens: int, pad: int
     ) -> None:
         self.early = early
         self.cache = cache
