@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
 
     few = 4 if quick else TO_FIT // len(LEVELS)
     to_fit = [q for level in LEVELS for q in drawn(level, few, options.seed, test=False)]
-    probe = fit_probe(reading, to_fit, layers=[layer], controls=False).probe
+    probe = fit_probe(reading, to_fit, layers=[layer]).probe
     bench.about["probe"] = f"fitted here on {len(to_fit)} questions, layer {layer} of {reading.layers}"
     bench.about["kept"] = f"{SHARE:.0%} of the chunks"
     scorers: dict[str, Scorer] = {

@@ -209,6 +209,5 @@ def _report(console: Console, fitted: Fitted, out: Path) -> None:
 def _layers(probe: ProbeFit) -> list[list[str]]:
     chosen = probe.probe.reading.layer
     fits = [(f"{f.layer} (chosen)" if f.layer == chosen else str(f.layer), f) for f in probe.layers]
-    fits += [(f"{chosen}, {name}", f) for name, f in probe.controls.items()]
     cuts = list(probe.layers[0].recall)
     return [["layer", *cuts], *([name, *(f"{f.recall[c].mean():.2f}" for c in cuts)] for name, f in fits)]

@@ -23,7 +23,6 @@ from denoise_core.embedded.minilm import HUB_NAME, minilm
 from denoise_core.end.auto import MISSED, RISK, RISKS, TARGETS, AutoScale, auto_scale, text_needed
 from denoise_core.end.calibration import questions_needed
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
-from denoise_core.end.fit.probe import NO_QUESTION as SAME_QUESTION
 from denoise_core.end.fit.probe import ProbeFit, fit_probe, folds_of
 from denoise_core.end.fit.readings import Each, Progress
 from denoise_core.end.fit.stack import fit_stack
@@ -150,12 +149,14 @@ def fit_denoiser(
     groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
     names = (*(("probe",) if probe else ()), *SentenceEncoder.names, "bm25")
     signals = _signals(usable, each, progress if probe is None else None)
-    blind = _signals([replace(q, text=SAME_QUESTION) for q in usable], each)
+    same = [replace(q, text=SAME_QUESTION) for q in usable]
+    blind = _signals(same, each)
     columns = signals
     if probe is not None:
         line = next(f for f in probe.layers if f.layer == probe.probe.reading.layer).line
         columns = np.column_stack([line.held_out, signals]).astype(np.float32)
-        blind = np.column_stack([probe.controls[NO_QUESTION].line.held_out, blind]).astype(np.float32)
+        (control,) = fit_probe(model, same, layers=[probe.probe.reading.layer], each=each).layers
+        blind = np.column_stack([control.line.held_out, blind]).astype(np.float32)
     unseen = _unseen(names, columns, labels, groups)
     stack = fit_stack(names, columns, labels, groups.tolist())
     scored = [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
@@ -170,9 +171,8 @@ def fit_denoiser(
         "BM25": signals[:, -1],
         NO_QUESTION: _unseen(names, blind, labels, groups),
     }
-    controls = {} if probe is None else {f"probe, {n}": f.line.held_out for n, f in probe.controls.items()}
     sizes = np.array([float(len(p.headed)) for q in usable for p in q.passages])
-    verdict = judged({"fitted": unseen} | others | controls, labels, sizes, groups, folds=FOLDS)
+    verdict = judged({"fitted": unseen} | others, labels, sizes, groups, folds=FOLDS)
     return Fitted(stack, scale, keep, verdict, probe, risk)
 
 
@@ -299,7 +299,8 @@ def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], gr
 
 Word = Literal["better", "no difference found", "worse"]
 Interval = tuple[float, float, float]  # a value and the ends of its 95 % interval
-NO_QUESTION = "no question"  # the fit again, each passage read under one and the same question
+NO_QUESTION = "no question"  # the fit again, each passage read under one and the same question:
+SAME_QUESTION = "What is this about?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +308,7 @@ class Verdict:
     """``word`` says whether the fit needs less text than cosine to keep the first of `TARGETS` of the gold,
     ``gain`` how much less, as a share of all text, with its 95 % interval.
 
-    ``needed`` has by name ("fitted", "default", "cosine", "BM25", and controls) the share of the text needed for
+    ``needed`` has by name ("fitted", "default", "cosine", "BM25", `NO_QUESTION`) the share of the text needed for
     each of `TARGETS`, with its interval; ``over`` what the fit needs less than each, paired. A question has
     ``tokens`` tokens on average; ``labelled`` is the share of text in passages that the labels name.
     """

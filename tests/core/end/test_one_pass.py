@@ -14,8 +14,7 @@ from denoise_core.augmenter.memory import Reason, Verdict
 from denoise_core.augmenter.policy import Rules
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
-from denoise_core.end.answering.one_pass import OnePassAnswers, OnePassDrafter
-from denoise_core.end.answering.second_pass import SecondPass
+from denoise_core.end.answering import OnePassAnswers, SecondPass
 from denoise_core.local.first_layers import early_layers
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.local.keeping.kv import record
@@ -23,6 +22,7 @@ from denoise_core.local.keeping.one_pass import Chunk, OnePass
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import Prompt
 from denoise_core.testing import FunctionLLM, ListRetriever
+from denoise_lab.one_pass import OnePassDrafter, apart
 
 LAYER = 4
 BEGIN, GLUE, TAIL = [5, 6, 7], [8, 9], [10, 11, 12, 13]
@@ -270,9 +270,9 @@ def test_an_answer_again_is_the_answer_from_the_start(answers):
     texts = ["The hall is gold.", "Rain fell.", "The tower is old \U0001f642."]
     first = answers.answer("which hall?", texts[:2])
     assert answers.off() is None
-    assert answers.apart is not None
-    assert answers.apart.divergence >= 0
-    again = answers.again(first, texts[2:], "be brief")
+    assert apart(answers, first).divergence >= 0
+    assert apart(answers, answers.answer("which hall?", texts[:1])).divergence < 1e-5, "one chunk is read exactly"
+    again = answers.answer("which hall?", texts[2:], "be brief", before=first)
     whole = answers.answer("which hall?\n\nbe brief", texts)
     assert again.ids == whole.ids
     assert again.reply == whole.reply
@@ -312,28 +312,10 @@ async def test_the_second_pass_reads_on_and_again(answers):
     assert [e.tag for e in found.trace.events] == ["denoise", "answer"]
     assert found.trace.events[1].usage.input_tokens == len(found.read.ids)
     left = [p for p in PASSAGES if p.id not in {k.id for k in found.result.passages}]
-    more = end.again(found, left)
-    assert more.text == answers.answer("which hall?", [*kept, *(p.headed for p in left)]).reply.text
-    assert (await end.aagain(found, left)).text == more.text
-    assert {p.id for p in more.result.passages} == {p.id for p in PASSAGES}
-    assert found.result.dropped
-    assert not more.result.dropped
-    assert [e.tag for e in more.trace.events] == ["denoise", "answer", "again"]
-    assert more.trace.events[-1].usage.input_tokens == len(more.read.ids)
-    exact = SecondPass(ENDDenoiser(answers.scorer, keep=2), answers.llm).answer("which hall?", PASSAGES)
-    with pytest.raises(InputError, match="one_pass"):
-        end.again(exact, left)
-    with pytest.raises(InputError, match="list of Passage"):
-        end.again(found, left[0])
-
-
-def test_what_comes_again_draws_on_what_is_left_of_the_budget(answers):
-    found = second_pass(answers, budget=Budget(calls=2)).answer("which hall?", PASSAGES)
-    more = second_pass(answers, budget=Budget(calls=2)).again(found, PASSAGES[2:])
+    more = end.one_pass.answer("which hall?", [p.headed for p in left], before=found.read)
+    assert more.reply.text == answers.answer("which hall?", [*kept, *(p.headed for p in left)]).reply.text
     with pytest.raises(BudgetExceeded):
-        second_pass(answers, budget=Budget(calls=2)).again(more, PASSAGES[2:])
-    with pytest.raises(BudgetExceeded):
-        second_pass(answers, budget=Budget(tokens=found.trace.usage.total)).again(found, PASSAGES[2:])
+        second_pass(answers, budget=Budget(calls=0)).answer("which hall?", PASSAGES)
 
 
 async def test_a_stream_in_one_pass_is_the_answer_in_one_pass(answers):
@@ -348,8 +330,8 @@ async def test_a_stream_in_one_pass_is_the_answer_in_one_pass(answers):
     assert pieces.answered.trace.usage == whole.trace.usage
     _, later = await end.astream("which hall?", PASSAGES)
     assert "".join([piece async for piece in later]) == whole.text
-    more = end.again(pieces.answered, [Passage("Late news.", "d")])
-    assert more.text == end.again(whole, [Passage("Late news.", "d")]).text
+    more = [end.one_pass.answer("which hall?", ["Late news."], before=a.read) for a in (pieces.answered, whole)]
+    assert more[0].reply == more[1].reply
     with pytest.raises(BudgetExceeded):
         second_pass(answers, budget=Budget(calls=0)).stream("which hall?", PASSAGES)
 
@@ -374,7 +356,7 @@ def test_answers_again_and_drafts_beyond_a_sliding_window_are_the_reference(
         wanted = model(input_ids=ids).logits[0, -1]
     assert off_by(read_on(model, first.page), wanted) < 1e-5
     whole = found.answer("which hall?", texts)
-    again = found.again(found.answer("which hall?", texts[:2]), texts[2:])
+    again = found.answer("which hall?", texts[2:], before=found.answer("which hall?", texts[:2]))
     same(again.page, whole.page, 1e-4)
     assert again.ids == whole.ids
     drafter = OnePassDrafter(found)

@@ -153,7 +153,7 @@ def test_what_was_kept_stays_behind():
     cache, store = PrefixCache(9), MemoryStore()
     cache.put("key", np.zeros(1))
     store.put("key", "a secret of somebody")
-    assert arrived(pickle.dumps(cache)).stats.entries == 0
+    assert len(arrived(pickle.dumps(cache))) == 0
     assert b"secret" not in pickle.dumps(Cache("m", store))
     assert arrived(pickle.dumps(store)).get("key") is None
 

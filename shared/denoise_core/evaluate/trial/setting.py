@@ -153,7 +153,7 @@ def probe_scorer(folder: Path, model: Any = None, *, at_once: bool = False) -> P
     if not at_once:
         return scorer
     try:
-        scorer.warm(())
+        scorer.score("?", ["?"])
     except DenoiseError:
         raise
     except (OSError, ValueError) as error:

@@ -120,7 +120,7 @@ def states_of(
     by = by or reader()
     mark = by.reading(max(layers)).model.weights[:8] + questions_digest(questions)[:12]
     folder = cache_folder() / f"states-{mark}-{'-'.join(map(str, layers))}"
-    if not (folder / "done.json").is_file():
+    if not folder.is_dir():
         sys.stderr.write(f"reading {name}: {len(questions)} questions, layers {list(layers)}\n")
     return capture(by, questions, layers=layers, folder=folder)
 

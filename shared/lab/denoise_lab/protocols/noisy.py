@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from denoise_core.embedded.sample import sample
-from denoise_core.end.answering.second_pass import prompt
+from denoise_core.end.answering import prompt
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.question import Question

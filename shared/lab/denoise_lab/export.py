@@ -22,9 +22,10 @@ from torch import nn
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.remote import MANIFEST
+from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
-from denoise_core.local.first_layers import early_layers, find_blocks
-from denoise_core.local.forward import inputs_of
+from denoise_core.local.blocks import find_blocks
+from denoise_core.local.first_layers import early_layers, inputs_of
 from denoise_core.local.layout import Prompt, Slot
 from denoise_core.local.loading import cut_config
 
@@ -63,8 +64,6 @@ def export(model: Any, probe: Probe, folder: str | Path, *, tokenizer: Any = Non
     another model's probe, and `InputError` where the score cannot be expressed: a probe on raw states, on
     the embeddings or on an encoder's pooled states, or a family without a sequence-classification class.
     """
-    from denoise_core.end.scorer import ProbeScorer
-
     scorer = ProbeScorer(model, probe, tokenizer=tokenizer)
     reader = scorer.reader
     probe.check(reader.reading(probe.reading.layer))
