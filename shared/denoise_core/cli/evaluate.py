@@ -21,25 +21,10 @@ from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import say, show
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import records_of
-from denoise_core.evaluate.trial import (
-    Cases,
-    EmbeddedReader,
-    Ledger,
-    LLMAnswerer,
-    LLMJudge,
-    LoopAnswerer,
-    Way,
-    evaluate,
-    labelled_by,
-    llm_of,
-    made_from,
-    read_cases,
-    read_traces,
-    searching,
-)
-from denoise_core.evaluate.trial.answering import LONGEST
-from denoise_core.evaluate.trial.cases import QUESTIONS, case_of_question, is_trace
+from denoise_core.evaluate.datasets import Cases, case_of_question, records_of
+from denoise_core.evaluate.trial import EmbeddedReader, Ledger, LLMAnswerer, Way, evaluate, read_cases
+from denoise_core.evaluate.trial.answering import LONGEST, LLMJudge, LoopAnswerer, llm_of
+from denoise_core.evaluate.trial.cases import QUESTIONS, is_trace, labelled_by, made_from, read_traces, searching
 from denoise_core.evaluate.trial.evaluation import rows_of, told
 from denoise_core.evaluate.trial.setting import FILE, SAME, probe_scorer, read_setting
 from denoise_core.running.budget import Price

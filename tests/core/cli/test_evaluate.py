@@ -8,7 +8,7 @@ from openai_server import serving
 from tiny_models import probe_of, tiny_pair
 
 from denoise_core.cli import main
-from denoise_core.evaluate.trial import load_denoiser
+from denoise_core.evaluate.trial.setting import load_denoiser
 
 ROWS = [
     {

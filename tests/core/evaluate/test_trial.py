@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from denoise_core import ENDDenoiser, InputError, Passage, load_denoiser
 from denoise_core.embedded import encoder
+from denoise_core.evaluate.datasets import Cases
 from denoise_core.evaluate.metrics import exact_match, token_f1
-from denoise_core.evaluate.trial import Cases, EmbeddedReader, Way, evaluate, read_cases, searching
+from denoise_core.evaluate.trial import EmbeddedReader, Way, evaluate, read_cases
+from denoise_core.evaluate.trial.cases import searching
 from denoise_core.evaluate.trial.evaluation import rows_of, told
 from denoise_core.evaluate.trial.figures import needed, paired
 from denoise_core.evaluate.trial.setting import GivenOrder, denoiser_of, read_setting, save_setting

@@ -8,7 +8,8 @@ from judging import by_words
 from denoise_core import InputError, Passage
 from denoise_core.augmenter import Augmenter, BM25Retriever
 from denoise_core.augmenter.traces.recording import to_lines
-from denoise_core.evaluate.trial import evaluate, labelled_by, made_from, read_cases, read_traces
+from denoise_core.evaluate.trial import evaluate, read_cases
+from denoise_core.evaluate.trial.cases import labelled_by, made_from, read_traces
 from denoise_core.evaluate.trial.evaluation import told
 from denoise_core.testing import FunctionLLM
 

@@ -20,9 +20,8 @@ from denoise_core._optional import html_of, require
 from denoise_core.embedded.default import encoder
 from denoise_core.end.auto import TARGETS
 from denoise_core.errors import InputError, is_mistake, said
-from denoise_core.evaluate.datasets import BadRecord
+from denoise_core.evaluate.datasets import BadRecord, Case, Cases, case_of_question
 from denoise_core.evaluate.trial.answering import Answerer, Judge, Rule, judge_of
-from denoise_core.evaluate.trial.cases import Case, Cases, case_of_question
 from denoise_core.evaluate.trial.figures import (
     GOLD,
     RIGHT,

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from denoise_core.embedded.fitted import Interval, interval_of
 from denoise_core.end.auto import TARGETS, text_needed
 from denoise_core.end.denoiser import Scoring
+from denoise_core.evaluate.datasets import Case
 from denoise_core.evaluate.metrics import bootstrap, exact_match, holds_answer, token_f1, wilson
 from denoise_core.evaluate.trial.answering import Judge
-from denoise_core.evaluate.trial.cases import Case
 from denoise_core.result import DenoiseResult
 from denoise_core.running.budget import Price
 from denoise_core.types import Reply, Usage
