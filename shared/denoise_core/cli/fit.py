@@ -187,8 +187,6 @@ def _read(console: Console, data: Path, skip_bad: bool) -> Sequence[Question]:
     loaded = read_questions(data, skip_bad=skip_bad)
     for bad in loaded.bad:
         say(console, f"left out: {data}, record {bad.place}: {bad.reason}", "yellow")
-    if not loaded.questions:
-        raise InputError(f"{data} holds no labelled question; rag-denoise fit --help shows what a line looks like")
     return loaded.questions
 
 

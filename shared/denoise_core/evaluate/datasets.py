@@ -38,7 +38,7 @@ from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.question import Question
 from denoise_core.types import Passage, unique_ids, well_formed
 
-GoldFrom = Literal["labels", "answers", "model", "made", "cited"]
+GoldFrom = Literal["labels", "answers", "model", "made"]
 Find = Callable[[str], Sequence[Passage]]
 
 FIELDS = ("question", "passages", "gold", "labels", "answers", "id", "text", "title", "source", "is_gold")
@@ -61,7 +61,7 @@ class BadRecord:
 class Case:
     """One question. ``place`` is its line (from 1); ``gold_from`` says where its gold passages are known from:
     ``"labels"`` that came with it, ``"answers"`` that stand in the passage, a ``"model"`` that labelled it, the
-    piece it was ``"made"`` from, what a recorded answer ``"cited"``; None where nothing is known.
+    piece it was ``"made"`` from; None where nothing is known.
     """
 
     question: Question

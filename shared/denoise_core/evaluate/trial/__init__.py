@@ -1,7 +1,7 @@
 """Does it help on one's own data: every way over the same questions, with intervals, and the setting to take.
 
-`evaluate` runs them, `read_cases` reads questions of one's own, `cases` finds or makes what they lack; `setting` is
-the ``denoise.json`` that comes out. ``rag-denoise evaluate`` is the command.
+`evaluate` runs them, `read_cases` reads questions of one's own, `cases` finds or makes what they lack, and
+`setting` is the ``denoise.json`` that comes out. ``rag-denoise evaluate`` is the command.
 """
 
 from denoise_core.evaluate.datasets import read_cases

@@ -1,24 +1,19 @@
-"""Questions where nobody has labelled any: searched in documents or made of them, labelled by a model, recorded.
+"""Questions where nobody has labelled any: searched in documents, made of them, labelled by a model.
 
 Such labels are rougher than a person's: `Case.gold_from` says where they are from.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.augmenter.answer import Answer, Outcome
 from denoise_core.augmenter.knowledge.dense import DenseRetriever
 from denoise_core.augmenter.knowledge.hybrid import HybridRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.traces.recording import from_lines
 from denoise_core.embedded.default import encoder
 from denoise_core.end.fit.data import ask_for_questions, questions_from_documents
 from denoise_core.errors import InputError
@@ -29,77 +24,6 @@ from denoise_core.running.flow import run
 from denoise_core.s2a.teaching import labelled
 from denoise_core.text.cutting import cut as cut_text
 from denoise_core.types import Passage
-
-ABOUT = "questions are recorded runs; gold passages are those that answers judged to be supported cite"
-
-
-def is_trace(record: Any) -> bool:
-    """Whether a record is the first line of a recorded run."""
-    return isinstance(record, dict) and record.get("line") == "answer"
-
-
-def read_traces(path: str | Path) -> Cases:
-    """The runs in a file, or in every ``.jsonl`` file of a folder. ``place`` counts them from 1.
-
-    A run that cannot be read, or that found no passage, is left out and named. Raises `InputError` when none is
-    left.
-    """
-    path = Path(path)
-    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-    cases: list[Case] = []
-    bad: list[BadRecord] = []
-    noted: list[BadRecord] = []
-    place = 0
-    for file in files:
-        try:
-            lines = file.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{file} cannot be read: {error}") from error
-        for recorded in _runs(lines):
-            place += 1
-            try:
-                case = _of_run(from_lines(recorded), place)
-            except InputError as error:
-                bad.append(BadRecord(place, str(error)))
-                continue
-            cases.append(case)
-            if case.gold_from is None:
-                noted.append(BadRecord(place, "its answer was not supported or cites nothing: no gold is known"))
-    if not cases:
-        first = f"; the first: run {bad[0].place}: {bad[0].reason}" if bad else ""
-        raise InputError(f"{path}: no recorded run can be used{first}")
-    return Cases(tuple(cases), tuple(bad), tuple(noted), (ABOUT,))
-
-
-def _runs(lines: Iterable[str]) -> Iterator[list[str]]:
-    own: list[str] = []
-    for line in lines:
-        if own and _begins(line):
-            yield own
-            own = []
-        if line.strip():
-            own.append(line)
-    if own:
-        yield own
-
-
-def _of_run(answer: Answer, place: int) -> Case:
-    memory = answer.memory
-    found = {p.id: p for p in (*memory.evidence, *memory.retrieved)}  # as it was found, not as it was denoised
-    if not found:
-        raise InputError("it found no passage")
-    cited = frozenset(p.id for p in answer.citations) & found.keys()
-    gold = cited if answer.outcome is Outcome.SUPPORTED else frozenset()
-    question = Question(memory.question, tuple(found.values()), gold, id=str(place))
-    return Case(question, place, "cited" if gold else None)
-
-
-def _begins(line: str) -> bool:
-    try:
-        return is_trace(json.loads(line))
-    except (ValueError, RecursionError):
-        return False
-
 
 FOUND = 20  # passages for a question
 AT_ONCE = 64  # pieces that are read between two words of progress
@@ -128,22 +52,16 @@ def searching(documents: Sequence[Passage], *, k: int = FOUND, progress: Progres
 
 def cut(documents: Sequence[Passage]) -> tuple[Passage, ...]:
     """The pieces of ``documents``, as `searching` finds them. Raises `InputError` when there is no text."""
-    own = tuple(p for d in documents for p in _cut(d))
-    if not own:
-        raise InputError("the documents hold no text")
-    return own
-
-
-def _cut(document: Passage) -> list[Passage]:
-    own = cut_text(document.text)
     out = []
-    for n, piece in enumerate(own.pieces, 1):
-        above, said = own.read(piece)
-        if not piece.frame and said.strip():
-            metadata = {**document.metadata, "source": document.id}
-            name = f"{document.id}#{n}"
-            out.append(replace(document, text=said.strip(), id=name, metadata=metadata, header=above))
-    return out
+    for document in documents:
+        own, metadata = cut_text(document.text), {**document.metadata, "source": document.id}
+        for n, piece in enumerate(own.pieces, 1):
+            above, said = own.read(piece)
+            if not piece.frame and (text := said.strip()):
+                out.append(replace(document, text=text, id=f"{document.id}#{n}", metadata=metadata, header=above))
+    if not out:
+        raise InputError("the documents hold no text")
+    return tuple(out)
 
 
 QUESTIONS = 50  # made of documents, unless told

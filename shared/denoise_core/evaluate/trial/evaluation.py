@@ -32,17 +32,15 @@ from denoise_core.evaluate.trial.figures import (
     apart,
     figures_of,
     outcome_of,
-    value_of,
     whole,
 )
 from denoise_core.evaluate.trial.setting import (
     EVERYTHING,
     SAME,
     Way,
-    as_ways,
     nothing_read,
     save_setting,
-    standard_ways,
+    ways_of,
 )
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
@@ -106,11 +104,7 @@ class Evaluation:
             answered_by,
             budget,
             figures,
-            tuple(
-                apart(m, (names[0], outcomes[names[0]]), (names[1], outcomes[names[1]]))
-                for m, names in ranked.items()
-                if len(names) > 1 and _shared(m, outcomes[names[0]], outcomes[names[1]])
-            ),
+            tuple(found for m, names in ranked.items() if (found := apart(m, names, outcomes)) is not None),
             _recommended(ways, figures, ranked),
             cases.bad,
             cases.noted,
@@ -181,13 +175,6 @@ class Evaluation:
         return html_of("evaluation", self)
 
 
-def _shared(measure: str, first: Sequence[Outcome], second: Sequence[Outcome]) -> bool:
-    return any(
-        value_of(a, measure) is not None and value_of(b, measure) is not None
-        for a, b in zip(first, second, strict=True)
-    )
-
-
 def _ranked(measure: str, ways: Sequence[Way], figures: Sequence[Figures], budget: int | None) -> list[str]:
     """Ways that leave something out, best first; of equal ones that which keeps less, then the earlier."""
     found = []
@@ -236,36 +223,24 @@ def _line(o: Outcome) -> dict[str, Any]:
 
 
 def rows_of(found: Evaluation, *, short: bool = False) -> list[list[str]]:
-    """Header and one row a way; columns that no question can tell of are left out. ``short`` is for a terminal of
-    80 columns: intervals in brackets, harmed and helped in one column."""
+    """Header and one row a way; columns that no question can tell of are left out. ``short`` are those alone that
+    fit a terminal of 80 columns."""
     rows = []
     for f in found.figures:
-        change, gold = f.change, f.gold
-        net = None if change is None else _points(change.net)
-        row = {"way": f"{f.name} *" if f.name == found.recommended.name else f.name}
-        if short:
-            between = "" if gold is None else f" ({100 * gold.low:.0f}-{100 * gold.high:.0f})"
+        net = None if f.change is None else f.change.net
+        row = {
+            "way": f"{f.name} *" if f.name == found.recommended.name else f.name,
+            "tokens": f"{f.tokens:,.0f} ({f.share:.0%})",
+            "gold kept": "" if f.gold is None else f"{f.gold.value:.0%} ({_ends('.0f', f.gold, '-')})",
+            "right": "" if f.right is None else f"{f.right.value:.0%}",
+            "hurt/help": "" if f.change is None else f"{len(f.change.harmed)}/{len(f.change.helped)}",
+            "net (95 %)": "" if net is None else f"{100 * net.value:+.0f} ({_ends('+.0f', net, ' to ')})",
+            "s": _as(".2f", f.seconds),
+        }
+        if not short:
             row |= {
-                "tokens": f"{f.tokens:,.0f}",
-                "": f"{f.share:.0%}",
-                "gold kept": _share(gold) + between,
-                "right": _share(f.right),
-                "hurt/help": "" if change is None else f"{len(change.harmed)}/{len(change.helped)}",
-                "net (95 %)": "" if net is None else "{:+.0f} ({:+.0f} to {:+.0f})".format(*net),
-                "s": _as(".2f", f.seconds),
-            }
-        else:
-            row |= {
-                "tokens": f"{f.tokens:,.0f} ({f.share:.0%})",
-                "gold kept": _share(gold),
-                "95 %": "" if gold is None else f"{gold.low:.0%} to {gold.high:.0%}",
-                "right": _share(f.right),
                 "exact": _as(".0%", f.exact),
                 "F1": _as(".2f", f.f1),
-                "harmed": "" if change is None else str(len(change.harmed)),
-                "helped": "" if change is None else str(len(change.helped)),
-                "net, 95 %": "" if net is None else "{:+.1f} ({:+.1f} to {:+.1f})".format(*net),
-                "seconds": _as(".3f", f.seconds),
                 "read": _as(",.0f", f.read),
                 "written": _as(",.0f", f.written),
                 "cached": _as(",.0f", f.cached),
@@ -276,8 +251,8 @@ def rows_of(found: Evaluation, *, short: bool = False) -> list[list[str]]:
     return [used, *([row[name] for name in used] for row in rows)]
 
 
-def _points(mean: Mean) -> tuple[float, float, float]:
-    return 100 * mean.value, 100 * mean.low, 100 * mean.high
+def _ends(form: str, mean: Mean, between: str) -> str:
+    return between.join(format(100 * end, form) for end in (mean.low, mean.high))
 
 
 def _as(form: str, value: float | None) -> str:
@@ -292,7 +267,6 @@ def told(found: Evaluation) -> list[str]:
         "answers": "by the answers that stand in them",
         "model": "by a model's labels",
         "made": "by the pieces that questions were made from",
-        "cited": "by what recorded answers cite",
         "nothing": "unknown",
     }
     gold = ", ".join(f"{n} {known[name]}" for name, n in sorted(by.items()))
@@ -330,10 +304,6 @@ def _places(given: Sequence[BadRecord]) -> str:
     return f"{len(given)} ({shown}{more})"
 
 
-def _share(mean: Mean | None) -> str:
-    return "" if mean is None else f"{mean.value:.0%}"
-
-
 TIMED = 3  # questions on which the seconds are measured, with nothing read before
 
 Progress = Callable[[int, int], None]
@@ -351,7 +321,7 @@ def evaluate(
 ) -> Evaluation:
     """Every way over every question.
 
-    ``ways`` are added to, or by name replace, `setting.standard_ways`; a sequence is taken alone.
+    ``ways`` are added to, or by name replace, `setting.STANDARD`; a sequence is taken alone.
     Everything undenoised is always among them: harm and help are counted against it. ``answerer`` answers from
     what each way kept, such as `answering.EmbeddedReader`; without one only what is kept is measured. ``right``
     says when an answer is. ``llm`` is asked by ways that need one; `ledger.Ledger` keeps budget and replies.
@@ -368,7 +338,7 @@ def evaluate(
     )
     if not cases.cases:
         raise InputError("there is no question to evaluate on")
-    chosen = _ways(ways)
+    chosen = ways_of(ways)
     judge, count = judge_of(right), encoder().count
     told = progress or (lambda done, of: None)
     first = next((w.ready(None) for w in chosen if _says(w, "kind", "default")), None)
@@ -414,15 +384,6 @@ def _each(mean: float, totals: Sequence[int]) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if np.minimum(totals, middle).mean() < mean else (low, middle)
     return high
-
-
-def _ways(given: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[Way] | None) -> list[Way]:
-    standard = {w.name: w for w in standard_ways()}
-    if given is None:
-        return list(standard.values())
-    if isinstance(given, Mapping):
-        return list((standard | {w.name: w for w in as_ways(given)}).values())
-    return list({EVERYTHING: standard[EVERYTHING], **{w.name: w for w in given}}.values())
 
 
 def _denoised(

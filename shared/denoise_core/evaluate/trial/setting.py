@@ -206,28 +206,30 @@ class Way:
         return replace(self, setting=own, denoiser=denoiser_of(own, llm=llm))
 
 
-def standard_ways() -> tuple[Way, ...]:
-    """What is compared unless said otherwise; all run offline."""
-    return (
-        Way(EVERYTHING, {"kind": "everything"}),
-        Way("default", {"kind": "default", "keep": "auto"}),
-        Way("first", {"kind": "first", "tokens": SAME}),
-        Way("BM25", {"kind": "bm25", "tokens": SAME}),
-        Way("cosine", {"kind": "cosine", "tokens": SAME}),
-    )
+STANDARD = (
+    Way(EVERYTHING, {"kind": "everything"}),
+    Way("default", {"kind": "default", "keep": "auto"}),
+    Way("first", {"kind": "first", "tokens": SAME}),
+    Way("BM25", {"kind": "bm25", "tokens": SAME}),
+    Way("cosine", {"kind": "cosine", "tokens": SAME}),
+)
+"""What is compared unless said otherwise; all run offline."""
 
 
-def as_ways(given: Mapping[str, Way | Denoiser | Mapping[str, Any]]) -> tuple[Way, ...]:
-    """Ways of what a user names: a `Way`, a denoiser, or a setting."""
-    out = []
-    for name, way in given.items():
+def ways_of(given: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[Way] | None) -> list[Way]:
+    """`STANDARD` with what a user names, a `Way`, a denoiser or a setting; a sequence is taken alone, behind
+    everything."""
+    if given is not None and not isinstance(given, Mapping):
+        return list({EVERYTHING: STANDARD[0], **{w.name: w for w in given}}.values())
+    out = {w.name: w for w in STANDARD}
+    for name, way in (given or {}).items():
         if isinstance(way, Way):
-            out.append(replace(way, name=name))
+            out[name] = replace(way, name=name)
         elif isinstance(way, Mapping):
-            out.append(Way(name, way))
+            out[name] = Way(name, way)
         else:
-            out.append(Way(name, None, expect_denoiser(way, f"ways[{name!r}]")))
-    return tuple(out)
+            out[name] = Way(name, None, expect_denoiser(way, f"ways[{name!r}]"))
+    return list(out.values())
 
 
 @contextmanager
