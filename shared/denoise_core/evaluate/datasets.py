@@ -305,13 +305,7 @@ def answers_of(record: Mapping[str, Any]) -> tuple[str, ...]:
     given = record.get("answers", record.get("answer"))
     if isinstance(given, Mapping):
         given = given.get("text")
-    found = (
-        [given]
-        if isinstance(given, str | int | float)
-        else list(given or ())
-        if isinstance(given, Sequence)
-        else []
-    )
+    found = [given] if isinstance(given, str | int | float) else list(given) if isinstance(given, Sequence) else []
     found += [a for a in record.get("answer_aliases") or () if a not in found]
     return tuple(str(a) for a in found if str(a).strip())
 

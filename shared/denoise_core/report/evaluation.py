@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from denoise_core.evaluate.trial.evaluation import Evaluation, rows_of, told
-from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Outcome, Share
+from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Outcome
 from denoise_core.evaluate.trial.setting import EVERYTHING
 from denoise_core.report.chart import Chart, curves, points
 from denoise_core.report.context import Shown, rendered, values_of
@@ -44,8 +44,7 @@ def _values(found: Evaluation) -> dict[str, Any]:
         "harmed_by": name,
         "harmed": values_of([_shown(rows[p], whole[p]) for p in shown]),
         "harmed_unshown": len(lines) - len(shown),
-        "positions": _shares(found, "by_position", "position"),
-        "sources": _shares(found, "by_source", "source"),
+        "positions": _shares(found),
         "setting": json.dumps(dict(found.recommended.setting), indent=1, ensure_ascii=False),
     }
 
@@ -77,13 +76,13 @@ def _charts(found: Evaluation) -> list[Chart]:
     return out
 
 
-def _shares(found: Evaluation, name: str, head: str) -> list[list[str]]:
-    """One row a band or source, one column a way; nothing where there is nothing to tell."""
-    tables: list[tuple[str, tuple[Share, ...]]] = [(f.name, getattr(f, name)) for f in found.figures]
+def _shares(found: Evaluation) -> list[list[str]]:
+    """One row a band of places, one column a way; nothing where there is nothing to tell."""
+    tables = [(f.name, f.by_position) for f in found.figures]
     bands = next((shares for _, shares in tables if shares), ())
     if not bands:
         return []
-    out = [[head, "passages", *(way for way, _ in tables)]]
+    out = [["position", "passages", *(way for way, _ in tables)]]
     for band in bands:
         own = [next((s for s in shares if s.name == band.name), None) for _, shares in tables]
         out.append([band.name, str(band.of), *("" if s is None else f"{s.kept / s.of:.0%}" for s in own)])

@@ -82,47 +82,12 @@ class Evaluation:
     about: tuple[str, ...] = ()
     outcomes: Mapping[str, Sequence[Outcome]] = field(default_factory=dict, repr=False, compare=False)
 
-    @classmethod
-    def of(
-        cls,
-        cases: Cases,
-        ways: Sequence[Way],
-        outcomes: Mapping[str, Sequence[Outcome]],
-        answered_by: str | None,
-        budget: int | None,
-        price: Price | None = None,
-    ) -> Evaluation:
-        """The figures of outcomes; `run.evaluate` makes them."""
-        everything = outcomes[EVERYTHING]
-        done = [o.tokens for o in everything if o.error is None]
-        whole = sum(done) / len(done) if done else 0.0
-        figures = tuple(figures_of(w.name, outcomes[w.name], everything, whole, price) for w in ways)
-        ranked = {m: _ranked(m, ways, figures, budget) for m in (GOLD, RIGHT)}
-        return cls(
-            len(cases.cases),
-            dict(Counter(c.gold_from or "nothing" for c in cases.cases)),
-            answered_by,
-            budget,
-            figures,
-            tuple(found for m, names in ranked.items() if (found := apart(m, names, outcomes)) is not None),
-            _recommended(ways, figures, ranked),
-            cases.bad,
-            cases.noted,
-            cases.about,
-            outcomes,
-        )
-
     def named(self, name: str) -> Figures:
         """The figures of a way. Raises `KeyError` for a name that is none."""
         found = next((f for f in self.figures if f.name == name), None)
         if found is None:
             raise KeyError(name)
         return found
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The ways, in the order they were given."""
-        return tuple(f.name for f in self.figures)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; questions are named by their line, texts are left out."""
@@ -151,7 +116,7 @@ class Evaluation:
             "gold_from": dict(self.gold_from),
             "about": list(self.about),
             "answered_by": self.answered_by,
-            "figures": {k: v for k, v in asdict(own).items() if k not in ("curve", "by_source", "failed")},
+            "figures": {k: v for k, v in asdict(own).items() if k not in ("curve", "failed")},
             "apart": [str(a) for a in self.apart],
         }
         return save_setting(path, self.recommended.setting, evidence)
@@ -346,7 +311,7 @@ def evaluate(
     known: list[Outcome] = []  # what the default keeps of each question
     if first is not None:
         for n, case in enumerate(cases.cases):
-            known.append(_denoised(first, case, judge, count, n < TIMED))
+            known.append(_denoised(first, case, count, n < TIMED))
             told(n + 1, steps)
     budget, most = _budget(known, cases, count)
     given = None if most is None else max(1, round(most))
@@ -356,11 +321,27 @@ def evaluate(
     for n, case in enumerate(cases.cases):
         for way in ready:
             limit = most if way.name in same else None
-            own = known[n] if way is first else _denoised(way, case, judge, count, n < TIMED, limit)
+            own = known[n] if way is first else _denoised(way, case, count, n < TIMED, limit)
             by = way.answerer or answerer
-            outcomes[way.name].append(own if by is None else _answered(own, by, judge, count, limit))
+            outcomes[way.name].append(own if by is None else _answered(own, by, judge))
         told(len(known) + n + 1, steps)
-    return Evaluation.of(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
+    everything = outcomes[EVERYTHING]
+    mean = float(np.mean([o.tokens for o in everything if o.error is None] or [0.0]))
+    figures = tuple(figures_of(w.name, outcomes[w.name], everything, mean, price) for w in ready)
+    ranked = {m: _ranked(m, ready, figures, budget) for m in (GOLD, RIGHT)}
+    return Evaluation(
+        len(cases.cases),
+        dict(Counter(c.gold_from or "nothing" for c in cases.cases)),
+        None if answerer is None else answerer.name,
+        budget,
+        figures,
+        tuple(found for m, names in ranked.items() if (found := apart(m, names, outcomes)) is not None),
+        _recommended(ready, figures, ranked),
+        cases.bad,
+        cases.noted,
+        cases.about,
+        outcomes,
+    )
 
 
 def _says(way: Way, name: str, value: str) -> bool:
@@ -387,7 +368,7 @@ def _each(mean: float, totals: Sequence[int]) -> float:
 
 
 def _denoised(
-    way: Way, case: Case, judge: Judge, count: Callable[[str], int], timed: bool, budget: float | None = None
+    way: Way, case: Case, count: Callable[[str], int], timed: bool, budget: float | None = None
 ) -> Outcome:
     question = case.question
     assert way.denoiser is not None
@@ -401,19 +382,17 @@ def _denoised(
         if is_mistake(error):
             raise
         return Outcome(case, error=said(error))
-    return replace(outcome_of(case, result, None, judge, count, budget), seconds=seconds if timed else None)
+    return replace(outcome_of(case, result, count, budget), seconds=seconds if timed else None)
 
 
-def _answered(
-    own: Outcome, answerer: Answerer, judge: Judge, count: Callable[[str], int], budget: float | None
-) -> Outcome:
+def _answered(own: Outcome, answerer: Answerer, judge: Judge) -> Outcome:
     if own.error is not None or own.result is None:
         return own
     try:
-        reply = answerer.answer(own.case.question.text, own.result.passages)
-        found = outcome_of(own.case, own.result, reply, judge, count, budget)
+        question = own.case.question
+        reply = answerer.answer(question.text, own.result.passages)
+        return replace(own, reply=reply, right=judge(question, reply.text) if question.answers else None)
     except Exception as error:  # as above: a model that fails on one question, or the one that judges
         if is_mistake(error):
             raise
         return Outcome(own.case, error=said(error))
-    return replace(found, seconds=own.seconds)

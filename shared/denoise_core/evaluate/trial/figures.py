@@ -16,7 +16,6 @@ from denoise_core.end.auto import TARGETS, text_needed
 from denoise_core.end.denoiser import Scoring
 from denoise_core.evaluate.datasets import Case
 from denoise_core.evaluate.metrics import bootstrap, exact_match, token_f1, wilson
-from denoise_core.evaluate.trial.answering import Judge
 from denoise_core.result import DenoiseResult
 from denoise_core.running.budget import Price
 from denoise_core.types import Reply, Usage
@@ -48,15 +47,8 @@ class Outcome:
     error: str | None = None
 
 
-def outcome_of(
-    case: Case,
-    result: DenoiseResult,
-    reply: Reply | None,
-    judge: Judge,
-    count: Count,
-    budget: float | None = None,
-) -> Outcome:
-    """The outcome of a result and of the reply made from it; None for no reply asked.
+def outcome_of(case: Case, result: DenoiseResult, count: Count, budget: float | None = None) -> Outcome:
+    """The outcome of a result that nobody has answered from.
 
     With a ``budget`` tokens and gold are those of the ranking cut there exactly: the last chunk counts in part, as
     the value to be expected, so that ways of equal length are of equal length.
@@ -69,8 +61,7 @@ def outcome_of(
     if ranked is not None and budget is not None:
         tokens, expected = _expected(case, ranked, budget)
         gold = expected if question.gold else None
-    right = judge(question, reply.text) if reply is not None and question.answers else None
-    return Outcome(case, result, tokens, kept, gold, ranked, reply, right)
+    return Outcome(case, result, tokens, kept, gold, ranked)
 
 
 def _by_share(ranked: Ranked, gold: frozenset[str]) -> list[float]:
@@ -165,7 +156,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How many of ``of`` passages were kept."""
+    """How many of the ``of`` passages at these places (`BANDS`) were kept."""
 
     name: str
     kept: int
@@ -199,7 +190,6 @@ class Figures:
     cached: float | None
     money: float | None
     by_position: tuple[Share, ...]
-    by_source: tuple[Share, ...]
     curve: tuple[tuple[float, float], ...]
     needed: tuple[Interval, ...] = ()
 
@@ -284,7 +274,6 @@ def figures_of(
         seconds=_plain(o.seconds for o in done),
         **spent([u for o in done if (u := _usage(o)) is not None], price),
         by_position=_by_position(done),
-        by_source=_by_source(done),
         curve=tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True)) if curves else (),
         needed=_needed(done),
     )
@@ -358,18 +347,10 @@ def _change(outcomes: Sequence[Outcome], everything: Sequence[Outcome]) -> Chang
 
 def _by_position(outcomes: Sequence[Outcome]) -> tuple[Share, ...]:
     last = [place for _, place in BANDS]
-    listed = [(n, p.id in o.kept) for o in outcomes for n, p in enumerate(o.case.question.passages, 1)]
-    found = {s.name: s for s in _shares([(BANDS[bisect_left(last, n)][0], kept) for n, kept in listed])}
-    return tuple(found[name] for name, _ in BANDS if name in found)
-
-
-def _by_source(outcomes: Sequence[Outcome]) -> tuple[Share, ...]:
-    """Passages that name a source, most frequent first, at most 20 sources."""
-    passages = [(p, o.kept) for o in outcomes for p in o.case.question.passages]
-    return _shares([(str(s), p.id in kept) for p, kept in passages if (s := p.metadata.get("source"))])[:20]
-
-
-def _shares(seen: Sequence[tuple[str, bool]]) -> tuple[Share, ...]:
-    """Of each name how often it was kept, most frequent first."""
-    kept = Counter(name for name, is_kept in seen if is_kept)
-    return tuple(Share(name, kept[name], n) for name, n in Counter(name for name, _ in seen).most_common())
+    kept, of = Counter[str](), Counter[str]()
+    for o in outcomes:
+        for n, passage in enumerate(o.case.question.passages, 1):
+            name = BANDS[bisect_left(last, n)][0]
+            of[name] += 1
+            kept[name] += passage.id in o.kept
+    return tuple(Share(name, kept[name], of[name]) for name, _ in BANDS if of[name])

@@ -60,7 +60,7 @@ def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: An
     if kind == "default":
         return default_denoiser(setting.get("keep", "auto"), chunker="auto")
     if kind == "fitted":
-        return load_fitted(_folder(setting), model)
+        return load_fitted(_text(setting, "folder"), model)
     if kind == "s2a":
         if llm is None:
             raise InputError("this setting asks a model: pass llm=, the core LLM it was measured with or another")
@@ -70,7 +70,9 @@ def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: An
         "bm25": BM25Scorer,
         "cosine": embedding_scorer,
         "cross-encoder": lambda: CrossEncoderScorer(_text(setting, "model")),
-        "probe": lambda: probe_scorer(_folder(setting), setting.get("model") if model is None else model),
+        "probe": lambda: probe_scorer(
+            Path(_text(setting, "folder")), setting.get("model") if model is None else model
+        ),
     }
     if kind not in makers:
         raise InputError(f"kind: {kind!r} is not known; expected one of {', '.join(KINDS)}")
@@ -163,10 +165,6 @@ def probe_scorer(folder: Path, model: Any = None, *, at_once: bool = False) -> P
             "--llm FOLDER, in Python model="
         ) from error
     return scorer
-
-
-def _folder(setting: Mapping[str, Any]) -> Path:
-    return Path(_text(setting, "folder"))
 
 
 def _text(setting: Mapping[str, Any], name: str) -> str:
