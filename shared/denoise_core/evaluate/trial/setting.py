@@ -144,7 +144,7 @@ def load_denoiser(
     return denoiser_of(read_setting(path / FILE if path.is_dir() else path), llm=llm, model=model)
 
 
-def probe_scorer(folder: Path, model: Any = None, *, at_once: bool = False) -> ProbeScorer:
+def probe_scorer(folder: str | Path, model: Any = None, *, at_once: bool = False) -> ProbeScorer:
     """END's scorer by the probe in ``folder``, on ``model`` or, without one, on the model that its card names.
 
     ``at_once`` opens the model now and not at the first use. Raises then `ProbeMismatch` when it is not the
