@@ -27,7 +27,6 @@ from denoise_core.end.fit.probe import NO_QUESTION as SAME_QUESTION
 from denoise_core.end.fit.probe import ProbeFit, fit_probe, folds_of
 from denoise_core.end.fit.readings import Each, Progress
 from denoise_core.end.fit.stack import fit_stack
-from denoise_core.end.probe import OURS as PROBE_FILES
 from denoise_core.end.probe import Probe, check_free, replacing, table
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import CHARACTERS_PER_TOKEN
@@ -94,15 +93,9 @@ class Fitted:
         return folder
 
     def card(self) -> str:
-        """What was fitted and how it did on questions that the fit had not seen, for people."""
-        weights = "\n".join(f"| {n} | {w:.3f} |" for n, w in zip(self.stack.names, self.stack.weight, strict=True))
-        margins = ", ".join(f"{100 * r:g} %: {m:.3g}" for r, m in sorted(self.scale.margins.items()))
+        """How it did on questions that the fit had not seen, for people."""
         warned = "".join(f"Warning: {w}.\n\n" for w in self.verdict.warnings)
-        return (
-            f"# A fitted denoiser\n\n{self.verdict}\n\n{warned}| signal | weight |\n|---|---|\n{weights}\n\n"
-            f"Margins of keep='auto' by risk: {margins}. Kept unless said otherwise: {self.keep}.\n\n"
-            f"{table(self.verdict.rows())}\n"
-        )
+        return f"# A fitted denoiser\n\n{self.verdict}\n\n{warned}{table(self.verdict.rows())}\n"
 
 
 def fit_denoiser(
@@ -111,7 +104,6 @@ def fit_denoiser(
     *,
     keep: float | int | str = "auto",
     layers: Sequence[int] | None = None,
-    states: str | Path | None = None,
     calibration: Sequence[Question] = (),
     risk: float | None = None,
     progress: Progress | None = None,
@@ -121,9 +113,8 @@ def fit_denoiser(
 
     Without ``model`` the embedded signals alone are weighed, without torch. With one (a name, a path, an object or
     a `HiddenReader`) a probe is fitted at each of ``layers`` (all when None), the cheapest that loses little at
-    ``keep`` is taken, and its logits are one more signal. ``states`` keeps what the model computed, so that a run
-    that was stopped goes on. ``each`` in the place of `map`, such as the `map` of a process pool, has passages
-    read elsewhere; results come in order.
+    ``keep`` is taken, and its logits are one more signal. ``each`` in the place of `map`, such as the `map` of a
+    process pool, has passages read elsewhere; results come in order.
 
     What ``keep="auto"`` promises is calibrated on ``calibration``, questions apart from ``questions``; without
     them on scores that folds of the fit gave to questions that they had not seen. ``risk`` is the share of
@@ -138,14 +129,14 @@ def fit_denoiser(
         raise InputError(
             f"{len(usable)} questions have both relevant and other passages: expected {FEWEST} or more, better 200"
         )
-    apart = _apart(usable, calibration)
+    apart = [q for q in calibration if q.gold]
+    if shared := {q.text for q in usable} & {q.text for q in apart}:
+        raise InputError(f"{len(shared)} questions are both fitted and calibrated on: keep them apart")
     risks = _risks(len(apart) if calibration else len(usable), risk)
     share = float(keep) if isinstance(keep, float) else AUTO_SHARE
-    probe = (
-        None
-        if model is None
-        else fit_probe(model, usable, layers=layers, share=share, folder=states, progress=progress, each=each)
-    )
+    probe: ProbeFit | None = None
+    if model is not None:
+        probe = fit_probe(model, usable, layers=layers, share=share, progress=progress, each=each)
     labels = np.array([label for q in usable for label in q.labels])
     groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
     names = (*(("probe",) if probe else ()), *SentenceEncoder.names, "bm25")
@@ -160,8 +151,8 @@ def fit_denoiser(
     stack = fit_stack(names, columns, labels, groups.tolist())
     scored = [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
     if calibration:
-        own = None if probe is None else ProbeScorer(model, probe.probe)
-        scored = _scored(apart, StackedScorer(_parts(own), stack))
+        own = StackedScorer(_parts(None if probe is None else ProbeScorer(model, probe.probe)), stack)
+        scored = [(own.score(q.text, [p.headed for p in q.passages]), list(q.labels)) for q in apart]
     scale = auto_scale({"your questions": scored}, risks=risks, missed=MISSED)
     default = DefaultScorer()
     others = {
@@ -183,30 +174,31 @@ def load_denoiser(
     keep: float | int | str | None = None,
     risk: float | None = None,
     on_irrelevant: OnIrrelevant = "keep",
-    tokenizer: Any = None,
-    readings: str | Path | None = None,
 ) -> ENDDenoiser:
     """The denoiser in ``folder``, as `Fitted.save` and ``rag-denoise fit`` write it.
 
     ``model`` is the probe's, by name, path or object, where it does not lie under the name it was fitted by.
-    ``keep``, ``risk`` and ``on_irrelevant`` as in `ENDDenoiser`; ``keep`` is the fitted one unless given.
-    ``readings`` is a folder for what is read of passages. Raises `InputError` for a folder that holds no denoiser.
+    ``keep``, ``risk`` and ``on_irrelevant`` as in `ENDDenoiser`; ``keep`` is the fitted one unless given. Raises
+    `InputError` for a folder that holds no denoiser.
     """
     folder = Path(folder)
     manifest = _manifest(folder)
     stack, scale = Stack.from_dict(manifest["stack"]), AutoScale.from_dict(manifest["scale"])
-    read_by = None
+    read_by, tokenizer = None, None
     if manifest["probe"]:
         probe = Probe.load(folder / PROBE)
         if model is None and probe.reading.model.name == HUB_NAME:
             model, tokenizer = torch_minilm()
         read_by = ProbeScorer(model or probe.reading.model.name, probe, tokenizer=tokenizer)
-    parts = _parts(read_by, readings)
     chosen = manifest["keep"] if keep is None else keep
     if chosen == "auto" and risk is None:
         risk = manifest.get("risk") or (RISK if RISK in scale.margins else max(scale.margins))
     return ENDDenoiser(
-        FittedScorer(parts, stack, scale), keep=chosen, risk=risk, chunker="auto", on_irrelevant=on_irrelevant
+        FittedScorer(_parts(read_by), stack, scale),
+        keep=chosen,
+        risk=risk,
+        chunker="auto",
+        on_irrelevant=on_irrelevant,
     )
 
 
@@ -231,22 +223,14 @@ def _manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError) as error:
-        hint = " (a probe alone: see Probe.load)" if PROBE_FILES & {p.name for p in folder.glob("*.json")} else ""
         raise InputError(
-            f"{folder} holds no denoiser{hint}: expected {MANIFEST}, as 'rag-denoise fit' writes it ({error})"
+            f"{folder} holds no denoiser: expected {MANIFEST}, as 'rag-denoise fit' writes it ({error})"
         ) from error
-    if not isinstance(manifest, dict) or (manifest.get("format"), manifest.get("version")) != (FORMAT, VERSION):
+    told = manifest if isinstance(manifest, dict) else {}
+    known = (told.get("format"), told.get("version")) == (FORMAT, VERSION)
+    if not known or not {"stack", "scale", "keep", "probe"} <= set(told):
         raise InputError(f"{folder / MANIFEST} is not a denoiser of this release; fit it again")
-    if not {"stack", "scale", "keep", "probe"} <= set(manifest):
-        raise InputError(f"{folder / MANIFEST} is damaged: expected stack, scale, keep and probe")
-    return manifest
-
-
-def _apart(usable: Sequence[Question], calibration: Sequence[Question]) -> list[Question]:
-    apart = [q for q in calibration if q.gold]
-    if shared := {q.text for q in usable} & {q.text for q in apart}:
-        raise InputError(f"{len(shared)} questions are both fitted and calibrated on: keep them apart")
-    return apart
+    return told
 
 
 def _risks(n: int, risk: float | None) -> list[float]:
@@ -273,18 +257,14 @@ def _signals(questions: Sequence[Question], each: Each, progress: Progress | Non
     return np.concatenate(found)
 
 
-def _scored(questions: Sequence[Question], scorer: Scorer) -> list[tuple[Floats, list[bool]]]:
-    return [(scorer.score(q.text, [p.headed for p in q.passages]), list(q.labels)) for q in questions]
-
-
 def _signals_of(asked: tuple[str, list[str]]) -> Floats:
     """The embedded signals and BM25 of a question's passages; found by its name in other processes."""
     return collect(_parts(), *asked)
 
 
-def _parts(probe: ProbeScorer | None = None, readings: str | Path | None = None) -> list[Scorer | Signals]:
+def _parts(probe: ProbeScorer | None = None) -> list[Scorer | Signals]:
     """What a stack is of: a probe, where there is one, the embedded signals and BM25."""
-    return [*(() if probe is None else (probe,)), encoder(readings), BM25Scorer()]
+    return [*(() if probe is None else (probe,)), encoder(), BM25Scorer()]
 
 
 def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], groups: NDArray[np.intp]) -> Floats:
@@ -324,10 +304,10 @@ class Verdict:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What speaks against using the fit: a control without the question, or the default, that is as good."""
-        found = {name: self.over.get(name, (1.0, 1.0, 1.0)) for name in _AS_GOOD}
+        as_good = [(told, self.over[name]) for name, told in _AS_GOOD.items() if name in self.over]
         return tuple(
-            f"{_AS_GOOD[name]} ({gain:+.3f} of the text, 95 % {low:+.3f} to {high:+.3f})"
-            for name, (gain, low, high) in found.items()
+            f"{told} ({gain:+.3f} of the text, 95 % {low:+.3f} to {high:+.3f})"
+            for told, (gain, low, high) in as_good
             if low <= 0
         )
 

@@ -20,7 +20,7 @@ from denoise_core.embedded import (
     scale,
     stack,
 )
-from denoise_core.embedded.encoder import Reading, SentenceEncoder, idf, loaded
+from denoise_core.embedded.encoder import Reading, Readings, SentenceEncoder, idf, loaded
 from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import DIGESTS, check, minilm
 from denoise_core.end import ENDDenoiser
@@ -293,7 +293,8 @@ def test_a_denoiser_is_warmed_with_what_it_will_score():
 
 
 def test_memory_has_a_limit_and_readings_of_another_model_are_refused(tmp_path):
-    small = SentenceEncoder(minilm(), name="one", memory=100_000, keep=tmp_path)
+    small = SentenceEncoder(minilm(), name="one", keep=tmp_path)
+    small.readings = Readings("one", memory=100_000, folder=tmp_path)
     small.warm(TEXTS)
     assert small.readings.kept.held <= 100_000
     with pytest.raises(InputError, match="readings of 'one"):

@@ -15,7 +15,7 @@ from denoise_core.running.recipes import Travels
 from denoise_core.types import Passage, check_passages
 
 if TYPE_CHECKING:
-    from denoise_core.scorers.embedding import Embeds
+    from denoise_core.scorers.encoders import Embeds
 
 
 class DenseRetriever(Travels):
@@ -30,7 +30,7 @@ class DenseRetriever(Travels):
 
     def __init__(self, passages: Sequence[Passage], embed: Embeds, *, k: int = 10) -> None:
 
-        from denoise_core.scorers.embedding import EmbeddingScorer  # not before one is made: all scorers come
+        from denoise_core.scorers.encoders import EmbeddingScorer  # not before one is made: all scorers come
 
         if k < 1:
             raise InputError(f"k={k}: expected 1 or more")

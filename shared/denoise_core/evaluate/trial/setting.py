@@ -31,7 +31,7 @@ from denoise_core.evaluate.trial.answering import Answerer
 from denoise_core.protocols import LLM, Denoiser, Scorer, expect_denoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.cross_encoder import CrossEncoderScorer
+from denoise_core.scorers.encoders import CrossEncoderScorer
 
 FORMAT, VERSION = "rag-denoise setting", 1
 FILE = "denoise.json"
@@ -118,8 +118,6 @@ def load_denoiser(
     keep: float | int | str | None = None,
     risk: float | None = None,
     on_irrelevant: OnIrrelevant = "keep",
-    tokenizer: Any = None,
-    readings: str | Path | None = None,
     llm: LLM | None = None,
 ) -> Denoiser:
     """The denoiser in ``path``: a ``denoise.json`` of ``rag-denoise evaluate``, or what ``rag-denoise fit`` wrote.
@@ -130,16 +128,8 @@ def load_denoiser(
     """
     path = Path(path)
     if path.is_dir() and not (path / FILE).is_file():
-        return load_fitted(
-            path,
-            model,
-            keep=keep,
-            risk=risk,
-            on_irrelevant=on_irrelevant,
-            tokenizer=tokenizer,
-            readings=readings,
-        )
-    if any(given is not None for given in (keep, risk, tokenizer, readings)) or on_irrelevant != "keep":
+        return load_fitted(path, model, keep=keep, risk=risk, on_irrelevant=on_irrelevant)
+    if keep is not None or risk is not None or on_irrelevant != "keep":
         raise InputError(f"{path} says itself how much is kept: give it nothing but model and llm")
     return denoiser_of(read_setting(path / FILE if path.is_dir() else path), llm=llm, model=model)
 
