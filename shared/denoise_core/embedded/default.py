@@ -83,8 +83,6 @@ def default_denoiser(
     encoder: Embeds | Scorer | None = None,
     reranker: Pairs | Predicts | str | None = None,
     risk: float | None = None,
-    min_keep: int = 1,
-    max_keep: int | None = None,
     chunker: Chunker | Literal["auto"] = "auto",
     on_irrelevant: OnIrrelevant = "keep",
     folder: str | Path | None = None,
@@ -109,15 +107,7 @@ def default_denoiser(
     if keep == "auto" and risk is None and getattr(scorer, "scale", None) is None:
         keep = DEFAULT_KEEP
         fell_back("default_denoiser", "keep='auto' is not calibrated for this model", f"keep={keep} is used")
-    return ENDDenoiser(
-        scorer,
-        keep=keep,
-        risk=risk,
-        min_keep=min_keep,
-        max_keep=max_keep,
-        chunker=chunker,
-        on_irrelevant=on_irrelevant,
-    )
+    return ENDDenoiser(scorer, keep=keep, risk=risk, chunker=chunker, on_irrelevant=on_irrelevant)
 
 
 _encoders: Once[SentenceEncoder] = Once(keep=None)

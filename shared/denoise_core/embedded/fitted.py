@@ -82,7 +82,7 @@ class Fitted:
             "scale": self.scale.to_dict(),
             "keep": self.keep,
             "risk": self.risk,
-            "verdict": self.verdict.to_dict(),
+            "verdict": asdict(self.verdict) | {"warnings": self.verdict.warnings},
             "probe": self.probe is not None,
         }
         with replacing(folder, ours=OURS) as stage:
@@ -163,7 +163,7 @@ def fit_denoiser(
     }
     controls = {} if probe is None else {f"probe, {n}": f.line.held_out for n, f in probe.controls.items()}
     sizes = np.array([float(len(p.headed)) for q in usable for p in q.passages])
-    verdict = judged({"fitted": unseen} | others | controls, labels, sizes, groups, folds=FOLDS)
+    verdict = judged({"fitted": unseen} | others | controls, labels, sizes, groups)
     return Fitted(stack, scale, keep, verdict, probe, risk)
 
 
@@ -334,25 +334,20 @@ class Verdict:
             out.append([name, *shares, f"{self.saved(name):,}"])
         return [*out, ["labelled", f"{self.labelled:.2f}", "", "", ""]]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"warnings": self.warnings}
-
 
 def judged(
     scores: Mapping[str, NDArray[np.float32]],
     labels: NDArray[np.bool_],
     sizes: NDArray[np.float64],
     groups: NDArray[np.intp],
-    *,
-    folds: int,
 ) -> Verdict:
-    """The verdict of scores ``(n,)`` by name: "fitted", which fits of ``folds`` gave to questions that they had
-    not seen, "cosine" and others. ``sizes`` ``(n,)`` are the passages' characters.
+    """The verdict of scores ``(n,)`` by name: "fitted", which fits of `FOLDS` gave to questions that they had not
+    seen, "cosine" and others. ``sizes`` ``(n,)`` are the passages' characters.
 
     The interval is the bootstrap's, widened for the questions that the folds' fits share.
     """
     found = {name: [text_needed(s, labels, sizes, groups, share=t) for t in TARGETS] for name, s in scores.items()}
-    over = {name: interval_of(rows[0] - found["fitted"][0], folds) for name, rows in found.items()}
+    over = {name: interval_of(rows[0] - found["fitted"][0], FOLDS) for name, rows in found.items()}
     gain, low, high = over["cosine"]
     n = len(np.unique(groups))
     return Verdict(

@@ -218,7 +218,7 @@ def _predicates(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(answers: Any) -> Mapping[str, Any] | None:
-    """Answers by name, None for anything else; a refusal of OpenAI's shape stays as it is, and is no probability."""
+    """Answers by name, None for anything else; of OpenAI's shape a refusal stays as it is: no probability."""
     if isinstance(answers, Mapping):
         return answers
     if not isinstance(answers, list) or not all(isinstance(a, Mapping) and "name" in a for a in answers):

@@ -222,7 +222,7 @@ class Framework:
 )
 def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
     forget()
-    denoiser = default_denoiser(min_keep=1, **model)
+    denoiser = default_denoiser(**model)
     texts = ["The tower is in Porto.", *(f"Bread is cheap in town {n}." for n in range(5))]
     result = denoiser.denoise("Where in Porto is it?", [Passage(t, str(n)) for n, t in enumerate(texts)])
     assert result.passages[0].id == "0"
