@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -115,14 +115,7 @@ class SentenceEncoder(Travels):
         return _unit(states.mean(0, keepdims=True))[0], _unit(states[1:-1]), asked
 
     def _read(self, texts: Sequence[str]) -> list[Reading]:
-        keys = [hashlib.sha256(t.encode("utf-8", "surrogatepass")).digest()[:16] for t in texts]
-        found = self.readings.get(keys)
-        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-        if new:
-            fresh = dict(zip(new, self._fresh(list(new.values())), strict=True))
-            self.readings.put(fresh)
-            found |= fresh
-        return [found[key] for key in keys]
+        return self.readings.of(texts, self._fresh)
 
     def _fresh(self, texts: Sequence[str]) -> list[Reading]:
         network, tokenizer = self._load()
@@ -242,55 +235,49 @@ class Readings:
     """Readings by text. ``model`` names what read them; ``folder`` also keeps them there, for other processes.
 
     At most ``memory`` bytes are held in this process. ``read`` counts texts that had to be read. Safe to use from
-    several threads. Raises `InputError` when the folder's file holds readings of another model or is no such file.
+    several threads. Raises `InputError` when the folder's file is no file of readings.
     """
 
     def __init__(self, model: str, *, memory: int = MEMORY, folder: str | Path | None = None) -> None:
         self.model = model
         self.kept: Bounded[bytes, Reading] = Bounded(memory, lambda reading: reading.nbytes)
-        self.file = None if folder is None else SqliteFile(Path(folder) / FILE, self._make, timeout=30)
+        self.file = None if folder is None else SqliteFile(Path(folder) / FILE, _tables, timeout=30)
         self.read = 0
         self._lock = threading.Lock()
 
-    def get(self, keys: Sequence[bytes]) -> dict[bytes, Reading]:
-        """Those of the keys that are kept."""
-        found = {key: kept for key in dict.fromkeys(keys) if (kept := self.kept.get(key)) is not None}
-        missing = [(key,) for key in dict.fromkeys(keys) if key not in found]
+    def of(self, texts: Sequence[str], read: Callable[[list[str]], list[Reading]]) -> list[Reading]:
+        """The texts' readings; ``read`` makes those that are not kept."""
+        own = f"{self.model}, format {FORMAT}\0"  # of another model nothing is found
+        keys = [hashlib.sha256((own + t).encode("utf-8", "surrogatepass")).digest()[:16] for t in texts]
+        by_key = dict(zip(keys, texts, strict=True))
+        found = {key: kept for key in by_key if (kept := self.kept.get(key)) is not None}
+        missing = [(key,) for key in by_key if key not in found]
         for key, blob in self._execute("SELECT key, reading FROM readings WHERE key = ?", missing):
             try:
-                found[bytes(key)] = reading = Reading.from_bytes(blob)
+                found[key] = Reading.from_bytes(blob)
+                self.kept.put(key, found[key])
             except ValueError as error:
                 log.warning("a stored reading is damaged (%s) and is made again", type(error).__name__)
-            else:
-                self.kept.put(bytes(key), reading)
-        return found
-
-    def put(self, readings: Mapping[bytes, Reading]) -> None:
-        with self._lock:
-            self.read += len(readings)
-        for key, reading in readings.items():
+        new = [key for key in by_key if key not in found]
+        for key, reading in zip(new, read([by_key[key] for key in new]) if new else (), strict=True):
+            found[key] = reading
             self.kept.put(key, reading)
-        rows = [(key, reading.to_bytes()) for key, reading in readings.items()] if self.file else []
+        with self._lock:
+            self.read += len(new)
+        rows = [(key, found[key].to_bytes()) for key in new] if self.file is not None else []
         self._execute("INSERT OR REPLACE INTO readings (key, reading) VALUES (?, ?)", rows)
+        return [found[key] for key in keys]
 
     def _execute(self, sql: str, rows: Sequence[tuple[bytes, ...]]) -> list[tuple[bytes, bytes]]:
         import sqlite3
 
+        if self.file is None or not rows:
+            return []
         try:
-            return self.file.execute(sql, rows) if self.file is not None and rows else []
+            return self.file.execute(sql, rows)
         except sqlite3.DatabaseError as error:
-            assert self.file is not None
             raise InputError(f"{self.file.path} is not a file of readings: {error}; delete it") from error
 
-    def _make(self, connection: Any) -> None:
-        connection.execute("CREATE TABLE IF NOT EXISTS about (model TEXT NOT NULL)")
-        connection.execute("CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, reading BLOB NOT NULL)")
-        known = connection.execute("SELECT model FROM about").fetchall()
-        own = f"{self.model}, format {FORMAT}"
-        if not known:
-            connection.execute("INSERT INTO about (model) VALUES (?)", (own,))
-        elif known[0][0] != own:
-            assert self.file is not None
-            raise InputError(
-                f"{self.file.path} holds readings of {known[0][0]!r}, not of {own!r}: choose another folder"
-            )
+
+def _tables(connection: Any) -> None:
+    connection.execute("CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, reading BLOB NOT NULL)")
