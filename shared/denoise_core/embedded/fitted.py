@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import sqrt
 from pathlib import Path
 from typing import Any, Literal
@@ -137,11 +137,13 @@ def fit_denoiser(
     probe: ProbeFit | None = None
     if model is not None:
         probe = fit_probe(model, usable, layers=layers, share=share, progress=progress, each=each)
+    texts = [[p.headed for p in q.passages] for q in usable]
+    asked = [(q.text, t) for q, t in zip(usable, texts, strict=True)]
     labels = np.array([label for q in usable for label in q.labels])
     groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
     names = (*(("probe",) if probe else ()), *SentenceEncoder.names, "bm25")
-    signals = _signals(usable, each, progress if probe is None else None)
-    blind = _signals([replace(q, text=SAME_QUESTION) for q in usable], each)
+    signals = _signals(asked, each, progress if probe is None else None)
+    blind = _signals([(SAME_QUESTION, t) for t in texts], each)
     columns = signals
     if probe is not None:
         line = next(f for f in probe.layers if f.layer == probe.probe.reading.layer).line
@@ -154,15 +156,14 @@ def fit_denoiser(
         own = StackedScorer(_parts(None if probe is None else ProbeScorer(model, probe.probe)), stack)
         scored = [(own.score(q.text, [p.headed for p in q.passages]), list(q.labels)) for q in apart]
     scale = auto_scale({"your questions": scored}, risks=risks, missed=MISSED)
-    default = DefaultScorer()
     others = {
-        "default": np.concatenate([default.score(q.text, [p.headed for p in q.passages]) for q in usable]),
+        "default": np.concatenate([DefaultScorer().score(*one) for one in asked]),
         "cosine": signals[:, 0],
         "BM25": signals[:, -1],
         NO_QUESTION: _unseen(names, blind, labels, groups),
     }
     controls = {} if probe is None else {f"probe, {n}": f.line.held_out for n, f in probe.controls.items()}
-    sizes = np.array([float(len(p.headed)) for q in usable for p in q.passages])
+    sizes = np.array([float(len(text)) for own in texts for text in own])
     verdict = judged({"fitted": unseen} | others | controls, labels, sizes, groups)
     return Fitted(stack, scale, keep, verdict, probe, risk)
 
@@ -246,14 +247,13 @@ def _risks(n: int, risk: float | None) -> list[float]:
     return sorted({*(r for r in RISKS if n >= questions_needed(r)), least})
 
 
-def _signals(questions: Sequence[Question], each: Each, progress: Progress | None = None) -> Floats:
-    """What the embedded encoder and BM25 say of each passage, ``(n, 4)``."""
+def _signals(asked: Sequence[tuple[str, list[str]]], each: Each, progress: Progress | None = None) -> Floats:
+    """What the embedded encoder and BM25 say of each text, ``(n, 4)``."""
     found = []
-    asked = [(q.text, [p.headed for p in q.passages]) for q in questions]
     for n, signals in enumerate(each(_signals_of, asked), 1):
         found.append(signals)
         if progress is not None:
-            progress(n, len(questions))
+            progress(n, len(asked))
     return np.concatenate(found)
 
 

@@ -20,7 +20,7 @@ from denoise_core.running.caches.once import Once
 from denoise_core.running.recipes import Travels
 
 Floats = NDArray[np.float32]
-Vectors: TypeAlias = Callable[[Sequence[str]], Any]
+Vectors: TypeAlias = Callable[[list[str]], Any]
 Pairs: TypeAlias = Callable[[list[tuple[str, str]]], Any]
 
 
