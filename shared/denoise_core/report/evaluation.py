@@ -44,7 +44,6 @@ def _values(found: Evaluation) -> dict[str, Any]:
         "harmed_by": name,
         "harmed": values_of([_shown(rows[p], whole[p]) for p in shown]),
         "harmed_unshown": len(lines) - len(shown),
-        "positions": _shares(found),
         "setting": json.dumps(dict(found.recommended.setting), indent=1, ensure_ascii=False),
     }
 
@@ -73,17 +72,4 @@ def _charts(found: Evaluation) -> list[Chart]:
         out.append(points(f"{RIGHT} by tokens a question".capitalize(), by_tokens, "tokens a question", RIGHT))
     if paid := {f.name: (1000 * f.money, *ends) for f, ends in right if f.money is not None}:
         out.append(points(f"{RIGHT} by money".capitalize(), paid, "money for 1,000 questions", RIGHT))
-    return out
-
-
-def _shares(found: Evaluation) -> list[list[str]]:
-    """One row a band of places, one column a way; nothing where there is nothing to tell."""
-    tables = [(f.name, f.by_position) for f in found.figures]
-    bands = next((shares for _, shares in tables if shares), ())
-    if not bands:
-        return []
-    out = [["position", "passages", *(way for way, _ in tables)]]
-    for band in bands:
-        own = [next((s for s in shares if s.name == band.name), None) for _, shares in tables]
-        out.append([band.name, str(band.of), *("" if s is None else f"{s.kept / s.of:.0%}" for s in own)])
     return out

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -121,8 +119,6 @@ def _expected(case: Case, ranked: Ranked, budget: float) -> tuple[float, float]:
     return budget - max(0.0, left), sum(reached.values()) / max(1, len(reached))
 
 
-BANDS = (("1", 1), ("2", 2), ("3", 3), ("4-5", 5), ("6-10", 10), ("11-20", 20), ("21-50", 50), ("51-", 10**9))
-"""Places in a list, by name and last place, from 1."""
 POWER = 1.96 + 0.8416  # both-sided 5 %, found in 80 % of such samples
 
 
@@ -155,15 +151,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """How many of the ``of`` passages at these places (`BANDS`) were kept."""
-
-    name: str
-    kept: int
-    of: int
-
-
-@dataclass(frozen=True, slots=True)
 class Figures:
     """One way over all questions. None where no question can tell.
 
@@ -189,7 +176,6 @@ class Figures:
     written: float | None
     cached: float | None
     money: float | None
-    by_position: tuple[Share, ...]
     curve: tuple[tuple[float, float], ...]
     needed: tuple[Interval, ...] = ()
 
@@ -273,7 +259,6 @@ def figures_of(
         share=tokens / whole if whole else 1.0,
         seconds=_plain(o.seconds for o in done),
         **spent([u for o in done if (u := _usage(o)) is not None], price),
-        by_position=_by_position(done),
         curve=tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True)) if curves else (),
         needed=_needed(done),
     )
@@ -343,14 +328,3 @@ def _change(outcomes: Sequence[Outcome], everything: Sequence[Outcome]) -> Chang
         tuple(place for place, now, before in both if now and not before),
         paired([now for _, now, _ in both], [before for _, _, before in both]),
     )
-
-
-def _by_position(outcomes: Sequence[Outcome]) -> tuple[Share, ...]:
-    last = [place for _, place in BANDS]
-    kept, of = Counter[str](), Counter[str]()
-    for o in outcomes:
-        for n, passage in enumerate(o.case.question.passages, 1):
-            name = BANDS[bisect_left(last, n)][0]
-            of[name] += 1
-            kept[name] += passage.id in o.kept
-    return tuple(Share(name, kept[name], of[name]) for name, _ in BANDS if of[name])
