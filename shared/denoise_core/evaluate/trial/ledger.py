@@ -56,6 +56,7 @@ class Ledger:
         self.price = price
         self.longest = longest
         self.dry = dry
+        self.asked = 0  # calls made by this object
         self.planned = Usage(0, 0, estimated=True)
         self.planned_calls = 0
         self._keys = Cache(model)
@@ -83,6 +84,7 @@ class Ledger:
                     what = "tokens" if self.price is None else "money"
                     raise BudgetExceeded(what, self.budget, self.spent)
                 self.spent += worst  # set aside, until the reply says what it was
+                self.asked += 1
             try:
                 reply = self.llm.complete(messages)
             except BaseException:
