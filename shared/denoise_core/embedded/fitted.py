@@ -129,21 +129,18 @@ def fit_denoiser(
         raise InputError(
             f"{len(usable)} questions have both relevant and other passages: expected {FEWEST} or more, better 200"
         )
-    apart = [q for q in calibration if q.gold]
-    if shared := {q.text for q in usable} & {q.text for q in apart}:
-        raise InputError(f"{len(shared)} questions are both fitted and calibrated on: keep them apart")
+    apart = _apart(usable, calibration)
     risks = _risks(len(apart) if calibration else len(usable), risk)
     share = float(keep) if isinstance(keep, float) else AUTO_SHARE
     probe: ProbeFit | None = None
     if model is not None:
         probe = fit_probe(model, usable, layers=layers, share=share, progress=progress, each=each)
-    texts = [[p.headed for p in q.passages] for q in usable]
-    asked = [(q.text, t) for q, t in zip(usable, texts, strict=True)]
+    asked = _asked(usable)
     labels = np.array([label for q in usable for label in q.labels])
     groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
     names = (*(("probe",) if probe else ()), *SentenceEncoder.names, "bm25")
     signals = _signals(asked, each, progress if probe is None else None)
-    blind = _signals([(SAME_QUESTION, t) for t in texts], each)
+    blind = _signals([(SAME_QUESTION, texts) for _, texts in asked], each)
     columns = signals
     if probe is not None:
         line = next(f for f in probe.layers if f.layer == probe.probe.reading.layer).line
@@ -154,7 +151,7 @@ def fit_denoiser(
     scored = [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
     if calibration:
         own = StackedScorer(_parts(None if probe is None else ProbeScorer(model, probe.probe)), stack)
-        scored = [(own.score(q.text, [p.headed for p in q.passages]), list(q.labels)) for q in apart]
+        scored = [(own.score(*one), list(q.labels)) for one, q in zip(_asked(apart), apart, strict=True)]
     scale = auto_scale({"your questions": scored}, risks=risks, missed=MISSED)
     others = {
         "default": np.concatenate([DefaultScorer().score(*one) for one in asked]),
@@ -163,7 +160,7 @@ def fit_denoiser(
         NO_QUESTION: _unseen(names, blind, labels, groups),
     }
     controls = {} if probe is None else {f"probe, {n}": f.line.held_out for n, f in probe.controls.items()}
-    sizes = np.array([float(len(text)) for own in texts for text in own])
+    sizes = np.array([float(len(text)) for _, texts in asked for text in texts])
     verdict = judged({"fitted": unseen} | others | controls, labels, sizes, groups)
     return Fitted(stack, scale, keep, verdict, probe, risk)
 
@@ -232,6 +229,18 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if not known or not {"stack", "scale", "keep", "probe"} <= set(told):
         raise InputError(f"{folder / MANIFEST} is not a denoiser of this release; fit it again")
     return told
+
+
+def _apart(usable: Sequence[Question], calibration: Sequence[Question]) -> list[Question]:
+    apart = [q for q in calibration if q.gold]
+    if shared := {q.text for q in usable} & {q.text for q in apart}:
+        raise InputError(f"{len(shared)} questions are both fitted and calibrated on: keep them apart")
+    return apart
+
+
+def _asked(questions: Sequence[Question]) -> list[tuple[str, list[str]]]:
+    """Each question with its texts, as a scorer takes them."""
+    return [(q.text, [p.headed for p in q.passages]) for q in questions]
 
 
 def _risks(n: int, risk: float | None) -> list[float]:

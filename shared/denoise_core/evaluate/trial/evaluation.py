@@ -325,18 +325,30 @@ def evaluate(
             by = way.answerer or answerer
             outcomes[way.name].append(own if by is None else _answered(own, by, judge))
         told(len(known) + n + 1, steps)
+    return _evaluation(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
+
+
+def _evaluation(
+    cases: Cases,
+    ways: Sequence[Way],
+    outcomes: Mapping[str, Sequence[Outcome]],
+    answered_by: str | None,
+    budget: int | None,
+    price: Price | None,
+) -> Evaluation:
+    """The figures of outcomes, whether the best ways can be told apart, and which to take."""
     everything = outcomes[EVERYTHING]
     mean = float(np.mean([o.tokens for o in everything if o.error is None] or [0.0]))
-    figures = tuple(figures_of(w.name, outcomes[w.name], everything, mean, price) for w in ready)
-    ranked = {m: _ranked(m, ready, figures, budget) for m in (GOLD, RIGHT)}
+    figures = tuple(figures_of(w.name, outcomes[w.name], everything, mean, price) for w in ways)
+    ranked = {m: _ranked(m, ways, figures, budget) for m in (GOLD, RIGHT)}
     return Evaluation(
         len(cases.cases),
         dict(Counter(c.gold_from or "nothing" for c in cases.cases)),
-        None if answerer is None else answerer.name,
+        answered_by,
         budget,
         figures,
         tuple(found for m, names in ranked.items() if (found := apart(m, names, outcomes)) is not None),
-        _recommended(ready, figures, ranked),
+        _recommended(ways, figures, ranked),
         cases.bad,
         cases.noted,
         cases.about,
