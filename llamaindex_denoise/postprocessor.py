@@ -215,7 +215,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         pairs. The best ``top_n`` nodes, best first, as LlamaIndex's ``SentenceTransformerRerank`` gives them; code
         that comes with a model is not run. Raises `InputError` for something that scores no pairs.
         """
-        from denoise_core.scorers.cross_encoder import CrossEncoderScorer
+        from denoise_core.scorers.encoders import CrossEncoderScorer
 
         return cls(denoiser=_end(CrossEncoderScorer(model), top_n, None, whole), order=order, **settings)
 

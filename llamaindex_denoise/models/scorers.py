@@ -37,7 +37,7 @@ class EmbedModelScorer:
         self.embed_model = embed_model
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        from denoise_core.scorers.embedding import EmbeddingScorer
+        from denoise_core.scorers.encoders import EmbeddingScorer
 
         return EmbeddingScorer(self.embed_model).score(query, texts)
 

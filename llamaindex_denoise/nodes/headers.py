@@ -61,8 +61,7 @@ def reading(denoiser: D) -> D:
 
 def _asks(scorer: object) -> bool:
     """Whether a scorer puts texts into prompts."""
-    from denoise_core.scorers.decisions import DecisionScorer
-    from denoise_core.scorers.discrim import LLMDiscrim
+    from denoise_core.scorers.decisions import DecisionScorer, LLMDiscrim
 
     return isinstance(scorer, (LLMDiscrim, DecisionScorer)) or bool(getattr(scorer, "asks", False))
 

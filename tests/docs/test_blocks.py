@@ -74,7 +74,7 @@ def test_the_loops_page(monkeypatch):
     more = BM25Retriever([Passage("Reviews say that the tower is high.", "review")])
     # The page names a model of the hub; the same weights ship.
     monkeypatch.setattr(
-        "denoise_core.scorers.embedding._embedders", lambda name: (encoder().vectors, encoder().vectors)
+        "denoise_core.scorers.encoders._embedders", lambda name: (encoder().vectors, encoder().vectors)
     )
     names = {
         "llm": FunctionLLM(lambda messages: RIGHT),

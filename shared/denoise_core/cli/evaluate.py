@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -21,25 +20,10 @@ from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import say, show
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import records_of
-from denoise_core.evaluate.trial import (
-    Cases,
-    EmbeddedReader,
-    Ledger,
-    LLMAnswerer,
-    LLMJudge,
-    LoopAnswerer,
-    Way,
-    evaluate,
-    labelled_by,
-    llm_of,
-    made_from,
-    read_cases,
-    read_traces,
-    searching,
-)
-from denoise_core.evaluate.trial.answering import LONGEST
-from denoise_core.evaluate.trial.cases import QUESTIONS, case_of_question, is_trace
+from denoise_core.evaluate.datasets import Cases, case_of_question
+from denoise_core.evaluate.trial import EmbeddedReader, Ledger, LLMAnswerer, Way, evaluate, read_cases
+from denoise_core.evaluate.trial.answering import LONGEST, LLMJudge, LoopAnswerer, llm_of
+from denoise_core.evaluate.trial.cases import QUESTIONS, labelled_by, made_from, searching
 from denoise_core.evaluate.trial.evaluation import rows_of, told
 from denoise_core.evaluate.trial.setting import FILE, SAME, probe_scorer, read_setting
 from denoise_core.running.budget import Price
@@ -66,8 +50,7 @@ def evaluate_own(
         Path | None,
         typer.Argument(
             help="JSON lines: a 'question', and any of 'passages' (texts, or objects with 'text'), 'gold' and "
-            "'answers'; or recorded runs of the loop, a file or a folder. Without: made of --documents, or 40 "
-            "real questions that ship."
+            "'answers'. Without: made of --documents, or 40 real questions that ship."
         ),
     ] = None,
     columns: o.Columns = None,
@@ -234,11 +217,6 @@ def cases_of_file(
     progress: Callable[[int, int], None] | None = None,
 ) -> Cases:
     """The questions of a file, their passages searched for in ``documents``; or made of these, or the sample's."""
-    runs = questions is not None and (
-        questions.is_dir() or any(is_trace(r) for _, r in islice(records_of(questions), 1))
-    )
-    if runs and (columns or documents is not None):
-        raise InputError("--columns and --documents go with questions, not with recorded runs")
     searched = None
     if documents is not None:
         reading = read_passages(str(documents), skip_bad=True)
@@ -251,8 +229,6 @@ def cases_of_file(
         return made_from(searched, n=limit or QUESTIONS, k=k, llm=labels, name="the model that labels")
     if questions is None:
         cases = Cases(tuple(case_of_question(q, n) for n, q in enumerate(sample(), 1)))
-    elif runs:
-        cases = read_traces(questions)
     else:
         find = None if searched is None else searching(searched, k=k, progress=progress)
         cases = read_cases(questions, columns=columns, find=find)

@@ -25,8 +25,9 @@ from denoise_core.embedded.fitted import Fitted, check_out, fit_denoiser
 from denoise_core.end.fit.probe import ProbeFit
 from denoise_core.end.fit.readings import Each
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import read_questions
-from denoise_core.evaluate.trial import Cases, Ledger, labelled_by
+from denoise_core.evaluate.datasets import Cases, read_questions
+from denoise_core.evaluate.trial import Ledger
+from denoise_core.evaluate.trial.cases import labelled_by
 from denoise_core.question import Question
 from denoise_core.s2a.teaching import write_labels
 from denoise_core.service.bulk.rays import begun
@@ -186,8 +187,6 @@ def _read(console: Console, data: Path, skip_bad: bool) -> Sequence[Question]:
     loaded = read_questions(data, skip_bad=skip_bad)
     for bad in loaded.bad:
         say(console, f"left out: {data}, record {bad.place}: {bad.reason}", "yellow")
-    if not loaded.questions:
-        raise InputError(f"{data} holds no labelled question; rag-denoise fit --help shows what a line looks like")
     return loaded.questions
 
 

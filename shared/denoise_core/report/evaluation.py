@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from denoise_core.evaluate.trial.evaluation import Evaluation, rows_of, told
-from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Outcome, Share
+from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Outcome
 from denoise_core.evaluate.trial.setting import EVERYTHING
 from denoise_core.report.chart import Chart, curves, points
 from denoise_core.report.context import Shown, rendered, values_of
@@ -44,8 +44,6 @@ def _values(found: Evaluation) -> dict[str, Any]:
         "harmed_by": name,
         "harmed": values_of([_shown(rows[p], whole[p]) for p in shown]),
         "harmed_unshown": len(lines) - len(shown),
-        "positions": _shares(found, "by_position", "position"),
-        "sources": _shares(found, "by_source", "source"),
         "setting": json.dumps(dict(found.recommended.setting), indent=1, ensure_ascii=False),
     }
 
@@ -74,17 +72,4 @@ def _charts(found: Evaluation) -> list[Chart]:
         out.append(points(f"{RIGHT} by tokens a question".capitalize(), by_tokens, "tokens a question", RIGHT))
     if paid := {f.name: (1000 * f.money, *ends) for f, ends in right if f.money is not None}:
         out.append(points(f"{RIGHT} by money".capitalize(), paid, "money for 1,000 questions", RIGHT))
-    return out
-
-
-def _shares(found: Evaluation, name: str, head: str) -> list[list[str]]:
-    """One row a band or source, one column a way; nothing where there is nothing to tell."""
-    tables: list[tuple[str, tuple[Share, ...]]] = [(f.name, getattr(f, name)) for f in found.figures]
-    bands = next((shares for _, shares in tables if shares), ())
-    if not bands:
-        return []
-    out = [[head, "passages", *(way for way, _ in tables)]]
-    for band in bands:
-        own = [next((s for s in shares if s.name == band.name), None) for _, shares in tables]
-        out.append([band.name, str(band.of), *("" if s is None else f"{s.kept / s.of:.0%}" for s in own)])
     return out

@@ -8,7 +8,7 @@ from openai_server import serving
 from tiny_models import probe_of, tiny_pair
 
 from denoise_core.cli import main
-from denoise_core.evaluate.trial import load_denoiser
+from denoise_core.evaluate.trial.setting import load_denoiser
 
 ROWS = [
     {
@@ -201,7 +201,7 @@ def test_a_probe_reads_the_local_model_that_answers(local, command):
         (["questions.jsonl"], "no question can be used"),
         (["questions.jsonl", "--columns", "question"], "expected OURS=YOURS"),
         (["--columns", "question=query"], "goes with questions of your own"),
-        (["runs", "--documents", "runs"], "not with recorded runs"),
+        (["runs"], "cannot be read"),
         (["missing.jsonl"], "cannot be read"),
         (["--s2a", "select"], "name one with --llm"),
         (["--llm", "http://127.0.0.1:9/v1"], "expected the model's name too"),

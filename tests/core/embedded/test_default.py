@@ -20,7 +20,7 @@ from denoise_core.embedded import (
     scale,
     stack,
 )
-from denoise_core.embedded.encoder import Reading, SentenceEncoder, idf, loaded
+from denoise_core.embedded.encoder import Reading, Readings, SentenceEncoder, idf, loaded
 from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import DIGESTS, check, minilm
 from denoise_core.end import ENDDenoiser
@@ -222,7 +222,7 @@ class Framework:
 )
 def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
     forget()
-    denoiser = default_denoiser(min_keep=1, **model)
+    denoiser = default_denoiser(**model)
     texts = ["The tower is in Porto.", *(f"Bread is cheap in town {n}." for n in range(5))]
     result = denoiser.denoise("Where in Porto is it?", [Passage(t, str(n)) for n, t in enumerate(texts)])
     assert result.passages[0].id == "0"
@@ -292,12 +292,13 @@ def test_a_denoiser_is_warmed_with_what_it_will_score():
         ENDDenoiser(BM25Scorer()).warm(passages)
 
 
-def test_memory_has_a_limit_and_readings_of_another_model_are_refused(tmp_path):
-    small = SentenceEncoder(minilm(), name="one", memory=100_000, keep=tmp_path)
+def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path):
+    small = SentenceEncoder(minilm(), name="one", keep=tmp_path)
+    small.readings = Readings("one", memory=100_000, folder=tmp_path)
     small.warm(TEXTS)
     assert small.readings.kept.held <= 100_000
-    with pytest.raises(InputError, match="readings of 'one"):
-        SentenceEncoder(minilm(), name="two", keep=tmp_path).warm(["a"])
+    assert SentenceEncoder(minilm(), name="one", keep=tmp_path).warm(TEXTS) == 0
+    assert SentenceEncoder(minilm(), name="two", keep=tmp_path).warm(TEXTS[:2]) == 2
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "readings.sqlite").write_bytes(b"no database " * 100)
     with pytest.raises(InputError, match="not a file of readings"):
@@ -346,50 +347,3 @@ def test_signals_that_say_nothing_earn_no_place():
     assert names == [NAMES[1], NAMES[3]]
     assert len(study["gold kept"]) == 15
     assert all(gain > 0 for gain, _ in study["gain by each of the best"].values())
-
-
-def bridged():
-    """The question names the one passage; the other, which it needs too, shares only a name with that."""
-    texts = [
-        "The invoicing rewrite belongs to the Heron squad.",
-        "The Heron squad is led by Imke Vollstad.",
-        "Lunch is at noon in the canteen.",
-        "The card vault opens with two keys.",
-        "Parking is free for guests on Sundays.",
-        "The printer stands beside the lift.",
-        "Rain is expected for the weekend.",
-    ]
-    return "Who is responsible for the invoicing rewrite?", texts
-
-
-def test_a_second_look_raises_what_belongs_to_the_best_and_lowers_nothing():
-    query, texts = bridged()
-    plain, looked = DefaultScorer().score(query, texts), DefaultScorer(second_look=True).score(query, texts)
-    assert (looked >= plain).all()
-    assert looked.argmax() == plain.argmax() == 0
-    assert looked.max() == plain.max()
-    assert np.argsort(-looked)[1] == 1
-    assert looked[1] - plain[1] >= 0
-    assert (looked > plain).any()
-    check_scorer(DefaultScorer(second_look=True), QUESTION, TEXTS, listwise=True, tolerance=1e-4)
-
-
-def test_with_a_second_look_auto_keeps_what_it_keeps_without_and_says_the_same():
-    for q in sample()[:12]:
-        plain = default_denoiser().denoise(q.text, q.passages)
-        looked = default_denoiser(second_look=True).denoise(q.text, q.passages)
-        assert {p.id for p in plain.passages} <= {p.id for p in looked.passages}
-        assert looked.relevant == plain.relevant
-
-
-@pytest.mark.parametrize("texts", [[], ["One."], ["One.", "Two."], ["Same."] * 4, ["", "Two.", "Three.", "Two."]])
-@pytest.mark.parametrize("query", ["", "Who?", "one two"])
-def test_a_second_look_takes_any_list(texts, query):
-    found = DefaultScorer(second_look=True).score(query, texts)
-    assert found.shape == (len(texts),)
-    assert not np.isnan(found).any()
-
-
-def test_a_second_look_is_the_shipped_models_alone():
-    with pytest.raises(InputError, match="second_look"):
-        default_denoiser(encoder=BM25Scorer(), second_look=True)

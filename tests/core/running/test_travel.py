@@ -14,7 +14,7 @@ from denoise_core.augmenter.knowledge.chain import ChainRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.utilities.default import Shipped
 from denoise_core.augmenter.utilities.groundedness import Groundedness
-from denoise_core.embedded import DefaultScorer, default_denoiser, encoder, span_reader
+from denoise_core.embedded import DefaultScorer, default_denoiser, span_reader
 from denoise_core.embedded.default import embedding_scorer
 from denoise_core.end import ENDDenoiser
 from denoise_core.local.keeping.prefix import PrefixCache
@@ -184,14 +184,6 @@ def test_weights_are_refused_with_what_to_give_instead(embed):
     with pytest.raises(InputError, match="by name or folder"):
         pickle.dumps(ENDDenoiser(scorer))
     assert scores(scorer) == before
-
-
-def test_a_network_handed_over_is_refused():
-    from denoise_core.embedded.encoder import SentenceEncoder
-
-    own = SentenceEncoder(encoder().folder, network=encoder()._load())
-    with pytest.raises(InputError, match="folder"):
-        pickle.dumps(own)
 
 
 def test_a_folder_must_be_there_and_the_same(tmp_path):

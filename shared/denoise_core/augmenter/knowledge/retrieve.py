@@ -22,7 +22,7 @@ from denoise_core.text.words import words
 from denoise_core.types import Passage, check_passages, well_formed
 
 if TYPE_CHECKING:
-    from denoise_core.scorers.embedding import Embeds
+    from denoise_core.scorers.encoders import Embeds
 
 
 class BM25Retriever(Travels):
@@ -102,7 +102,7 @@ class DenseRetriever(Travels):
     named = ("embed",)
 
     def __init__(self, passages: Sequence[Passage], embed: Embeds, *, k: int = 10) -> None:
-        from denoise_core.scorers.embedding import EmbeddingScorer  # not before one is made: all scorers come
+        from denoise_core.scorers.encoders import EmbeddingScorer  # not before one is made: all scorers come
 
         if k < 1:
             raise InputError(f"k={k}: expected 1 or more")
