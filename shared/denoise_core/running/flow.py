@@ -16,8 +16,6 @@ inside the flow: it ends the run, so that no fallback hides it, and the rest of 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, as_completed
@@ -68,7 +66,7 @@ def run(
                 drive.resume(_perform_batch(drive, effect))
             else:
                 drive.resume(_perform_single(drive, effect))
-    return drive.value(), drive.trace()
+    return drive.value, Trace(tuple(drive.events))
 
 
 async def arun(
@@ -90,7 +88,7 @@ async def arun(
                 drive.resume(await _aperform_batch(drive, effect))
             else:
                 drive.resume(await _aperform_single(drive, effect))
-    return drive.value(), drive.trace()
+    return drive.value, Trace(tuple(drive.events))
 
 
 def _perform_single(drive: Drive[Any], effect: Single | Compute) -> Any:
@@ -180,10 +178,8 @@ def _perform(servers: Servers, attempt: Attempt) -> Any:
     try:
         attempt.begin()
         if servers.call_seconds is None:
-            return attempt.succeed(_call(servers, attempt.effect))
-        return attempt.succeed(
-            _within(servers.call_seconds, attempt.meter, partial(_call, servers, attempt.effect))
-        )
+            return attempt.succeed(servers.call(attempt.effect))
+        return attempt.succeed(_within(servers.call_seconds, attempt.meter, partial(servers.call, attempt.effect)))
     except Exception as error:
         attempt.fail(error)
         return Failed(error)
@@ -192,29 +188,10 @@ def _perform(servers: Servers, attempt: Attempt) -> Any:
         raise
 
 
-def _call(servers: Servers, effect: Single) -> Any:
-    if isinstance(effect, Complete):
-        return servers.of(effect).complete(effect.messages)
-    if isinstance(effect, Retrieve):
-        return servers.of(effect).retrieve(effect.query)
-    return servers.of(effect).denoise(effect.query, effect.passages)
-
-
 def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
     """What ``call`` returns, if it does within its time and the budget's; on a thread of its own."""
-    limit = _limit(seconds, meter)
-    done: Future[S] = Future()
-    context = contextvars.copy_context()
-    left = LeftBehind()
-    context.run(left_behind.set, left)
-
-    def work() -> None:
-        try:
-            done.set_result(context.run(call))
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=work, name="denoise-call", daemon=True).start()
+    limit, left, pool = _limit(seconds, meter), LeftBehind(), Pool(1, "denoise-call")
+    done: Future[S] = pool.submit(partial(left.around, call))
     try:
         return done.result(limit)
     except TimeoutError as error:
@@ -224,6 +201,7 @@ def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
     finally:
         if not done.done():
             left.set()
+        pool.close()
 
 
 def _limit(seconds: float | None, meter: Meter | None) -> float | None:
@@ -240,27 +218,29 @@ def _time_up(seconds: float | None, meter: Meter | None) -> Exception:
 
 
 async def _aperform(servers: Servers, attempt: Attempt) -> Any:
-    effect = attempt.effect
-    meter = attempt.meter
     try:
         attempt.begin()
         try:
-            async with asyncio.timeout(_limit(servers.call_seconds, meter)) as deadline:
-                if isinstance(effect, Complete):
-                    return attempt.succeed(await servers.of(effect).acomplete(effect.messages))
-                if isinstance(effect, Retrieve):
-                    return attempt.succeed(await servers.of(effect).aretrieve(effect.query))
-                return attempt.succeed(await servers.of(effect).adenoise(effect.query, effect.passages))
+            async with asyncio.timeout(_limit(servers.call_seconds, attempt.meter)) as deadline:
+                return attempt.succeed(await servers.call(attempt.effect, "a"))
         except TimeoutError as error:
             if not deadline.expired():
                 raise  # the outside's own time-out, not ours
-            raise _time_up(servers.call_seconds, meter) from error
+            raise _time_up(servers.call_seconds, attempt.meter) from error
     except Exception as error:
         attempt.fail(error)
         return Failed(error)
     except BaseException as error:
         attempt.fail(error)
         raise
+
+
+# Who carries an effect out, by which verb, and what of the effect the verb is given.
+_SERVED: dict[type[Single], tuple[str, str, tuple[str, ...]]] = {
+    Complete: ("llm", "complete", ("messages",)),
+    Retrieve: ("retriever", "retrieve", ("query",)),
+    Denoise: ("denoiser", "denoise", ("query", "passages")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,16 +252,16 @@ class Servers:
     denoiser: Denoiser | None
     call_seconds: float | None = None
 
-    def of(self, effect: Single) -> Any:
-        """Who carries this effect out. Raises `TypeError` where nobody was given."""
-        what = {Complete: "llm", Retrieve: "retriever", Denoise: "denoiser"}[type(effect)]
+    def call(self, effect: Single, form: str = "") -> Any:
+        """Ask whoever carries it out; ``form`` "a" is async. Raises `TypeError` where nobody was given."""
+        what, verb, given = _SERVED[type(effect)]
         server = getattr(effect, what) or getattr(self, what)
         if server is None:
             own = (
                 "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
             )
             raise TypeError(f"this flow asked for {effect.tag!r} but no {what}= was given to run(){own}")
-        return server
+        return getattr(server, form + verb)(*(getattr(effect, name) for name in given))
 
 
 class Drive(Generic[T]):
@@ -296,7 +276,7 @@ class Drive(Generic[T]):
         self.events: list[Event] = []
         self.done = False
         self.effect: Effect
-        self._value: T
+        self.value: T
 
     def resume(self, outcome: Any) -> None:
         """Give the flow what its effect brought, or raise inside it what went wrong.
@@ -311,7 +291,7 @@ class Drive(Generic[T]):
             else:
                 self.effect = self.flow.send(outcome)
         except StopIteration as stop:
-            self.done, self._value = True, stop.value
+            self.done, self.value = True, stop.value
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -325,12 +305,6 @@ class Drive(Generic[T]):
         finally:
             self.flow.close()
             current_meter.reset(token)
-
-    def value(self) -> T:
-        return self._value
-
-    def trace(self) -> Trace:
-        return Trace(tuple(self.events))
 
 
 @dataclass(slots=True)

@@ -40,6 +40,11 @@ class LeftBehind:
     def is_set(self) -> bool:
         return self._gone or (self._outer is not None and self._outer.is_set())
 
+    def around(self, call: Callable[[], T]) -> T:
+        """``call``, in a job's own copy of the context, where everything that it begins sees this."""
+        left_behind.set(self)
+        return call()
+
 
 # What work on another thread asks before it makes one more call that somebody would have to pay for.
 left_behind: contextvars.ContextVar[LeftBehind | None] = contextvars.ContextVar("denoise_left", default=None)
@@ -109,7 +114,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         pool = Pool(1, self.name) if getattr(_inside, "pool", None) is self else self
         left = LeftBehind()
-        future = pool.submit(partial(_within, left, partial(call, *args, **named)))
+        future = pool.submit(partial(left.around, partial(call, *args, **named)))
         waiting: asyncio.Future[T] = loop.create_future()
 
         def landed(done: Future[T]) -> None:
@@ -171,11 +176,6 @@ class _Job:
             self.future.set_exception(error)
         else:
             self.future.set_result(result)
-
-
-def _within(left: LeftBehind, call: Callable[[], T]) -> T:
-    left_behind.set(left)  # in this job's own copy of the context
-    return call()
 
 
 def _hand_over(done: Future[T], waiting: asyncio.Future[T]) -> None:
