@@ -113,19 +113,16 @@ class FunctionScorer:
         return np.array([self.score_one(query, t) for t in texts], dtype=np.float32)
 
 
-def check_denoiser(
-    make: Callable[[], Denoiser], query: str, passages: Sequence[Passage], *, drops_listed: bool = True
-) -> DenoiseResult:
+def check_denoiser(make: Callable[[], Denoiser], query: str, passages: Sequence[Passage]) -> DenoiseResult:
     """Run a denoiser on the passages and check every law; returns the result for further checks.
 
     Kept text is the source's own at its spans (unless marked ``rewritten``); kept and dropped spans tile
     each input; order and ids are the input's; the input is unchanged; sync equals async; no passages
     give none. ``make`` builds a fresh denoiser each time, so that scripted replies start anew.
-    ``drops_listed=False`` leaves out tiling, for denoisers that do not list what they drop.
     """
     before = [(p.text, p.id, p.score, dict(p.metadata), p.spans) for p in passages]
     result = make().denoise(query, passages)
-    check_result(passages, result, drops_listed=drops_listed)
+    check_result(passages, result)
     after = [(p.text, p.id, p.score, dict(p.metadata), p.spans) for p in passages]
     assert before == after, "the input passages were changed"
     other = asyncio.run(make().adenoise(query, passages))
@@ -136,7 +133,7 @@ def check_denoiser(
     return result
 
 
-def check_result(passages: Sequence[Passage], result: DenoiseResult, *, drops_listed: bool = True) -> None:
+def check_result(passages: Sequence[Passage], result: DenoiseResult) -> None:
     """The laws that can be read off one result: see `check_denoiser`."""
     source = {p.id: p for p in passages}
     order = [p.id for p in passages]
@@ -155,7 +152,7 @@ def check_result(passages: Sequence[Passage], result: DenoiseResult, *, drops_li
     told: dict[str, list[Span]] = {i: [] for i in order}
     for s in [*(s for p in result.passages for s in p.covered), *(d.span for d in result.dropped)]:
         told[s.passage_id].append(s)
-    for p in passages if drops_listed else ():
+    for p in passages:
         check_tiling(p, told[p.id])
 
 

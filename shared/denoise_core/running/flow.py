@@ -19,7 +19,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, as_completed
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake, said
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult, Trace, attach_trace, trace_of
-from denoise_core.running.budget import Budget, Meter, bounded, current_meter, enter
+from denoise_core.running.budget import Budget, Meter, bounded, current_meter
 from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.offload import LeftBehind, Pool, left_behind, offload
 from denoise_core.types import Event, Passage, Reply, Usage
@@ -62,10 +62,12 @@ def run(
     with drive.recording():
         while not drive.done:
             effect = drive.effect
-            if isinstance(effect, Batch):
-                drive.resume(_perform_batch(drive, effect))
+            if isinstance(effect, Compute):
+                drive.resume(_computed(effect))
+            elif isinstance(effect, Batch):
+                drive.resume(_perform(drive, effect.items))
             else:
-                drive.resume(_perform_single(drive, effect))
+                drive.resume(_perform(drive, (effect,))[0])
     return drive.value, Trace(tuple(drive.events))
 
 
@@ -84,31 +86,13 @@ async def arun(
     with drive.recording():
         while not drive.done:
             effect = drive.effect
-            if isinstance(effect, Batch):
-                drive.resume(await _aperform_batch(drive, effect))
+            if isinstance(effect, Compute):
+                drive.resume(await offload(_computed, effect))
+            elif isinstance(effect, Batch):
+                drive.resume(await _aperform(drive, effect.items))
             else:
-                drive.resume(await _aperform_single(drive, effect))
+                drive.resume((await _aperform(drive, (effect,)))[0])
     return drive.value, Trace(tuple(drive.events))
-
-
-def _perform_single(drive: Drive[Any], effect: Single | Compute) -> Any:
-    if isinstance(effect, Compute):
-        return _computed(effect)
-    attempt = Attempt(effect, drive.meter)
-    try:
-        return _perform(drive.servers, attempt)
-    finally:
-        drive.events += attempt.events()
-
-
-async def _aperform_single(drive: Drive[Any], effect: Single | Compute) -> Any:
-    if isinstance(effect, Compute):
-        return await offload(_computed, effect)
-    attempt = Attempt(effect, drive.meter)
-    try:
-        return await _aperform(drive.servers, attempt)
-    finally:
-        drive.events += attempt.events()
 
 
 def _computed(effect: Compute) -> Any:
@@ -118,53 +102,49 @@ def _computed(effect: Compute) -> Any:
         return Failed(error)
 
 
-def _perform_batch(drive: Drive[Any], effect: Batch) -> list[Any]:
-    attempts = attempts_of(drive, effect)
+def _perform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
+    """What the items bring, in order; of a mistake alone what it brought: the others would go the same way."""
+    attempts = attempts_of(drive, items)
     workers = min(drive.max_concurrency, len(attempts))
+    mistaken: list[Any] = []  # once there is one, none that has not begun begins
+
+    def one(attempt: Attempt) -> Any:
+        outcome = mistaken[0] if mistaken else _attempted(drive.servers, attempt)
+        if mistake_in(outcome) is not None:
+            mistaken.append(outcome)
+        return outcome
+
     try:
         if workers <= 1:
-            found = []
-            for attempt in attempts:
-                found.append(_perform(drive.servers, attempt))
-                if mistake_in(found[-1]) is not None:
-                    break
-            return found
-        pool = Pool(workers)
-        try:
-            mistaken: list[Any] = []  # the others would go the same way: none that has not begun begins
-
-            def one(attempt: Attempt) -> Any:
-                if mistaken:
-                    return mistaken[0]
-                outcome = _perform(drive.servers, attempt)
-                if mistake_in(outcome) is not None:
-                    mistaken.append(outcome)
-                return outcome
-
-            futures = [pool.submit(partial(one, a)) for a in attempts]
+            return [one(attempt) for attempt in attempts]
+        with closing(
+            Pool(workers)
+        ) as pool:  # after Ctrl-C nobody waits for calls under way, and no new one starts
+            futures = [pool.submit(partial(one, attempt)) for attempt in attempts]
             for future in as_completed(futures):
                 if mistake_in(future.result()) is not None:
                     return [future.result()]
-            return [f.result() for f in futures]
-        finally:  # after Ctrl-C nobody waits for calls under way, and no new one starts
-            pool.close()
+            return [future.result() for future in futures]
     finally:
         drive.events += [e for a in attempts for e in a.events()]
 
 
-async def _aperform_batch(drive: Drive[Any], effect: Batch) -> list[Any]:
-    attempts = attempts_of(drive, effect)
+async def _aperform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
+    attempts = attempts_of(drive, items)
     bound = asyncio.Semaphore(drive.max_concurrency)
 
     async def one(attempt: Attempt) -> Any:
         async with bound:
-            outcome = await _aperform(drive.servers, attempt)
+            outcome = await _aattempted(drive.servers, attempt)
         if isinstance(outcome, Failed) and is_mistake(outcome.error):
             raise outcome.error  # ends the batch: the others would go the same way
         return outcome
 
-    tasks = [asyncio.create_task(one(a)) for a in attempts]
+    tasks: list[asyncio.Task[Any]] = []
     try:
+        if len(attempts) == 1:  # in the flow's own task
+            return [await one(attempts[0])]
+        tasks += [asyncio.create_task(one(attempt)) for attempt in attempts]
         return list(await asyncio.gather(*tasks))
     finally:  # when one was cancelled, gather leaves the others running
         for task in tasks:
@@ -173,19 +153,14 @@ async def _aperform_batch(drive: Drive[Any], effect: Batch) -> list[Any]:
         drive.events += [e for a in attempts for e in a.events()]
 
 
-def _perform(servers: Servers, attempt: Attempt) -> Any:
-    attempt.started = time.perf_counter()
+def _attempted(servers: Servers, attempt: Attempt) -> Any:
     try:
         attempt.begin()
         if servers.call_seconds is None:
             return attempt.succeed(servers.call(attempt.effect))
         return attempt.succeed(_within(servers.call_seconds, attempt.meter, partial(servers.call, attempt.effect)))
-    except Exception as error:
-        attempt.fail(error)
-        return Failed(error)
     except BaseException as error:
-        attempt.fail(error)
-        raise
+        return attempt.fail(error)
 
 
 def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
@@ -217,7 +192,7 @@ def _time_up(seconds: float | None, meter: Meter | None) -> Exception:
     return TimeoutError(f"no reply within {seconds:g} s")
 
 
-async def _aperform(servers: Servers, attempt: Attempt) -> Any:
+async def _aattempted(servers: Servers, attempt: Attempt) -> Any:
     try:
         attempt.begin()
         try:
@@ -227,12 +202,8 @@ async def _aperform(servers: Servers, attempt: Attempt) -> Any:
             if not deadline.expired():
                 raise  # the outside's own time-out, not ours
             raise _time_up(servers.call_seconds, attempt.meter) from error
-    except Exception as error:
-        attempt.fail(error)
-        return Failed(error)
     except BaseException as error:
-        attempt.fail(error)
-        raise
+        return attempt.fail(error)
 
 
 # Who carries an effect out, by which verb, and what of the effect the verb is given.
@@ -268,11 +239,11 @@ class Drive(Generic[T]):
     """The state both drivers share: where the flow stands, what has happened, what has been spent."""
 
     def __init__(self, flow: Flow[T], servers: Servers, budget: Budget | None, max_concurrency: int) -> None:
-        bound = bounded(max_concurrency)
         self.flow = flow
         self.servers = servers
-        self.meter = enter(budget)
-        self.max_concurrency = bound or max_concurrency
+        outer = current_meter.get()  # a budget of this run's own is drawn on beside the surrounding run's
+        self.meter = outer if budget is None else Meter(budget, outer)
+        self.max_concurrency = bounded(max_concurrency) or max_concurrency
         self.events: list[Event] = []
         self.done = False
         self.effect: Effect
@@ -349,11 +320,15 @@ class Attempt:
         self.event = Event(self.effect.tag, self.effect, checked, time.perf_counter() - self.started, usage)
         return checked
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> Failed:
+        """The place of what failed. Raises what is no `Exception`: a cancellation, Ctrl-C."""
         seconds = time.perf_counter() - self.started
         if isinstance(self.effect, Denoise):  # what it had done has no reply to travel in
             self.inner = trace_of(error).events
         self.event = Event(self.effect.tag, self.effect, None, seconds, error=said(error), made=self.begun)
+        if not isinstance(error, Exception):
+            raise error
+        return Failed(error)
 
 
 def mistake_in(outcome: Any) -> Exception | None:
@@ -388,11 +363,11 @@ def _estimate(effect: Complete, reply: Reply) -> Usage:
     return Usage(-(-asked // CHARACTERS_PER_TOKEN), -(-len(reply.text) // CHARACTERS_PER_TOKEN), estimated=True)
 
 
-def attempts_of(drive: Drive[Any], effect: Batch) -> list[Attempt]:
+def attempts_of(drive: Drive[Any], items: tuple[Single, ...]) -> list[Attempt]:
     """One for each item. When the calls left do not suffice, the last items are refused, under both drivers."""
     attempts = []
     needed = 0
-    for item in effect.items:
+    for item in items:
         attempt = Attempt(item, drive.meter)
         needed += attempt.calls
         attempt.refusal = drive.meter.refusal(needed) if drive.meter and attempt.calls else None

@@ -10,16 +10,8 @@ from denoise_core.types import Message, Reply
 
 
 @runtime_checkable
-class StructuredLLM(Protocol):
+class StructuredLLM(LLM, Protocol):
     """An `LLM` that can also be held to a JSON schema; its reply's text is the JSON."""
-
-    def complete(self, messages: Sequence[Message]) -> Reply:
-        """The reply to a conversation, as of any ``LLM``."""
-        ...
-
-    async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        """The same without blocking the event loop."""
-        ...
 
     def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """A reply whose text is JSON of ``schema``."""
