@@ -39,7 +39,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """LoopLimits; None is no limit. A call is one LLM completion, one retrieval or one request of a remote scorer,
+    """Limits; None is none. A call is one LLM completion, one retrieval or one request of a remote scorer,
     nested ones included.
 
     ``calls`` is exact: the call that would pass it is not made. ``tokens`` and ``money`` are known only

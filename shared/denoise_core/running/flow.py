@@ -117,9 +117,7 @@ def _perform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
     try:
         if workers <= 1:
             return [one(attempt) for attempt in attempts]
-        with closing(
-            Pool(workers)
-        ) as pool:  # after Ctrl-C nobody waits for calls under way, and no new one starts
+        with closing(Pool(workers)) as pool:  # after Ctrl-C nobody waits for calls under way, and none starts
             futures = [pool.submit(partial(one, attempt)) for attempt in attempts]
             for future in as_completed(futures):
                 if mistake_in(future.result()) is not None:

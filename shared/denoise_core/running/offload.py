@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -199,12 +200,9 @@ async def offload(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
 
 def on_a_thread(call: Callable[[], T]) -> T:
     """What ``call`` returns, from a daemon thread: for sync code that must run an event loop of its own."""
-    pool = Pool(1)
-    try:
+    with closing(Pool(1)) as pool:
         found: T = pool.submit(call).result()
         return found
-    finally:
-        pool.close()
 
 
 def _after_fork() -> None:
