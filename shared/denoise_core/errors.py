@@ -1,15 +1,5 @@
 """Our exception tree, and which errors are mistakes. Catch `DenoiseError` for all of ours.
 
-* DenoiseError
-  - InputError        (also ValueError)    passages, records or settings that cannot be used as they are
-  - MissingExtra      (also ImportError)   an optional dependency is not installed
-  - ProbeMismatch     (also ValueError)    a probe was fitted on another model, layer, layout or width
-  - UnparsableReply   (also ValueError)    an LLM's reply did not follow the format it was asked for
-  - BudgetExceeded    (also RuntimeError)  the next effect would pass a limit of the `Budget`
-  - NotRecorded       (also LookupError)   a replay came to a call that the recorded run did not make
-  - EmptyResult       (also RuntimeError)  a denoiser kept nothing and the policy says that is an error
-  - BrokenLaw         (also RuntimeError)  a model, retriever, scorer or denoiser handed back what none may
-
 There are two kinds, `is_mistake` tells them apart. *Mistakes* stay wrong however often they are tried: settings, a
 missing extra, a wrong type, a foreign probe, a key that is refused, errors of programming. They always raise,
 through every fallback. *Failures* are of the moment or of one item: time-outs, rate limits, a server's 5xx, an

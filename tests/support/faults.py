@@ -17,12 +17,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
+from laws import check_result
 
 from denoise_core.errors import is_mistake
 from denoise_core.protocols import Denoiser
 from denoise_core.running.caches.stores import Store
 from denoise_core.running.guard import Guard
-from denoise_core.testing import check_result
 from denoise_core.types import Passage, Reply
 
 # -- what a part may meet --------------------------------------------------------------------------------------

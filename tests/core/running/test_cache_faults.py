@@ -65,7 +65,7 @@ class Waiting:
 
 @pytest.mark.parametrize("failing", [("get",), ("put",), ("get", "put")])
 def test_a_store_that_fails_loses_no_reply_and_is_left_alone(failing, caplog):
-    fallbacks.forget()
+    fallbacks._counts.clear()
     llm, store = FunctionLLM(lambda m: "paid"), Broken(*failing)
     cached = Cache("m", store).bind(llm, always)
     with caplog.at_level("WARNING", "denoise"):
