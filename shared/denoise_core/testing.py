@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,12 +57,12 @@ class RecordedLLM(FunctionLLM):
     """A model that says what was recorded for a prompt: ``replies`` by `key`.
 
     Raises ``KeyError`` for a prompt without a reply, and keeps it in ``unanswered``: a line of JSON each, as
-    'rag-denoise record' reads them. ``structured``: asked through ``complete_json``.
+    'rag-denoise record' reads them.
     """
 
-    def __init__(self, replies: Mapping[str, str], structured: bool = False) -> None:
+    def __init__(self, replies: Mapping[str, str]) -> None:
         super().__init__(lambda messages: self.replies[self.key(messages)])
-        self.replies, self.structured = replies, structured
+        self.replies = replies
 
     @classmethod
     def of(cls, path: str | Path) -> Self:
@@ -80,14 +80,6 @@ class RecordedLLM(FunctionLLM):
         """Prompts that had no reply, each once, as lines of JSON with ``messages``."""
         unknown = (messages for messages in self.seen if self.key(messages) not in self.replies)
         return [json.dumps({"messages": [asdict(m) for m in messages]}) for messages in dict.fromkeys(unknown)]
-
-    def complete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
-        """`complete`: the prompt alone tells which reply it is."""
-        return self.complete(messages)
-
-    async def acomplete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
-        """`complete_json` for async."""
-        return self.complete(messages)
 
 
 class ListRetriever:

@@ -58,7 +58,7 @@ def run(
     thrown away; a run inside it makes no further effect). Raises `InputError` for ``max_concurrency < 1``,
     `TypeError` when the flow asks for something nobody was given for, and whatever the outside raises.
     """
-    drive = Drive(flow, Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
+    drive = Drive(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
     with drive.recording():
         while not drive.done:
             effect = drive.effect
@@ -82,7 +82,7 @@ async def arun(
     call_seconds: float | None = None,
 ) -> tuple[T, Trace]:
     """`run` for async: the same flow, the same result; a `Batch` is at most ``max_concurrency`` tasks."""
-    drive = Drive(flow, Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
+    drive = Drive(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
     with drive.recording():
         while not drive.done:
             effect = drive.effect
@@ -109,7 +109,7 @@ def _perform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
     mistaken: list[Any] = []  # once there is one, none that has not begun begins
 
     def one(attempt: Attempt) -> Any:
-        outcome = mistaken[0] if mistaken else _attempted(drive.servers, attempt)
+        outcome = mistaken[0] if mistaken else _attempted(drive, attempt)
         if mistake_in(outcome) is not None:
             mistaken.append(outcome)
         return outcome
@@ -133,7 +133,7 @@ async def _aperform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
 
     async def one(attempt: Attempt) -> Any:
         async with bound:
-            outcome = await _aattempted(drive.servers, attempt)
+            outcome = await _aattempted(drive, attempt)
         if isinstance(outcome, Failed) and is_mistake(outcome.error):
             raise outcome.error  # ends the batch: the others would go the same way
         return outcome
@@ -151,12 +151,12 @@ async def _aperform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
         drive.events += [e for a in attempts for e in a.events()]
 
 
-def _attempted(servers: Servers, attempt: Attempt) -> Any:
+def _attempted(drive: Drive[Any], attempt: Attempt) -> Any:
     try:
         attempt.begin()
-        if servers.call_seconds is None:
-            return attempt.succeed(servers.call(attempt.effect))
-        return attempt.succeed(_within(servers.call_seconds, attempt.meter, partial(servers.call, attempt.effect)))
+        if drive.call_seconds is None:
+            return attempt.succeed(drive.call(attempt.effect))
+        return attempt.succeed(_within(drive.call_seconds, attempt.meter, partial(drive.call, attempt.effect)))
     except BaseException as error:
         return attempt.fail(error)
 
@@ -190,16 +190,16 @@ def _time_up(seconds: float | None, meter: Meter | None) -> Exception:
     return TimeoutError(f"no reply within {seconds:g} s")
 
 
-async def _aattempted(servers: Servers, attempt: Attempt) -> Any:
+async def _aattempted(drive: Drive[Any], attempt: Attempt) -> Any:
     try:
         attempt.begin()
         try:
-            async with asyncio.timeout(_limit(servers.call_seconds, attempt.meter)) as deadline:
-                return attempt.succeed(await servers.call(attempt.effect, "a"))
+            async with asyncio.timeout(_limit(drive.call_seconds, attempt.meter)) as deadline:
+                return attempt.succeed(await drive.call(attempt.effect, "a"))
         except TimeoutError as error:
             if not deadline.expired():
                 raise  # the outside's own time-out, not ours
-            raise _time_up(servers.call_seconds, attempt.meter) from error
+            raise _time_up(drive.call_seconds, attempt.meter) from error
     except BaseException as error:
         return attempt.fail(error)
 
@@ -212,33 +212,20 @@ _SERVED: dict[type[Single], tuple[str, str, tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Servers:
-    """Who carries effects out when the effect itself names nobody."""
-
-    llm: LLM | None
-    retriever: Retriever | None
-    denoiser: Denoiser | None
-    call_seconds: float | None = None
-
-    def call(self, effect: Single, form: str = "") -> Any:
-        """Ask whoever carries it out; ``form`` "a" is async. Raises `TypeError` where nobody was given."""
-        what, verb, given = _SERVED[type(effect)]
-        server = getattr(effect, what) or getattr(self, what)
-        if server is None:
-            own = (
-                "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
-            )
-            raise TypeError(f"this flow asked for {effect.tag!r} but no {what}= was given to run(){own}")
-        return getattr(server, form + verb)(*(getattr(effect, name) for name in given))
-
-
 class Drive(Generic[T]):
     """The state both drivers share: where the flow stands, what has happened, what has been spent."""
 
-    def __init__(self, flow: Flow[T], servers: Servers, budget: Budget | None, max_concurrency: int) -> None:
+    def __init__(
+        self,
+        flow: Flow[T],
+        budget: Budget | None,
+        max_concurrency: int,
+        call_seconds: float | None,
+        **servers: LLM | Retriever | Denoiser | None,
+    ) -> None:
         self.flow = flow
-        self.servers = servers
+        self.servers = servers  # who carries effects out when the effect itself names nobody
+        self.call_seconds = call_seconds
         outer = current_meter.get()  # a budget of this run's own is drawn on beside the surrounding run's
         self.meter = outer if budget is None else Meter(budget, outer)
         self.max_concurrency = bounded(max_concurrency) or max_concurrency
@@ -261,6 +248,17 @@ class Drive(Generic[T]):
                 self.effect = self.flow.send(outcome)
         except StopIteration as stop:
             self.done, self.value = True, stop.value
+
+    def call(self, effect: Single, form: str = "") -> Any:
+        """Ask whoever carries it out; ``form`` "a" is async. Raises `TypeError` where nobody was given."""
+        what, verb, given = _SERVED[type(effect)]
+        server = getattr(effect, what) or self.servers[what]
+        if server is None:
+            own = (
+                "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
+            )
+            raise TypeError(f"this flow asked for {effect.tag!r} but no {what}= was given to run(){own}")
+        return getattr(server, form + verb)(*(getattr(effect, name) for name in given))
 
     @contextmanager
     def recording(self) -> Iterator[None]:

@@ -87,7 +87,7 @@ def record_of(
         return _bounded(record)
     chunks = chunks_of(result) if chunks is None else chunks
     record["kept"] = [_scored(k) for i in spans if i in chunks for k in chunks[i][0]]
-    record["dropped"] = [_dropped(d) for i in spans if i in chunks for d in chunks[i][1]]
+    record["dropped"] = [_scored(d) for i in spans if i in chunks for d in chunks[i][1]]
     return record | {"relevant": result.relevant, "note": result.note}
 
 
@@ -168,7 +168,7 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
             {"id": p.id, "spans": spans_by_passage(p.covered), "score": _number(p.score)} for p in result.passages
         ],
         "kept": [{"id": k.span.passage_id, **_scored(k)} for k in result.kept],
-        "dropped": [{"id": d.span.passage_id, **_dropped(d)} for d in result.dropped],
+        "dropped": [{"id": d.span.passage_id, **_scored(d)} for d in result.dropped],
         "relevant": result.relevant,
         "note": result.note,
         "fallback": result.fallback,
@@ -231,12 +231,9 @@ def spans_by_passage(spans: Sequence[Span]) -> dict[str, list[list[int]]]:
     return found
 
 
-def _dropped(drop: Drop) -> dict[str, Any]:
-    return {**_scored(drop), "reason": drop.reason}
-
-
 def _scored(part: Keep | Drop) -> dict[str, Any]:
-    return {"start": part.span.start, "end": part.span.end, "score": _number(part.score)}
+    found = {"start": part.span.start, "end": part.span.end, "score": _number(part.score)}
+    return {**found, "reason": part.reason} if isinstance(part, Drop) else found
 
 
 def _number(score: float | None) -> float | None:
