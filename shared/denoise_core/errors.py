@@ -91,7 +91,7 @@ _REFUSED = re.compile(
     r"|DefaultCredentials|UnrecognizedClient|InvalidSignature|ExpiredToken|GatedRepo)(?:Error|Exception)?",
     re.IGNORECASE,
 )
-_REFUSED_CODES = {"UNAUTHENTICATED", "PERMISSION_DENIED"}
+_REFUSED_CODES = {"401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED"}
 
 
 def is_mistake(error: BaseException) -> bool:
@@ -122,24 +122,19 @@ def is_refusal(error: BaseException) -> bool:
     """Whether a server refused the key: a status of 401 or 403, or a class of error that is called so."""
     if any(_REFUSED.fullmatch(c.__name__) for c in type(error).__mro__[:-2]):
         return True
-    places = [error, getattr(error, "response", None)]
-    return any(
-        _refuses(_read(p, name)) for p in places if p is not None for name in ("status_code", "status", "code")
-    )
+    places = (error, getattr(error, "response", None))
+    return any(_refuses(place, name) for place in places for name in ("status_code", "status", "code"))
 
 
-def _read(place: object, name: str) -> object:
+def _refuses(place: object, name: str) -> bool:
     try:
-        found = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
-        return found() if name == "code" and callable(found) else found  # grpc's is a method
+        code = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
+        code = code() if name == "code" and callable(code) else code  # grpc's is a method
+        if isinstance(code, int):
+            return int(code) in (401, 403)
+        return (code if isinstance(code, str) else getattr(code, "name", None)) in _REFUSED_CODES
     except Exception:  # a foreign property may raise whatever it likes
-        return None
-
-
-def _refuses(code: object) -> bool:
-    if isinstance(code, int) and not isinstance(code, bool):
-        return int(code) in (401, 403)
-    return (code if isinstance(code, str) else getattr(code, "name", None)) in ("401", "403", *_REFUSED_CODES)
+        return False
 
 
 LONGEST = 300  # characters of an error's text that are stored, logged or shown
