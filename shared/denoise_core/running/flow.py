@@ -64,10 +64,8 @@ def run(
             effect = drive.effect
             if isinstance(effect, Compute):
                 drive.resume(_computed(effect))
-            elif isinstance(effect, Batch):
-                drive.resume(_perform(drive, effect.items))
             else:
-                drive.resume(_perform(drive, (effect,))[0])
+                drive.resume(_perform(drive, effect))
     return drive.value, Trace(tuple(drive.events))
 
 
@@ -88,10 +86,8 @@ async def arun(
             effect = drive.effect
             if isinstance(effect, Compute):
                 drive.resume(await offload(_computed, effect))
-            elif isinstance(effect, Batch):
-                drive.resume(await _aperform(drive, effect.items))
             else:
-                drive.resume((await _aperform(drive, (effect,)))[0])
+                drive.resume(await _aperform(drive, effect))
     return drive.value, Trace(tuple(drive.events))
 
 
@@ -102,9 +98,9 @@ def _computed(effect: Compute) -> Any:
         return Failed(error)
 
 
-def _perform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
-    """What the items bring, in order; of a mistake alone what it brought: the others would go the same way."""
-    attempts = attempts_of(drive, items)
+def _perform(drive: Drive[Any], effect: Single | Batch) -> Any:
+    """What an effect brings; of a batch with a mistake that alone: the others would go the same way."""
+    attempts = attempts_of(drive, effect)
     workers = min(drive.max_concurrency, len(attempts))
     mistaken: list[Any] = []  # once there is one, none that has not begun begins
 
@@ -115,6 +111,8 @@ def _perform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
         return outcome
 
     try:
+        if not isinstance(effect, Batch):
+            return one(attempts[0])
         if workers <= 1:
             return [one(attempt) for attempt in attempts]
         with closing(Pool(workers)) as pool:  # after Ctrl-C nobody waits for calls under way, and none starts
@@ -127,8 +125,8 @@ def _perform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
         drive.events += [e for a in attempts for e in a.events()]
 
 
-async def _aperform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
-    attempts = attempts_of(drive, items)
+async def _aperform(drive: Drive[Any], effect: Single | Batch) -> Any:
+    attempts = attempts_of(drive, effect)
     bound = asyncio.Semaphore(drive.max_concurrency)
 
     async def one(attempt: Attempt) -> Any:
@@ -140,8 +138,8 @@ async def _aperform(drive: Drive[Any], items: tuple[Single, ...]) -> list[Any]:
 
     tasks: list[asyncio.Task[Any]] = []
     try:
-        if len(attempts) == 1:  # in the flow's own task
-            return [await one(attempts[0])]
+        if not isinstance(effect, Batch):  # in the flow's own task
+            return await one(attempts[0])
         tasks += [asyncio.create_task(one(attempt)) for attempt in attempts]
         return list(await asyncio.gather(*tasks))
     finally:  # when one was cancelled, gather leaves the others running
@@ -359,11 +357,11 @@ def _estimate(effect: Complete, reply: Reply) -> Usage:
     return Usage(-(-asked // CHARACTERS_PER_TOKEN), -(-len(reply.text) // CHARACTERS_PER_TOKEN), estimated=True)
 
 
-def attempts_of(drive: Drive[Any], items: tuple[Single, ...]) -> list[Attempt]:
+def attempts_of(drive: Drive[Any], effect: Single | Batch) -> list[Attempt]:
     """One for each item. When the calls left do not suffice, the last items are refused, under both drivers."""
     attempts = []
     needed = 0
-    for item in items:
+    for item in effect.items if isinstance(effect, Batch) else (effect,):
         attempt = Attempt(item, drive.meter)
         needed += attempt.calls
         attempt.refusal = drive.meter.refusal(needed) if drive.meter and attempt.calls else None
