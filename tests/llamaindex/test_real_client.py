@@ -14,7 +14,7 @@ from openai_server import NEW_TOKENS
 from refusing_server import KEPT, RAISES, refusing
 
 from denoise_core import Message, Usage
-from denoise_core.running.structured import StructuredLLM
+from denoise_core.protocols import StructuredLLM
 from denoise_core.s2a import Options, S2ADenoiser
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, record
 

@@ -20,7 +20,7 @@ from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import Keep
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scored, Scorer
-from denoise_core.running.caches.once import Once
+from denoise_core.running.caches.stores import Once
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.recipes import Travels
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer, Embeds, Pairs, Predicts

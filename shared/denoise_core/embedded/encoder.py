@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from denoise_core.embedded.minilm import MiniLM, load, tokenizer_of
 from denoise_core.errors import InputError
 from denoise_core.local.batching import windows
-from denoise_core.running.caches.once import Once
-from denoise_core.running.caches.stores import Bounded, SqliteFile
+from denoise_core.running.caches.stores import Bounded, Once, SqliteFile
 from denoise_core.running.recipes import Travels
 from denoise_core.types import well_formed
 

@@ -144,6 +144,7 @@ def fit_denoiser(
     if probe is not None:
         line = next(f for f in probe.layers if f.layer == probe.probe.reading.layer).line
         columns = np.column_stack([line.held_out, signals]).astype(np.float32)
+        same = [replace(q, text=SAME_QUESTION) for q in usable]
         (control,) = fit_probe(model, same, layers=[probe.probe.reading.layer], each=each).layers
         blind = np.column_stack([control.line.held_out, blind]).astype(np.float32)
     unseen = _unseen(names, columns, labels, groups)

@@ -20,32 +20,26 @@ from denoise_core.types import Usage
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Money for a million tokens, in any currency as long as the budget uses the same.
-
-    ``cached_per_million`` is for those that the server read from its cache of prompts; None: as any other."""
+    """Money for a million tokens, in any currency as long as the budget uses the same."""
 
     input_per_million: float
     output_per_million: float
-    cached_per_million: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("input_per_million", "output_per_million", "cached_per_million"):
+        for name in ("input_per_million", "output_per_million"):
             price = getattr(self, name)
-            if price is not None and not 0 <= price < math.inf:
+            if not 0 <= price < math.inf:
                 raise InputError(f"Price({name}={price}): expected a finite price of 0 or more")
 
     def of(self, usage: Usage) -> float:
         """What the tokens of ``usage`` cost, in the currency that the prices are in."""
-        cached = 0 if self.cached_per_million is None else min(usage.cached_tokens, usage.input_tokens)
-        money = (usage.input_tokens - cached) * self.input_per_million
-        return (
-            money + cached * (self.cached_per_million or 0.0) + usage.output_tokens * self.output_per_million
-        ) / 1e6
+        spent = usage.input_tokens * self.input_per_million + usage.output_tokens * self.output_per_million
+        return spent / 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """LoopLimits; None is no limit. A call is one LLM completion, one retrieval or one request of a remote scorer,
+    """Limits; None is none. A call is one LLM completion, one retrieval or one request of a remote scorer,
     nested ones included.
 
     ``calls`` is exact: the call that would pass it is not made. ``tokens`` and ``money`` are known only
@@ -142,12 +136,6 @@ class Meter:
 
 
 current_meter: contextvars.ContextVar[Meter | None] = contextvars.ContextVar("denoise_meter", default=None)
-
-
-def enter(budget: Budget | None) -> Meter | None:
-    """The meter a new run draws on: its own over the surrounding run's, or the surrounding one."""
-    outer = current_meter.get()
-    return Meter(budget, outer) if budget is not None else outer
 
 
 _bound: contextvars.ContextVar[int | None] = contextvars.ContextVar("denoise_bound", default=None)

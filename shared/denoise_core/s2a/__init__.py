@@ -5,8 +5,8 @@ Read in this order: `prompts` and `wording` (what is asked, in which form), `que
 they mean), `cover` (which source stands for what was written), `companions` (what a piece cannot be read without),
 `assemble` (what is kept), `denoiser` (the way through), `answer` (the whole step with step 2)."""
 
+from denoise_core.protocols import StructuredLLM
 from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore, Store
-from denoise_core.running.structured import StructuredLLM
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.denoiser import S2ADenoiser
 from denoise_core.s2a.message import MessageDenoiser, Neutral

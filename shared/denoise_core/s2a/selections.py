@@ -28,13 +28,7 @@ def key(cache: Cache, query: str, part: Part, prompt: Prompt, options: Options) 
 
 def look_up(cache: Cache, keys: Sequence[str], parts: Sequence[Part]) -> list[Outcome | None]:
     """The outcome of each part that is known. A store that fails knows nothing."""
-    found: list[Outcome | None] = []
-    for name, part in zip(keys, parts, strict=True):
-        outcome = _outcome(part, cache.known(name))
-        if outcome is not None:
-            cache.count(True)
-        found.append(outcome)
-    return found
+    return [_outcome(part, cache.known(name)) for name, part in zip(keys, parts, strict=True)]
 
 
 def remember(cache: Cache, keys: Sequence[str], outcomes: Sequence[Outcome]) -> None:

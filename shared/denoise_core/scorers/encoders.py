@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import numbers
-from denoise_core.running.caches.once import Once
+from denoise_core.running.caches.stores import Once
 from denoise_core.running.recipes import Travels
 
 Floats = NDArray[np.float32]

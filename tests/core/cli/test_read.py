@@ -8,11 +8,11 @@ import zipfile
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from laws import check_tiling
 
 from denoise_core import InputError
 from denoise_core.cli.read import read_passages
 from denoise_core.errors import MissingExtra
-from denoise_core.testing import check_tiling
 from denoise_core.text.cutting import cut, pieces
 
 

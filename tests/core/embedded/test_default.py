@@ -25,7 +25,7 @@ from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import DIGESTS, check, minilm
 from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.metrics import recall_at
-from denoise_core.running.fallbacks import forget
+from denoise_core.running import fallbacks
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer, check_denoiser, check_scorer
 from denoise_core.text.chunk import chunks, whole
@@ -221,7 +221,7 @@ class Framework:
     ],
 )
 def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
-    forget()
+    fallbacks._counts.clear()
     denoiser = default_denoiser(**model)
     texts = ["The tower is in Porto.", *(f"Bread is cheap in town {n}." for n in range(5))]
     result = denoiser.denoise("Where in Porto is it?", [Passage(t, str(n)) for n, t in enumerate(texts)])

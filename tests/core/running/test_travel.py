@@ -134,7 +134,7 @@ def test_the_reader_that_arrives_is_the_shared_one():
 SETTINGS = {
     "prefixes": (lambda: PrefixCache(9), lambda c: c.max_bytes),
     "memory": (lambda: MemoryStore(5), lambda c: c.max_entries),
-    "cache": (lambda: Cache("m", MemoryStore(3), scope="tenant", lease=2), lambda c: (c.model, c.scope, c.lease)),
+    "cache": (lambda: Cache("m", MemoryStore(3), scope="tenant"), lambda c: (c.model, c.scope)),
     "BM25": (lambda: BM25Retriever(PASSAGES, k=2), lambda r: (r.passages, r.k, r.language)),
     "chains": (lambda: ChainRetriever(PASSAGES, tokens=50), lambda r: (r.bm25.passages, r.tokens, r.starts)),
     "classifier": (lambda: judges.model("m", label="x"), lambda c: (c.model, c.label)),

@@ -8,10 +8,11 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import check_result
 
 from denoise_core import InputError, Passage, Reply
 from denoise_core.s2a import Options, Prompt, Prompts, S2ADenoiser
-from denoise_core.testing import FunctionLLM, check_denoiser, check_result
+from denoise_core.testing import FunctionLLM, check_denoiser
 
 from .fakes import copies, document, keeps, pieces
 

@@ -6,10 +6,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from laws import check_tiling
 
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.testing import FunctionScorer, check_denoiser, check_tiling
+from denoise_core.testing import FunctionScorer, check_denoiser
 from denoise_core.text.cutting import brought, cut, pieces
 from denoise_core.types import Span
 
