@@ -35,6 +35,7 @@ from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
 from llamaindex_denoise.nodes.headers import reading
 from llamaindex_denoise.nodes.records import Detail
 from llamaindex_denoise.ranking import Order, top
+from llamaindex_denoise.storage.pickling import Whole
 
 dispatcher = get_dispatcher(__name__)
 ALIASES = {"similarity_cutoff": "threshold", "similarity_top_k": "top_n"}  # what LlamaIndex's own parts call them
@@ -54,7 +55,7 @@ class _Run:
     out: list[NodeWithScore] = field(default_factory=list)
 
 
-class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
+class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
     """Denoises retrieved nodes: query engines, chat engines and retriever tools take it as it is.
 
     ``DenoisePostprocessor()`` is the default that works offline (extra ``embedded``); ``keep`` or ``threshold``
@@ -308,20 +309,6 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> DenoisePostprocessor:
         return self.model_copy()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The inherited form deletes what does not pickle from the living object. Here pickle itself says so;
-        # callbacks, which hold open handles, start anew as they do for every copy LlamaIndex loads.
-        from llamaindex_denoise.storage.pickling import for_pickle
-
-        fields = {k: v for k, v in self.__dict__.items() if k != "callback_manager"}
-        fields["denoiser"] = for_pickle(self.denoiser)
-        return {
-            "__dict__": fields,
-            "__pydantic_fields_set__": set(fields),
-            "__pydantic_extra__": None,
-            "__pydantic_private__": None,
-        }
 
 
 def _query_of(bundle: QueryBundle | None) -> str:

@@ -16,17 +16,16 @@ from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 
 from denoise_core import InputError, Message, Reply, Usage
-from denoise_core._secrets import Pickled
 from denoise_core.errors import BrokenLaw
 from llamaindex_denoise.models.structured import arguments_of, can_structure, refuses_form, reply_tool, strictly
 from llamaindex_denoise.models.threads import Threads, owner
-from llamaindex_denoise.storage.pickling import for_pickle
+from llamaindex_denoise.storage.pickling import Carries
 
 _INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
 
 
-class LlamaLLM(Pickled):
+class LlamaLLM(Carries):
     """Any LlamaIndex LLM as the core's `LLM`, with streams and, where the model can, replies by a schema.
 
     Models built on ``CustomLLM`` (HuggingFaceLLM and most local ones) run their async form on the event
@@ -55,9 +54,6 @@ class LlamaLLM(Pickled):
         self.model = model
         self.structured = can_structure(model) if structured is None else structured
         self._threads = Threads(max_threads)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "model": for_pickle(self.model, "LlamaLLM.model")}
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         with self._threads.slot():
