@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import ConfigDict, Field, field_validator, model_validator
-from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -21,7 +20,7 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Denoiser, DenoiseResult, Guard, InputError, MissingExtra
+from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage
 from denoise_core._frameworks import signed
 from denoise_core.running.budget import at_most
 from denoise_core.running.guard import Policy
@@ -30,15 +29,15 @@ from llamaindex_denoise.engines.prompts import NestedPrompts, prompts_of, with_p
 from llamaindex_denoise.events import DenoiseEvent, is_heard
 from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
-from llamaindex_denoise.models.settings import embed_model_or_settings, llm_or_settings
+from llamaindex_denoise.models.settings import given_or_set
 from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
 from llamaindex_denoise.nodes.headers import reading
 from llamaindex_denoise.nodes.records import Detail
-from llamaindex_denoise.ranking import Order, top
 from llamaindex_denoise.storage.pickling import Whole
 
 dispatcher = get_dispatcher(__name__)
-ALIASES = {"similarity_cutoff": "threshold", "similarity_top_k": "top_n"}  # what LlamaIndex's own parts call them
+
+Order: TypeAlias = Literal["given", "score"]
 
 # What LlamaIndex's RetrieverTool makes of a call with input="...": the name of the argument is not the question.
 _TOOL_CALL = re.compile(r"\n?input is (.*)\n", re.DOTALL)
@@ -99,7 +98,7 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
     )
     events_with_text: bool = Field(
         default=True,
-        description="Whether rerank events and callbacks carry the nodes; False keeps text out of logs.",
+        description="Whether rerank events carry the nodes; False keeps text out of logs.",
     )
 
     @classmethod
@@ -112,7 +111,6 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         """With the denoiser that ``keep`` and ``threshold`` ask for: the default's, or the given one's rule."""
         if not isinstance(values, dict):
             return values
-        values = {ALIASES.get(name, name): value for name, value in values.items()}
         if unknown := values.keys() - cls.model_fields:
             raise InputError(f"{', '.join(unknown)}: no such setting; there are {', '.join(cls.model_fields)}")
         given, keep, threshold = (values.get(n) for n in ("denoiser", "keep", "threshold"))
@@ -141,11 +139,6 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         return value
 
     @classmethod
-    def from_defaults(cls, **settings: Any) -> Self:
-        """The embedded default with this class's fields, as ``DenoisePostprocessor(keep=..., top_n=...)``."""
-        return cls(**settings)
-
-    @classmethod
     def from_llm(
         cls, llm: LLM | None = None, *, max_concurrency: int = 10, context: bool = True, **settings: Any
     ) -> Self:
@@ -156,7 +149,7 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         """
         from denoise_core.s2a import Options, S2ADenoiser
 
-        model = LlamaLLM(llm_or_settings(llm, of="DenoisePostprocessor.from_llm"))
+        model = LlamaLLM(given_or_set("llm", llm, of="DenoisePostprocessor.from_llm"))
         options = Options(context=context)
         made = S2ADenoiser(model, variant="select", options=options, max_concurrency=max_concurrency)
         return cls(denoiser=made, **settings)
@@ -186,7 +179,7 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         ``keep``, ``threshold`` and ``chunker`` are `ENDDenoiser`'s: ``chunker=sentences`` cuts nodes, the default
         keeps or drops them whole. Raises `InputError` when there is no model.
         """
-        model = embed_model_or_settings(embed_model, of="DenoisePostprocessor.from_embed_model")
+        model = given_or_set("embed_model", embed_model, of="DenoisePostprocessor.from_embed_model")
         return cls(denoiser=_end(EmbedModelScorer(model), keep, threshold, chunker), **settings)
 
     @classmethod
@@ -254,42 +247,20 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         query = _query_of(query_bundle)
         guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
         run = _Run(query, Readable(nodes, guard), guard, is_heard(dispatcher))
-        shown = run.read.nodes if self.events_with_text else []
-        most = self.top_n or len(run.read.nodes)
         if run.heard:
-            dispatcher.event(
-                ReRankStartEvent(query=query_bundle, nodes=shown, top_n=most, model_name=self._method)
-            )
-        kept: list[NodeWithScore] = []
+            shown, most = run.read.nodes if self.events_with_text else [], self.top_n or len(run.read.nodes)
+            begins = ReRankStartEvent(query=query_bundle, nodes=shown, top_n=most, model_name=self._method)
+            dispatcher.event(begins)
         try:
-            with self._called_back(query, shown, most) as ended, at_most(self.max_concurrency):
+            with at_most(self.max_concurrency):
                 yield run
-                kept = run.out if self.events_with_text else []
-                ended(kept)
         finally:  # what began also ends when it fails
             if run.heard:
-                dispatcher.event(ReRankEndEvent(nodes=kept))
-
-    @contextmanager
-    def _called_back(
-        self, query: str, shown: list[NodeWithScore], most: int
-    ) -> Iterator[Callable[[list[NodeWithScore]], None]]:
-        """The event of the older callback manager, where anything handles it; what comes out is told it."""
-        if not self.callback_manager.handlers:
-            yield lambda kept: None
-            return
-        payload: dict[str, Any] = {
-            EventPayload.NODES: shown,
-            EventPayload.MODEL_NAME: self._method,
-            EventPayload.QUERY_STR: query,
-            EventPayload.TOP_K: most,
-        }
-        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
-            yield lambda kept: event.on_end(payload={EventPayload.NODES: kept})
+                dispatcher.event(ReRankEndEvent(nodes=run.out if self.events_with_text else []))
 
     def _finish(self, run: _Run, result: DenoiseResult) -> None:
         read = run.read
-        result = top(result, read.passages, self.top_n, self.order)
+        result = _top(result, read.passages, self.top_n, self.order)
         found = read.back(result, by=self._method, scores=self.scores, detail=self.record)
         run.out = read.woven(found) if self.order == "given" else [*found, *read.beside]  # no places by score
         if run.heard:
@@ -317,6 +288,32 @@ def _query_of(bundle: QueryBundle | None) -> str:
         raise InputError(said)
     asked = _TOOL_CALL.fullmatch(bundle.query_str)
     return asked.group(1) if asked else bundle.query_str
+
+
+def _top(result: DenoiseResult, given: Sequence[Passage], top_n: int | None, order: Order) -> DenoiseResult:
+    """The result in the order asked for, and no longer than asked for; without scores of the method's own the
+    retriever's order."""
+    if top_n is None and order == "given":
+        return result
+    came = {p.id: p.score for p in given}
+    highest: dict[str, float] = {}
+    for k in result.kept:
+        highest[k.span.passage_id] = max(k.score, highest.get(k.span.passage_id, k.score))
+    own = [highest.get(p.id, p.score if p.score != came.get(p.id) else None) for p in result.passages]
+    scored = not any(s is None for s in own)
+    ranked = sorted(range(len(own)), key=lambda i: -(own[i] or 0.0)) if scored else list(range(len(own)))
+    taken = ranked[:top_n]
+    left = [result.passages[i] for i in ranked[len(taken) :]]
+    if order == "given":
+        taken.sort()
+    dropped = tuple(Drop(s, f"beyond top_n={top_n}") for p in left for s in p.covered)
+    gone = {p.id for p in left}
+    return replace(
+        result,
+        passages=tuple(result.passages[i] for i in taken),
+        dropped=(*result.dropped, *dropped),
+        kept=tuple(k for k in result.kept if k.span.passage_id not in gone),
+    )
 
 
 def _end(

@@ -25,7 +25,7 @@ from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import envelope
 from denoise_core.tool_results import read_result
 from llamaindex_denoise.engines.base import messages_of
-from llamaindex_denoise.engines.observe import nodes_behind
+from llamaindex_denoise.engines.drafter import nodes_behind
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import usage_of
 from llamaindex_denoise.nodes.convert import says_something, to_passages

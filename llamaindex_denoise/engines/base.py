@@ -26,6 +26,7 @@ from denoise_core.types import Role
 from llamaindex_denoise.engines.prompts import NestedPrompts
 
 Streaming: TypeAlias = bool | Literal["draft_first", "held_back"]
+Nodes: TypeAlias = Sequence[NodeWithScore]
 
 
 class DenoiseEngine(NestedPrompts, BaseQueryEngine):

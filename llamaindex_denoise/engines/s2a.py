@@ -18,12 +18,12 @@ from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Guard, InputError, Passage
 from denoise_core.s2a import S2A, S2AAnswer
-from llamaindex_denoise.engines.base import DenoiseEngine, postprocessor_modules, response_metadata
+from llamaindex_denoise.engines.base import DenoiseEngine, Nodes, postprocessor_modules, response_metadata
 from llamaindex_denoise.engines.prompts import prompts_of, to_template, with_prompt, with_prompts
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM
 from llamaindex_denoise.models.retriever import Search
-from llamaindex_denoise.models.settings import llm_or_settings
+from llamaindex_denoise.models.settings import given_or_set
 from llamaindex_denoise.nodes.convert import Readable
 
 dispatcher = get_dispatcher(__name__)
@@ -73,7 +73,7 @@ class S2AQueryEngine(DenoiseEngine):
 
         Raises `InputError` when there is no model.
         """
-        model = LlamaLLM(llm_or_settings(llm, of="S2AQueryEngine.from_args"))
+        model = LlamaLLM(given_or_set("llm", llm, of="S2AQueryEngine.from_args"))
         return cls(S2A(model, **settings), retriever, node_postprocessors=node_postprocessors, streaming=streaming)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -85,10 +85,7 @@ class S2AQueryEngine(DenoiseEngine):
         return await self._search.anodes(query_bundle)
 
     def synthesize(
-        self,
-        query_bundle: QueryBundle,
-        nodes: list[NodeWithScore],
-        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
         """An answer from what S2A leaves of the nodes, with the cleared text as its sources."""
         read = self._readable(nodes)
@@ -96,10 +93,7 @@ class S2AQueryEngine(DenoiseEngine):
         return self._finished(*self._told(answer, read, additional_source_nodes))
 
     async def asynthesize(
-        self,
-        query_bundle: QueryBundle,
-        nodes: list[NodeWithScore],
-        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
         """As ``synthesize``, without blocking the event loop."""
         read = self._readable(nodes)

@@ -6,32 +6,37 @@ would run on the event loop is moved to a bounded pool of threads.
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.tools import FunctionTool
+from llama_index.core.tools.types import ToolMetadata
+from llama_index.core.types import PydanticProgramMode
 
 from denoise_core import InputError, Message, Reply, Usage
 from denoise_core.errors import BrokenLaw
-from llamaindex_denoise.models.structured import arguments_of, can_structure, refuses_form, reply_tool, strictly
 from llamaindex_denoise.models.threads import Threads, owner
 from llamaindex_denoise.storage.pickling import Carries
 
 _INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
+_NAME = "reply"
+_MODES = (PydanticProgramMode.DEFAULT, PydanticProgramMode.FUNCTION)
 
 
 class LlamaLLM(Carries):
     """Any LlamaIndex LLM as the core's `LLM`, with streams and, where the model can, replies by a schema.
 
     Models built on ``CustomLLM`` (HuggingFaceLLM and most local ones) run their async form on the event
-    loop; here they run on at most ``max_threads`` threads, and so are synchronous calls bounded. Give
-    ``max_threads=1`` to a model that must not be called twice at once. Tokens are read from the response
-    where the model reports them.
+    loop; here they run on at most ``max_threads`` threads. Give ``max_threads=1`` to a model that must not be
+    called twice at once, by sync code either. Tokens are read from the response where the model reports them.
 
     ``structured``: whether a reply that has a JSON schema is asked for by a tool the model must call, strictly
     where the integration passes that on. None does so when the model's metadata says that it calls functions, and
@@ -39,8 +44,7 @@ class LlamaLLM(Carries):
     otherwise). When the model writes text after all, that text is handed on to be parsed.
 
     A pickle holds no key: the model loaded from one takes its key from the environment. Raises `InputError` when
-    ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that
-    has no tools.
+    ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that has no tools.
     """
 
     def __init__(self, model: LLM, *, max_threads: int = 10, structured: bool | None = None) -> None:
@@ -52,7 +56,7 @@ class LlamaLLM(Carries):
         if structured and not isinstance(model, FunctionCallingLLM):
             raise InputError(f"structured=True: {type(model).__name__} is no FunctionCallingLLM, it has no tools")
         self.model = model
-        self.structured = can_structure(model) if structured is None else structured
+        self.structured = _can_structure(model) if structured is None else structured
         self._threads = Threads(max_threads)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
@@ -90,18 +94,19 @@ class LlamaLLM(Carries):
         return self._json_reply(model, response)
 
     def _form(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        model = cast(FunctionCallingLLM, self.model)
-        return {"tools": [reply_tool(schema)], "tool_required": True, **strictly(model)}
+        form = {"tools": [_reply_tool(schema)], "tool_required": True}
+        takes = inspect.signature(cast(FunctionCallingLLM, self.model)._prepare_chat_with_tools).parameters
+        return {**form, "strict": True} if "strict" in takes else form  # passed on to a server that keeps to it
 
     def _refused(self, error: Exception) -> None:
         """Text from now on. Raises what is no refusal of the form, and any error of a model known to call
         tools."""
-        if self.structured or not refuses_form(error):
+        if self.structured or not _refuses_form(error):
             raise error
         self.structured = False
 
     def _json_reply(self, model: FunctionCallingLLM, response: ChatResponse) -> Reply:
-        plain, fields = _reply(response), arguments_of(model, response)
+        plain, fields = _reply(response), _arguments_of(model, response)
         if self.structured is None:
             self.structured = fields is not None
         return plain if fields is None else Reply(json.dumps(fields, ensure_ascii=False), plain.usage)
@@ -205,3 +210,40 @@ def _get(place: Any, name: str) -> Any:
     if isinstance(place, Mapping):
         return place.get(name)
     return getattr(place, name, None)
+
+
+def _can_structure(model: LLM) -> bool | None:
+    """Whether a model can be asked for a tool call: LlamaIndex itself would, or (None) only asking tells."""
+    if not isinstance(model, FunctionCallingLLM) or model.pydantic_program_mode not in _MODES:
+        return False
+    return True if model.metadata.is_function_calling_model else None
+
+
+def _refuses_form(error: BaseException) -> bool:
+    """Whether a model, its integration or its server says that it cannot be asked for a tool call."""
+    return isinstance(error, (NotImplementedError, TypeError)) or (
+        getattr(error, "status_code", None) in (400, 404, 405, 415, 422, 501)
+    )
+
+
+def _reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
+    """The tool for replies by ``schema``; integrations read its parameters, nobody calls it."""
+    wanted = {"title": _NAME, **schema}
+
+    class Arguments(BaseModel):
+        @classmethod
+        def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+            return dict(wanted)
+
+    metadata = ToolMetadata(description="Give the reply.", name=_NAME, fn_schema=Arguments)
+    return FunctionTool(fn=_uncalled, metadata=metadata)
+
+
+def _arguments_of(model: FunctionCallingLLM, response: ChatResponse) -> dict[str, Any] | None:
+    """The reply's fields; None when the model wrote text after all, or nothing that can be read."""
+    calls = model.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+    return next((c.tool_kwargs for c in calls if c.tool_name == _NAME and c.tool_kwargs), None)
+
+
+def _uncalled() -> None:
+    raise NotImplementedError("the reply tool is a form to fill in")
