@@ -7,12 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
 from typing import Any, Literal, Self, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.bridge.pydantic import ConfigDict, Field, field_validator, model_validator
+from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -22,6 +20,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage
 from denoise_core._frameworks import signed
+from denoise_core._optional import require
 from denoise_core.running.budget import at_most
 from denoise_core.running.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
@@ -91,14 +90,13 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
     )
     record: Detail = Field(
         default="spans",
-        description="What is noted on each node: 'spans' (at most 2 KB), 'full' (every chunk), or 'none'.",
+        description="What is noted on nodes: 'spans' (at most 2 KB), 'full' (every chunk), 'none'.",
     )
     max_concurrency: int | None = Field(
         default=None, ge=1, description="At most this many calls at once; None leaves it to the denoiser."
     )
     events_with_text: bool = Field(
-        default=True,
-        description="Whether rerank events carry the nodes; False keeps text out of logs.",
+        default=True, description="Whether rerank events carry the nodes; False keeps text out of logs."
     )
 
     @classmethod
@@ -114,29 +112,17 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         if unknown := values.keys() - cls.model_fields:
             raise InputError(f"{', '.join(unknown)}: no such setting; there are {', '.join(cls.model_fields)}")
         given, keep, threshold = (values.get(n) for n in ("denoiser", "keep", "threshold"))
+        makes = {LLM: "from_llm", BaseEmbedding: "from_embed_model", BaseNodePostprocessor: "from_reranker"}
+        make = next((make for kind, make in makes.items() if isinstance(given, kind)), None)
+        if make and not isinstance(given, Denoiser):
+            raise InputError(f"denoiser: {type(given).__name__} is none; write DenoisePostprocessor.{make}(...)")
+        if isinstance(given, str):
+            raise InputError(f"expected a Denoiser, got {given!r}; of to_dict load from_dict(data, denoiser=...)")
         if given is None:
             given = _embedded(keep, threshold)
         elif keep is not None or threshold is not None:
             given = _ruled(given, keep, threshold)
         return {**values, "denoiser": given}
-
-    @field_validator("denoiser", mode="before")
-    @classmethod
-    def _a_denoiser(cls, value: Any) -> Any:
-        if isinstance(value, Denoiser):
-            return value
-        for kind, make in (
-            (LLM, "from_llm"),
-            (BaseEmbedding, "from_embed_model"),
-            (BaseNodePostprocessor, "from_reranker"),
-        ):
-            if isinstance(value, kind):
-                raise InputError(
-                    f"denoiser: {type(value).__name__} is none; write DenoisePostprocessor.{make}(...)"
-                )
-        if isinstance(value, str):
-            raise InputError(f"expected a Denoiser, got {value!r}; of to_dict load from_dict(data, denoiser=...)")
-        return value
 
     @classmethod
     def from_llm(
@@ -166,42 +152,29 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
 
     @classmethod
     def from_embed_model(
-        cls,
-        embed_model: BaseEmbedding | None = None,
-        *,
-        keep: float | int | None = None,
-        threshold: float | None = None,
-        chunker: Chunker = whole,
-        **settings: Any,
+        cls, embed_model: BaseEmbedding | None = None, *, chunker: Chunker = whole, **settings: Any
     ) -> Self:
         """END by the cosine of a LlamaIndex embedding model, `Settings.embed_model` if none is given.
 
-        ``keep``, ``threshold`` and ``chunker`` are `ENDDenoiser`'s: ``chunker=sentences`` cuts nodes, the default
-        keeps or drops them whole. Raises `InputError` when there is no model.
+        ``chunker`` is `ENDDenoiser`'s: ``chunker=sentences`` cuts nodes, the default keeps or drops them whole;
+        ``settings`` are this class's fields, ``keep`` and ``threshold`` among them. Raises `InputError` when there
+        is no model.
         """
         model = given_or_set("embed_model", embed_model, of="DenoisePostprocessor.from_embed_model")
-        return cls(denoiser=_end(EmbedModelScorer(model), keep, threshold, chunker), **settings)
+        return cls(denoiser=_end(EmbedModelScorer(model), chunker), **settings)
 
     @classmethod
-    def from_reranker(
-        cls,
-        reranker: BaseNodePostprocessor,
-        *,
-        keep: float | int | None = None,
-        threshold: float | None = None,
-        chunker: Chunker = whole,
-        **settings: Any,
-    ) -> Self:
+    def from_reranker(cls, reranker: BaseNodePostprocessor, *, chunker: Chunker = whole, **settings: Any) -> Self:
         """END by a LlamaIndex reranker's scores; without ``keep`` and ``threshold`` its own ``top_n``, best first.
 
         Raises `InputError` for something that is no node postprocessor.
         """
         scorer = RerankerScorer(reranker)
-        if keep is None and threshold is None:
+        if settings.get("keep") is None and settings.get("threshold") is None:
             own = getattr(reranker, "top_n", None)
-            keep = own if isinstance(own, int) and own > 0 else None
+            settings["keep"] = own if isinstance(own, int) and own > 0 else None
             settings.setdefault("order", "score")
-        return cls(denoiser=_end(scorer, keep, threshold, chunker), **settings)
+        return cls(denoiser=_end(scorer, chunker), **settings)
 
     @classmethod
     def from_cross_encoder(cls, model: Any, *, top_n: int = 2, order: Order = "score", **settings: Any) -> Self:
@@ -211,7 +184,7 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         """
         from denoise_core.scorers.cross_encoder import CrossEncoderScorer
 
-        return cls(denoiser=_end(CrossEncoderScorer(model), top_n, None, whole), order=order, **settings)
+        return cls(denoiser=_end(CrossEncoderScorer(model), whole), keep=top_n, order=order, **settings)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Settings, for ``from_dict``; in the place of a denoiser other than the default a hash of it, which loads
@@ -316,12 +289,10 @@ def _top(result: DenoiseResult, given: Sequence[Passage], top_n: int | None, ord
     )
 
 
-def _end(
-    scorer: Any, keep: float | int | None, threshold: float | None, chunker: Chunker | Literal["auto"]
-) -> Denoiser:
+def _end(scorer: Any, chunker: Chunker | Literal["auto"]) -> Denoiser:
     from denoise_core.end import ENDDenoiser
 
-    return ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker)
+    return ENDDenoiser(scorer, chunker=chunker)
 
 
 def _ruled(denoiser: Any, keep: Any, threshold: float | None) -> Denoiser:
@@ -336,21 +307,13 @@ def _ruled(denoiser: Any, keep: Any, threshold: float | None) -> Denoiser:
 
 
 def _embedded(keep: Any, threshold: float | None) -> Denoiser:
-    """The default, refused here and now where its weights are missing: later it would only be a fallback."""
-    from denoise_core.embedded.minilm import PACKAGE
-
-    try:
-        distribution(PACKAGE)
-        missing = next((name for name in ("tokenizers", "safetensors") if find_spec(name) is None), None)
-    except PackageNotFoundError:
-        missing = PACKAGE
-    if missing is not None:
-        raise MissingExtra(
-            f"DenoisePostprocessor() is the embedded default, which needs {missing!r}; run: "
-            "pip install 'rag-denoise[embedded]', or use from_llm, from_embed_model, from_reranker or denoiser=..."
-        )
+    """The default, refused here and now where a part of it is missing: later it would only be a fallback."""
     from denoise_core.embedded import DefaultScorer, default_denoiser
+    from denoise_core.embedded.minilm import minilm
 
+    for module in ("tokenizers", "safetensors"):
+        require(module, extra="embedded")
+    minilm()
     if threshold is None:
         return default_denoiser(**({} if keep is None else {"keep": keep}))
-    return _end(DefaultScorer(), keep, threshold, "auto")
+    return _ruled(_end(DefaultScorer(), "auto"), keep, threshold)

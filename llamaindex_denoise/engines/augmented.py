@@ -12,7 +12,7 @@ from typing import Any
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.base.response.schema import RESPONSE_TYPE, Response
+from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -152,11 +152,7 @@ def _adrafting(asked: Asked, engine: VerifiedEngine) -> AsyncDraftResponse:
                 for piece in _show(event, response, asked, engine):
                     yield piece
 
-    def whole() -> RESPONSE_TYPE:
-        text, nodes, metadata = asked.verified()
-        return Response(str(text), nodes, metadata)
-
-    response = AsyncDraftResponse(shown(), whole)
+    response = AsyncDraftResponse(shown())
     return response
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
@@ -21,7 +21,6 @@ from llama_index.core.prompts.mixin import PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
 from denoise_core import InputError, Message
-from denoise_core.running.offload import on_a_thread
 from denoise_core.types import Role
 from llamaindex_denoise.engines.prompts import NestedPrompts
 
@@ -112,21 +111,10 @@ class DraftResponse(_Settled, StreamingResponse):
 
 
 class AsyncDraftResponse(_Settled, AsyncStreamingResponse):
-    """`DraftResponse` for async; the run begins when it is read.
-
-    ``whole`` answers without streaming, for a caller that turns the response into text unread, as
-    `CondenseQuestionChatEngine.achat` does. LlamaIndex gives it no way to wait there, so a thread answers.
-    """
-
-    def __init__(self, pieces: AsyncGenerator[str, None], whole: Callable[[], RESPONSE_TYPE]) -> None:
-        super().__init__(pieces)
-        self._whole = whole
+    """`DraftResponse` for async; the run begins when it is read."""
 
     def __str__(self) -> str:
-        if self._answer is None and self._so_far is None:
-            whole = on_a_thread(self._whole)
-            self.settle(str(whole), whole.source_nodes, whole.metadata or {})
-        return self.response_txt or ""
+        return super().__str__() if self.response_txt is None else self.response_txt
 
 
 def pieces_of(text: str) -> Generator[str, None, None]:

@@ -22,7 +22,7 @@ from llamaindex_denoise.engines.base import DenoiseEngine, Nodes, postprocessor_
 from llamaindex_denoise.engines.prompts import prompts_of, to_template, with_prompt, with_prompts
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM
-from llamaindex_denoise.models.retriever import Search
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 from llamaindex_denoise.models.settings import given_or_set
 from llamaindex_denoise.nodes.convert import Readable
 
@@ -51,7 +51,7 @@ class S2AQueryEngine(DenoiseEngine):
     ) -> None:
         if not isinstance(s2a, S2A):
             raise InputError(f"expected a denoise_core S2A, got {type(s2a).__name__}; write S2A(LlamaLLM(llm))")
-        search = Search(retriever, node_postprocessors)
+        search = RetrieverAdapter(retriever, node_postprocessors)
         super().__init__(callback_manager)
         self.s2a = s2a
         self.streaming = streaming

@@ -90,18 +90,22 @@ def citation_blocks(response: Any) -> list[CitationBlock]:
     from llama_index.core.base.llms.types import CitationBlock, TextBlock
 
     about = {n.node.node_id: n.node.metadata for n in getattr(response, "source_nodes", None) or []}
-    out: list[CitationBlock] = []
-    for claim in ((response.metadata or {}).get(KEY) or {}).get("claims", ()):
-        for quote in claim["quotes"] if claim["supported"] else ():
-            named, source = about.get(quote["id"], {}), quote["id"]
-            title = str(named.get("title") or named.get("file_name") or source)
-            of_claim = {"claim_start": claim["start"], "claim_end": claim["end"]}
-            where = {"start": quote["start"], "end": quote["end"], **of_claim}
-            said = TextBlock(text=quote["text"])
-            out.append(
-                CitationBlock(cited_content=said, source=source, title=title, additional_location_info=where)
-            )
-    return out
+    claims = [c for c in ((response.metadata or {}).get(KEY) or {}).get("claims", ()) if c["supported"]]
+    return [
+        CitationBlock(
+            cited_content=TextBlock(text=q["text"]),
+            source=q["id"],
+            title=str((named := about.get(q["id"], {})).get("title") or named.get("file_name") or q["id"]),
+            additional_location_info={
+                "start": q["start"],
+                "end": q["end"],
+                "claim_start": c["start"],
+                "claim_end": c["end"],
+            },
+        )
+        for c in claims
+        for q in c["quotes"]
+    ]
 
 
 def _find(text: str, kept: Ranges, original: str) -> Ranges | None:

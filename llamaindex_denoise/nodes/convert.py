@@ -93,16 +93,11 @@ class Readable:
         self.nodes = _checked(nodes)
         self.guard = guard
         self.failures: dict[str, str] = {}
-        self._beside: dict[int, NodeWithScore] = {}
+        self._beside = {at: n for at, n in enumerate(self.nodes) if not is_text(n.node)}
         mode = mode_of(guard.denoiser)
-        texts = []
-        for at, n in enumerate(self.nodes):
-            if is_text(n.node):
-                texts.append((at, n, n.node.node_id))
-            else:
-                self._beside[at] = n
+        texts = [(at, n) for at, n in enumerate(self.nodes) if at not in self._beside]
         found = []
-        for (at, n, _), i in zip(texts, unique_ids([own for _, _, own in texts])):
+        for (at, n), i in zip(texts, unique_ids([n.node.node_id for _, n in texts])):
             try:
                 found.append(_to_passage(n, i, mode))
             except Exception as error:  # whatever a node's template or metadata does: its failure is its own
@@ -239,21 +234,15 @@ def _to_node(
 
 def _origin(kept: Passage, given: Mapping[str, Passage]) -> Passage | None:
     """The one input passage a text belongs to: its namesake, or the only one it stands for."""
-    origin = given.get(kept.id)
-    if origin is None:
-        behind = {s.passage_id for s in kept.covered}
-        origin = given.get(behind.pop()) if len(behind) == 1 else None
-    return origin
+    behind = {s.passage_id for s in kept.covered}
+    return given.get(kept.id) or (given.get(behind.pop()) if len(behind) == 1 else None)
 
 
 def _own_score(kept: Passage, origin: Passage | None, about: Mapping[str, Any]) -> float | None:
     """The method's score of a passage: the one it set, or its best chunk's."""
-    if about["fallback"]:
-        return None
-    if kept.score is not None and (origin is None or kept.score != origin.score):
-        return float(kept.score)
-    best: float | None = about["best"] if origin else None
-    return best
+    set_by_it = kept.score is not None and (origin is None or kept.score != origin.score)
+    own = kept.score if set_by_it else about["best"] if origin else None
+    return None if about["fallback"] else _float(own)
 
 
 def _copy(
@@ -278,17 +267,13 @@ def _copy(
     return shallow(node, update)
 
 
-def _unknown(kept: Passage) -> TextNode:
-    from denoise_core.augmenter.traces.plain import plain
-
-    return TextNode(metadata=plain(kept.metadata))
-
-
 def _joint(kept: Passage, given: Mapping[str, Passage], about: Mapping[str, Any]) -> tuple[TextNode, float | None]:
     """A new node for text made of several passages: it has what its sources agree on, and the best score."""
+    from denoise_core.augmenter.traces.plain import plain
+
     sources = [s for i in about["spans"] if i in given and (s := source_of(given[i])) is not None]
     nodes = [s.node for s in sources]
-    first = nodes[0] if nodes else _unknown(kept)  # no node behind it: the passage's own
+    first = nodes[0] if nodes else TextNode(metadata=plain(kept.metadata))  # no node behind it: the passage's own
     node = TextNode(
         text=kept.text,
         id_=kept.id,
@@ -296,10 +281,8 @@ def _joint(kept: Passage, given: Mapping[str, Passage], about: Mapping[str, Any]
         excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
         excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
     )
-    documents = [n.relationships.get(SOURCE) for n in (first, *nodes)]
-    shared = documents[0]
-    ids = {d.node_id if isinstance(d, RelatedNodeInfo) else None for d in documents}
-    if len(ids) == 1 and isinstance(shared, RelatedNodeInfo):
+    shared = first.relationships.get(SOURCE)
+    if isinstance(shared, RelatedNodeInfo) and {n.ref_doc_id for n in nodes} <= {shared.node_id}:
         node.relationships[SOURCE] = shared
     scores = [_float(s.score) for s in sources if s.score is not None]
     return node, max((s for s in scores if s is not None), default=_float(kept.score))
