@@ -7,7 +7,7 @@ one record.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -94,23 +94,21 @@ class Aside:
         flow = self.utility.assess(memory, candidate)
         if sum(len(p.text) for p in memory.evidence) <= AT_ONCE:
             return (yield from flow)
-        said: Any = None
-        failed: Exception | None = None
+        onwards: Callable[[], Effect] = partial(next, flow)
         while True:
-            verdict, effect = yield Compute(partial(_onwards, flow, said, failed))
+            verdict, effect = yield Compute(partial(_reached, onwards))
             if effect is None:
                 return cast(Verdict, verdict)
-            said = failed = None
             try:
-                said = yield effect
+                onwards = partial(flow.send, (yield effect))
             except Exception as error:
-                failed = error
+                onwards = partial(flow.throw, error)
 
 
-def _onwards(flow: Flow[Verdict], said: Any, failed: Exception | None) -> tuple[Verdict | None, Effect | None]:
+def _reached(onwards: Callable[[], Effect]) -> tuple[Verdict | None, Effect | None]:
     """What a flow comes to next: its end, or something it asks for."""
     try:
-        return None, flow.send(said) if failed is None else flow.throw(failed)
+        return None, onwards()
     except StopIteration as done:
         return done.value, None
 
@@ -151,7 +149,6 @@ class Asked:
         return self.told(self.answer())
 
     async def averified(self) -> Told:
-        """`verified` without blocking the event loop."""
         return self.told(await self.aanswer())
 
     def note(self, answer: Answer) -> dict[str, Any]:

@@ -63,7 +63,6 @@ class CheckedChatEngine(BaseChatEngine):
         return _response(message, told)
 
     async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
-        """As `chat`, awaited."""
         if chat_history is not None:
             await self.memory.aset(chat_history)
         told = await self._asked(message, await self.memory.aget(input=message)).averified()
@@ -76,7 +75,6 @@ class CheckedChatEngine(BaseChatEngine):
         return _stream(self.chat(message, chat_history), chat_stream=True)
 
     async def astream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
-        """As `stream_chat`, awaited."""
         return _stream(await self.achat(message, chat_history), chat_stream=False)
 
     def reset(self) -> None:

@@ -57,7 +57,6 @@ class CheckedTool(QueryEngineTool):
         return _labelled(super().call(*args, **kwargs))
 
     async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        """As `call`, awaited."""
         return _labelled(await super().acall(*args, **kwargs))
 
 
@@ -270,9 +269,8 @@ class AgentDrafts:
         if request.attempt == 0:
             return self._drafted(self.first)
         wrong = f"{REVISE}\n{envelope(request.feedback, 'feedback')}"
-        return self._drafted(
-            await self.again(*(self.first.told(request.rejected, wrong) if request.rejected else ()))
-        )
+        said = self.first.told(request.rejected, wrong) if request.rejected else ()
+        return self._drafted(await self.again(*said))
 
     def _drafted(self, step: _Step) -> Drafted:
         output = step.output

@@ -91,7 +91,6 @@ class VerifiedEngine(DenoiseEngine):
         return replace(self._asked(QueryBundle(question)), history=messages_of(history)).answer()
 
     async def aanswer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
-        """`answer` for async."""
         return await replace(self._asked(QueryBundle(question)), history=messages_of(history)).aanswer()
 
     def synthesize(
@@ -103,7 +102,6 @@ class VerifiedEngine(DenoiseEngine):
     async def asynthesize(
         self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
-        """As ``synthesize``, without blocking the event loop."""
         return await self._aanswer(self._asked(query_bundle, nodes, additional_source_nodes or ()))
 
     def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> Asked:
@@ -189,7 +187,6 @@ class CheckedQueryEngine(VerifiedEngine):
         return self.query_engine.retrieve(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """As ``retrieve``, without blocking the event loop."""
         return await aretrieve(self.query_engine, query_bundle, self._threads)
 
     def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> Asked:
@@ -239,7 +236,6 @@ class AugmentedQueryEngine(VerifiedEngine):
         return evidence_nodes(query_bundle.query_str, found.evidence, found.retrieved)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """As ``retrieve``, without blocking the event loop."""
         found, _ = await arun(self._gathering(query_bundle), budget=self.augmenter.budget)
         return evidence_nodes(query_bundle.query_str, found.evidence, found.retrieved)
 

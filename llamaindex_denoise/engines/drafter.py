@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     AsyncStreamingResponse,
@@ -333,15 +333,7 @@ class Seen:
         if isinstance(response, ChatResponse) and last is not None and last[0] == same and last[2] == text:
             return
         self.held.append(response.raw)
-        self.replies.append((same, _usage(response), text))
-
-
-def _usage(response: ChatResponse | CompletionResponse) -> Usage | None:
-    if isinstance(response, ChatResponse):
-        return usage_of(response)
-    empty = ChatMessage(role="assistant", content="")
-    kept = response.additional_kwargs
-    return usage_of(ChatResponse(message=empty, raw=response.raw, additional_kwargs=kept))
+        self.replies.append((same, usage_of(response), text))
 
 
 _seen: ContextVar[tuple[Seen, ...]] = ContextVar("denoise_llamaindex_seen", default=())

@@ -81,7 +81,6 @@ class S2AQueryEngine(DenoiseEngine):
         return self._search.nodes(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """As ``retrieve``, without blocking the event loop."""
         return await self._search.anodes(query_bundle)
 
     def synthesize(
@@ -95,7 +94,6 @@ class S2AQueryEngine(DenoiseEngine):
     async def asynthesize(
         self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
-        """As ``synthesize``, without blocking the event loop."""
         read = self._readable(nodes)
         some = _any_text(read.passages)
         answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if some else None

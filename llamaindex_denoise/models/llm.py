@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
@@ -82,7 +82,6 @@ class LlamaLLM(Carries):
         return self._json_reply(model, response)
 
     async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
-        """`complete_json` for async."""
         if self.structured is False:
             return await self.acomplete(messages)
         model = cast(FunctionCallingLLM, self.model)
@@ -184,16 +183,16 @@ def _whole(reply: Reply) -> tuple[str | Usage, ...]:
     return (reply.text,) if reply.usage is None else (reply.text, reply.usage)
 
 
-def usage_of(response: ChatResponse) -> Usage | None:
+def usage_of(response: ChatResponse | CompletionResponse) -> Usage | None:
     """The tokens a response reports, in any of the shapes the integrations use; None if it reports none."""
-    raw = response.raw
-    kept = [
+    raw, said = response.raw, getattr(response, "message", response)
+    kept = (
         _get(raw, "usage"),
         _get(raw, "usage_metadata"),
         raw,
         response.additional_kwargs,
-        response.message.additional_kwargs,
-    ]
+        said.additional_kwargs,
+    )
     for place in kept:
         read, written = _first(place, _INPUT_TOKENS), _first(place, _OUTPUT_TOKENS)
         if read is not None or written is not None:
