@@ -16,7 +16,7 @@ from denoise_core.errors import is_mistake, said
 from denoise_core.running.effects import Flow
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.support.judging import Judge
-from llamaindex_denoise.engines.prompts import NestedPrompts
+from llamaindex_denoise.engines.base import NestedPrompts
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.verify import Aside
 

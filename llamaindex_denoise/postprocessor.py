@@ -24,11 +24,10 @@ from denoise_core._optional import require
 from denoise_core.running.budget import at_most
 from denoise_core.running.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
-from llamaindex_denoise.engines.prompts import NestedPrompts, prompts_of, with_prompts
+from llamaindex_denoise.engines.base import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import DenoiseEvent, is_heard
-from llamaindex_denoise.models.llm import LlamaLLM
+from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
-from llamaindex_denoise.models.settings import given_or_set
 from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
 from llamaindex_denoise.nodes.headers import reading
 from llamaindex_denoise.nodes.records import Detail

@@ -22,9 +22,8 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.tools import ToolOutput
 
 from denoise_core.augmenter import Augmenter
-from llamaindex_denoise.engines.base import pieces_of
+from llamaindex_denoise.engines.base import NestedPrompts, pieces_of
 from llamaindex_denoise.engines.drafter import EngineDrafter
-from llamaindex_denoise.engines.prompts import NestedPrompts
 from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.verify import Asked, OnError, Told
 
@@ -40,9 +39,8 @@ class CheckedStream(StreamingAgentChatResponse):
 class CheckedChatEngine(BaseChatEngine):
     """A chat engine of any mode, whose answers are checked against what it found for them.
 
-    The verdict stands in ``response.metadata["denoise"]``; the engine's memory keeps messages and answers, no
-    rejected draft. One that searches itself (context, condense plus context) searches once and is told what was
-    wrong; any other is asked once, judged and repaired. A stream hands the answer out once it is final.
+    The engine's memory keeps messages and answers, no rejected draft. One that searches itself (context, condense
+    plus context) searches once and is told what was wrong; any other is asked once, judged and repaired.
     """
 
     def __init__(self, chat_engine: BaseChatEngine, augmenter: Augmenter, *, on_error: OnError = "answer") -> None:

@@ -37,9 +37,8 @@ from llamaindex_denoise.engines.base import (
     postprocessor_modules,
 )
 from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve, can_retrieve
-from llamaindex_denoise.models.llm import LlamaLLM
+from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
 from llamaindex_denoise.models.retriever import RetrieverAdapter
-from llamaindex_denoise.models.settings import given_or_set
 from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.nodes.convert import says_something, to_passages
 from llamaindex_denoise.verify import Asked, OnError, Unsupported, evidence_nodes, loop_of
@@ -55,10 +54,9 @@ class VerifiedEngine(DenoiseEngine):
 
     ``on_error="raise"`` raises the error that left nothing to send; else the answer names the part that failed.
 
-    ``streaming=True`` hands the text out once it is final: no draft that failed is shown. ``"held_back"`` shows
-    each sentence when the judge passes it. ``"draft_first"`` shows the first draft as it comes, not judged yet.
-    When what was shown does not stay, ``revision_notice`` and the new text follow. Sources and
-    ``metadata["denoise"]`` are there when the stream has ended, and ``get_response()`` gives the answer alone.
+    ``streaming=True`` hands the text out once it is final, ``"held_back"`` each sentence when the judge passes it,
+    ``"draft_first"`` the first draft as it comes, not judged yet. When what was shown does not stay,
+    ``revision_notice`` and the new text follow; ``get_response()`` gives the answer alone.
     """
 
     revision_notice: str = "\n\n(The draft above did not hold. The answer:)\n\n"
@@ -171,11 +169,8 @@ def _show(
 
 
 class CheckedQueryEngine(VerifiedEngine):
-    """`Checked` of a query engine: it keeps the engine's retrieval, postprocessors, synthesizer and prompts, and
-    adds the check, the feedback and the retry.
-
-    An engine without ``retrieve`` and ``synthesize`` is asked once, and what it says is judged and repaired;
-    ``limits=LoopLimits(rerun=True)`` asks it again.
+    """`Checked` of a query engine, whose retrieval, postprocessors, synthesizer and prompts it keeps. One without
+    ``retrieve`` and ``synthesize`` is asked once, judged and repaired; ``LoopLimits(rerun=True)`` asks it again.
     """
 
     def __init__(self, query_engine: BaseQueryEngine, augmenter: Augmenter, **settings: Any) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import re
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage
@@ -17,15 +20,130 @@ from llama_index.core.base.response.schema import (
 )
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.prompts.mixin import PromptMixin, PromptMixinType
+from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
-from denoise_core import InputError, Message
+from denoise_core import Denoiser, Guard, InputError, Message
+from denoise_core.errors import said
 from denoise_core.types import Role
-from llamaindex_denoise.engines.prompts import NestedPrompts
+
+if TYPE_CHECKING:
+    from denoise_core.s2a import Options, Prompt
+
+D = TypeVar("D", bound=Denoiser)
 
 Streaming: TypeAlias = bool | Literal["draft_first", "held_back"]
 Nodes: TypeAlias = Sequence[NodeWithScore]
+
+
+class NestedPrompts(PromptMixin):
+    """A `PromptMixin` whose ``update_prompts`` also takes keys with more than one colon.
+
+    LlamaIndex's own raises ValueError for a prompt two levels down, such as
+    ``query_engine:response_synthesizer:text_qa_template``, although ``get_prompts`` lists it so.
+    """
+
+    def _get_prompts(self) -> PromptDictType:
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        return
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
+
+    def update_prompts(self, prompts_dict: dict[str, BasePromptTemplate]) -> None:
+        """Raises `InputError` for a key that ``get_prompts`` does not list."""
+        known = self.get_prompts()
+        unknown = sorted(set(prompts_dict) - set(known))
+        if unknown:
+            raise InputError(f"no prompt named {', '.join(map(repr, unknown))}; there are {sorted(known)}")
+        modules = self._get_prompt_modules()
+        own = {k: v for k, v in prompts_dict.items() if ":" not in k}
+        nested: dict[str, PromptDictType] = {}
+        for key, prompt in prompts_dict.items():
+            if ":" in key:
+                module, rest = key.split(":", 1)
+                nested.setdefault(module, {})[rest] = prompt
+        self._update_prompts(own)
+        for module, prompts in nested.items():
+            modules[module].update_prompts(prompts)
+
+
+def prompts_of(denoiser: Denoiser) -> PromptDictType:
+    """The prompts a denoiser uses; empty for one that asks no model."""
+    if isinstance(denoiser, Guard):
+        return prompts_of(denoiser.denoiser)
+    from denoise_core.s2a import S2ADenoiser
+
+    if isinstance(denoiser, S2ADenoiser):
+        return {f"s2a_{denoiser.variant}": to_template(denoiser.options.step_1(denoiser.variant))}
+    return {}
+
+
+def with_prompts(denoiser: D, prompts: Mapping[str, BasePromptTemplate]) -> D:
+    """A copy of ``denoiser`` that uses ``prompts``; the denoiser itself, which others may share, stays."""
+    from denoise_core.s2a import S2ADenoiser
+
+    changed = copy.copy(denoiser)
+    if isinstance(changed, Guard):
+        changed.denoiser = with_prompts(changed.denoiser, prompts)
+    if isinstance(changed, S2ADenoiser):
+        wanted = prompts.get(f"s2a_{changed.variant}")
+        if wanted is not None:
+            changed.options = with_prompt(changed.options, changed.options.step_1(changed.variant), wanted)
+    return changed
+
+
+def with_prompt(options: Options, old: Prompt, template: BasePromptTemplate) -> Options:
+    """``options`` with ``template`` in the place of its prompt ``old``."""
+    place = next(f.name for f in fields(options.prompts) if getattr(options.prompts, f.name) is old)
+    return replace(options, prompts=replace(options.prompts, **{place: to_prompt(template, old)}))
+
+
+def to_template(prompt: Prompt) -> ChatPromptTemplate:
+    messages = [ChatMessage(role="user", content=prompt.user)]
+    if prompt.system:
+        messages.insert(0, ChatMessage(role="system", content=prompt.system))
+    return ChatPromptTemplate(message_templates=messages)
+
+
+def to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
+    """The core's prompt, from a template of any kind. One without roles replaces the user's part and leaves the
+    system's as it was.
+
+    Variables that were bound or mapped keep their values. Raises `InputError` for something that is no template,
+    and for one that names a field the step does not fill or lacks one that it needs.
+    """
+    if isinstance(template, str) or not isinstance(template, BasePromptTemplate):
+        raise InputError(
+            f"prompt {old.name!r}: expected a llama_index prompt template, got {type(template).__name__}; "
+            "write PromptTemplate(...)"
+        )
+    argument = {own: given for given, own in (template.template_var_mappings or {}).items()}
+    named = {argument.get(n, n) for n in template.template_vars if n not in template.kwargs}
+    marks: dict[str, Any] = {field: f"\0{field}\0" for field in {*old.fields, *named}}
+    try:
+        messages = template.format_messages(**marks)
+    except (KeyError, ValueError) as error:
+        raise InputError(f"prompt {old.name!r}: the template cannot be filled: {said(error)}") from error
+    roles = {m.role.value for m in messages}
+    system = "\n\n".join(m.content or "" for m in messages if m.role == "system")
+    user = "\n\n".join(m.content or "" for m in messages if m.role != "system")
+    parts = [_with_fields(text, marks) for text in (system, user)]
+    if roles == {"user"}:
+        parts[0] = old.system
+    wording = hashlib.sha256(f"{parts[0]}\0{parts[1]}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return type(old)(old.name, f"custom-{wording}", parts[0], parts[1])
+
+
+def _with_fields(text: str, marks: Mapping[str, str]) -> str:
+    """Rendered text as the core's template: its braces are text, and the marks are its fields again."""
+    text = text.replace("{", "{{").replace("}", "}}")
+    for field, mark in marks.items():
+        text = text.replace(mark, f"{{{field}}}")
+    return text
 
 
 class DenoiseEngine(NestedPrompts, BaseQueryEngine):

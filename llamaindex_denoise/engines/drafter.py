@@ -42,7 +42,7 @@ from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
 from denoise_core.augmenter.engine import draft_block
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE
 from denoise_core.text.delimit import envelope
-from llamaindex_denoise.engines.base import text_of_response
+from llamaindex_denoise.engines.base import Nodes, text_of_response
 from llamaindex_denoise.events import DEAF
 from llamaindex_denoise.models.llm import usage_of
 from llamaindex_denoise.models.threads import Threads, owner
@@ -51,6 +51,7 @@ from llamaindex_denoise.nodes.headers import source_of
 
 _BETWEEN = "\n---------------------\n"  # what LlamaIndex's ``accumulate`` puts between its answers
 _RULE = "\n\n"
+_RETRIEVAL = "the engine's retrieval"
 
 NOTHING_FOUND = "Empty Response"
 """What LlamaIndex's synthesizers say when there is nothing to answer from."""
@@ -68,11 +69,7 @@ class EngineDrafter:
     """
 
     def __init__(
-        self,
-        engine: BaseQueryEngine,
-        threads: Threads,
-        asked: QueryBundle,
-        nodes: Sequence[NodeWithScore] | None = None,
+        self, engine: BaseQueryEngine, threads: Threads, asked: QueryBundle, nodes: Nodes | None = None
     ) -> None:
         self.engine = engine
         self.asked = asked
@@ -100,8 +97,6 @@ class EngineDrafter:
         return cast(Drafted, drafted)
 
     async def adraft(self, request: DraftRequest) -> Drafted:
-        if blocks_the_loop(self.engine):
-            return await self._threads.run(lambda: self.draft(request))
         drafted = [item async for item in self.astream(request)][-1]
         return cast(Drafted, drafted)
 
@@ -111,9 +106,11 @@ class EngineDrafter:
             if not self.searches:
                 response = self.engine.query(self._query(request))
             else:
-                nodes = self._retrieve()
-                yield Found(_passages(nodes), request.question)
-                response = self.engine.synthesize(self._query(request), nodes)
+                if self.nodes is None:
+                    with self._part(_RETRIEVAL):
+                        self.nodes = self.engine.retrieve(self.asked)
+                yield Found(_passages(self.nodes), request.question)
+                response = self.engine.synthesize(self._query(request), self.nodes)
             pieces = []
             if isinstance(response, StreamingResponse):
                 for piece in response.response_gen:
@@ -135,9 +132,11 @@ class EngineDrafter:
             if not self.searches:
                 response = await self.engine.aquery(self._query(request))
             else:
-                nodes = await self._aretrieve()
-                yield Found(_passages(nodes), request.question)
-                response = await self.engine.asynthesize(self._query(request), nodes)
+                if self.nodes is None:
+                    with self._part(_RETRIEVAL):
+                        self.nodes = await aretrieve(self.engine, self.asked, self._threads)
+                yield Found(_passages(self.nodes), request.question)
+                response = await self.engine.asynthesize(self._query(request), self.nodes)
             pieces = []
             if isinstance(response, AsyncStreamingResponse):
                 async for piece in response.async_response_gen():
@@ -162,18 +161,6 @@ class EngineDrafter:
             return self.asked
         text = "\n\n".join([*before, request.question, *after])
         return replace(self.asked, query_str=text, custom_embedding_strs=list(self.asked.embedding_strs))
-
-    def _retrieve(self) -> list[NodeWithScore]:
-        if self.nodes is None:
-            with self._part("the engine's retrieval"):
-                self.nodes = self.engine.retrieve(self.asked)
-        return self.nodes
-
-    async def _aretrieve(self) -> list[NodeWithScore]:
-        if self.nodes is None:
-            with self._part("the engine's retrieval"):
-                self.nodes = await aretrieve(self.engine, self.asked, self._threads)
-        return self.nodes
 
     def shown(self, text: str) -> str:
         """The final text with the headings back that ``accumulate`` gives to its answers."""

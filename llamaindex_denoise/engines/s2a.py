@@ -18,12 +18,19 @@ from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Guard, InputError, Passage
 from denoise_core.s2a import S2A, S2AAnswer
-from llamaindex_denoise.engines.base import DenoiseEngine, Nodes, postprocessor_modules, response_metadata
-from llamaindex_denoise.engines.prompts import prompts_of, to_template, with_prompt, with_prompts
+from llamaindex_denoise.engines.base import (
+    DenoiseEngine,
+    Nodes,
+    postprocessor_modules,
+    prompts_of,
+    response_metadata,
+    to_template,
+    with_prompt,
+    with_prompts,
+)
 from llamaindex_denoise.events import DenoiseEvent
-from llamaindex_denoise.models.llm import LlamaLLM
+from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
 from llamaindex_denoise.models.retriever import RetrieverAdapter
-from llamaindex_denoise.models.settings import given_or_set
 from llamaindex_denoise.nodes.convert import Readable
 
 dispatcher = get_dispatcher(__name__)

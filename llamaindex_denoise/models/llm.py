@@ -1,7 +1,6 @@
 """A LlamaIndex LLM as the core's: `LlamaLLM`.
 
-Nothing here is resolved for the user: no `Settings`, no default model. A model or retriever whose async form
-would run on the event loop is moved to a bounded pool of threads.
+No default model is resolved: what neither was passed nor put into `Settings` is an error.
 """
 
 from __future__ import annotations
@@ -10,8 +9,9 @@ import inspect
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+from llama_index.core import Settings
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.llms import LLM, CustomLLM
@@ -39,9 +39,8 @@ class LlamaLLM(Carries):
     called twice at once, by sync code either. Tokens are read from the response where the model reports them.
 
     ``structured``: whether a reply that has a JSON schema is asked for by a tool the model must call, strictly
-    where the integration passes that on. None does so when the model's metadata says that it calls functions, and
-    finds it by asking once, and remembers it, where it does not (unless its ``pydantic_program_mode`` says
-    otherwise). When the model writes text after all, that text is handed on to be parsed.
+    where the integration passes that on; None is what the model's metadata and ``pydantic_program_mode`` say. When
+    the model writes text after all, that text is handed on to be parsed.
 
     A pickle holds no key: the model loaded from one takes its key from the environment. Raises `InputError` when
     ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that has no tools.
@@ -70,51 +69,22 @@ class LlamaLLM(Carries):
 
     def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
-        if self.structured is False:
+        if not self.structured:
             return self.complete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        try:
-            with self._threads.slot():
-                response = model.chat_with_tools(chat_history=_chat(messages), **self._form(schema))
-        except Exception as error:
-            self._refused(error)
-            return self.complete(messages)
-        return self._json_reply(model, response)
+        with self._threads.slot():
+            response = model.chat_with_tools(chat_history=_chat(messages), **_form(model, schema))
+        return _json_reply(model, response)
 
     async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
-        if self.structured is False:
+        if not self.structured:
             return await self.acomplete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        try:
-            response = await model.achat_with_tools(chat_history=_chat(messages), **self._form(schema))
-        except Exception as error:
-            self._refused(error)
-            return await self.acomplete(messages)
-        return self._json_reply(model, response)
-
-    def _form(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        form = {"tools": [_reply_tool(schema)], "tool_required": True}
-        takes = inspect.signature(cast(FunctionCallingLLM, self.model)._prepare_chat_with_tools).parameters
-        return {**form, "strict": True} if "strict" in takes else form  # passed on to a server that keeps to it
-
-    def _refused(self, error: Exception) -> None:
-        """Text from now on. Raises what is no refusal of the form, and any error of a model known to call
-        tools."""
-        if self.structured or not _refuses_form(error):
-            raise error
-        self.structured = False
-
-    def _json_reply(self, model: FunctionCallingLLM, response: ChatResponse) -> Reply:
-        plain, fields = _reply(response), _arguments_of(model, response)
-        if self.structured is None:
-            self.structured = fields is not None
-        return plain if fields is None else Reply(json.dumps(fields, ensure_ascii=False), plain.usage)
+        response = await model.achat_with_tools(chat_history=_chat(messages), **_form(model, schema))
+        return _json_reply(model, response)
 
     def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
-        """Pieces of the reply as they come, and at the end the tokens if the model reports them.
-
-        A model that has no stream gives its reply in one piece.
-        """
+        """Pieces of the reply as they come, one of a model that has no stream; then the tokens, where it tells."""
         pieces = _Pieces()
         try:
             with self._threads.slot():
@@ -186,14 +156,8 @@ def _whole(reply: Reply) -> tuple[str | Usage, ...]:
 def usage_of(response: ChatResponse | CompletionResponse) -> Usage | None:
     """The tokens a response reports, in any of the shapes the integrations use; None if it reports none."""
     raw, said = response.raw, getattr(response, "message", response)
-    kept = (
-        _get(raw, "usage"),
-        _get(raw, "usage_metadata"),
-        raw,
-        response.additional_kwargs,
-        said.additional_kwargs,
-    )
-    for place in kept:
+    kept = (response.additional_kwargs, said.additional_kwargs)
+    for place in (_get(raw, "usage"), _get(raw, "usage_metadata"), raw, *kept):
         read, written = _first(place, _INPUT_TOKENS), _first(place, _OUTPUT_TOKENS)
         if read is not None or written is not None:
             return Usage.reported(read or 0, written or 0)
@@ -211,18 +175,16 @@ def _get(place: Any, name: str) -> Any:
     return getattr(place, name, None)
 
 
-def _can_structure(model: LLM) -> bool | None:
-    """Whether a model can be asked for a tool call: LlamaIndex itself would, or (None) only asking tells."""
-    if not isinstance(model, FunctionCallingLLM) or model.pydantic_program_mode not in _MODES:
-        return False
-    return True if model.metadata.is_function_calling_model else None
+def _can_structure(model: LLM) -> bool:
+    """Whether LlamaIndex itself would ask the model for a tool call."""
+    calls = isinstance(model, FunctionCallingLLM) and model.metadata.is_function_calling_model
+    return calls and model.pydantic_program_mode in _MODES
 
 
-def _refuses_form(error: BaseException) -> bool:
-    """Whether a model, its integration or its server says that it cannot be asked for a tool call."""
-    return isinstance(error, (NotImplementedError, TypeError)) or (
-        getattr(error, "status_code", None) in (400, 404, 405, 415, 422, 501)
-    )
+def _form(model: FunctionCallingLLM, schema: Mapping[str, Any]) -> dict[str, Any]:
+    form = {"tools": [_reply_tool(schema)], "tool_required": True}
+    takes = inspect.signature(model._prepare_chat_with_tools).parameters
+    return {**form, "strict": True} if "strict" in takes else form  # passed on to a server that keeps to it
 
 
 def _reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
@@ -238,11 +200,24 @@ def _reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
     return FunctionTool(fn=_uncalled, metadata=metadata)
 
 
-def _arguments_of(model: FunctionCallingLLM, response: ChatResponse) -> dict[str, Any] | None:
-    """The reply's fields; None when the model wrote text after all, or nothing that can be read."""
-    calls = model.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-    return next((c.tool_kwargs for c in calls if c.tool_name == _NAME and c.tool_kwargs), None)
+def _json_reply(model: FunctionCallingLLM, response: ChatResponse) -> Reply:
+    """The reply's fields as JSON; its text when the model wrote text after all, or nothing that can be read."""
+    plain = _reply(response)
+    called = model.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+    fields = next((c.tool_kwargs for c in called if c.tool_name == _NAME and c.tool_kwargs), None)
+    return plain if fields is None else Reply(json.dumps(fields, ensure_ascii=False), plain.usage)
 
 
 def _uncalled() -> None:
     raise NotImplementedError("the reply tool is a form to fill in")
+
+
+def given_or_set(name: Literal["llm", "embed_model"], given: Any, *, of: str) -> Any:
+    """``given``, or what the user put into `Settings`. Raises `InputError` when there is none.
+
+    `Settings.llm` itself would make one there, which calls a hosted service.
+    """
+    found = given if given is not None else getattr(Settings, f"_{name}", None)
+    if found is None:
+        raise InputError(f"{of} needs a model: pass {name}=..., or set Settings.{name}; no default is resolved")
+    return found

@@ -17,9 +17,8 @@ T = TypeVar("T")
 class Threads:
     """A bounded pool of daemon threads for calls that would block an event loop.
 
-    The context (spans, budget) goes along. It holds no thread before the first call; copies and pickles of
-    it start with a pool of their own. A call that nobody waits for any more (a time-out, a cancellation) costs its
-    thread no longer; with a limit of 1 it does, for that is a model which must not be called twice at once.
+    The context (spans, budget) goes along; copies and pickles start with a pool of their own. A call that nobody
+    waits for any more costs its thread no longer; with a limit of 1 it does, for a model to be called alone.
     """
 
     def __init__(self, limit: int) -> None:

@@ -1,26 +1,17 @@
-"""From a cited source back to the user's own node and characters, however often it was copied on the way.
-
-LlamaIndex's `CitationQueryEngine` cuts nodes into chunks with new ids, no offsets and a heading; only metadata
-crosses. `origins` finds the place again from the record there.
-"""
+"""From a cited source back to the user's own node and characters, by the record that its copies carry along."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from denoise_core.running.record import KEY
 from denoise_core.support.citing import cited_numbers
 from llamaindex_denoise.nodes.convert import text_of
 from llamaindex_denoise.nodes.records import Ranges, document_ranges, record, text_behind, through
-
-if TYPE_CHECKING:
-    from llama_index.core.base.llms.types import CitationBlock
 
 _HEADING = re.compile(r"\ASource \d+:\n(.*?)\n?\Z", re.DOTALL)
 
@@ -79,33 +70,6 @@ def cited(
     known = list(originals)
     sources = response.source_nodes
     return {n: origins(sources[n - 1], known) for n in cited_numbers(text, len(sources))}
-
-
-def citation_blocks(response: Any) -> list[CitationBlock]:
-    """What each supported claim of a checked answer rests on, for reading: models take no such blocks back.
-
-    ``response`` is an engine's, a chat's, an agent's, or a stream that was read. ``source`` is the id of the node
-    (or tool call), ``additional_location_info`` the quote's range there, and the claim's in the answer.
-    """
-    from llama_index.core.base.llms.types import CitationBlock, TextBlock
-
-    about = {n.node.node_id: n.node.metadata for n in getattr(response, "source_nodes", None) or []}
-    claims = [c for c in ((response.metadata or {}).get(KEY) or {}).get("claims", ()) if c["supported"]]
-    return [
-        CitationBlock(
-            cited_content=TextBlock(text=q["text"]),
-            source=q["id"],
-            title=str((named := about.get(q["id"], {})).get("title") or named.get("file_name") or q["id"]),
-            additional_location_info={
-                "start": q["start"],
-                "end": q["end"],
-                "claim_start": c["start"],
-                "claim_end": c["end"],
-            },
-        )
-        for c in claims
-        for q in c["quotes"]
-    ]
 
 
 def _find(text: str, kept: Ranges, original: str) -> Ranges | None:

@@ -30,6 +30,7 @@ from llamaindex_denoise.nodes.headers import NodeMetadata, mode_of, source_of
 from llamaindex_denoise.nodes.records import SOURCE, Detail, document_ranges, note_of, noted, record, whole_way
 
 ScorePolicy: TypeAlias = Literal["keep", "replace"]
+Given: TypeAlias = Mapping[str, Passage]
 
 
 def _no_origin() -> dict[str, Any]:
@@ -183,9 +184,7 @@ def to_nodes(
     return made
 
 
-def _about(
-    kept: Passage, given: Mapping[str, Passage], result: DenoiseResult, chunks: Chunks, detail: Detail
-) -> dict[str, Any]:
+def _about(kept: Passage, given: Given, result: DenoiseResult, chunks: Chunks, detail: Detail) -> dict[str, Any]:
     """`record_of` what became ``kept``: short of the scored chunks, unless they are asked for; and its best score,
     None where the method failed."""
     if detail == "full":
@@ -204,12 +203,7 @@ def _about(
 
 
 def _to_node(
-    kept: Passage,
-    given: Mapping[str, Passage],
-    about: Mapping[str, Any],
-    by: str,
-    scores: ScorePolicy,
-    detail: Detail,
+    kept: Passage, given: Given, about: Mapping[str, Any], by: str, scores: ScorePolicy, detail: Detail
 ) -> NodeWithScore:
     origin = _origin(kept, given)
     source = source_of(origin) if origin else None
@@ -232,7 +226,7 @@ def _to_node(
     return NodeWithScore(node=node, score=own if scores == "replace" and own is not None else score)
 
 
-def _origin(kept: Passage, given: Mapping[str, Passage]) -> Passage | None:
+def _origin(kept: Passage, given: Given) -> Passage | None:
     """The one input passage a text belongs to: its namesake, or the only one it stands for."""
     behind = {s.passage_id for s in kept.covered}
     return given.get(kept.id) or (given.get(behind.pop()) if len(behind) == 1 else None)
@@ -267,7 +261,7 @@ def _copy(
     return shallow(node, update)
 
 
-def _joint(kept: Passage, given: Mapping[str, Passage], about: Mapping[str, Any]) -> tuple[TextNode, float | None]:
+def _joint(kept: Passage, given: Given, about: Mapping[str, Any]) -> tuple[TextNode, float | None]:
     """A new node for text made of several passages: it has what its sources agree on, and the best score."""
     from denoise_core.augmenter.traces.plain import plain
 

@@ -1,7 +1,7 @@
-"""A hash of everything that decides what a denoiser does: releases of code, settings, prompts, weights and files.
+"""A hash of what decides what a denoiser does: settings, prompts, weights, files, and the releases of its code.
 
-Code counts by the release it came with: ours by its sources, Python's and an installed package's by version. Code
-of the user's own has no release by which an edit shows, so it is named for the caller not to cache.
+Ours counts by its sources, Python's and an installed package's by version. Code of the user's own has no release
+by which an edit shows, so it is named for the caller not to cache.
 """
 
 from __future__ import annotations
