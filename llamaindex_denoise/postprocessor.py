@@ -60,15 +60,12 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
     `denoise_core`'s, or of your own; `from_llm`, `from_embed_model` and `from_reranker` make one of what you have.
 
     Each node that stays is a copy of the original with its id, metadata, relationships and retrieval score; its
-    record says which characters it stands for (`llamaindex_denoise.record`). Scorers read the metadata that is
-    embedded with a node, prompts the metadata an LLM is shown; what is cut is the text alone. Nodes without text
-    pass through in their places. The default never loses context: on an error, or when nothing is kept, the nodes
-    come back whole and the record says why (``on_error``, ``on_empty``: "keep", "drop" or "raise", see
-    `denoise_core.Guard`).
+    record says which characters it stands for (`llamaindex_denoise.record`). What is cut is the text alone; nodes
+    without text pass through in their places. On an error, or when nothing is kept, the nodes come back whole and
+    the record says why (``on_error``, ``on_empty``: "keep", "drop" or "raise", see `denoise_core.Guard`).
 
     Put it after rerankers and metadata replacement, before reordering. Raises `InputError` when no query is
-    given; an unknown argument is a pydantic ValidationError. A copy shares the denoiser. ``get_prompts`` and
-    ``update_prompts`` reach the prompts of S2A.
+    given; an unknown argument is a pydantic ValidationError. A copy shares the denoiser.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")

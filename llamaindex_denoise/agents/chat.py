@@ -70,10 +70,12 @@ class CheckedChatEngine(BaseChatEngine):
 
     def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
         """As `chat`; the answer comes in pieces, once it has been checked."""
-        return _stream(self.chat(message, chat_history), chat_stream=True)
+        said = self.chat(message, chat_history)
+        return _stream(said, chat_stream=_pieces(said.response))
 
     async def astream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
-        return _stream(await self.achat(message, chat_history), chat_stream=False)
+        said = await self.achat(message, chat_history)
+        return _stream(said, achat_stream=_apieces(said.response))
 
     def reset(self) -> None:
         """Forget the conversation."""
@@ -145,10 +147,7 @@ def _response(message: str, told: Told) -> AgentChatResponse:
     return AgentChatResponse(text, sources=[source], source_nodes=told.nodes, metadata=told.metadata)
 
 
-def _stream(said: AgentChatResponse, *, chat_stream: bool) -> CheckedStream:
-    pieces: Any = (
-        {"chat_stream": _pieces(said.response)} if chat_stream else {"achat_stream": _apieces(said.response)}
-    )
+def _stream(said: AgentChatResponse, **pieces: Any) -> CheckedStream:
     metadata = said.metadata or {}
     return CheckedStream(sources=said.sources, source_nodes=said.source_nodes, metadata=metadata, **pieces)
 

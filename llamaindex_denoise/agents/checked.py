@@ -53,7 +53,6 @@ class CheckedTool(QueryEngineTool):
     """
 
     def call(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        """The engine's answer, with a word before it where it does not hold."""
         return _labelled(super().call(*args, **kwargs))
 
     async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:
@@ -113,14 +112,12 @@ class ChecksEnd:
 
     @step
     async def parse_agent_output(self, ctx: Context, ev: AgentOutput) -> StopEvent | AgentInput | ToolCall | None:
-        """LlamaIndex's own, then the judgement of an object."""
         calls = list(await ctx.store.get("current_tool_calls", default=[]))
         stop: StopEvent | AgentInput | ToolCall | None = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
         result: Any = getattr(stop, "result", None)
         fields = getattr(result, "structured_response", None)
         if fields:
-            drafted = Drafted("", found=found_of(calls, self.no_evidence), fields=fields)
-            judged = await self._judged(ctx, drafted)
+            judged = await self._judged(ctx, Drafted("", found=found_of(calls, self.no_evidence), fields=fields))
             note = {**(await ctx.store.get(STORE_KEY, default=None) or judged), "structured": judged}
             if judged["outcome"] != "supported":
                 note["outcome"] = judged["outcome"]
@@ -335,13 +332,8 @@ class _Held:
         self._ctx = ctx
         self._waiting: list[AgentStream] = []
 
-    @property
-    def store(self) -> Any:
-        return self._ctx.store
-
-    @property
-    def is_running(self) -> bool:
-        return self._ctx.is_running
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
 
     def write_event_to_stream(self, event: Any) -> None:
         if isinstance(event, AgentStream):

@@ -38,11 +38,8 @@ Nodes: TypeAlias = Sequence[NodeWithScore]
 
 
 class NestedPrompts(PromptMixin):
-    """A `PromptMixin` whose ``update_prompts`` also takes keys with more than one colon.
-
-    LlamaIndex's own raises ValueError for a prompt two levels down, such as
-    ``query_engine:response_synthesizer:text_qa_template``, although ``get_prompts`` lists it so.
-    """
+    """A `PromptMixin` whose ``update_prompts`` also takes prompts two levels down, which ``get_prompts`` lists as
+    ``query_engine:response_synthesizer:text_qa_template``: LlamaIndex's own raises ValueError for them."""
 
     def _get_prompts(self) -> PromptDictType:
         return {}
@@ -59,16 +56,12 @@ class NestedPrompts(PromptMixin):
         unknown = sorted(set(prompts_dict) - set(known))
         if unknown:
             raise InputError(f"no prompt named {', '.join(map(repr, unknown))}; there are {sorted(known)}")
-        modules = self._get_prompt_modules()
-        own = {k: v for k, v in prompts_dict.items() if ":" not in k}
-        nested: dict[str, PromptDictType] = {}
-        for key, prompt in prompts_dict.items():
-            if ":" in key:
-                module, rest = key.split(":", 1)
-                nested.setdefault(module, {})[rest] = prompt
-        self._update_prompts(own)
-        for module, prompts in nested.items():
-            modules[module].update_prompts(prompts)
+        self._update_prompts({k: v for k, v in prompts_dict.items() if ":" not in k})
+        for name, module in self._get_prompt_modules().items():
+            begins = f"{name}:"
+            nested = {k.removeprefix(begins): v for k, v in prompts_dict.items() if k.startswith(begins)}
+            if nested:
+                module.update_prompts(nested)
 
 
 def prompts_of(denoiser: Denoiser) -> PromptDictType:
@@ -110,8 +103,7 @@ def to_template(prompt: Prompt) -> ChatPromptTemplate:
 
 
 def to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
-    """The core's prompt, from a template of any kind. One without roles replaces the user's part and leaves the
-    system's as it was.
+    """The core's prompt, from a template of any kind; one without roles leaves the system's part as it was.
 
     Variables that were bound or mapped keep their values. Raises `InputError` for something that is no template,
     and for one that names a field the step does not fill or lacks one that it needs.

@@ -58,14 +58,11 @@ NOTHING_FOUND = "Empty Response"
 
 
 class EngineDrafter:
-    """One question's way through ``engine``; holds that run's state.
+    """One question's way through ``engine``; holds that run's state. ``nodes`` take the place of a search.
 
     An engine that brings ``retrieve`` and ``synthesize`` searches once, with the question; its synthesizer alone
     sees what was wrong with a draft. Any other is asked whole and once, for whatever it does it would do again
     (``repeatable``); told to ask again (``LoopLimits(rerun=True)``), it has the feedback in its query.
-
-    The evidence is what retrievers and databases brought while it answered (`nodes_behind`), the usage
-    what models reported. ``nodes`` are given in the place of a search.
     """
 
     def __init__(
@@ -229,11 +226,8 @@ def can_retrieve(engine: BaseQueryEngine) -> bool:
 
 
 def blocks_the_loop(engine: BaseQueryEngine) -> bool:
-    """Whether something in the engine would run on the event loop when asked asynchronously.
-
-    That is a model whose async form is its sync form (most local ones), a query transform, a retriever or a custom
-    engine without an async form; looked for in the engine's own parts and theirs.
-    """
+    """Whether a part of the engine would run on the event loop when asked asynchronously: a model whose async form
+    is its sync form (most local ones), a query transform, a retriever or a custom engine without an async form."""
     return any(_blocks(part) for part in _parts(engine, {}, 6))
 
 
@@ -299,10 +293,9 @@ class Seen:
     @property
     def usage(self) -> Usage | None:
         """The sum of what the models reported; None when one of them reported nothing."""
-        used = [u for _, u, _ in self.replies]
-        if not used or any(u is None for u in used):
+        told = [u for _, u, _ in self.replies if u is not None]
+        if not told or len(told) < self.calls:
             return None
-        told = [u for u in used if u is not None]
         return Usage(sum(u.input_tokens for u in told), sum(u.output_tokens for u in told))
 
     def add(self, event: BaseEvent) -> None:
@@ -358,12 +351,11 @@ def collecting() -> Iterator[Seen]:
 
 
 def nodes_behind(sources: Sequence[NodeWithScore], found: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-    """Of a response's sources those that were found, and not written: in their order, for citations name them.
+    """Of a response's sources those that were found, and not written, in their order; without any, ``found``.
 
     A source counts when a retriever brought it, or a part of it, or another part of its document (a merged
-    parent), or a database did. Without any source that counts, what the retrievers found. Where nothing was seen
-    to be retrieved, the sources are taken at their word, without the question-and-answer texts that LlamaIndex's
-    sub-question and multi-step engines make of models' answers.
+    parent), or a database did. Where nothing was seen to be retrieved, all count but the question-and-answer texts
+    that LlamaIndex's sub-question and multi-step engines make of models' answers.
     """
     real = [n for n in sources if not _written(n)]
     if not found:

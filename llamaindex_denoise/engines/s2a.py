@@ -16,7 +16,7 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Guard, InputError, Passage
+from denoise_core import Guard, InputError
 from denoise_core.s2a import S2A, S2AAnswer
 from llamaindex_denoise.engines.base import (
     DenoiseEngine,
@@ -93,17 +93,16 @@ class S2AQueryEngine(DenoiseEngine):
     def synthesize(
         self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
-        """An answer from what S2A leaves of the nodes, with the cleared text as its sources."""
+        """An answer from what S2A leaves of the nodes; its sources are the cleared text."""
         read = self._readable(nodes)
-        answer = self.s2a.answer(query_bundle.query_str, read.passages) if _any_text(read.passages) else None
+        answer = self.s2a.answer(query_bundle.query_str, read.passages) if read.has_text else None
         return self._finished(*self._told(answer, read, additional_source_nodes))
 
     async def asynthesize(
         self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
         read = self._readable(nodes)
-        some = _any_text(read.passages)
-        answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if some else None
+        answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if read.has_text else None
         return self._finished(*self._told(answer, read, additional_source_nodes), later=True)
 
     def _readable(self, nodes: Sequence[NodeWithScore]) -> Readable:
@@ -146,7 +145,3 @@ class S2AQueryEngine(DenoiseEngine):
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return postprocessor_modules(self._search.postprocessors)
-
-
-def _any_text(passages: Sequence[Passage]) -> bool:
-    return any(p.text.strip() for p in passages)

@@ -1,8 +1,4 @@
-"""LlamaIndex nodes to passages and back.
-
-Nodes are never changed: what comes back is a shallow copy with its own text, metadata and exclusion lists, and
-with the record of `records` in its relationship to its source.
-"""
+"""LlamaIndex nodes to passages and back. Nodes are never changed: what comes back are copies with a record."""
 
 from __future__ import annotations
 
@@ -57,9 +53,8 @@ def to_passages(
 ) -> tuple[Passage, ...]:
     """The text nodes as passages, ids made different; nodes without text are left out.
 
-    ``mode`` says which metadata is their header (`headers.header_of`): ``EMBED`` for scorers, ``LLM`` for prompts
-    and judges. ``captions`` also takes what a picture or a sound is captioned with: evidence, not to be cut.
-    Raises `InputError` for something that is not a node, naming its position.
+    ``mode`` says which metadata is their header (`headers.header_of`). ``captions`` also takes what a picture or a
+    sound is captioned with: evidence, not to be cut. Raises `InputError` naming the place of what is no node.
     """
     taken = says_something if captions else is_text
     texts = [n for n in _checked(nodes) if taken(n.node)]
@@ -86,8 +81,7 @@ class Readable:
     """Nodes on their way in and out, under a guard's policy for each that cannot be converted.
 
     ``passages`` is what was made of those that can be read, ``failures`` why the others could not, by id;
-    ``beside`` are the nodes that are not denoised: without text, and those that could not be read and stay.
-    Raises `InputError` for something that is not a node.
+    ``beside`` are those that stay as they are. Raises `InputError` for something that is not a node.
     """
 
     def __init__(self, nodes: Iterable[NodeWithScore], guard: Guard) -> None:
@@ -107,6 +101,7 @@ class Readable:
                 if why:
                     self._beside[at] = as_it_came(n, why, type(guard.denoiser).__name__)
         self.passages = tuple(found)
+        self.has_text = any(p.text.strip() for p in found)
 
     @property
     def beside(self) -> list[NodeWithScore]:

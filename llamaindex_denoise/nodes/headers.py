@@ -39,10 +39,13 @@ def reading(denoiser: D) -> D:
     A key in ``excluded_llm_metadata_keys`` so never stands in a prompt, and one that is kept from embeddings
     changes no score. A step this adapter does not know may ask a model, and reads as one.
     """
-    if isinstance(denoiser, Guard):
-        return _with(denoiser, "denoiser", reading(denoiser.denoiser))
-    if isinstance(denoiser, Pipeline):
-        return _with(denoiser, "denoisers", tuple(reading(d) for d in denoiser.denoisers))
+    changed = copy.copy(denoiser)
+    if isinstance(changed, Guard):
+        changed.denoiser = reading(changed.denoiser)
+        return changed
+    if isinstance(changed, Pipeline):
+        changed.denoisers = tuple(reading(d) for d in changed.denoisers)
+        return changed
     from denoise_core.end import ENDDenoiser
 
     scores = isinstance(denoiser, ENDDenoiser) and not _asks(denoiser.scorer)
@@ -56,12 +59,6 @@ def _asks(scorer: object) -> bool:
     from denoise_core.scorers.discrim import LLMDiscrim
 
     return isinstance(scorer, (LLMDiscrim, DecisionScorer)) or bool(getattr(scorer, "asks", False))
-
-
-def _with(denoiser: D, name: str, value: object) -> D:
-    changed = copy.copy(denoiser)
-    setattr(changed, name, value)
-    return changed
 
 
 class _Reading:

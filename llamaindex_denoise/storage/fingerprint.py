@@ -112,6 +112,9 @@ def _place(code: Any) -> tuple[str, str]:
     return name, module if isinstance(module, str) else type(code).__module__
 
 
+_distributions = functools.cache(packages_distributions)
+
+
 @functools.cache
 def _release(module: str) -> str | None:
     """What tells the code of a module from that of another time; None for a user's own, which may change."""
@@ -124,11 +127,6 @@ def _release(module: str) -> str | None:
     if "site-packages" not in file and "dist-packages" not in file:
         return None
     return " ".join(f"{name} {version(name)}" for name in sorted(set(_distributions().get(top, ())))) or None
-
-
-@functools.cache
-def _distributions() -> Mapping[str, list[str]]:
-    return packages_distributions()
 
 
 def _sources(package: str) -> str:
