@@ -68,10 +68,7 @@ def Checked(
             engine = CheckedQueryEngine(engine, loop, **_only(settings, name, "streaming", "on_error"))
         return CheckedTool(engine, what.metadata, what._resolve_input_errors)
     if isinstance(what, Workflow):
-        no_evidence = _only(settings, name, "no_evidence").get("no_evidence", ())
-        if isinstance(no_evidence, str):
-            raise InputError(f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}")
-        return checked_workflow(what, loop, no_evidence)
+        return checked_workflow(what, loop, **_only(settings, name, "no_evidence"))
     raise InputError(
         f"expected a llama_index query engine, chat engine, agent or AgentWorkflow, got {name}; an index gives "
         "one with index.as_query_engine(llm=...) or index.as_chat_engine(llm=...)"

@@ -68,9 +68,11 @@ def _labelled(output: ToolOutput) -> ToolOutput:
     return output.model_copy(update={"blocks": [TextBlock(text=said)]})
 
 
-def checked_workflow(workflow: A, augmenter: Augmenter, no_evidence: Collection[str]) -> A:
+def checked_workflow(workflow: A, augmenter: Augmenter, no_evidence: Collection[str] = ()) -> A:
     """A copy of an agent, or of an `AgentWorkflow`, that checks its answers. Raises `InputError` for an agent that
     keeps no notes of a run where LlamaIndex's own keep them."""
+    if isinstance(no_evidence, str):
+        raise InputError(f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}")
     agents = getattr(workflow, "agents", None)
     kind = ChecksAgent if agents is None else ChecksEnd
     if agents is None and _place(workflow) is None:

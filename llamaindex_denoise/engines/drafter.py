@@ -200,13 +200,11 @@ def _passages(nodes: Sequence[NodeWithScore]) -> tuple[Passage, ...]:
 
 
 def _fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
-    found = response.response if isinstance(response, PydanticResponse) else None
-    return stated(found) if isinstance(found, BaseModel) else None
-
-
-def stated(found: BaseModel) -> dict[str, Any]:
     """What an object states, as JSON: not its labels, which are chosen and not found. A label is a field of a
     ``Literal``, an ``Enum`` or a ``bool``, or one with ``json_schema_extra={"evidence": False}``."""
+    found = response.response if isinstance(response, PydanticResponse) else None
+    if not isinstance(found, BaseModel):
+        return None
     labels = {n for n, f in type(found).model_fields.items() if _is_label(f.annotation, f.json_schema_extra)}
     return found.model_dump(mode="json", exclude=labels)
 

@@ -28,14 +28,13 @@ from llamaindex_denoise.engines.base import (
     with_prompt,
     with_prompts,
 )
+from llamaindex_denoise.engines.drafter import NOTHING_FOUND
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
 from llamaindex_denoise.models.retriever import RetrieverAdapter
 from llamaindex_denoise.nodes.convert import Readable
 
 dispatcher = get_dispatcher(__name__)
-
-NO_CONTEXT = "Empty Response"  # what LlamaIndex's own synthesizers say when there is nothing to answer from
 
 
 class S2AQueryEngine(DenoiseEngine):
@@ -120,7 +119,7 @@ class S2AQueryEngine(DenoiseEngine):
         """Text, sources and metadata of the response."""
         if answer is None:
             sources = [*read.beside, *(additional or ())]
-            return NO_CONTEXT, sources, response_metadata(sources, {"outcome": "no_context", "calls": 0})
+            return NOTHING_FOUND, sources, response_metadata(sources, {"outcome": "no_context", "calls": 0})
         result = replace(answer.result, trace=answer.trace)
         kept = read.back(result, by=f"S2A.{self.s2a.denoiser.variant}")
         summary = read.summary(result)

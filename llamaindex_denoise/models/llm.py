@@ -84,19 +84,13 @@ class LlamaLLM(Carries):
         return _json_reply(model, response)
 
     def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
-        """Pieces of the reply as they come, one of a model that has no stream; then the tokens, where it tells."""
+        """Pieces of the reply as they come, and at the end the tokens if the model reports them."""
         pieces = _Pieces()
-        try:
-            with self._threads.slot():
-                for response in self.model.stream_chat(_chat(messages)):
-                    if piece := pieces.next(response):
-                        yield piece
-        except NotImplementedError:
-            if pieces.text:
-                raise
-            yield from _whole(self.complete(messages))
-        else:
-            yield from pieces.usage
+        with self._threads.slot():
+            for response in self.model.stream_chat(_chat(messages)):
+                if piece := pieces.next(response):
+                    yield piece
+        yield from pieces.usage
 
     async def astream(self, messages: Sequence[Message]) -> AsyncGenerator[str | Usage, None]:
         """`stream` for async; one thread of the pool reads a model that would block the event loop."""
@@ -106,18 +100,11 @@ class LlamaLLM(Carries):
                     yield piece
             return
         pieces = _Pieces()
-        try:
-            async for response in await self.model.astream_chat(_chat(messages)):
-                if piece := pieces.next(response):
-                    yield piece
-        except NotImplementedError:
-            if pieces.text:
-                raise
-            for part in _whole(await self.acomplete(messages)):
-                yield part
-        else:
-            for used in pieces.usage:
-                yield used
+        async for response in await self.model.astream_chat(_chat(messages)):
+            if piece := pieces.next(response):
+                yield piece
+        for used in pieces.usage:
+            yield used
 
 
 class _Pieces:
@@ -147,10 +134,6 @@ def _reply(response: ChatResponse) -> Reply:
     if not isinstance(response, ChatResponse):
         raise BrokenLaw(f"expected the model to answer with a ChatResponse, got {type(response).__name__}")
     return Reply(response.message.content or "", usage_of(response))
-
-
-def _whole(reply: Reply) -> tuple[str | Usage, ...]:
-    return (reply.text,) if reply.usage is None else (reply.text, reply.usage)
 
 
 def usage_of(response: ChatResponse | CompletionResponse) -> Usage | None:
@@ -213,10 +196,8 @@ def _uncalled() -> None:
 
 
 def given_or_set(name: Literal["llm", "embed_model"], given: Any, *, of: str) -> Any:
-    """``given``, or what the user put into `Settings`. Raises `InputError` when there is none.
-
-    `Settings.llm` itself would make one there, which calls a hosted service.
-    """
+    """``given``, or what the user put into `Settings`, whose own properties would make a hosted model. Raises
+    `InputError` when there is none."""
     found = given if given is not None else getattr(Settings, f"_{name}", None)
     if found is None:
         raise InputError(f"{of} needs a model: pass {name}=..., or set Settings.{name}; no default is resolved")

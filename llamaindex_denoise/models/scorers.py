@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -104,9 +104,7 @@ class EmbeddedEmbedding(BaseEmbedding):
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         from denoise_core.embedded import encoder
 
-        vectors: Any = np.asarray(encoder().vectors(texts), dtype=np.float64)
-        rows: list[list[float]] = vectors.tolist()
-        return rows
+        return cast(list[list[float]], np.asarray(encoder().vectors(texts), dtype=np.float64).tolist())
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return await offload(self._get_text_embeddings, texts)

@@ -122,9 +122,7 @@ class Readable:
         untouched = sorted(self._beside.items())
         if not untouched:
             return list(kept)
-        places: dict[str, int] = {}
-        for position, n in enumerate(self.nodes):
-            places.setdefault(n.node.node_id, position)
+        places = {n.node.node_id: at for at, n in reversed(list(enumerate(self.nodes)))}
         out: list[NodeWithScore] = []
         for n in kept:
             while untouched and untouched[0][0] < places.get(n.node.node_id, -1):
@@ -190,11 +188,8 @@ def _about(kept: Passage, given: Given, result: DenoiseResult, chunks: Chunks, d
         about["fallback"] = fallback_of(spans, result) if result.fallback or result.failures else None
         if result.question_note is not None:
             about["question_note"] = result.question_note
-    about["best"] = None
-    if chunks and not about["fallback"]:
-        found = [k.score for i in about["spans"] if i in chunks for k in chunks[i][0] if math.isfinite(k.score)]
-        about["best"] = float(max(found)) if found else None
-    return about
+    of = () if about["fallback"] else (k.score for i in about["spans"] if i in chunks for k in chunks[i][0])
+    return about | {"best": max((float(s) for s in of if math.isfinite(s)), default=None)}
 
 
 def _to_node(

@@ -164,8 +164,7 @@ def _field_of(node: BaseNode, text: str) -> str | None:
 
 def _bounded(note: dict[str, Any]) -> dict[str, Any]:
     """At most `MOST_BYTES`: ranges that touch are one, an id too long is its hash, the last ranges go first."""
-    if len(note["origin_spans"]) > 1:
-        note["origin_spans"] = joined(note["origin_spans"])
+    note["origin_spans"] = joined(note["origin_spans"])
     if "spans" in note:
         note["spans"] = {i: joined(ranges) for i, ranges in note["spans"].items()}
     words = len(note["origin_id"] or "") + len(note.get("origin_field", "")) + len(note["op"])

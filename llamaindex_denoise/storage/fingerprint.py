@@ -184,7 +184,7 @@ def _attributes(value: Any) -> Mapping[str, Any] | None:
     if isinstance(value, BaseModel):
         hidden = value.__pydantic_private__ or {}
         return dict(sorted({**vars(value), **{k: v for k, v in hidden.items() if _is_data(v)}}.items()))
-    state = object.__getstate__(value)  # type: ignore[attr-defined]
+    state = object.__getstate__(value)
     if state is None and not hasattr(value, "__dict__"):
         return None
     plain, slots = state if isinstance(state, tuple) else (state, None)

@@ -20,8 +20,7 @@ class DenoiseTransform(Whole, TransformComponent):
     """Takes out of documents what does not bear on ``subject``, before they are embedded and stored.
 
     What is dropped here is gone for every later question: use it for boilerplate, with a subject as wide as the
-    index (``"what a customer may ask about our hotels"``), and denoise per question at query time. Each node is
-    seen by itself unless ``together``, so that a share kept means a share of every node.
+    index (``"what a customer may ask about our hotels"``). Each node is seen by itself unless ``together``.
 
     The cache key of an `IngestionPipeline` changes with the denoiser's code, settings, prompts, weights and files
     (`storage.fingerprint`), and not with credentials and time-outs. When something in it cannot be compared (a
