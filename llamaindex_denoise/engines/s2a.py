@@ -100,6 +100,7 @@ class S2AQueryEngine(DenoiseEngine):
     async def asynthesize(
         self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
+        """As ``synthesize``, without blocking the event loop."""
         read = self._readable(nodes)
         answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if read.has_text else None
         return self._finished(*self._told(answer, read, additional_source_nodes), later=True)

@@ -77,6 +77,7 @@ class LlamaLLM(Carries):
         return _json_reply(model, response)
 
     async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+        """`complete_json` for async."""
         if not self.structured:
             return await self.acomplete(messages)
         model = cast(FunctionCallingLLM, self.model)
