@@ -141,20 +141,9 @@ class Cumulative(Calling):
         return pieces()
 
 
-class Streamless(Calling):
-    def stream_chat(self, messages, **kwargs):
-        raise NotImplementedError
-
-    async def astream_chat(self, messages, **kwargs):
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [(Cumulative, ["One", " two", " three.", Usage(14, 1)]), (Streamless, [TEXT])],
-)
-def test_streams_of_other_shapes(kind, expected):
-    llm = LlamaLLM(kind(script=says(TEXT)))
+def test_a_stream_of_the_text_so_far():
+    expected = ["One", " two", " three.", Usage(14, 1)]
+    llm = LlamaLLM(Cumulative(script=says(TEXT)))
     assert list(llm.stream(ASKED)) == expected
     assert asyncio.run(collected(llm)) == expected
 
