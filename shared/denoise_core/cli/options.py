@@ -49,6 +49,15 @@ Passages = Annotated[
         "again for more. Records with a 'text' are a passage each.",
     ),
 ]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--denoiser",
+        "--method",
+        help="end (the embedded default), bm25, embedding, a folder that 'rag-denoise fit' wrote, or a denoise.json "
+        "of 'rag-denoise evaluate'.",
+    ),
+]
 Keep = Annotated[
     str | None,
     typer.Option(
@@ -70,8 +79,6 @@ JudgeLLM = Annotated[
     str | None,
     typer.Option("--llm", help="A Hugging Face chat model that judges by quotes, by name or folder."),
 ]
-Engine = Literal["process", "ray"]
-Workers = Annotated[int | None, typer.Option(min=1, help="How many compute; all cores, unless given.")]
 Columns = Annotated[
     list[str] | None,
     typer.Option(help="Your own name of a field, such as question=query; may be given several times."),

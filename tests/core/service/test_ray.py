@@ -10,7 +10,7 @@ from bulk_denoisers import Noted
 from ray_cluster import two_nodes
 
 from denoise_core import InputError, Passage
-from denoise_core.cli.fit import elsewhere
+from denoise_lab.elsewhere import elsewhere
 from denoise_core.embedded import default_denoiser
 from denoise_core.service.bulk import bulk
 
