@@ -8,13 +8,13 @@ import pytest
 from tiny_models import QUESTION, TEXTS, tiny_pair
 
 from denoise_core import InputError, Passage
-from denoise_lab.elsewhere import elsewhere
 from denoise_core.embedded.fitted import fit_denoiser
 from denoise_core.embedded.sample import sample
 from denoise_core.end import HiddenReader
 from denoise_core.end.auto import AutoScale
 from denoise_core.end.fit.readings import capture
 from denoise_core.question import Question
+from denoise_lab.elsewhere import elsewhere
 
 SCALE = AutoScale({0.1: 1.0}, None, 9.0, 300)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -34,11 +34,10 @@ def bulk_own(
     Writes exactly one row for each id. Killed at any moment, the same command goes on where it was. Rows that
     cannot be denoised go to OUT.bad.jsonl with the reason, and the command ends with 1.
     """
-    aside, chosen, job = Console(stderr=True, highlight=False), denoiser_for(denoiser, keep), f"{denoiser}, keep {keep}"
+    aside, chosen = Console(stderr=True, highlight=False), denoiser_for(denoiser, keep)
+    how: dict[str, Any] = {"engine": engine, "workers": workers, "seconds": seconds}
     with progress(aside, "rows") as hear:
-        done = bulk(
-            source, out, chosen, query=query, engine=engine, workers=workers, seconds=seconds, job=job, progress=hear
-        )  # fmt: skip
+        done = bulk(source, out, chosen, query=query, job=f"{denoiser}, keep {keep}", progress=hear, **how)
     say(aside, f"{done.rows:,} rows in {out}; {done.known:,} were known from before")
     if done.bad:
         say(aside, f"{done.bad:,} bad rows, with reasons, in {out}.bad.jsonl", "yellow")

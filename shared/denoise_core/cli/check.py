@@ -74,7 +74,9 @@ def check_own(
 def recorded(found: Check, answer: str, passages: Sequence[Passage], judge: Judge) -> dict[str, Any]:
     """What the command prints: the check, its outcome in a word, each quote with its line, and the proof."""
     known = {p.id: p for p in passages}
-    word = "supported" if found.passed else "unsupported" if False in (found.supported, found.answers) else "unknown"
+    word = (
+        "supported" if found.passed else "unsupported" if False in (found.supported, found.answers) else "unknown"
+    )
     data: dict[str, Any] = {**found.as_json(), "outcome": word, "judge": judge.id}
     for claim, told in zip(found.claims, data["claims"], strict=True):
         del told["evidence"], told["supported"]  # quotes and verdict say it

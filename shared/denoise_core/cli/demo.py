@@ -26,9 +26,9 @@ from denoise_core.types import Passage
 
 TITLE = "What was kept, what was dropped, what was supported"
 LEAD = (
-    "Real questions of Natural Questions, 20 Wikipedia passages each, and what the default keeps. Kept text is plain, "
-    "dropped text struck through; scores show when the pointer rests on a text. Each question has a right answer and "
-    "a wrong one of the same kind, from another passage; the judge that ships sees both with all twenty passages."
+    "Real questions of Natural Questions, 20 Wikipedia passages each, and what the default keeps. Kept text is "
+    "plain, dropped text struck through; scores show when the pointer rests on a text. Each question has a right "
+    "answer and a wrong one from another passage; the judge that ships sees both with all twenty passages."
 )
 
 

@@ -100,10 +100,9 @@ def evaluate_own(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
-    asking = {
-        "--s2a": s2a, "--loop": loop, "--right judge": right == "judge",
-        "--budget": budget is not None and label_with is None, "--dry-run": dry_run and label_with is None,
-    }  # fmt: skip
+    asking = {"--s2a": s2a, "--loop": loop, "--right judge": right == "judge"}
+    if label_with is None:
+        asking |= {"--budget": budget is not None, "--dry-run": dry_run}
     if llm == "none" and (first := next((name for name, given in asking.items() if given), None)):
         raise InputError(f"{first} asks a model: name one with --llm, such as http://localhost:8000/v1#name")
     aside, console = Console(stderr=True), Console(highlight=False)

@@ -54,8 +54,8 @@ Method = Annotated[
     typer.Option(
         "--denoiser",
         "--method",
-        help="end (the embedded default), bm25, embedding, a folder that 'rag-denoise fit' wrote, or a denoise.json "
-        "of 'rag-denoise evaluate'.",
+        help="end (the embedded default), bm25, embedding, a folder of 'rag-denoise fit', or a denoise.json of "
+        "'rag-denoise evaluate'.",
     ),
 ]
 Keep = Annotated[

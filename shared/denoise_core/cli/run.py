@@ -107,14 +107,20 @@ def denoiser_for(name: str, keep: str | None = None, model: str | None = None) -
     chosen = None if keep is None else keep_of(keep)
     if name == "s2a-select":
         if model is None:
-            raise InputError("--method s2a-select asks a chat model: 'rag-denoise run' takes --model NAME_OR_FOLDER")
+            raise InputError(
+                "--method s2a-select asks a chat model: 'rag-denoise run' takes --model NAME_OR_FOLDER"
+            )
         if keep is not None:
             raise InputError("--keep is for methods that score; with --method s2a-select the model decides")
         from denoise_core.end import LocalLLM
         from denoise_core.s2a import S2ADenoiser
 
         return S2ADenoiser(LocalLLM(model), variant="select", max_concurrency=1)
-    scorers: dict[str, Callable[[], Scorer]] = {"end": DefaultScorer, "bm25": BM25Scorer, "embedding": embedding_scorer}
+    scorers: dict[str, Callable[[], Scorer]] = {
+        "end": DefaultScorer,
+        "bm25": BM25Scorer,
+        "embedding": embedding_scorer,
+    }
     if name not in scorers:
         if not Path(name).exists():
             raise InputError(

@@ -84,9 +84,9 @@ def serve(
     from denoise_core.service.outside import access
 
     aside, served = Console(stderr=True, highlight=False), denoiser_for(denoiser, keep)
-    limits = ServiceLimits(
-        body, bodies, body_seconds, passages, characters, waiting, seconds, stalled, workers
-    )  # fmt: skip
+    sizes = {"body": body, "bodies": bodies, "passages": passages, "characters": characters, "waiting": waiting}
+    times = {"body_seconds": body_seconds, "seconds": seconds, "stalled": stalled}
+    limits = ServiceLimits(**sizes, **times, workers=workers)
     hosts = tuple(name or (() if host in HOSTS else (host,)))
     service = Service(served, Path(denoiser).name, default_judge(), keys, hosts, limits)
     application = make_app(service)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from denoise_core.report.context import Piece, rendered, values_of_pieces
+from denoise_core.report.context import Piece, note_of, rendered, values_of_rows
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Span
 
@@ -19,12 +19,21 @@ def fragment(result: DenoiseResult) -> str:
             if passage.rewritten:
                 break
     for drop in result.dropped:
-        note = drop.reason if drop.score is None else f"{drop.reason}, score {drop.score:.3f}"
-        gone = Piece(f"[{len(drop.span):,} characters]", False, note)
+        gone = Piece(f"[{len(drop.span):,} characters]", False, note_of(drop))
         parts.setdefault(drop.span.passage_id, []).append((drop.span, gone))
     titles = {p.id: str(p.metadata.get("title", "")) for p in result.passages}
+    about = {"gold": False, "rewritten": ()}
     rows = [
-        (name, titles.get(name, ""), [piece for _, piece in sorted(own, key=lambda part: part[0].start)])
+        {
+            "id": name,
+            "title": titles.get(name, ""),
+            "pieces": [piece for _, piece in sorted(own, key=_place)],
+            **about,
+        }
         for name, own in parts.items()
     ]
-    return rendered("fragment.html", items=[values_of_pieces(result, rows)])
+    return rendered("context.html", items=[values_of_rows(result, rows)[0]])
+
+
+def _place(part: tuple[Span, Piece]) -> int:
+    return part[0].start

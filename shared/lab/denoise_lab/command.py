@@ -61,7 +61,9 @@ def protocol(
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
     if llm == "none":
-        raise InputError(f"protocol {paper} asks a model: name one with --llm, such as http://localhost:8000/v1#name")
+        raise InputError(
+            f"protocol {paper} asks a model: name one with --llm, such as http://localhost:8000/v1#name"
+        )
     ledger = calls_of(llm, out / ANSWERS, budget, price, dry_run)
     served = llm.startswith(("http://", "https://"))
     local, named = None if served else llm, columns_of(columns or [])
