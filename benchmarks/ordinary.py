@@ -227,7 +227,7 @@ def _service() -> Callable[[Asked], str]:
     import httpx
 
     from denoise_core.service.app import make_app
-    from denoise_core.service.settings import Service
+    from denoise_core.service import Service
 
     app = make_app(Service(default_denoiser()))
     loop = asyncio.new_event_loop()

@@ -17,7 +17,7 @@ from denoise_core.cli.options import Keep, Method, app
 from denoise_core.cli.run import denoiser_for
 from denoise_core.cli.terminal import say
 from denoise_core.errors import InputError
-from denoise_core.service.settings import HOSTS, Service, ServiceLimits
+from denoise_core.service import HOSTS, Service, ServiceLimits
 from denoise_core.types import Passage
 
 LIMITS = ServiceLimits()
@@ -37,6 +37,7 @@ def _configured(context: typer.Context, file: Path | None) -> None:
 
 @app.command(context_settings={"auto_envvar_prefix": "RAG_DENOISE"})
 def serve(
+    context: typer.Context,
     denoiser: Method = "end",
     keep: Keep = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
@@ -84,9 +85,7 @@ def serve(
     from denoise_core.service.outside import access
 
     aside, served = Console(stderr=True, highlight=False), denoiser_for(denoiser, keep)
-    sizes = {"body": body, "bodies": bodies, "passages": passages, "characters": characters, "waiting": waiting}
-    times = {"body_seconds": body_seconds, "seconds": seconds, "stalled": stalled}
-    limits = ServiceLimits(**sizes, **times, workers=workers)
+    limits = ServiceLimits(**{name: context.params[name] for name in ServiceLimits.__slots__})
     hosts = tuple(name or (() if host in HOSTS else (host,)))
     service = Service(served, Path(denoiser).name, default_judge(), keys, hosts, limits)
     application = make_app(service)

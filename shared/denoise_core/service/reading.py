@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 
 from denoise_core.service.desk import Desk
 from denoise_core.service.keys import Keys
-from denoise_core.service.settings import ServiceLimits
+from denoise_core.service import ServiceLimits
 
 EACH = 64  # quotes, commas and brackets for each passage, metadata included
 

@@ -11,8 +11,7 @@ from typing import Any, Literal
 from denoise_core._optional import require
 from denoise_core.end.fit.readings import Each
 from denoise_core.errors import InputError
-from denoise_core.service.bulk.rays import begun
-from denoise_core.service.bulk.workers import cores_shared
+from denoise_core.service.bulk.workers import begun, cores_shared
 
 
 def elsewhere(engine: Literal["process", "ray"], workers: int | None = None) -> Each:

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from denoise_core.service.desk import LOST, Busy, Desk, for_serving
-from denoise_core.service.settings import ServiceLimits
+from denoise_core.service import ServiceLimits
 
 
 def stop():

@@ -11,10 +11,8 @@ from typing import Literal
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser
-from denoise_core.service.bulk.parts import Parts
-from denoise_core.service.bulk.rays import on_ray
-from denoise_core.service.bulk.rows import files_of
-from denoise_core.service.bulk.workers import Task, carried_out
+from denoise_core.service.bulk.parts import Parts, files_of
+from denoise_core.service.bulk.workers import Task, carried_out, on_ray
 
 __all__ = ["Finished", "bulk"]
 
