@@ -226,8 +226,8 @@ def _llamaindex() -> Callable[[Asked], str]:
 def _service() -> Callable[[Asked], str]:
     import httpx
 
-    from denoise_core.service.app import make_app
     from denoise_core.service import Service
+    from denoise_core.service.app import make_app
 
     app = make_app(Service(default_denoiser()))
     loop = asyncio.new_event_loop()

@@ -12,7 +12,6 @@ from denoise_core.errors import DenoiseError, is_refusal, said
 
 MODULES = {verb: verb for verb in ("demo", "run", "check", "serve", "mcp", "bulk", "fit", "evaluate", "record")}
 MODULES["calibrate"] = "fit"
-INTERRUPTED = 130  # the status after Ctrl-C
 
 # Control characters (a terminal acts on them), marks that turn the direction of what follows, and half characters,
 # which no terminal takes.
@@ -40,10 +39,6 @@ def main(name: str = "rag-denoise", command: Any = None) -> None:
         if not isinstance(error, DenoiseError | OSError) and not is_refusal(error):
             raise
         _end(name, said(error) if is_refusal(error) else str(error))
-    except SystemExit as ended:
-        if ended.code == INTERRUPTED:
-            sys.stderr.write("interrupted; nothing was left half-written\n")
-        raise
 
 
 def plain(text: str) -> str:

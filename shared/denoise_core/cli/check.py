@@ -16,7 +16,7 @@ from denoise_core._files import write_whole
 from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.cli import plain
 from denoise_core.cli.options import AsJson, JudgeLLM, JudgeName, Passages, Query, SkipBad, app
-from denoise_core.cli.read import STANDARD_INPUT, read_passages
+from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import say
 from denoise_core.errors import InputError
 from denoise_core.report.checked import line_of, to_html, verdict_of
@@ -32,9 +32,7 @@ STYLES = {"supported": "green", "unsupported": "red", "unknown": "yellow"}
 
 @app.command("check")
 def check_own(
-    answer: Annotated[
-        str, typer.Option("--answer", "-a", help="A file with the answer, or - for standard input.")
-    ],
+    answer: Annotated[str, typer.Option("--answer", "-a", help="Its file, or - for standard input.")],
     passages: Passages,
     query: Query = "",
     judge: JudgeName = None,
@@ -112,15 +110,10 @@ def chosen_judge(name: str | None, llm: str | None) -> Judge:
 
 
 def _read(answer: str) -> str:
-    if answer == "-":
-        return sys.stdin.read()
-    path = Path(answer)
     try:
-        return path.read_text("utf-8-sig")
+        return sys.stdin.read() if answer == "-" else Path(answer).read_text("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot read the answer from {answer[:200]!r}: {error}; give a file, or - for {STANDARD_INPUT}"
-        ) from error
+        raise InputError(f"--answer {answer[:200]}: {error}; give a file, or - for standard input") from error
 
 
 def _show(record: dict[str, Any], said: str) -> None:

@@ -34,9 +34,7 @@ LEAD = (
 
 @app.command()
 def demo(
-    html: Annotated[Path, typer.Option(help="Where the page with kept and dropped text is written.")] = Path(
-        "denoise-demo.html"
-    ),
+    html: Annotated[Path, typer.Option(help="The page with kept and dropped text.")] = Path("denoise-demo.html"),
     questions: Annotated[int, typer.Option(min=1, help="How many of the 40 questions to run.")] = 40,
 ) -> None:
     """Denoise 40 real questions with 20 passages each, and judge a right and a wrong answer to each.

@@ -19,29 +19,15 @@ from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import progress, say, show
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
+from denoise_core.evaluate import trial
 from denoise_core.evaluate.datasets import records_of
-from denoise_core.evaluate.trial import (
-    Cases,
-    EmbeddedReader,
-    Ledger,
-    LLMAnswerer,
-    LLMJudge,
-    LoopAnswerer,
-    Way,
-    evaluate,
-    labelled_by,
-    llm_of,
-    made_from,
-    read_cases,
-    read_traces,
-    searching,
-)
 from denoise_core.evaluate.trial.answering import LONGEST
 from denoise_core.evaluate.trial.cases import QUESTIONS, case_of_question, is_trace
 from denoise_core.evaluate.trial.evaluation import rows_of, told
 from denoise_core.evaluate.trial.setting import FILE, SAME, read_setting
 from denoise_core.running.budget import Price
 
+WHO = "Who answers: 'none', the embedded reader, offline; http://host:port/v1#name; or a folder or hub name."
 PAGE, RESULTS, ANSWERS, LABELS = "report.html", "results.json", "answers.jsonl", "labels.jsonl"
 
 
@@ -59,29 +45,17 @@ def evaluate_own(
     documents: o.Documents = None,
     k: o.Searched = 20,
     limit: o.Limit = None,
-    llm: Annotated[
-        str,
-        typer.Option(
-            help="Who answers from what is kept: 'none', the embedded reader, offline; http://host:port/v1#name; "
-            "or a folder or hub name."
-        ),
-    ] = "none",
-    label_with: o.ModelThatLabels = None,
+    llm: Annotated[str, typer.Option(help=WHO)] = "none",
+    label_with: o.Labels = None,
     s2a: Annotated[list[str] | None, typer.Option(help="Also compare S2A by --llm: select, remove ...")] = None,
     loop: Annotated[bool, typer.Option("--loop", help="Also compare the LLM-Augmenter's loop by --llm.")] = False,
     budget: o.Budget = None,
     price: o.Prices = None,
     dry_run: o.DryRun = False,
-    cross_encoder: Annotated[
-        str | None, typer.Option(help="Also compare a cross-encoder, by name or folder.")
-    ] = None,
-    denoiser: Annotated[
-        Path | None, typer.Option(help="Also compare a folder of 'rag-denoise fit', or a denoise.json.")
-    ] = None,
+    cross_encoder: Annotated[str | None, typer.Option(help="Also compare one, by name or folder.")] = None,
+    denoiser: Annotated[Path | None, typer.Option(help="Also compare a 'fit' folder or denoise.json.")] = None,
     right: o.Right = "contains",
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for report.html, results.json and denoise.json.")
-    ] = Path("denoise-evaluation"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="A folder.")] = Path("denoise-evaluation"),
 ) -> None:
     """Does it help on your data? Hold the ways to denoise against each other on your questions.
 
@@ -110,31 +84,35 @@ def evaluate_own(
     labels = ledger if label_with == llm else None
     if label_with is not None and labels is None:
         labels = calls_of(label_with, out / LABELS, _left(budget, ledger), price, dry_run)
-    ways = [Way(f"S2A {variant}", {"kind": "s2a", "variant": variant}) for variant in s2a or ()]
+    ways = [trial.Way(f"S2A {variant}", {"kind": "s2a", "variant": variant}) for variant in s2a or ()]
     if loop and ledger is not None:
-        ways.append(Way("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, llm)))
+        ways.append(trial.Way("loop", {"kind": "everything"}, answerer=trial.LoopAnswerer(ledger, llm)))
     if cross_encoder is not None:
-        ways.append(Way("cross-encoder", {"kind": "cross-encoder", "model": cross_encoder, "tokens": SAME}))
+        ways.append(trial.Way("cross-encoder", {"kind": "cross-encoder", "model": cross_encoder, "tokens": SAME}))
     if denoiser is not None:
         own = {"kind": "fitted", "folder": str(denoiser)} if denoiser.is_dir() else read_setting(denoiser)
-        ways.append(Way("yours", own))
+        ways.append(trial.Way("yours", own))
     with progress(aside, "reading") as hear:
         cases = cases_of_file(aside, questions, documents, columns, k, limit, labels, hear)
     if labels is not None and label_with is not None:
         with progress(aside, "labelling") as hear:
-            cases = labelled_by(cases, labels, label_with, progress=hear)
+            cases = trial.labelled_by(cases, labels, label_with, progress=hear)
         if ledger is not None and ledger is not labels:
             ledger.budget = _left(budget, labels)
     for bad in cases.bad[:10]:
         say(aside, f"left out: line {bad.place}: {bad.reason}", "yellow")
     with progress(aside, "comparing") as hear:
-        found = evaluate(
+        found = trial.evaluate(
             cases,
             {w.name: w for w in ways},
-            answerer=EmbeddedReader() if ledger is None else LLMAnswerer(ledger, llm),
+            answerer=trial.EmbeddedReader() if ledger is None else trial.LLMAnswerer(ledger, llm),
             llm=ledger,
             price=price_of(price),
-            right=LLMJudge(ledger) if ledger and right == "judge" else "exact" if right == "exact" else "contains",
+            right=trial.LLMJudge(ledger)
+            if ledger and right == "judge"
+            else "exact"
+            if right == "exact"
+            else "contains",
             progress=hear,
         )
     if dry_run:
@@ -153,12 +131,12 @@ def evaluate_own(
     say(aside, f"use it: rag-denoise run --denoiser {out / FILE} -q ... -p ...")
 
 
-def _left(budget: float | None, other: Ledger | None) -> float | None:
+def _left(budget: float | None, other: trial.Ledger | None) -> float | None:
     """What another model leaves of the budget that both share."""
     return budget if budget is None or other is None else max(0.0, budget - other.spent)
 
 
-def plan(console: Console, ledger: Ledger, dry: bool = True) -> None:
+def plan(console: Console, ledger: trial.Ledger, dry: bool = True) -> None:
     """What the run would cost beside what is paid for already."""
     planned = ledger.planned
     money = "" if ledger.price is None else f", {ledger.price.of(planned):.4f} in money"
@@ -184,10 +162,10 @@ def price_of(given: str | None) -> Price | None:
 
 def calls_of(
     name: str, path: Path, budget: float | None, price: str | None, dry: bool, longest: int = LONGEST
-) -> Ledger:
+) -> trial.Ledger:
     """The model of that name, with every reply at ``path``."""
-    llm = llm_of(name, longest=longest)
-    return Ledger(llm, name, path, budget=budget, price=price_of(price), dry=dry, longest=longest)
+    llm = trial.llm_of(name, longest=longest)
+    return trial.Ledger(llm, name, path, budget=budget, price=price_of(price), dry=dry, longest=longest)
 
 
 def cases_of_file(
@@ -197,9 +175,9 @@ def cases_of_file(
     columns: Sequence[str] | None,
     k: int,
     limit: int | None,
-    labels: Ledger | None = None,
+    labels: trial.Ledger | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Cases:
+) -> trial.Cases:
     """The questions of a file, their passages searched for in ``documents``; or made of these, or the sample's."""
     named, searched = columns_of(columns or ()), None
     runs = questions is not None and (
@@ -215,14 +193,14 @@ def cases_of_file(
         for warning in reading.warnings:
             say(aside, warning, "yellow")
     if questions is None and searched is not None:
-        return made_from(searched, n=limit or QUESTIONS, k=k, llm=labels, name="the model that labels")
+        return trial.made_from(searched, n=limit or QUESTIONS, k=k, llm=labels, name="the model that labels")
     if questions is None:
-        cases = Cases(tuple(case_of_question(q, n) for n, q in enumerate(sample(), 1)))
+        cases = trial.Cases(tuple(case_of_question(q, n) for n, q in enumerate(sample(), 1)))
     elif runs:
-        cases = read_traces(questions)
+        cases = trial.read_traces(questions)
     else:
-        find = None if searched is None else searching(searched, k=k, progress=progress)
-        cases = read_cases(questions, columns=named, find=find)
+        find = None if searched is None else trial.searching(searched, k=k, progress=progress)
+        cases = trial.read_cases(questions, columns=named, find=find)
     return replace(cases, cases=cases.cases[:limit])
 
 

@@ -34,29 +34,19 @@ def fit(
             "labels may be missing, with --documents passages too: then a .txt file of questions will do."
         ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for the denoiser: weights, scale, probe, card.")
-    ] = Path("denoiser"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the denoiser.")] = Path("denoiser"),
     documents: o.Documents = None,
     k: o.Searched = 20,
     limit: o.Limit = None,
-    label_with: o.ModelThatLabels = None,
+    label_with: o.Labels = None,
     columns: o.Columns = None,
     budget: o.Budget = None,
     price: o.Prices = None,
     dry_run: o.DryRun = False,
-    model: Annotated[
-        str | None, typer.Option(help="Model by name or folder to fit a probe on; else only signals are weighed.")
-    ] = None,
-    keep: Annotated[
-        str | None, typer.Option(help="What you will keep: a number, a share or auto. Layers are compared there.")
-    ] = None,
-    calibrate: Annotated[
-        Path | None, typer.Option(help="Labelled questions apart from DATA, on which --keep auto is calibrated.")
-    ] = None,
-    risk: Annotated[
-        float | None, typer.Option(help="The share of relevant passages that --keep auto may lose, such as 0.05.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Fit a probe on this model too, by name or folder.")] = None,
+    keep: Annotated[str | None, typer.Option(help="What you will keep: layers are compared there.")] = None,
+    calibrate: Annotated[Path | None, typer.Option(help="Other questions to calibrate --keep auto on.")] = None,
+    risk: Annotated[float | None, typer.Option(help="What share of them --keep auto may lose: 0.05.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier fit in --out.")] = False,
 ) -> None:
     """Fit a denoiser on labelled passages of your own, and say in words whether it is better than cosine.

@@ -130,7 +130,8 @@ def _records(name: str, suffix: str, text: str) -> list[tuple[str, Any]] | None:
     if suffix in (".csv", ".tsv"):
         table = csv.DictReader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
         if "text" in (table.fieldnames or ()):
-            return [(f"row {n}", _cells(row)) for n, row in enumerate(table, 1)]
+            rows = ({k: v for k, v in row.items() if k and (v or k == "text")} for row in table)
+            return [(f"row {n}", row) for n, row in enumerate(rows, 1)]
     return None
 
 
@@ -144,15 +145,6 @@ def _decoded(blob: bytes) -> tuple[str, str]:
         return blob.decode("utf-8-sig"), "UTF-8"
     except UnicodeDecodeError:
         return blob.decode("cp1252", "replace"), "cp1252 (Windows' Latin letters)"
-
-
-def _cells(row: Mapping[str | None, Any]) -> dict[str, Any]:
-    """A row of CSV as a record: empty cells are left out, a score is a number."""
-    out: dict[str, Any] = {k: v for k, v in row.items() if k and v not in (None, "")}
-    try:
-        return {**out, "text": out.get("text", ""), **({"score": float(out["score"])} if "score" in out else {})}
-    except ValueError:
-        return out
 
 
 def _tried(text: str) -> Any:
@@ -182,7 +174,9 @@ def _passage(record: Any) -> tuple[str | None, Passage]:
     if "text" not in record:
         raise InputError(f"expected a field 'text', found {', '.join(map(repr, record)) or 'no fields'}")
     score, name = record.get("score"), record.get("id")
-    if score is not None and (not isinstance(score, int | float) or isinstance(score, bool)):
-        raise InputError(f"expected 'score' as a number, got {score!r}")
+    try:
+        score = None if score is None else float(score)
+    except (TypeError, ValueError):
+        raise InputError(f"expected 'score' as a number, got {score!r}") from None
     metadata = {k: v for k, v in record.items() if k not in ("text", "id", "score")}
     return None if name is None else str(name), Passage(record["text"], str(name), score, metadata)

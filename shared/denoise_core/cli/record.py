@@ -22,9 +22,7 @@ from denoise_core.types import Message
 
 @app.command("record")
 def record_own(
-    prompts: Annotated[
-        Path, typer.Argument(help="JSON lines with the 'messages' of a prompt; other fields stay.")
-    ],
+    prompts: Annotated[Path, typer.Argument(help="JSON lines with 'messages'; other fields stay.")],
     out: Annotated[Path, typer.Argument(help="The JSON lines to write: 'prompt', 'reply', 'model', 'date'.")],
     llm: Annotated[str, typer.Option(help="http://host:port/v1#name; or a folder or hub name.")],
     longest: Annotated[int, typer.Option(min=1, help="Tokens of a reply, at most.")] = 2048,

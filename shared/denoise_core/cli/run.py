@@ -38,15 +38,12 @@ def run(
     denoiser: Method = "end",
     keep: Keep = None,
     model: Annotated[
-        str | None,
-        typer.Option(help="A Hugging Face model, by name or folder: what --method s2a-select asks, or a probe's."),
+        str | None, typer.Option(help="Of --method s2a-select, or a probe's: name or folder.")
     ] = None,
     as_json: AsJson = False,
     html: Annotated[Path | None, typer.Option(help="Also write a page that shows what was dropped.")] = None,
     skip_bad: SkipBad = False,
-    why: Annotated[
-        bool, typer.Option("--why", help="Show of each piece its score, and why it stayed or went.")
-    ] = False,
+    why: Annotated[bool, typer.Option("--why", help="Show each piece, its score, why it stayed or went.")] = False,
 ) -> None:
     """Denoise your own text: print what is kept for the question, and what is dropped.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -23,18 +22,6 @@ from denoise_core.types import Passage
 LIMITS = ServiceLimits()
 
 
-def _configured(context: typer.Context, file: Path | None) -> None:
-    """What a TOML file says holds where neither a flag nor the environment says something."""
-    if file is None:
-        return
-    try:
-        context.default_map = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"--config {file}: {error}; expected TOML with the names of the other options") from error
-    if unknown := context.default_map.keys() - {p.name for p in context.command.params}:
-        raise InputError(f"--config {file}: {', '.join(sorted(unknown))} is no option of 'rag-denoise serve'")
-
-
 @app.command(context_settings={"auto_envvar_prefix": "RAG_DENOISE"})
 def serve(
     context: typer.Context,
@@ -42,16 +29,9 @@ def serve(
     keep: Keep = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
-    name: Annotated[
-        list[str] | None,
-        typer.Option(help="A name that clients may call the service by, * for any; again for more."),
-    ] = None,
-    keys: Annotated[
-        Path | None, typer.Option(help="A TOML file, a table a name: key or sha256, quota='600/minute'.")
-    ] = None,
-    access_log: Annotated[
-        bool, typer.Option("--access-log", help="A line a request on standard error, without text.")
-    ] = False,
+    name: Annotated[list[str] | None, typer.Option(help="What clients may call it; * for any.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="TOML, a table a name: key or sha256, quota.")] = None,
+    access_log: Annotated[bool, typer.Option("--access-log", help="A line a request, without text.")] = False,
     body: Annotated[int, typer.Option(help="Bytes of a request.")] = LIMITS.body,
     bodies: Annotated[int, typer.Option(help="Bytes of all requests that are read at a time.")] = LIMITS.bodies,
     body_seconds: Annotated[float, typer.Option(help="Until a body must have come.")] = LIMITS.body_seconds,
@@ -60,12 +40,7 @@ def serve(
     waiting: Annotated[int, typer.Option(help="Requests that may wait.")] = LIMITS.waiting,
     seconds: Annotated[float, typer.Option(help="Until a request is given up.")] = LIMITS.seconds,
     stalled: Annotated[float, typer.Option(help="Without progress until /readyz fails.")] = LIMITS.stalled,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads that compute; one for each core, at most 4.")
-    ] = LIMITS.workers,
-    config: Annotated[
-        Path | None, typer.Option(is_eager=True, callback=_configured, help="A TOML file of these options.")
-    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Threads that compute: a core each, at most 4.")] = None,
 ) -> None:
     """Serve denoising over HTTP, in the shapes that rerank clients speak. Nothing leaves the machine.
 
@@ -106,6 +81,6 @@ def serve(
     for_serving()
     for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises again what ended it
         signal.signal(each, lambda *_: None)
-    config_of = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=30)
-    uvicorn.Server(config_of).run(sockets=[listener])
+    config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=30)
+    uvicorn.Server(config).run(sockets=[listener])
     say(aside, "closed")

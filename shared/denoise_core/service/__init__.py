@@ -1,7 +1,4 @@
-"""Denoising, reranking and checking over HTTP: ``rag-denoise serve``, or `app.make_app` under any ASGI server.
-
-What a service serves, and how much of it.
-"""
+"""Denoising, reranking and checking over HTTP: what is served, and how much of it; `app.make_app` makes it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Rows in and out: the input in chunks that workers read by themselves, a part file for what became of each.
 
-``OUT.parts/`` holds both, so no row crosses a pipe and going on after a kill is listing what is there. A chunk is a
-file of two lines a row: where the row stood and whether its id came before, and the row itself. Parts are written
-whole and renamed; at the end they become ``OUT`` and ``OUT.bad.jsonl``, in the order of the rows.
+``OUT.parts/`` holds both, so no row crosses a pipe and going on after a kill is listing what is there. A chunk
+is a file of two lines a row: where the row stood and whether its id came before, and the row itself. Parts are
+written whole and renamed; at the end they become ``OUT`` and ``OUT.bad.jsonl``, in the order of the rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Workers: processes of this machine under pebble, which ends what hangs and replaces what died.
 
-Past one machine Ray Data hands pieces of the input to actors, starts lost ones anew and holds back what is ahead. Chunks
-and parts lie where every node finds them. Within an actor a process of its own does the work, so what hangs or kills
-costs its rows and nothing else, as on one machine.
+Past one machine Ray Data hands pieces of the input to actors and starts lost ones anew. Chunks and parts lie where
+every node finds them. Within an actor a process of its own does the work, so what hangs or kills costs its rows
+and nothing else, as on one machine.
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def _do(recipe: bytes, piece: Piece) -> Any:
     return _made(recipe)(piece)
 
 
-def carried_out(task: Task, pieces: Iterable[Piece], count: int) -> Iterator[Counter[str]]:
-    """Every piece done by ``count`` processes, in any order: ``rows``, those of them that are ``bad``, and workers
-    that ``died`` or were ended.
+def carried_out(task: Task, pieces: Iterable[Piece], count: int | None = None) -> Iterator[Counter[str]]:
+    """Every piece done by ``count`` processes (one a core), in any order: ``rows``, those of them that are
+    ``bad``, and workers that ``died`` or were ended.
 
     The rows of a piece whose worker died, or took too long, are done one by one; one that does it twice is bad.
     Raises `InputError` for a mistake that every row meets and after `DEATHS` deaths without an answer between, and
@@ -103,7 +103,7 @@ def carried_out(task: Task, pieces: Iterable[Piece], count: int) -> Iterator[Cou
     """
     pebble, left, again = require("pebble", extra="bulk"), iter(pieces), deque[Piece]()
     recipe = bytes(ForkingPickler.dumps(task))  # as multiprocessing sends arguments, but made once
-    tried, deaths, under_way = set[Piece](), 0, dict[Any, Piece]()
+    tried, deaths, under_way, count = set[Piece](), 0, dict[Any, Piece](), count or os.cpu_count() or 1
     with cores_shared(count):
         started = partial(pebble.ProcessPool, count, context=multiprocessing.get_context("spawn"))
         pool = started()
