@@ -130,8 +130,8 @@ def _records(name: str, suffix: str, text: str) -> list[tuple[str, Any]] | None:
     if suffix in (".csv", ".tsv"):
         table = csv.DictReader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
         if "text" in (table.fieldnames or ()):
-            rows = ({k: v for k, v in row.items() if k and (v or k == "text")} for row in table)
-            return [(f"row {n}", row) for n, row in enumerate(rows, 1)]
+            cells = ({k: v or "" for k, v in row.items() if k and (v or k == "text")} for row in table)
+            return [(f"row {n}", row) for n, row in enumerate(cells, 1)]
     return None
 
 
