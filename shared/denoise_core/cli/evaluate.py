@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -80,45 +80,38 @@ def evaluate_own(
     if llm == "none" and (first := next((name for name, given in asking.items() if given), None)):
         raise InputError(f"{first} asks a model: name one with --llm, such as http://localhost:8000/v1#name")
     aside, console = Console(stderr=True), Console(highlight=False)
-    ledger = None if llm == "none" else calls_of(llm, out / ANSWERS, budget, price, dry_run)
-    labels = ledger if label_with == llm else None
-    if label_with is not None and labels is None:
-        labels = calls_of(label_with, out / LABELS, _left(budget, ledger), price, dry_run)
-    ways = [trial.Way(f"S2A {variant}", {"kind": "s2a", "variant": variant}) for variant in s2a or ()]
+    ledger, labels = _models(llm, label_with, out, budget, price, dry_run)
+    ways = _ways(s2a or (), cross_encoder, denoiser)
     if loop and ledger is not None:
-        ways.append(trial.Way("loop", {"kind": "everything"}, answerer=trial.LoopAnswerer(ledger, llm)))
-    if cross_encoder is not None:
-        ways.append(trial.Way("cross-encoder", {"kind": "cross-encoder", "model": cross_encoder, "tokens": SAME}))
-    if denoiser is not None:
-        own = {"kind": "fitted", "folder": str(denoiser)} if denoiser.is_dir() else read_setting(denoiser)
-        ways.append(trial.Way("yours", own))
+        ways["loop"] = trial.Way("loop", {"kind": "everything"}, answerer=trial.LoopAnswerer(ledger, llm))
     with progress(aside, "reading") as hear:
         cases = cases_of_file(aside, questions, documents, columns, k, limit, labels, hear)
-    if labels is not None and label_with is not None:
+    if labels is not None:
         with progress(aside, "labelling") as hear:
-            cases = trial.labelled_by(cases, labels, label_with, progress=hear)
+            cases = trial.labelled_by(cases, labels, label_with or "", progress=hear)
         if ledger is not None and ledger is not labels:
             ledger.budget = _left(budget, labels)
     for bad in cases.bad[:10]:
         say(aside, f"left out: line {bad.place}: {bad.reason}", "yellow")
+    judge = trial.LLMJudge(ledger) if ledger and right == "judge" else None
     with progress(aside, "comparing") as hear:
         found = trial.evaluate(
             cases,
-            {w.name: w for w in ways},
+            ways,
             answerer=trial.EmbeddedReader() if ledger is None else trial.LLMAnswerer(ledger, llm),
             llm=ledger,
             price=price_of(price),
-            right=trial.LLMJudge(ledger)
-            if ledger and right == "judge"
-            else "exact"
-            if right == "exact"
-            else "contains",
+            right=judge or ("exact" if right == "exact" else "contains"),
             progress=hear,
         )
     if dry_run:
-        for each in {id(one): one for one in (labels, ledger) if one is not None}.values():
+        for each in dict.fromkeys(one for one in (labels, ledger) if one is not None):
             plan(console, each)
-        return
+    else:
+        _written(found, out, console, aside)
+
+
+def _written(found: trial.Evaluation, out: Path, console: Console, aside: Console) -> None:
     show(console, rows_of(found, short=True))
     for line in told(found):
         say(console, line)
@@ -129,6 +122,30 @@ def evaluate_own(
     found.save_setting(out / FILE)
     say(aside, f"\nwritten to {out}: {PAGE}, {RESULTS}, {FILE}")
     say(aside, f"use it: rag-denoise run --denoiser {out / FILE} -q ... -p ...")
+
+
+def _ways(
+    s2a: Sequence[str], cross_encoder: str | None, denoiser: Path | None
+) -> dict[str, trial.Way | Mapping[str, Any]]:
+    """What is compared beside the standard ways."""
+    ways: dict[str, trial.Way | Mapping[str, Any]] = {f"S2A {v}": {"kind": "s2a", "variant": v} for v in s2a}
+    if cross_encoder is not None:
+        ways["cross-encoder"] = {"kind": "cross-encoder", "model": cross_encoder, "tokens": SAME}
+    if denoiser is not None and denoiser.is_dir():
+        ways["yours"] = {"kind": "fitted", "folder": str(denoiser)}
+    elif denoiser is not None:
+        ways["yours"] = read_setting(denoiser)
+    return ways
+
+
+def _models(
+    llm: str, label_with: str | None, out: Path, budget: float | None, price: str | None, dry: bool
+) -> tuple[trial.Ledger | None, trial.Ledger | None]:
+    """The model that answers and the one that labels, which may be the same; one budget is for both."""
+    ledger = None if llm == "none" else calls_of(llm, out / ANSWERS, budget, price, dry)
+    if label_with is None or label_with == llm:
+        return ledger, ledger if label_with else None
+    return ledger, calls_of(label_with, out / LABELS, _left(budget, ledger), price, dry)
 
 
 def _left(budget: float | None, other: trial.Ledger | None) -> float | None:

@@ -7,7 +7,7 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
@@ -119,20 +119,25 @@ def _files(source: str, left_out: list[str]) -> Iterator[tuple[str, str, bytes |
 def _records(name: str, suffix: str, text: str) -> list[tuple[str, Any]] | None:
     """The records of a file with their places; None for a file that holds none, which is one passage."""
     begins = text.lstrip()[:1] if name == STANDARD_INPUT else ""
-    if suffix == ".jsonl" or begins == "{":
-        rows = [(f"line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
-        known = [r for _, line in rows if isinstance(r := _tried(line), dict)]
-        return None if known and not any("text" in r for r in known) else rows
-    if suffix == ".json" or begins == "[":
-        value = _tried(text)
-        if isinstance(value, list) and any(isinstance(r, Mapping) and "text" in r for r in value):
-            return [(f"record {n}", r) for n, r in enumerate(value, 1)]
     if suffix in (".csv", ".tsv"):
-        table = csv.DictReader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
-        if "text" in (table.fieldnames or ()):
-            cells = ({k: v or "" for k, v in row.items() if k and (v or k == "text")} for row in table)
-            return [(f"row {n}", row) for n, row in enumerate(cells, 1)]
-    return None
+        return _rows(csv.DictReader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ","))
+    if suffix == ".jsonl" or begins == "{":
+        lines = [(f"line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+        known = [value for _, line in lines if isinstance(value := _tried(line), dict)]
+        return lines if _any_text(known) or not known else None
+    value = _tried(text) if suffix == ".json" or begins == "[" else None
+    found = [(f"record {n}", r) for n, r in enumerate(value, 1)] if isinstance(value, list) else []
+    return found if _any_text(r for _, r in found) else None
+
+
+def _rows(table: csv.DictReader[str]) -> list[tuple[str, Any]] | None:
+    """Empty cells are left out."""
+    rows = [{k: v or "" for k, v in row.items() if k and (v or k == "text")} for row in table]
+    return [(f"row {n}", row) for n, row in enumerate(rows, 1)] if "text" in (table.fieldnames or ()) else None
+
+
+def _any_text(records: Iterable[Any]) -> bool:
+    return any(isinstance(r, dict) and "text" in r for r in records)
 
 
 def _decoded(blob: bytes) -> tuple[str, str]:
