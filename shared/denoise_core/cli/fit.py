@@ -116,7 +116,7 @@ def _labelled(
 
 def _read(console: Console, data: Path) -> Sequence[Question]:
     loaded = read_questions(data, skip_bad=True)
-    for bad in loaded.bad[:10]:
+    for bad in loaded.bad:
         say(console, f"left out: {data}, record {bad.place}: {bad.reason}", "yellow")
     if not loaded.questions:
         raise InputError(f"{data} holds no labelled question; rag-denoise fit --help shows what a line looks like")
