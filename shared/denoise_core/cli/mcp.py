@@ -1,11 +1,8 @@
-"""``rag-denoise mcp``: denoise, recall and check for agents, over the Model Context Protocol."""
+"""``rag-denoise mcp``: denoise and check for agents, over the Model Context Protocol."""
 
 from __future__ import annotations
 
-import threading
-import uuid
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +21,6 @@ from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
 
 PASSAGES, CHARACTERS = 1000, 4_000_000  # of one call
-KEPT = 32  # calls whose passages `recall` still knows
 _ABOUT = (
     "Takes out what does not help to answer a question before you read it, and checks answers against sources."
 )
@@ -32,18 +28,14 @@ _ABOUT = (
 
 @app.command()
 def mcp(
-    http: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve over HTTP on this port; without, over stdio.")
-    ] = None,
+    http: Annotated[int | None, typer.Option(min=0, max=65535, help="A port for HTTP, else stdio.")] = None,
     host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
-    folder: Annotated[
-        list[Path] | None, typer.Option("--folder", help="Files below it may be read; may be given several times.")
-    ] = None,
+    folder: Annotated[list[Path] | None, typer.Option(help="Files below it may be read; again for more.")] = None,
     keep: Keep = None,
     judge: JudgeName = None,
     llm: JudgeLLM = None,
 ) -> None:
-    """Offer denoising to agents over the Model Context Protocol: denoise, recall and check."""
+    """Offer denoising to agents over the Model Context Protocol: denoise and check."""
     made = server(denoiser_for("end", keep), chosen_judge(judge, llm), folder or [])
     if http is None:
         made.run("stdio")
@@ -52,15 +44,13 @@ def mcp(
 
 
 def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> Any:
-    """The server with its three tools. Files are read below ``folders`` alone. Needs the extra ``mcp``.
+    """The server with its two tools. Files are read below ``folders`` alone. Needs the extra ``mcp``.
 
     What a tool cannot do is said in its result, without a word of the text it was given.
     """
     given = require("mcp.server", extra="mcp")
     wrong = require("mcp.server.mcpserver.exceptions", extra="mcp").ToolError
     allowed = [f.resolve(strict=True) for f in folders]
-    known: OrderedDict[str, dict[str, Passage]] = OrderedDict()
-    lock = threading.Lock()
     silent = {"log_level": "CRITICAL"}  # its log quotes what was given
     made = given.MCPServer("rag-denoise", instructions=_ABOUT, **silent)
 
@@ -81,9 +71,9 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
             raise wrong(f"expected 1 to {PASSAGES} passages of {CHARACTERS:,} characters in all")
         return tuple(found)
 
-    async def done(call: Any, *arguments: Any) -> Any:
+    async def done(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         try:
-            return await offload(call, *arguments)
+            return await offload(call)
         except wrong:
             raise
         except Exception as error:  # its text may be the user's
@@ -91,32 +81,8 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
 
     async def denoise(question: str, passages: list[str] = [], files: list[str] = []) -> dict[str, Any]:  # noqa: B006
         """What of the passages, and of the files, helps to answer the question: texts with the characters
-        [start, end) where they stand in their passage, and what was dropped with its reason. ``recall`` gives back
-        any of it."""
-
-        def call() -> dict[str, Any]:
-            some = passages_of(passages, files)
-            result = denoiser.denoise(question, some)
-            name = uuid.uuid4().hex[:12]
-            with lock:
-                known[name] = {p.id: p for p in some}
-                while len(known) > KEPT:
-                    known.popitem(last=False)
-            return {"result": name, **result.as_json()}
-
-        found: dict[str, Any] = await done(call)
-        return found
-
-    async def recall(result: str, id: str, start: int = 0, end: int | None = None) -> dict[str, Any]:
-        """A passage of an earlier ``denoise`` as it came, or its characters [start, end)."""
-        with lock:
-            passage = known.get(result, {}).get(id)
-        if passage is None:
-            raise wrong("no such passage: expected a result of denoise, not too long ago, and an id of its spans")
-        last = len(passage.text) if end is None else min(end, len(passage.text))
-        if not 0 <= start <= last:
-            raise wrong(f"expected characters within 0 and {len(passage.text)}")
-        return {"id": id, "start": start, "end": last, "text": passage.text[start:last]}
+        [start, end) where they stand in their passage, and what was dropped with its reason."""
+        return await done(lambda: denoiser.denoise(question, passages_of(passages, files)).as_json())
 
     async def checked(
         answer: str,
@@ -131,9 +97,8 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
             some = passages_of(sources, files)
             return recorded(check(question, answer, some, judge=judge), answer, some, judge)
 
-        found: dict[str, Any] = await done(call)
-        return found
+        return await done(call)
 
-    for tool, name in ((denoise, "denoise"), (recall, "recall"), (checked, "check")):
-        made.add_tool(tool, name=name)
+    made.add_tool(denoise, name="denoise")
+    made.add_tool(checked, name="check")
     return made

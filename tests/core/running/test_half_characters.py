@@ -11,7 +11,7 @@ from laws import check_result
 
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever
-from denoise_core.cli.plain import plain
+from denoise_core.cli import plain
 from denoise_core.end import ENDDenoiser, Probe
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint

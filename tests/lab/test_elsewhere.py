@@ -1,26 +1,22 @@
-"""`rag-denoise fit --engine`: the same results in the same order from other processes, and so the same fit."""
+"""A `map` elsewhere: the same results in the same order from other processes, and so the same fit."""
 
 import signal
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from tiny_models import QUESTION, TEXTS, tiny_pair
 
 from denoise_core import InputError, Passage
-from denoise_core.cli.fit import elsewhere
 from denoise_core.embedded.fitted import fit_denoiser
 from denoise_core.embedded.sample import sample
 from denoise_core.end import HiddenReader
 from denoise_core.end.auto import AutoScale
 from denoise_core.end.fit.readings import capture
 from denoise_core.question import Question
+from denoise_lab.elsewhere import elsewhere
 
 SCALE = AutoScale({0.1: 1.0}, None, 9.0, 300)
-COMMAND = Path(sys.executable).with_name("rag-denoise")
 
 
 def test_it_is_a_map():
@@ -32,7 +28,7 @@ def test_it_is_a_map():
 def test_what_is_raised_there_is_raised_here_and_a_death_says_what_to_do():
     with pytest.raises(InputError, match="calibrated for"):
         list(elsewhere("process", 2)(SCALE.rule, [0.1, 0.3, 0.1]))
-    with pytest.raises(InputError, match="fewer --workers"):
+    with pytest.raises(InputError, match="fewer workers"):
         list(elsewhere("process", 1)(signal.raise_signal, [signal.SIGKILL] * 3))
 
 
@@ -70,12 +66,3 @@ def test_a_fit_is_the_same_by_processes():
     here, there = fit_denoiser(few), fit_denoiser(few, each=elsewhere("process", 2))
     np.testing.assert_allclose(here.stack.weight, there.stack.weight, atol=1e-3)
     assert here.verdict.interval == pytest.approx(there.verdict.interval, abs=1e-2)
-
-
-def test_the_command_says_what_workers_are_for(tmp_path):
-    (tmp_path / "in.jsonl").write_text("")
-    found = subprocess.run(
-        [COMMAND, "fit", "in.jsonl", "-o", "out", "--workers", "2"], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert found.returncode != 0
-    assert "--engine process or ray" in found.stderr
