@@ -180,7 +180,7 @@ class _Walk:
         run: list[tuple[str | int, int, int, Any]] = []
         first = above
         record = bool(path) and isinstance(path[-1], int)
-        for name, begun, at, stop, member in self.members(start, as_list):
+        for name, begun, at, stop, member in members(self.text, start, as_list):
             size = stop - at
             here = (*path, name if apart else str(name))  # a number leads to a record that may go
             deep = len(path) >= _DEEP
@@ -236,23 +236,24 @@ class _Walk:
             inside = (part.start, part.end)
             self.made.append(Piece(start, end, tops, header, own, part.frame, True, path, inside))
 
-    def members(self, at: int, as_list: bool) -> Iterator[tuple[str | int, int, int, int, Any]]:
-        """Name or number, where it begins with its name, range of the value, and the value."""
-        text = self.text
-        at = _skip(text, at + 1)
-        n = 0
-        while text[at] not in "]}":
-            begun = at
-            name: str | int = n
-            if not as_list:
-                name, at = _DECODER.raw_decode(text, at)
-                at = _skip(text, _skip(text, at) + 1)
-            value, stop = _DECODER.raw_decode(text, at)
-            yield name, begun, at, stop, value
-            at = _skip(text, stop)
-            if text[at] == ",":
-                at = _skip(text, at + 1)
-            n += 1
+
+def members(text: str, at: int, as_list: bool) -> Iterator[tuple[str | int, int, int, int, Any]]:
+    """Of the object or list that begins at ``at``: name or number, where it begins with its name, range of the
+    value, and the value."""
+    at = _skip(text, at + 1)
+    n = 0
+    while text[at] not in "]}":
+        begun = at
+        name: str | int = n
+        if not as_list:
+            name, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)
+        value, stop = _DECODER.raw_decode(text, at)
+        yield name, begun, at, stop, value
+        at = _skip(text, stop)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+        n += 1
 
 
 def _skip(text: str, at: int) -> int:
@@ -316,7 +317,7 @@ def members_of(text: str, start: int, end: int) -> list[Range] | None:
     if at < 0:
         return None
     try:
-        begins = [begun for _, begun, *_ in _Walk(text, lambda said: None).members(at, False)]
+        begins = [begun for _, begun, *_ in members(text, at, False)]
     except (ValueError, IndexError, RecursionError):
         return None
     return list(pairwise([start, *begins[1:], end])) if len(begins) > 1 else None
