@@ -12,7 +12,7 @@ from denoise_core.support.abstention import abstains, refuses
 from denoise_core.support.answers import Parsed, parse
 from denoise_core.support.citing import Citation, cited, uncited
 from denoise_core.support.evidence import Evidence, terms_of
-from denoise_core.support.hold import Words, beyond
+from denoise_core.support.hold import SPEAKS, Words, speaks
 from denoise_core.support.judging import Claim, Claims, Judge, Judged, asked, expect_judge
 from denoise_core.support.result import NOTHING, Check
 from denoise_core.text.facts import Difference
@@ -60,9 +60,8 @@ def checking(question: str, answer: str, passages: Sequence[Passage], judge: Jud
         if judgement.kind in ("", "empty"):
             return Check(None, None, 1.0, (), NOTHING, "it claims nothing", judge.id)
         return Check(None, judgement.answers, 0.0, (), judgement.kind, judgement.why, judge.id)
-    evidence = Evidence(passages)
-    claims = tuple(_known(c, evidence) for c in judgement.claims)
-    claims = _held_to_citations(parsed, claims, passages, evidence)
+    claims = tuple(_known(c) for c in judgement.claims)
+    claims = _held_to_citations(parsed, claims, passages, Evidence(passages))
     return _together(claims, judgement.answers, judge.id)
 
 
@@ -123,10 +122,10 @@ def _says_nothing(question: str, answer: str, parsed: Parsed) -> Check | None:
     return None
 
 
-def _known(claim: Judged, evidence: Evidence) -> Judged:
-    """A claim that evidence cannot settle is unknown, whatever judges it: an action, arithmetic."""
-    why = beyond(claim, evidence) if claim.supported is False else ""
-    return replace(claim, supported=None, kind="beyond", why=why) if why else claim
+def _known(claim: Judged) -> Judged:
+    """What its writer did or does is unknown, whoever judges it, unless the evidence says otherwise."""
+    beyond = claim.supported is False and claim.kind != "contradicted" and speaks(claim.text)
+    return replace(claim, supported=None, kind="beyond", why=SPEAKS) if beyond else claim
 
 
 def _held_to_citations(

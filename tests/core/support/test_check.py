@@ -121,18 +121,8 @@ def test_a_judge_decides_and_is_named():
 
 
 def test_what_evidence_cannot_settle_is_unknown_whoever_judges():
-    for answer in ("I have sent the mail to Bob.", "The tower was completed 1 year before the lifts, in 1889."):
-        assert said(answer, judge=Quoting(False, "contradicted")).supported is False
+    assert said("I have sent the mail to Bob.", judge=Quoting(False, "contradicted")).supported is False
     assert said("I have sent the mail to Bob.", judge=Quoting(False, "not_stated")).supported is None
-    passages = [Passage("The tower was completed in 1889. Today is 1 May 2026.", "p")]
-    assert (
-        said("The tower is 137 years old.", passages=passages, judge=Quoting(False, "not_stated")).supported
-        is None
-    )
-    assert (
-        said("The tower is 136 years old.", passages=passages, judge=Quoting(False, "not_stated")).supported
-        is False
-    )
 
 
 def test_an_abstention_is_the_judge_s_word_and_phrases_only_a_hint():
