@@ -1,8 +1,7 @@
-"""Dates and times of day, in the forms that English, German, French and Spanish texts usually have.
+"""Dates, in the forms that English, German, French and Spanish texts usually have.
 
 A norm is ``year-month-day`` with ``?`` for each digit that is not said, without what stands behind the last part
-said: ``1962-07-04``, ``1962-07``, ``????-07-04``, ``195?`` (a decade), ``15??`` (a century),
-``1962-q3``, ``w1`` (a Monday).
+said: ``1962-07-04``, ``1962-07``, ``????-07-04``, ``195?`` (a decade).
 """
 
 from __future__ import annotations
@@ -35,47 +34,21 @@ MONTHS = {
     )
     for name in names.split()
 }
-_WEEKDAYS = {
-    name: n
-    for n, names in enumerate(
-        (
-            "monday montag lundi lunes",
-            "tuesday dienstag mardi martes",
-            "wednesday mittwoch mercredi miércoles",
-            "thursday donnerstag jeudi jueves",
-            "friday freitag vendredi viernes",
-            "saturday samstag samedi sábado",
-            "sunday sonntag dimanche domingo",
-        ),
-        1,
-    )
-    for name in names.split()
-}
-_DECADES = ("twenties", "thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties")
 _AMONG = frozenset(("may", "mars", "march", "mai"))  # words besides, and short ones: no month alone
 _OF = frozenset(("of", "de", "del", ",", ".", "the"))
-_CENTURY = frozenset(("century", "centuries", "jahrhundert", "jahrhunderts", "siècle"))
 _WRITTEN = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$")
-_QUARTER = re.compile(r"q[1-4]$")
-_CLOCK = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)$")
 _FIRST, _LAST = 1000, 2199  # years
 
 
 def dates(found: Sequence[Lexeme], language: str) -> tuple[list[Fact], frozenset[int]]:
-    """The dates and times, and the positions of the lexemes that they use."""
+    """The dates, and the positions of the lexemes that they use."""
     out: list[Fact] = []
     taken: set[int] = set()
-    i = 0
-    while i < len(found):
-        time = _time(found, i)
-        read = time or _read(found, i, language)
-        if read is None:
-            i += 1
-            continue
-        norm, end = read
-        out.append(Fact("time" if time else "date", norm, found[i].start, found[end - 1].end))
-        taken.update(range(i, end))
-        i = end
+    for i in range(len(found)):
+        if i not in taken and (read := _read(found, i, language)):
+            norm, end = read
+            out.append(Fact("date", norm, found[i].start, found[end - 1].end))
+            taken.update(range(i, end))
     return out, frozenset(taken)
 
 
@@ -108,13 +81,6 @@ def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | N
     x, j = found[i], i + 1
     if x.lower in MONTHS:
         return _from_month(found, i)
-    if x.lower in _WEEKDAYS:
-        return f"w{_WEEKDAYS[x.lower]}", j
-    if x.lower in _DECADES:
-        return f"19{_DECADES.index(x.lower) + 2}?", j
-    if _QUARTER.match(x.lower):
-        year, end = _year_behind(found, j)
-        return (f"{year}-{x.lower}", end) if year else None
     if x.shape == "word":
         nth = ordinal(x.lower)
         return _from_day(found, nth, j) if nth else None
@@ -126,8 +92,7 @@ def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | N
     if ending in ("s", "er") and len(x.text) in (2, 4) and x.text.endswith("0"):  # 1950s, 50s, 1950er
         return f"{x.text[:-1]}?".rjust(4, "_").replace("__", "19"), j + 1
     if x.text.isdecimal() and len(x.text) <= 2:
-        day = _from_day(found, int(x.text), j + (ordinal(x.text + ending) is not None))
-        return day or _year(found, i)
+        return _from_day(found, int(x.text), j + (ordinal(x.text + ending) is not None))
     return _year(found, i)
 
 
@@ -151,14 +116,9 @@ def _written(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] 
 
 def _year(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
     """A number of four digits that counts nothing."""
-    text, j = found[i].text, i + 1
-    after = found[j].lower if j < len(found) else ""
-    if after in ("bc", "bce") and text.isdecimal() and len(text) <= 4:
-        return f"-{int(text):04d}", j + 1
-    counts = after in UNITS and after != "s"
-    if counts or (i and found[i - 1].text in "$€£¥") or not _is_year(text):
-        return None
-    return text, j
+    after = found[i + 1].lower if i + 1 < len(found) else ""
+    counts = (after in UNITS and after != "s") or (i and found[i - 1].text in "$€£¥")
+    return (found[i].text, i + 1) if _is_year(found[i].text) and not counts else None
 
 
 def _is_year(text: str) -> bool:
@@ -183,18 +143,13 @@ def _from_month(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
 
 
 def _from_day(found: Sequence[Lexeme], n: int, j: int) -> tuple[str, int] | None:
-    """A day before its month, an ordinal before a century."""
+    """A day before its month."""
     at = j
     while at < len(found) and at - j < 3 and found[at].lower in _OF:
         at += 1
     if at >= len(found) or not 1 <= n <= 31:
         return None
     name = found[at]
-    if name.lower in _CENTURY:
-        return f"{n - 1:02d}??", at + 1
-    if name.lower in ("quarter", "quartal", "trimestre") and n <= 4:
-        year, end = _year_behind(found, at + 1)
-        return (f"{year}-q{n}", end) if year else None
     if name.lower not in MONTHS or (name.lower in _AMONG and not name.capital):
         return None
     dotted = at + 1 < len(found) and found[at + 1].text == "." and len(name.text) <= 4
@@ -224,16 +179,3 @@ def _day(found: Sequence[Lexeme], j: int) -> tuple[int, int]:
         nth = int(text) if len(text) <= 2 else 0
         end += bool(after) and found[end].start == found[j].end and ordinal(text + after) is not None
     return (nth, end) if 1 <= nth <= 31 else (0, j)
-
-
-def _time(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
-    """3 pm, 3 p.m., 15:00, 15 Uhr."""
-    text, j = found[i].text, i + 1
-    after = "".join(x.lower for x in found[j : j + 4] if not x.line)
-    half = next((h for h in ("am", "pm", "a.m", "p.m", "uhr") if after.startswith(h)), "")
-    match = _CLOCK.match(text)
-    if match is None and not (half and text.isdecimal() and int(text[:3]) <= 24):
-        return None
-    hour = int(match[1] if match else text) % (12 if half[:1] in ("a", "p") else 24)
-    end = j + (4 if after.startswith(("a.m.", "p.m.")) else 3 if "." in half else bool(half))
-    return f"{hour + 12 * half.startswith('p'):02d}:{match[2] if match else '00'}", end

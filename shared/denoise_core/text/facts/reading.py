@@ -17,7 +17,7 @@ _KEPT = 4000  # characters of a text whose reading is kept: every claim meets th
 
 
 def facts(text: str, *, language: str = "") -> tuple[Fact, ...]:
-    """Numbers, dates, times and names of ``text``, by their place. Time grows with its length.
+    """Numbers, dates and names of ``text``, by their place. Time grows with its length.
 
     ``language`` is an ISO 639-1 code that decides how numbers and dates are read (English, German, French,
     Spanish); by default the text's small words tell it.
