@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from string import ascii_letters, digits, punctuation
 
@@ -84,8 +84,6 @@ def _starts(said: Sequence[str]) -> Counter[str]:
 
 
 _AS_SHAPE = str.maketrans(digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters))
-
-
 _BARE = str.maketrans(punctuation, " " * len(punctuation))
 
 
@@ -95,28 +93,35 @@ def _shape(line: str) -> str:
     return head[:8] if head.count("0") >= 4 and not _MARKS.isdisjoint(head[1:]) else ""
 
 
+def _units(text: str, begins: Callable[[int, int], bool]) -> list[Range]:
+    """The lines in units: each from a line that begins one up to the next."""
+    out: list[Range] = []
+    for start, end in lines_of(text):
+        if out and not begins(start, end):
+            out[-1] = out[-1][0], end
+        else:
+            out.append((start, end))
+    return out
+
+
 def _entries(text: str) -> list[Piece]:
     begins = _starts([line for line in text[:_READ].split("\n") if line.strip()])
-    spans: list[list[int]] = []
-    speakers: list[str] = []
-    for start, end in lines_of(text):
-        line = text[start:end]
-        turn = _TURN.match(line)
-        if (turn and turn[1] in begins) or _shape(line) in begins:
-            spans.append([start, end])
-            speakers.append(turn[1] if turn else "")
-        elif spans:
-            spans[-1][1] = end
-        else:
-            spans.append([start, end])
-            speakers.append("")
-    out: list[Piece] = []
+
+    def speaker(start: int, end: int) -> str:
+        turn = _TURN.match(text[start:end])
+        return turn[1] if turn else ""
+
+    def begun(start: int, end: int) -> bool:
+        return speaker(start, end) in begins or _shape(text[start:end]) in begins
+
+    spans = _units(text, begun)
+    speakers = [speaker(*span) if begun(*span) else "" for span in spans]
     turns = sum(map(bool, speakers)) > 0.5 * len(spans)
+    out: list[Piece] = []
     for n, (start, end) in enumerate(spans):
-        above: tuple[Range, ...] = ()
-        if turns and n and speakers[n] and speakers[n - 1] not in ("", speakers[n]):
-            before = spans[n - 1]
-            above = ((before[0], before[1]),) if before[1] - before[0] <= TURN else ()
+        before = spans[n - 1]
+        answers = turns and n and speakers[n] and speakers[n - 1] not in ("", speakers[n])
+        above = (before,) if answers and before[1] - before[0] <= TURN else ()
         by_lines = "\n" in text[start:end].strip()  # a stack trace, whose lines are no sentences
         out += _long(text, start, end, above, LONG + 1 if by_lines else LONG)
     return out
@@ -128,19 +133,13 @@ def _entries(text: str) -> list[Piece]:
 def _code(text: str) -> list[Piece]:
     """Units that begin at the margin after a blank line; a long one is cut at its blank lines, under the lines
     that it begins with."""
-    spans: list[list[int]] = []
-    blank = True
-    for start, end in lines_of(text):
-        line = text[start:end]
-        if line.strip() and line[0] not in _INSIDE and (blank or not spans):
-            spans.append([start, end])
-        elif spans:
-            spans[-1][1] = end
-        else:
-            spans.append([start, end])
-        blank = not line.strip()
+
+    def begins(start: int, end: int) -> bool:
+        before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : start]
+        return text[start] not in _INSIDE and bool(text[start:end].strip()) and not before.strip()
+
     out: list[Piece] = []
-    for start, end in spans:
+    for start, end in _units(text, begins):
         if end - start <= CODE_LONG:
             out.append(Piece(start, end))
             continue
@@ -246,7 +245,7 @@ class _Reader:
         last = self.blocks[-1] if self.blocks else None
         if what == "fence":
             self.fence = said.strip()[:3]
-            if last is not None and self._leads(last) and last.kind in ("para", "item"):
+            if last is not None and last.kind in ("para", "item") and _ends_as_lead(self.text, last):
                 last.end, last.blank = end, False  # "On macOS:" and its commands are one
                 return
             self.blocks.append(_Block(start, end, "code", indent, depth))
@@ -263,9 +262,6 @@ class _Reader:
             last.end, last.blank = end, False  # a paragraph of a list item
         else:
             self.blocks.append(_Block(start, end, "para", indent, depth, fields=what == "field"))
-
-    def _leads(self, block: _Block) -> bool:
-        return self.text[block.start : block.end].rstrip().endswith(":") and block.end - block.start <= LONG
 
     def _alone(self, said: str, following: Range, last: _Block | None) -> bool:
         """A heading without a mark: a short line by itself, with something under it that is no list item."""
