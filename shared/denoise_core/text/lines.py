@@ -215,53 +215,41 @@ class _Reader:
             else:
                 last.end, last.blank = end, True
             return
-        if last is not None and not last.blank and last.depth == depth and self._goes_on(last, said):
+        found = _LINE.match(said)
+        what = found.lastgroup or "" if found else ""
+        if last is not None and not last.blank and last.depth == depth and self._goes_on(last, said, what):
             last.end = end
             return
-        self.begin(start, end, said, depth, following)
+        kind, level, indent = what, 0, len(said) - len(said.lstrip(" \t"))
+        if what == "fence":
+            kind, self.fence = "code", said.strip()[:3]
+        elif what == "heading":
+            level = len(said.lstrip()) - len(said.lstrip().lstrip("#=")) or 1
+        elif what != "row" and self._alone(said, following, last):
+            kind, level = "heading", 8
+        elif what not in ("row", "item"):
+            kind = "para"
+        led = kind == "code" and last and last.kind in ("para", "item") and _ends_as_lead(self.text, last)
+        inner = kind == "para" and last and last.kind == "item" and last.depth == depth and indent > last.indent
+        if last is not None and (led or inner):
+            last.end, last.blank = end, False  # "On macOS:" and its commands are one; a paragraph of a list item
+        else:
+            self.blocks.append(
+                _Block(start, end, kind, indent, depth, level, fields=what == "field" and kind == "para")
+            )
 
-    def _goes_on(self, last: _Block, said: str) -> bool:
+    def _goes_on(self, last: _Block, said: str, what: str) -> bool:
         """Whether a line belongs to the block before it, with no blank line between."""
-        found = _LINE.match(said)
-        what = found.lastgroup if found else None
         if what == "under" and last.kind == "para":
             last.blank = self.text.count("\n", last.start, last.end) > 1  # a rule under a record ends it
             last.kind, last.level = (last.kind, 0) if last.blank else ("heading", 1 if "=" in said else 2)
             return True
-        if what in ("heading", "fence", "row"):
-            return False
-        if last.kind in ("heading", "row"):
+        if what in ("heading", "fence", "row") or last.kind in ("heading", "row"):
             return False
         if what == "item":
             return last.kind == "code"
-        if last.kind == "para" and last.fields and what != "field":
-            last.fields = False
+        last.fields = last.fields and what == "field"
         return True
-
-    def begin(self, start: int, end: int, said: str, depth: int, following: Range) -> None:
-        found = _LINE.match(said)
-        what = found.lastgroup if found else None
-        indent = len(said) - len(said.lstrip(" \t"))
-        last = self.blocks[-1] if self.blocks else None
-        if what == "fence":
-            self.fence = said.strip()[:3]
-            if last is not None and last.kind in ("para", "item") and _ends_as_lead(self.text, last):
-                last.end, last.blank = end, False  # "On macOS:" and its commands are one
-                return
-            self.blocks.append(_Block(start, end, "code", indent, depth))
-        elif what == "heading":
-            level = len(said.lstrip()) - len(said.lstrip().lstrip("#=")) or 1
-            self.blocks.append(_Block(start, end, "heading", 0, depth, level))
-        elif what == "row":
-            self.blocks.append(_Block(start, end, "row", 0, depth))
-        elif self._alone(said, following, last):
-            self.blocks.append(_Block(start, end, "heading", 0, depth, 8))
-        elif what == "item":
-            self.blocks.append(_Block(start, end, "item", indent, depth))
-        elif last is not None and last.kind == "item" and last.depth == depth and indent > last.indent:
-            last.end, last.blank = end, False  # a paragraph of a list item
-        else:
-            self.blocks.append(_Block(start, end, "para", indent, depth, fields=what == "field"))
 
     def _alone(self, said: str, following: Range, last: _Block | None) -> bool:
         """A heading without a mark: a short line by itself, with something under it that is no list item."""
