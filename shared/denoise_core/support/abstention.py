@@ -1,7 +1,6 @@
 """Tell "I do not know" from an answer: an abstention is neither grounded nor made up, it is its own outcome.
 
-Our own drafts are asked for a mark, which is read here. Of other drafts a judge that reads says it; where none is
-at hand, how one usually says it is a hint.
+Our own drafts are asked for a mark, which is read here. Of other drafts a judge that reads says it.
 """
 
 from __future__ import annotations
@@ -28,21 +27,7 @@ _ALONE = frozenset(
         "not sure",
     )
 )
-_PHRASES = re.compile(
-    r"""\b(?:
-      (?:i|we)(?:\ am|\ are|'m|'re)?\ ?(?:sorry|afraid)?,?\ ?(?:but\ )?(?:i\ |we\ )?
-        (?:do\ not|don't|did\ not|didn't|cannot|can't|could\ not|couldn't|am\ unable\ to|are\ unable\ to)
-        \ (?:actually\ )?(?:know|have|find|see|tell|say|answer|provide|determine|confirm)
-    | (?:no|not\ enough|insufficient|lack(?:s|ing)?)
-        \ (?:specific\ |relevant\ |further\ |such\ |any\ )?(?:information|evidence|details)
-    | (?:does\ not|doesn't|do\ not|don't|did\ not|didn't)
-        \ (?:say|state|mention|contain|provide|specify|include|answer)
-    | (?:is|are|was|were)\ not\ (?:mentioned|stated|specified|given|provided|answered|available\ in)
-    | (?:cannot|can't)\ be\ (?:answered|determined|known)
-    )\b""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_LONGEST = 60  # words; a longer text that also admits a gap is an answer with a caveat
+ABSTAINS = "the answer says that it does not know"  # the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +59,10 @@ def declined(text: str) -> Declined | None:
     return None
 
 
-def refuses(text: str) -> bool:
-    """The mark, or a first sentence in which whoever answers says of themselves that they cannot: no judge need be
-    asked.
+def abstains(text: str) -> bool:
+    """The text declines to answer by that mark or word.
 
-    >>> refuses("I'm sorry, but I cannot answer that."), refuses("The law did not provide for elections.")
-    (True, False)
-    """
-    if declined(text) is not None:
-        return True
-    first = {w.strip(",.'’").casefold().split("'")[0].split("’")[0] for w in text.split()[:3]}
-    return bool(first & {"i", "we"}) and abstains(text)
-
-
-def abstains(candidate: str) -> bool:
-    """The candidate declines to answer, as far as its words tell: a hint where no judge reads it.
-
-    >>> [abstains(text) for text in ("I'm sorry, I don't have that information.", "unknown", "He is unknown.")]
+    >>> [abstains(text) for text in ("I don't know.", "unknown", "He is unknown.")]
     [True, True, False]
     """
-    if declined(candidate) is not None:
-        return True
-    text = " ".join(uncited(candidate).replace("’", "'").split())
-    if len(text.split()) > _LONGEST:
-        return False
-    first = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]
-    return bool(_PHRASES.search(first))
+    return declined(text) is not None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import run
-from denoise_core.support.abstention import abstains, refuses
+from denoise_core.support.abstention import ABSTAINS, abstains
 from denoise_core.support.answers import Parsed, parse
 from denoise_core.support.citing import Citation, cited, uncited
 from denoise_core.support.evidence import Evidence, terms_of
@@ -52,10 +52,8 @@ def checking(question: str, answer: str, passages: Sequence[Passage], judge: Jud
     if not any(p.text.strip() or p.header.strip() for p in passages):
         return Check(None, None, 0.0, (), "empty_evidence", "there is no evidence to hold it against")
     judgement = yield from asked(judge, question, claims_of(parsed, passages), passages)
-    hinted = judgement.abstains is None and abstains(parsed.reply) and not any(c.supported for c in judgement)
-    if judgement.abstains or hinted:
-        reason = "the answer says that it does not know"
-        return Check(None, None, 0.0, judgement.claims, "abstention", reason, judge.id)
+    if judgement.abstains:
+        return Check(None, None, 0.0, judgement.claims, "abstention", ABSTAINS, judge.id)
     if not judgement.claims:
         if judgement.kind in ("", "empty"):
             return Check(None, None, 1.0, (), NOTHING, "it claims nothing", judge.id)
@@ -115,8 +113,8 @@ def _says_nothing(question: str, answer: str, parsed: Parsed) -> Check | None:
     said = [x.lower for x in lexemes(question) if x.shape != "mark"]
     if words == said:
         return Check(None, False, 0.0, (), "question", "the answer only repeats the question")
-    if refuses(reply):
-        return Check(None, None, 0.0, (), "abstention", "the answer says that it does not know")
+    if abstains(reply):
+        return Check(None, None, 0.0, (), "abstention", ABSTAINS)
     if not parsed.claims:
         return Check(None, None, 1.0, (), NOTHING, "it claims nothing")
     return None

@@ -125,11 +125,10 @@ def test_what_evidence_cannot_settle_is_unknown_whoever_judges():
     assert said("I have sent the mail to Bob.", judge=Quoting(False, "not_stated")).supported is None
 
 
-def test_an_abstention_is_the_judge_s_word_and_phrases_only_a_hint():
+def test_an_abstention_is_the_judge_s_word():
     law = "The law did not provide for elections; it set up a council."
     assert said(law, judge=Quoting(abstains=False)).passed
     assert said("Dazu schweigen die Texte.", judge=Quoting(None, abstains=True)).kind == "abstention"
-    assert said("The passages do not mention his age.", judge=Quoting(None)).kind == "abstention"
     assert said("The passages do not mention his age.", judge=Quoting(True)).passed
 
 
