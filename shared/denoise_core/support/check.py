@@ -16,8 +16,7 @@ from denoise_core.support.hold import SPEAKS, Words, speaks
 from denoise_core.support.judging import Claim, Claims, Judge, Judged, asked, expect_judge
 from denoise_core.support.result import NOTHING, Check
 from denoise_core.text.facts import Difference
-from denoise_core.text.facts.difference import standing
-from denoise_core.text.facts.reading import Reading
+from denoise_core.text.facts.reading import Reading, standing
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage

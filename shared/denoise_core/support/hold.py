@@ -16,16 +16,15 @@ from denoise_core.support.evidence import Evidence, terms_of
 from denoise_core.support.judging import Claim, FlowJudge, Judged, Judgement, Quote
 from denoise_core.support.records import Field, Record, keys_of
 from denoise_core.text.facts.dates import bears_out
-from denoise_core.text.facts.difference import compare, standing
 from denoise_core.text.facts.fact import Difference, Fact
-from denoise_core.text.facts.reading import Reading
+from denoise_core.text.facts.reading import Reading, compare, standing
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage, Span
 
 _SAME = 0.4
-"""Share of a claim's words from which on a sentence speaks of the same: its dates decide where the
-claim has another. Of 2,392 claims labelled by people (`make bench ONLY=facts`) 5 right and 24 wrong. A number or name that stands
-nowhere does not decide (84 and 159, 213 and 363): it is named."""
+"""Share of a claim's words from which on a sentence speaks of the same: its dates decide where the claim has
+another. Of 2,392 claims labelled by people (`make bench ONLY=facts`) 5 right and 24 wrong. A number or name that
+stands nowhere does not decide (84 and 159, 213 and 363): it is named."""
 NEAR = 0.5  # share of a claim's words from which on a sentence is shown as the nearest
 INSTALL = "its words stand in the evidence; install rag-denoise[embedded] or give judge="
 _SPEAKERS = frozenset(("i", "i'm", "i've", "i'd", "i'll", "we", "we've", "ich", "wir", "je", "j'ai", "nous", "yo"))

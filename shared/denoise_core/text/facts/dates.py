@@ -79,21 +79,14 @@ def covers(claimed: str, told: Sequence[str]) -> bool:
 
 def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
     x, j = found[i], i + 1
-    if x.lower in MONTHS:
-        return _from_month(found, i)
-    if x.shape == "word":
-        nth = ordinal(x.lower)
-        return _from_day(found, nth, j) if nth else None
-    if x.shape != "number":
-        return None
-    if written := _written(found, i, language):
-        return written
+    if read := (_written(found, i, language) if x.shape == "number" else None) or _spelled(found, i):
+        return read
     ending = found[j].lower if j < len(found) and found[j].start == x.end else ""
-    if ending in ("s", "er") and len(x.text) in (2, 4) and x.text.endswith("0"):  # 1950s, 50s, 1950er
+    if ending in ("s", "er") and x.text.isdecimal() and len(x.text) in (2, 4) and x.text.endswith("0"):  # 1950er
         return f"{x.text[:-1]}?".rjust(4, "_").replace("__", "19"), j + 1
-    if x.text.isdecimal() and len(x.text) <= 2:
-        return _from_day(found, int(x.text), j + (ordinal(x.text + ending) is not None))
-    return _year(found, i)
+    after = found[j].lower if j < len(found) else ""
+    counts = (after in UNITS and after != "s") or (i and found[i - 1].text in "$€£¥")
+    return (x.text, j) if _is_year(x.text) and not counts else None
 
 
 def _written(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
@@ -114,68 +107,49 @@ def _written(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] 
     return f"{int(year):04d}-{int(month):02d}-{int(day):02d}", end
 
 
-def _year(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
-    """A number of four digits that counts nothing."""
-    after = found[i + 1].lower if i + 1 < len(found) else ""
-    counts = (after in UNITS and after != "s") or (i and found[i - 1].text in "$€£¥")
-    return (found[i].text, i + 1) if _is_year(found[i].text) and not counts else None
-
-
 def _is_year(text: str) -> bool:
     return len(text) == 4 and text.isdecimal() and _FIRST <= int(text) <= _LAST
 
 
-def _from_month(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
-    name = found[i]
-    month, j = MONTHS[name.lower], i + 1
-    j += j < len(found) and found[j].text == "." and len(name.text) <= 4
-    j += j < len(found) and found[j].lower == "the"
-    day, after = _day(found, j)
-    year, end = _year_behind(found, after)
-    if day:
-        return f"{year or '????'}-{month:02d}-{day:02d}", end
-    if year:
-        return f"{year}-{month:02d}", end
-    doubtful = (len(name.lower) < 4 or name.lower in _AMONG) and not (
-        i and found[i - 1].lower in ("in", "im", "since", "until")
-    )
-    return None if doubtful or not name.capital else (f"????-{month:02d}", i + 1)
-
-
-def _from_day(found: Sequence[Lexeme], n: int, j: int) -> tuple[str, int] | None:
-    """A day before its month."""
-    at = j
-    while at < len(found) and at - j < 3 and found[at].lower in _OF:
-        at += 1
-    if at >= len(found) or not 1 <= n <= 31:
+def _spelled(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
+    """A month by its name, with the day and the year beside it, in any order that begins with month or day."""
+    parts: dict[str, int] = {}
+    j = end = i
+    while j < len(found) and j - end < 3 and "year" not in parts:
+        what, value, after = _part(found, j)
+        if what and what not in parts and (what != "year" or "month" in parts):
+            parts[what] = value
+            j = end = after
+        elif parts and found[j].lower in _OF:
+            j += 1
+        else:
+            break
+    if "month" not in parts:
         return None
-    name = found[at]
-    if name.lower not in MONTHS or (name.lower in _AMONG and not name.capital):
-        return None
-    dotted = at + 1 < len(found) and found[at + 1].text == "." and len(name.text) <= 4
-    year, end = _year_behind(found, at + 1 + dotted)
-    return f"{year or '????'}-{MONTHS[name.lower]:02d}-{n:02d}", end if year else at + 1
+    if len(parts) == 1:
+        before = found[i - 1].lower if i else ""
+        doubtful = len(found[i].lower) < 4 or found[i].lower in _AMONG
+        if not found[i].capital or (doubtful and before not in ("in", "im", "since", "until")):
+            return None
+    norm = f"{parts.get('year', '????')}-{parts['month']:02d}"
+    return (f"{norm}-{parts['day']:02d}" if "day" in parts else norm), end
 
 
-def _year_behind(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
-    """A year that follows, at most behind a comma or "of"; '' and ``j`` when none does."""
-    at = j
-    while at < len(found) and at - j < 2 and found[at].lower in _OF and found[at].text != ".":
-        at += 1
-    return (found[at].text, at + 1) if at < len(found) and _is_year(found[at].text) else ("", j)
-
-
-def _day(found: Sequence[Lexeme], j: int) -> tuple[int, int]:
-    """A day that follows a month: 4, 4th, fourth."""
-    if j >= len(found) or found[j].shape == "mark":
-        return 0, j
-    text, end = found[j].text, j + 1
-    after = found[end].lower if end < len(found) else ""
-    if not text.isdecimal():
-        nth = ordinal(found[j].lower) or 0
-    elif after in UNITS and UNITS[after][0] != "time":
-        return 0, j
+def _part(found: Sequence[Lexeme], j: int) -> tuple[str, int, int]:
+    """What a lexeme is of a date: a month, a year, a day (4, 4th, fourth); its value, and the place behind it."""
+    x, after = found[j], j + 1
+    if x.lower in MONTHS and (x.capital or x.lower not in _AMONG):
+        return "month", MONTHS[x.lower], after
+    if _is_year(x.text):
+        return "year", int(x.text), after
+    behind = found[after].lower if after < len(found) else ""
+    if x.shape == "number" and x.text.isdecimal() and len(x.text) <= 2:
+        nth, ends = (
+            int(x.text),
+            bool(behind) and found[after].start == x.end and ordinal(x.text + behind) is not None,
+        )
+        counts = not ends and behind in UNITS and UNITS[behind][0] != "time"
+        nth, after = 0 if counts else nth, after + ends
     else:
-        nth = int(text) if len(text) <= 2 else 0
-        end += bool(after) and found[end].start == found[j].end and ordinal(text + after) is not None
-    return (nth, end) if 1 <= nth <= 31 else (0, j)
+        nth = (ordinal(x.lower) or 0) if x.shape == "word" else 0
+    return ("day", nth, after) if 1 <= nth <= 31 else ("", 0, j)
