@@ -27,8 +27,9 @@ from denoise_core.support.layout import (
     trimmed,
     whole,
 )
-from denoise_core.support.wording import announces, asks, of_the_reply, opening, preamble, talk
 from denoise_core.text.language import language_of
+from denoise_core.text.lexemes import lexemes
+from denoise_core.text.wordlists import FUNCTION_WORDS, listed
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -51,6 +52,40 @@ _BRACKETS = re.compile(r"\[[^\[\]\n]{1,80}\]|【[^】\n]{1,40}】")
 _NUMBERED = re.compile(
     r"[\[【]\s{0,3}(?:\^|\w{1,9}\s)?\d{1,3}(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}){0,40}[^\w\[\]]{0,9}[\]】]"
 )
+
+# Closed classes of words: how one says yes, asks, names what was read, is polite. What is claimed is never told by
+# them; they only say where a claim begins.
+_YES_NO = listed(
+    "yes yep ja sí si oui true correct 是 是的 对 はい no nope nein non false incorrect 不 不是 いいえ"
+)
+_OPEN = listed(
+    """
+    who whom whose what which when where why how wer wen wem wessen welche welcher welches welchen welchem wann
+    wo warum wieso wie qui que quoi quel quelle quels quelles quand où pourquoi comment combien quién quiénes qué
+    cuál cuáles cuándo dónde cómo cuánto cuánta cuántos cuántas 谁 什 哪 几 何
+    """
+)
+_MEANT = listed(
+    """
+    answer answers based according provided given above following context passage passages document documents
+    source sources text texts excerpt excerpts information evidence final short summary conclusion step result
+    retrieved search results material details explanation
+    """
+)
+_OF_REPLY = listed(
+    """
+    source sources citation citations reference references confidence confident score reasoning rationale thought
+    thoughts answered status language
+    """
+)
+_POLITE = listed(
+    """
+    sure certainly course absolutely great good excellent question happy glad help helps helped assist assistance
+    thank thanks welcome let know hope free feel please ask anything else need questions clarification best kind
+    regards dear hello hi hey greetings sorry more want like further details elaborate think work through
+    """
+)
+_LONGEST = 30  # words of a polite sentence, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +197,7 @@ class _Reader:
             if piece.kind == "lead" and not any(
                 p.claims for p in found[n + 1 :]
             ):  # it announces nothing that came
-                piece = replace(piece, kind="talk" if talk(piece.text, self.question) else "sentence")
+                piece = replace(piece, kind="talk" if _talk(piece.text, self.question) else "sentence")
             yield piece
 
     def _blocks(self, clean: str) -> Iterator[Piece]:
@@ -224,7 +259,7 @@ class _Reader:
         for path, start, end in leaves(clean, at):
             label = tuple(in_words(p) for p in path if isinstance(p, str))
             raw = clean[start:end]
-            if any(map(of_the_reply, label)) or raw in ("null", '""'):
+            if any(map(_of_the_reply, label)) or raw in ("null", '""'):
                 continue
             if raw in ("true", "false"):
                 yield Piece("polarity", raw, start, end, label)
@@ -244,7 +279,7 @@ class _Reader:
             if not piece.claims:
                 yield piece
             elif piece.kind != "polarity" and (heading or piece.text[-1:] in (":", "：")):
-                self.lead = () if announces(piece.text) else (piece.text.rstrip(" :："),)
+                self.lead = () if _announces(piece.text) else (piece.text.rstrip(" :："),)
                 yield replace(piece, kind="lead")
             else:
                 cut = item if alone or piece.cut is None else whole(clean, shown, start, *piece.cut)
@@ -269,15 +304,68 @@ class _Reader:
         if shown[b - 1] in "?？؟":
             yield "question", a, b
             return
-        end = 0 if self.opened else opening(shown[a:b])
+        end = 0 if self.opened else _opening(shown[a:b])
         self.opened = True
         if end:
             yield ("polarity" if asks(self.question) and kind != "cell" else "talk"), a, a + end
         a, b = trimmed(shown, a + end, b)
         if any(map(str.isalnum, shown[a:b])):
-            spoken = talk(shown[a:b], self.question)
-            yield ("talk", a, b) if spoken else (kind, a + preamble(shown[a:b]), b)
+            spoken = _talk(shown[a:b], self.question)
+            yield ("talk", a, b) if spoken else (kind, a + _preamble(shown[a:b]), b)
 
     def _cites(self, bracket: str) -> bool:
         names = [n.strip() for n in re.split(r"[,;]", bracket[1:-1])]
         return _NUMBERED.fullmatch(bracket) is not None or (bool(names) and all(n in self.ids for n in names))
+
+
+# --- What speaks to the reader, not of the world
+
+
+def _opening(text: str) -> int:
+    """Characters of the yes or no that a text opens with, and of the mark behind it; 0 for none."""
+    first, *behind = [*lexemes(text[:40]), None][:2]
+    if first is None or first.lower not in _YES_NO:
+        return 0
+    if behind[0] is None:
+        return len(text)
+    return behind[0].end if behind[0].text in ",.:;!，。！—–-" else 0
+
+
+def asks(question: str) -> bool:
+    """The question can be answered by yes or no: it asks for no thing, place, time or reason."""
+    words = [x for x in lexemes(question) if x.shape != "mark"]
+    what = _OPEN | {"was"} if language_of(question) == "de" else _OPEN
+    return bool(words) and not any(x.lower in what and (not n or x.text.islower()) for n, x in enumerate(words))
+
+
+def _talk(text: str, question: str) -> bool:
+    """Every word of it that carries content is one of politeness, of the question or of the sources' names, and
+    half are of politeness: it says nothing of the world."""
+    said = _content(text)
+    polite = sum(w in _POLITE for w in said)
+    known = _POLITE | _MEANT | {x.lower for x in lexemes(question)}
+    return 0 < polite <= len(said) <= min(_LONGEST, 2 * polite) and all(w in known for w in said)
+
+
+def _preamble(text: str) -> int:
+    """Characters of a beginning that only names what was read, with its comma or colon: "By the context,"."""
+    mark = next((x for x in lexemes(text[:300]) if x.text in ",:：，"), None)
+    if mark is None or not _content(text[: mark.start]) or not _announces(text[: mark.start]):
+        return 0
+    return len(text) - len(text[mark.end :].lstrip())
+
+
+def _announces(text: str) -> bool:
+    """It only names what was read, or that an answer comes."""
+    return all(w in _MEANT for w in _content(text))
+
+
+def _of_the_reply(key: str) -> bool:
+    """A key of JSON whose value is about the reply: sources, confidence."""
+    return any(w.lower() in _OF_REPLY for w in key.split())
+
+
+def _content(text: str) -> list[str]:
+    """Its words that carry content, and its numbers."""
+    words = (x.lower.split("'")[0] for x in lexemes(text) if x.shape != "mark")
+    return [w for w in words if w not in FUNCTION_WORDS]

@@ -372,14 +372,12 @@ def windows(passage: Passage, room: int, length: Callable[[str], int]) -> Iterat
     """Whole sentences packed into ``room`` pieces, each window beginning with the last one of the one before; a
     longer sentence is halved at white space until it fits."""
     held: list[tuple[Span, int]] = []
-    fresh = False
     for piece, size in _pieces(passage, room, length):
         if held and sum(n for _, n in held) + size > room:
             yield Span(passage.id, held[0][0].start, held[-1][0].end)
             held = held[-1:] if held[-1][1] + size <= room else []
         held.append((piece, size))
-        fresh = True
-    if held and fresh:
+    if held:
         yield Span(passage.id, held[0][0].start, held[-1][0].end)
 
 
