@@ -12,21 +12,25 @@ from dataclasses import dataclass
 from denoise_core.errors import UnparsableReply
 from denoise_core.support.citing import uncited
 from denoise_core.text.replies import json_in
+from denoise_core.text.wordlists import listed
 
-_ALONE = frozenset(
-    (
-        "unknown",
-        "none",
-        "n/a",
-        "na",
-        "no answer",
-        "not known",
-        "unanswerable",
-        "i dont know",
-        "dont know",
-        "not sure",
-    )
+_ALONE = frozenset(("no answer", "not known", "i dont know", "dont know", "not sure"))
+_ALONE |= listed("unknown none n/a na unanswerable")
+_PHRASES = re.compile(
+    r"""\b(?:
+      (?:i|we)(?:\ am|\ are|'m|'re)?\ ?(?:sorry|afraid)?,?\ ?(?:but\ )?(?:i\ |we\ )?
+        (?:do\ not|don't|did\ not|didn't|cannot|can't|could\ not|couldn't|am\ unable\ to|are\ unable\ to)
+        \ (?:actually\ )?(?:know|have|find|see|tell|say|answer|provide|determine|confirm)
+    | (?:no|not\ enough|insufficient|lack(?:s|ing)?)
+        \ (?:specific\ |relevant\ |further\ |such\ |any\ )?(?:information|evidence|details)
+    | (?:does\ not|doesn't|do\ not|don't|did\ not|didn't)
+        \ (?:say|state|mention|contain|provide|specify|include|answer)
+    | (?:is|are|was|were)\ not\ (?:mentioned|stated|specified|given|provided|answered|available\ in)
+    | (?:cannot|can't)\ be\ (?:answered|determined|known)
+    )\b""",
+    re.IGNORECASE | re.VERBOSE,
 )
+_LONGEST = 60  # words; a longer text that also admits a gap is an answer with a caveat
 ABSTAINS = "the answer says that it does not know"  # the reason
 
 
@@ -60,9 +64,18 @@ def declined(text: str) -> Declined | None:
 
 
 def abstains(text: str) -> bool:
-    """The text declines to answer by that mark or word.
+    """The text declines to answer: by that mark or word, or by a first sentence in which whoever answers says of
+    themselves that they cannot. No judge need be asked, and none can pass it.
 
-    >>> [abstains(text) for text in ("I don't know.", "unknown", "He is unknown.")]
+    >>> [abstains(text) for text in ("I'm sorry, but I cannot answer that.", "unknown", "He is unknown.")]
     [True, True, False]
     """
-    return declined(text) is not None
+    first = {w.strip(",.'’").casefold().split("'")[0].split("’")[0] for w in text.split()[:3]}
+    return declined(text) is not None or (bool(first & {"i", "we"}) and gap(text))
+
+
+def gap(text: str) -> bool:
+    """The first sentence of a short text says that something is not known or not told."""
+    words = " ".join(uncited(text).replace("’", "'").split())
+    first = re.split(r"(?<=[.!?])\s", words, maxsplit=1)[0]
+    return len(words.split()) <= _LONGEST and _PHRASES.search(first) is not None

@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
+from denoise_core.support.judging import Quote
 from denoise_core.support.records import groups, headline
 from denoise_core.text.chunk import sentences
 from denoise_core.text.facts.numbers import cardinal
@@ -70,11 +72,10 @@ class Evidence:
                 best = (got / total, sentence)
         return best
 
-    def span(self, sentence: Sentence) -> Span:
-        return Span(self.ids[sentence.passage], sentence.start, sentence.end)
-
-    def text(self, sentence: Sentence) -> str:
-        return self.passages[sentence.passage].text[sentence.start : sentence.end]
+    def quote(self, sentence: Sentence) -> Quote:
+        start, end = sentence.start, sentence.end
+        passage = self.passages[sentence.passage]
+        return Quote(Span(passage.id, start, end), passage.text[start:end])
 
 
 @lru_cache(maxsize=1024)
@@ -105,13 +106,11 @@ def sentence_places(text: str, language: str) -> list[tuple[int, int]]:
 
 def unfolded(text: str) -> str:
     """The text with a blank for each line break inside a sentence, all places as they were."""
-    if "\n" not in text:
-        return text
-    out = list(text)
-    for i, c in enumerate(text):
-        if c != "\n" or not 0 < i < len(text) - 1:
-            continue
-        before, after = text[i - 1], text[i + 1]
-        if before in "-‐\u00ad" or ((before.isalpha() or before == ",") and after.islower()):
-            out[i] = " "
-    return "".join(out)
+    lines = text.split("\n")
+    return "".join(line + (" " if _folds(line, after) else "\n") for line, after in pairwise(lines)) + lines[-1]
+
+
+def _folds(line: str, after: str) -> bool:
+    """The break between two lines is inside a word or a sentence."""
+    last = line[-1:]
+    return bool(last) and (last in "-‐\u00ad" or ((last.isalpha() or last == ",") and after[:1].islower()))

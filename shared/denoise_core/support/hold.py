@@ -53,7 +53,7 @@ def hold(question: str, claim: Claim, evidence: Evidence) -> Judged:
     reading, asked = Reading.of(whole, language), terms_of(question, language)
     said = terms_of(whole, language)
     share, sentence = evidence.nearest(said - asked or said)
-    near = () if sentence is None else (Quote(evidence.span(sentence), evidence.text(sentence)),)
+    near = () if sentence is None else (evidence.quote(sentence),)
     own = Reading.of(whole).language
 
     def judged(
@@ -75,15 +75,17 @@ def hold(question: str, claim: Claim, evidence: Evidence) -> Judged:
     known = Reading.of(question, language).facts
     found = [d for d in compare(reading, evidence.reading, known) if d.kind != "name"]
     differs = tuple(_placed(d, claim) for d in found)
-    if sentence is not None and share >= _SAME:
-        beside = Reading.of(f"{evidence.heads[sentence.passage]}\n{evidence.text(sentence)}", language)
+    same, nearest = evidence.nearest(said)
+    if nearest is not None and same >= _SAME:
+        quote = evidence.quote(nearest)
+        beside = Reading.of(f"{evidence.heads[nearest.passage]}\n{quote.text}", language)
         dates = [f.norm for f in beside.facts if f.kind == "date"]
         norms = {f.start: f.norm for f in reading.facts if f.kind == "date"}
         for told, placed in zip(found, differs, strict=True):
             norm = norms.get(told.start, "") if told.kind == "date" else ""
             if norm and dates and not any(bears_out(norm, d) or bears_out(d, norm) for d in dates):
-                quotes = (replace(near[0], relation="contradicts"),)
-                return judged(False, "date", str(placed), quotes, differs)
+                against = replace(quote, relation="contradicts")
+                return judged(False, "date", str(placed), (against,), differs)
     if differs:
         return judged(None, differs[0].kind, "; ".join(str(d) for d in differs[:3]), near, differs)
     if share >= NEAR:

@@ -15,8 +15,7 @@ from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
-from denoise_core.support.abstention import declined
-from denoise_core.support.citing import uncited
+from denoise_core.support.abstention import declined, gap
 from denoise_core.text.delimit import NOTE
 from denoise_core.types import Message
 
@@ -29,21 +28,6 @@ CRITICISE = (
 )
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
-_PHRASES = re.compile(
-    r"""\b(?:
-      (?:i|we)(?:\ am|\ are|'m|'re)?\ ?(?:sorry|afraid)?,?\ ?(?:but\ )?(?:i\ |we\ )?
-        (?:do\ not|don't|did\ not|didn't|cannot|can't|could\ not|couldn't|am\ unable\ to|are\ unable\ to)
-        \ (?:actually\ )?(?:know|have|find|see|tell|say|answer|provide|determine|confirm)
-    | (?:no|not\ enough|insufficient|lack(?:s|ing)?)
-        \ (?:specific\ |relevant\ |further\ |such\ |any\ )?(?:information|evidence|details)
-    | (?:does\ not|doesn't|do\ not|don't|did\ not|didn't)
-        \ (?:say|state|mention|contain|provide|specify|include|answer)
-    | (?:is|are|was|were)\ not\ (?:mentioned|stated|specified|given|provided|answered|available\ in)
-    | (?:cannot|can't)\ be\ (?:answered|determined|known)
-    )\b""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_LONGEST = 60  # words; a longer text that also admits a gap is an answer with a caveat
 _VERDICTS = {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}
 
 
@@ -79,13 +63,7 @@ def abstains(candidate: str) -> bool:
     >>> [abstains(text) for text in ("I'm sorry, I don't have that information.", "unknown", "He is unknown.")]
     [True, True, False]
     """
-    if declined(candidate) is not None:
-        return True
-    text = " ".join(uncited(candidate).replace("’", "'").split())
-    if len(text.split()) > _LONGEST:
-        return False
-    first = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]
-    return bool(_PHRASES.search(first))
+    return declined(candidate) is not None or gap(candidate)
 
 
 def criticism_prompt(memory: WorkingMemory, candidate: str) -> tuple[Message, ...]:
