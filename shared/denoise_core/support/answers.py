@@ -158,7 +158,7 @@ def _parsed(answer: str, question: str, ids: tuple[str, ...]) -> Parsed:
     shown = list(blanked(clean, [(p.start, p.end) for p in found]))
     for piece in found:  # no sentence goes on behind reasoning: pieces do not overlap
         shown[piece.start : piece.start + 2] = "\n\n"
-    found += _Reader(answer, question, ids).read("".join(shown))
+    found += _Reader(answer, question, ids, [p.start for p in found]).read("".join(shown))
     return Parsed(answer, tuple(sorted(found, key=lambda p: (p.start, p.end))))
 
 
@@ -175,8 +175,9 @@ def _reasoning(text: str) -> list[tuple[int, int]]:
 class _Reader:
     """One answer read; ``lead`` is the line that names what follows it."""
 
-    def __init__(self, answer: str, question: str, ids: tuple[str, ...]) -> None:
+    def __init__(self, answer: str, question: str, ids: tuple[str, ...], thoughts: Sequence[int]) -> None:
         self.answer = answer
+        self.thoughts = thoughts  # where reasoning begins, which is blank here
         self.question = " ".join(question.split())
         self.ids = frozenset(ids)
         self.language = language_of(answer, language_of(question, "en"))
@@ -234,6 +235,7 @@ class _Reader:
         if not clean[last:end].strip().startswith(token.markup[:3]):
             last = end  # nothing closes it
         start, end = trimmed(clean, first, last)
+        start, end = trimmed(clean, start, min((a for a in self.thoughts if start < a < end), default=end))
         tree = json_at(clean, start) if clean[start:end][:1] in ("{", "[") else None
         if tree and not clean[tree[1] : end].strip():
             yield from self._fields(clean, start)

@@ -79,18 +79,21 @@ def hold(question: str, claim: Claim, evidence: Evidence) -> Judged:
     if nearest is not None and same >= _SAME:
         quote = evidence.quote(nearest)
         beside = Reading.of(f"{evidence.heads[nearest.passage]}\n{quote.text}", language)
-        dates = [f.norm for f in beside.facts if f.kind == "date"]
-        norms = {f.start: f.norm for f in reading.facts if f.kind == "date"}
-        for told, placed in zip(found, differs, strict=True):
-            norm = norms.get(told.start, "") if told.kind == "date" else ""
-            if norm and dates and not any(bears_out(norm, d) or bears_out(d, norm) for d in dates):
-                against = replace(quote, relation="contradicts")
-                return judged(False, "date", str(placed), (against,), differs)
+        against = next((p for d, p in zip(found, differs, strict=True) if _otherwise(d, reading, beside)), None)
+        if against is not None:
+            return judged(False, "date", str(against), (replace(quote, relation="contradicts"),), differs)
     if differs:
         return judged(None, differs[0].kind, "; ".join(str(d) for d in differs[:3]), near, differs)
     if share >= NEAR:
         return judged(None, "words", INSTALL, near)
     return judged(None, "far", "no passage says it in these words; give judge= to have it read")
+
+
+def _otherwise(told: Difference, claim: Reading, near: Reading) -> bool:
+    """A date where the nearest sentence has dates, none of which leaves room for it: not a part of it, either."""
+    said = next((f.norm for f in claim.facts if f.kind == told.kind == "date" and f.start == told.start), "")
+    dates = [f.norm for f in near.facts if f.kind == "date"]
+    return bool(said and dates) and not any(bears_out(said, d) or bears_out(d, said) for d in dates)
 
 
 def speaks(text: str) -> bool:

@@ -220,6 +220,11 @@ class _Reader:
         if last is not None and not last.blank and last.depth == depth and self._goes_on(last, said, what):
             last.end = end
             return
+        self.begin(start, end, said, what, depth, following)
+
+    def begin(self, start: int, end: int, said: str, what: str, depth: int, following: Range) -> None:
+        """A block that begins with this line, or goes on with the one above that announces it or holds it."""
+        last = self.blocks[-1] if self.blocks else None
         kind, level, indent = what, 0, len(said) - len(said.lstrip(" \t"))
         if what == "fence":
             kind, self.fence = "code", said.strip()[:3]

@@ -26,6 +26,7 @@ JSON = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(MARKDOWN, st.text(max_size=200), JSON.map(json.dumps)))
 @example(answer="It was <think>so</think> in 1889.")  # a sentence does not go on behind reasoning
+@example(answer="```json\n**<think></think>**")  # nor code
 @example(answer="```json\n```**")  # a fence with nothing in it claims nothing
 def test_places_are_exact_for_any_text(answer: str) -> None:
     parsed = parse(answer, "Was the tower completed in 1889?")

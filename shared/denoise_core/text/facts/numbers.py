@@ -200,6 +200,11 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
         values = (float(value),)
     else:
         return None
+    return _measured(found, i, j, values)
+
+
+def _measured(found: Sequence[Lexeme], i: int, j: int, values: tuple[float, ...]) -> tuple[Fact, int]:
+    """The number in the lexemes ``[i, j)`` with its sign, scale and unit."""
     while j < len(found) and (scale := _scale(found, j)):
         values, j = tuple(v * scale for v in values), j + 1
     unit, end = _unit(found, j)
