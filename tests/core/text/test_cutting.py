@@ -264,8 +264,6 @@ def test_any_json_value_comes_back_whole_and_never_grows(value):
 def test_what_is_no_text_and_no_json_is_told():
     with pytest.raises(InputError, match="expected a text, bytes, or a list or dict that JSON holds, got object"):
         cut(object())
-    with pytest.raises(InputError, match="kind='pdf'"):
-        cut("x", kind="pdf")
 
 
 def test_a_kept_piece_brings_its_heading_and_whom_its_pronoun_means():
