@@ -1,7 +1,7 @@
 """What scoring costs past these machines: from counts of operations and stated throughputs, and a simulation of
 replicas that fail. Nothing here is measured; each figure names its formula.
 
-make bench ONLY=capacity        the tables of docs/scale.md: python benchmarks/capacity.py --table
+make bench ONLY=capacity ARGS=--table prints the tables of docs/scale.md.
 """
 
 from __future__ import annotations

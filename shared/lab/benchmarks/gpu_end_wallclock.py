@@ -1,6 +1,6 @@
 """The paper's wall-clock table on a GPU: END, exact and in one pass, against the full forward pass.
 
-Run it where there is a CUDA device with about 24 GiB (`python benchmarks/gpu_end_wallclock.py`); then
+Run it where there is a CUDA device with about 24 GiB (`make bench ONLY=gpu_end_wallclock`); then
 ``python docs/tools/fill.py tables`` writes the table of docs/end.md from its results. Without a device only
 ``--quick`` runs, which shows on the CPU that the script works and measures nothing. Random bf16 weights of the
 shapes of Llama-3-8B and Qwen2.5-1.5B; SDPA attention, which is flash attention where torch has it. Where vLLM is
