@@ -1,7 +1,7 @@
 """Evaluators for datasets as LangSmith calls them: functions of ``inputs``, ``outputs`` and ``reference_outputs``.
 
-No account is needed to call them. Documents are `Document`s, dicts of them, or texts, under a usual key. Each gives
-``{"key", "score", "comment"}``, the score None where nothing can be said.
+No account is needed to call them. Documents are `Document`s, dicts of them, or texts, under a usual key. Each
+gives ``{"key", "score", "comment"}``, the score None where nothing can be said.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from langchain_denoise.verification.verifier import Verifier
 
 
 def gold_kept(outputs: Mapping[str, Any], reference_outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The share of ``reference_outputs["gold"]`` (texts) that stand in the output's documents, white space aside."""
+    """The share of ``reference_outputs["gold"]`` (texts) that stand in the output's documents, spaces aside."""
     gold = [_plain(t) for t in _texts(reference_outputs.get("gold", ()))]
     found = _plain(" ".join(_documents(outputs)))
     kept = sum(g in found for g in gold)

@@ -21,9 +21,8 @@ from denoise_core import InputError
 from denoise_core.running.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.documents import read_documents
-from langchain_denoise.likes import RetrieverLike
 from langchain_denoise.models.retriever_adapter import check_retriever
-from langchain_denoise.settings import Denoise, asked_for
+from langchain_denoise.settings import Denoise, RetrieverLike, asked_for
 
 _config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
 

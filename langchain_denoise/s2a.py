@@ -19,9 +19,9 @@ from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import Scope, Turn
 from langchain_denoise.convert.places import MESSAGES, under
-from langchain_denoise.likes import LLMLike
 from langchain_denoise.models.chat_llm import as_llm
 from langchain_denoise.observe import RECORDS, atell, tell
+from langchain_denoise.settings import LLMLike
 
 
 class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
