@@ -80,7 +80,6 @@ class Settings(TypedDict, total=False):
     max_concurrency: int | None
     name: str | None
     retriever: RetrieverLike
-    fetch_k: int | None
     tags: list[str] | None
     metadata: dict[str, Any] | None
 
@@ -381,7 +380,9 @@ def asked_for(config: RunnableConfig | None) -> dict[str, Any]:
     try:
         asked = dict(_request().validate_python(_set_in(found) if isinstance(found, Denoise) else found))
     except ValidationError as error:
-        raise InputError(f"configurable[{KEY!r}]={found!r}: {error}") from error
+        wrong = error.errors()[0]
+        where = "".join(f": {name}" for name in wrong["loc"][:1])
+        raise InputError(f"configurable[{KEY!r}]{where}={wrong['input']!r}: {wrong['msg']}") from error
     if "similarity_threshold" in asked:
         asked["threshold"] = asked.pop("similarity_threshold")
     return asked
