@@ -7,7 +7,6 @@ from typing import Any, NotRequired
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
-from pydantic import Field
 from typing_extensions import TypedDict, override
 
 from denoise_core import InputError, Message
@@ -57,16 +56,8 @@ class AugmentedRunnable(Checked[str | AugmentedInput, AugmentedOutput]):
     augmenter: Augmenter
     """The loop, with its utility, policy, limits and budget."""
 
-    max_concurrency: int | None = Field(default=None, ge=1)
-    """At most this many calls of the loop at once; None leaves it to the loop."""
-
     on_answer: Callable[[Answer], Any] | None = None
     """Called with each `denoise_core.augmenter.Answer`: to record it, to replay it, to learn from it."""
-
-    @property
-    @override
-    def _most(self) -> int | None:
-        return self.max_concurrency
 
     @override
     def _asked(self, input: str | AugmentedInput, options: dict[str, Any]) -> Asked:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
 
@@ -14,18 +15,27 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, patch_config
 from langchain_core.runnables.configurable import DynamicRunnable
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 from typing_extensions import override
 
 from denoise_core import InputError
 from denoise_core.running.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.documents import read_documents
-from langchain_denoise.likes import RetrieverLike
 from langchain_denoise.models.retriever_adapter import check_retriever
-from langchain_denoise.settings import Denoise, asked_for
+from langchain_denoise.settings import Count, Denoise, RetrieverLike, asked_for
 
 _config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
+
+
+@contextmanager
+def _called_with(config: RunnableConfig | None) -> Iterator[None]:
+    """A call's config for what LangChain calls in turn without it."""
+    token = _config.set(ensure_config(config))
+    try:
+        yield
+    finally:
+        _config.reset(token)
 
 
 class DenoisingRetriever(Denoise, BaseRetriever):
@@ -50,11 +60,8 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     retriever: RetrieverLike
     """The retriever to ask: any runnable from a question to documents."""
 
-    k: int | None = Field(default=None, ge=1)
+    k: Count | None = None
     """So many documents come back, if the retriever found so many: ``top_n`` of `DenoiseCompressor`."""
-
-    fetch_k: int | None = Field(default=None, ge=1)
-    """How many documents to ask the retriever for, say five times ``k``; None leaves it to the retriever."""
 
     settings: Denoise | None = None
     """What is set in one object; what is given beside it comes first. None once it is taken."""
@@ -71,33 +78,20 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         return retriever
 
     @model_validator(mode="after")
-    def _fetches_enough(self) -> Self:
+    def _one_number(self) -> Self:
         if self.top_n is not None and self.k is not None and self.top_n != self.k:
             raise InputError(f"top_n={self.top_n} and k={self.k}: both say how many come back; give k")
-        if self.fetch_k is not None and self.k is not None and self.fetch_k < self.k:
-            raise InputError(f"fetch_k={self.fetch_k}: expected at least k={self.k}")
-        if self.fetch_k is not None and not _takes(self.retriever, "k"):
-            raise InputError(
-                f"fetch_k={self.fetch_k}: {type(self.retriever).__name__} takes no k with a call; leave fetch_k "
-                "out and set the number of documents on the retriever itself"
-            )
         return self
 
     @override
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        token = _config.set(ensure_config(config))
-        try:
+        with _called_with(config):
             return super().invoke(input, config, **kwargs)
-        finally:
-            _config.reset(token)
 
     @override
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
-        token = _config.set(ensure_config(config))
-        try:
+        with _called_with(config):
             return await super().ainvoke(input, config, **kwargs)
-        finally:
-            _config.reset(token)
 
     @override
     def _get_relevant_documents(
@@ -115,7 +109,7 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         found = read_documents(await self.retriever.ainvoke(query, config, **self._asked(kwargs)), "retriever")
         return await self._compressor.ainvoke({"documents": found, "query": query}, _with_k(config, k))
 
-    def _asked(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _asked(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """What goes to the inner retriever with a call. Raises `InputError` for what that would leave out."""
         lost = [name for name in kwargs if not _takes(self.retriever, name)]
         if lost:
@@ -123,7 +117,7 @@ class DenoisingRetriever(Denoise, BaseRetriever):
                 f"{', '.join(lost)}: {type(self.retriever).__name__} takes no such argument with a call, and "
                 "would leave it out without a word; set it on the retriever itself"
             )
-        return {**({} if self.fetch_k is None else {"k": self.fetch_k}), **kwargs}
+        return kwargs
 
     @property
     def _compressor(self) -> DenoiseCompressor:

@@ -9,7 +9,7 @@ from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, field_validator
 from typing_extensions import override
 
 from denoise_core import InputError
@@ -19,9 +19,9 @@ from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import Scope, Turn
 from langchain_denoise.convert.places import MESSAGES, under
-from langchain_denoise.likes import LLMLike
 from langchain_denoise.models.chat_llm import as_llm
 from langchain_denoise.observe import RECORDS, atell, tell
+from langchain_denoise.settings import LLMLike
 
 
 class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
@@ -42,7 +42,6 @@ class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
     variant: Variant = "select"
     scope: Scope = "latest"
     on_error: OnError = "keep"
-    max_concurrency: int = Field(default=10, ge=1)
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
@@ -101,6 +100,4 @@ class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
         return messages, Turn.of(messages, self.scope, self.variant)
 
     def _denoiser(self) -> S2ADenoiser:
-        return S2ADenoiser(
-            as_llm(self.model), variant=self.variant, on_error=self.on_error, max_concurrency=self.max_concurrency
-        )
+        return S2ADenoiser(as_llm(self.model), variant=self.variant, on_error=self.on_error)

@@ -6,40 +6,57 @@ scorer, a denoiser) is held as it is.
 
 from __future__ import annotations
 
-import ast
 import copy
 import difflib
-import inspect
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
-from textwrap import dedent
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+    with_config,
+)
 from typing_extensions import TypedDict, Unpack
 
 from denoise_core import Denoiser, InputError
+from denoise_core._frameworks import ruled, shipped
 from denoise_core._secrets import PickledModel
 from denoise_core.running.guard import Policy
 from denoise_core.running.record import KEY, RecordDetail
-from langchain_denoise.convert.documents import HEADER_KEYS
-from langchain_denoise.likes import DenoiserLike, KeepLike, LLMLike, RetrieverLike, ScorerLike
+from langchain_denoise.convert.documents import HEADER_KEYS, checked_keys
 from langchain_denoise.ranking import Order
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
+    from langchain_core.documents import Document
     from langchain_core.embeddings import Embeddings
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import Runnable
 
-    from denoise_core import LLM
+    from denoise_core import LLM, Scorer
+    from denoise_core.end.selection import Rule
 
-Chunks = Literal["whole", "sentences"] | int
+    LLMLike: TypeAlias = Runnable[Any, BaseMessage] | Runnable[Any, str] | LLM | str
+    ScorerLike: TypeAlias = Embeddings | BaseCrossEncoder | Runnable[Any, Any] | Scorer | None
+    DenoiserLike: TypeAlias = Denoiser | None
+    KeepLike: TypeAlias = float | int | Literal["auto"] | Rule | None
+    RetrieverLike: TypeAlias = Runnable[str, list[Document]]
+else:  # `as_llm`, `as_scorer` and their like look at what is given, and say what to type
+    LLMLike = ScorerLike = DenoiserLike = KeepLike = RetrieverLike = Any
+
 Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
-_PER_REQUEST = ("keep", "k", "variant", "top_n", "threshold", "order")
+Count = Annotated[int, Field(ge=1)]
+Chunks = Literal["whole", "sentences"] | Count
 ALIASES = {"llm": "model", "k": "top_n", "similarity_threshold": "threshold", "base_retriever": "retriever"}
 """What LangChain's own parts call a setting of ours: taken, where ours has no field of that name."""
 
@@ -63,9 +80,21 @@ class Settings(TypedDict, total=False):
     max_concurrency: int | None
     name: str | None
     retriever: RetrieverLike
-    fetch_k: int | None
     tags: list[str] | None
     metadata: dict[str, Any] | None
+
+
+@with_config(ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True))
+class Request(TypedDict, total=False):
+    """What one request may ask for."""
+
+    keep: Any
+    threshold: float | None
+    similarity_threshold: float | None
+    variant: Variant | None
+    top_n: Count | None
+    k: Count | None
+    order: Order | None
 
 
 class Denoise(PickledModel, BaseModel):
@@ -112,7 +141,7 @@ class Denoise(PickledModel, BaseModel):
     """System 2 Attention: with a sentence that the model names comes what it cannot be read without, such as the
     sentence its pronoun points to or the head of its table; False keeps what was named and no more."""
 
-    top_n: int | None = Field(default=None, ge=1)
+    top_n: Count | None = None
     """So many documents come back, if so many came: the best by score, or the first where nothing is scored. A
     denoiser that scores brings back its best-scored documents to make the number full, unless ``threshold`` left
     them out."""
@@ -120,7 +149,7 @@ class Denoise(PickledModel, BaseModel):
     order: Order = "input"
     """``"input"`` leaves documents in the order they came; ``"score"`` puts the best first."""
 
-    header_keys: tuple[str, ...] = HEADER_KEYS
+    header_keys: Annotated[tuple[str, ...], BeforeValidator(checked_keys)] = HEADER_KEYS
     """Metadata that is read with a document's text, and is no part of what is kept."""
 
     on_error: Policy = "keep"
@@ -133,7 +162,7 @@ class Denoise(PickledModel, BaseModel):
     """What stands in the metadata under ``denoise_...``: ``"spans"`` (id, ranges, score, fallback; at most 2 KB),
     ``"full"`` (every scored chunk too, as JSON), ``"none"``."""
 
-    max_concurrency: int | None = Field(default=None, ge=1)
+    max_concurrency: Count | None = None
     """At most this many model calls of one denoising at once; None leaves it to the denoiser's own bound."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -197,14 +226,6 @@ class Denoise(PickledModel, BaseModel):
     def _made(cls, chosen: dict[str, Any], settings: Mapping[str, Any]) -> Self:
         return cls(**{**chosen, **settings})
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """With the docstrings under the fields, which are read now: at import that would take too long."""
-        made = handler.resolve_ref_schema(handler(core_schema))
-        for name, words in _said_of(cls).items():
-            made["properties"][name].setdefault("description", words)
-        return made
-
     @model_validator(mode="before")
     @classmethod
     def _by_their_names(cls, given: Any) -> Any:
@@ -229,13 +250,6 @@ class Denoise(PickledModel, BaseModel):
             under = {n: v for n, v in under.items() if n not in ("keep", "threshold")}
         return {**under, **named}
 
-    @field_validator("chunks")
-    @classmethod
-    def _long_enough(cls, chunks: Chunks | None) -> Chunks | None:
-        if isinstance(chunks, int) and chunks < 1:
-            raise InputError(f"chunks={chunks}: expected 'whole', 'sentences' or a number of characters")
-        return chunks
-
     @field_validator("probe")
     @classmethod
     def _is_there(cls, probe: str | None) -> str | None:
@@ -243,39 +257,30 @@ class Denoise(PickledModel, BaseModel):
             raise InputError(f"probe={probe!r}: there is no such folder; Probe.save(folder) writes one")
         return probe
 
-    @field_validator("header_keys", mode="before")
-    @classmethod
-    def _a_list_of_keys(cls, keys: Any) -> Any:
-        if isinstance(keys, str):
-            raise InputError(f"header_keys={keys!r}: expected a list of metadata keys, such as [{keys!r}]")
-        return keys
-
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        s2a = self.model is not None and self.probe is None
         if self.denoiser is not None:
             check_denoiser(self.denoiser)
-            for name in ("model", "scorer", "probe", "chunks"):
-                if getattr(self, name) is not None:
-                    raise InputError(f"{name}: not beside denoiser=, which is built already")
-        if self.scorer is not None and (self.model is not None or self.probe is not None):
-            raise InputError("scorer: give a scorer, a model or a probe, not several")
-        if self.model is not None and self.probe is None:
-            from langchain_denoise.models.chat_llm import as_llm
-
-            as_llm(self.model)
-        s2a = self.model is not None and self.probe is None
-        for name in ("keep", "threshold", "chunks"):
-            if s2a and getattr(self, name) is not None:
-                raise InputError(f"{name}: a setting of END; with model= there is variant=")
+            self._without("not beside denoiser=, which is built already", "model", "scorer", "probe", "chunks")
+        elif not s2a:
+            self._without("a setting of System 2 Attention, which needs model=", "variant")
+        if s2a:
+            self._without("a setting of END; with model= there is variant=", "keep", "threshold", "chunks")
+        elif not self.context:
+            raise InputError("context=False: a setting of System 2 Attention, which needs model=")
+        if self.model is not None or self.probe is not None:
+            self._without("give a scorer, a model or a probe, not several", "scorer")
         if self.keep is not None and self.threshold is not None:
             raise InputError(f"keep={self.keep!r} and threshold={self.threshold!r}: give one of the two")
-        if self.variant is not None and not s2a and self.denoiser is None:
-            raise InputError("variant: a setting of System 2 Attention, which needs model=")
-        if not self.context and not s2a:
-            raise InputError("context=False: a setting of System 2 Attention, which needs model=")
-        if not s2a and self.probe is None:
+        if self.probe is None:
             self.denoiser_for({})  # wrong settings raise here, and not in the middle of a run
         return self
+
+    def _without(self, why: str, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) is not None:
+                raise InputError(f"{name}: {why}")
 
     def denoiser_for(self, asked: Mapping[str, Any]) -> Denoiser:
         """The denoiser with what this request asks for. Raises `InputError` for what does not go with it."""
@@ -306,37 +311,19 @@ class Denoise(PickledModel, BaseModel):
         from denoise_core.end import ENDDenoiser
         from denoise_core.text import chunk as chunking
 
-        cut: dict[str, Any] = {}
+        own = self.scorer is None and self.probe is None
+        chunker: Any = "auto" if own and threshold is None else chunking.whole
         if self.chunks is not None:
             named = {"whole": chunking.whole, "sentences": chunking.sentences}
-            cut["chunker"] = named[self.chunks] if isinstance(self.chunks, str) else chunking.chunks(self.chunks)
-        if self.scorer is None and self.probe is None:
-            from denoise_core.embedded import default_denoiser
-
-            if threshold is None:
-                return default_denoiser(**({} if keep is None else {"keep": keep}), **cut)
-            from denoise_core.embedded import DefaultScorer
-
-            return ENDDenoiser(DefaultScorer(), threshold=threshold, **cut)
+            chunker = named[self.chunks] if isinstance(self.chunks, str) else chunking.chunks(self.chunks)
+        if own:
+            return shipped(keep, threshold, chunker)
         from langchain_denoise.models.scoring import FolderProbe, as_scorer
 
         scorer = as_scorer(self.scorer) if self.probe is None else FolderProbe(self.probe, self.model)
         if keep is None and threshold is None and self.top_n is not None:
             keep = self.top_n
-        return ENDDenoiser(scorer, keep=keep, threshold=threshold, **cut)
-
-
-@cache
-def _said_of(kind: type[BaseModel]) -> dict[str, str]:
-    """The docstrings under a settings class's fields."""
-    found: dict[str, str] = {}
-    for base in (Denoise, kind):
-        with suppress(OSError, TypeError):  # made at run time, or without its source
-            body = ast.parse(dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
-            for field, below in pairwise(body):
-                if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
-                    found[ast.unparse(field.target)] = inspect.cleandoc(ast.literal_eval(below.value))
-    return found
+        return ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker)
 
 
 def _set_in(settings: Any) -> dict[str, Any]:
@@ -362,23 +349,16 @@ def check_denoiser(denoiser: Any) -> None:
 
 def _changed(denoiser: Any, keep: Any, threshold: float | None, variant: str | None) -> Denoiser:
     """A copy of END with another rule or of S2A with another variant; itself when nothing is asked."""
-    if keep is None and threshold is None and variant is None:
-        checked: Denoiser = denoiser
-        return checked
-    other = copy.copy(denoiser)
     if keep is not None or threshold is not None:
-        from denoise_core.end import ENDDenoiser
-
-        if not isinstance(denoiser, ENDDenoiser):
-            raise InputError(f"keep: {type(denoiser).__name__} has no such setting")
-        other.rule = ENDDenoiser(denoiser.scorer, keep=keep, threshold=threshold).rule
+        denoiser = ruled(denoiser, keep, threshold)
     if variant is not None:
         from denoise_core.s2a import S2ADenoiser
 
         if not isinstance(denoiser, S2ADenoiser):
             raise InputError(f"variant: {type(denoiser).__name__} has no such setting")
-        other.variant = variant
-    result: Denoiser = other
+        denoiser = copy.copy(denoiser)
+        denoiser.variant = variant
+    result: Denoiser = denoiser
     return result
 
 
@@ -397,24 +377,17 @@ def asked_for(config: RunnableConfig | None) -> dict[str, Any]:
     found = ((config or {}).get("configurable") or {}).get(KEY)
     if found is None:
         return {}
-    found = _set_in(found) if isinstance(found, Denoise) else found
-    if not isinstance(found, Mapping) or not set(found) <= {*_PER_REQUEST, "similarity_threshold"}:
-        raise InputError(
-            f"configurable[{KEY!r}]={found!r}: expected a dict with some of {', '.join(_PER_REQUEST)}"
-        )
-    asked = {ALIASES[n] if n == "similarity_threshold" else n: value for n, value in found.items()}
-    for name, value in asked.items():
-        _check_asked(name, value)
+    try:
+        asked = dict(_request().validate_python(_set_in(found) if isinstance(found, Denoise) else found))
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        where = "".join(f": {name}" for name in wrong["loc"][:1])
+        raise InputError(f"configurable[{KEY!r}]{where}={wrong['input']!r}: {wrong['msg']}") from error
+    if "similarity_threshold" in asked:
+        asked["threshold"] = asked.pop("similarity_threshold")
     return asked
 
 
-def _check_asked(name: str, value: Any) -> None:
-    """Raises `InputError` for a value that no such setting takes; ``keep`` is checked by what is built of it."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if name in ("k", "top_n") and not (value is None or (number and isinstance(value, int) and value >= 1)):
-        raise InputError(f"{name}={value!r}: expected a whole number of 1 or more")
-    if name == "threshold" and not (value is None or number):
-        raise InputError(f"threshold={value!r}: expected a number")
-    for setting, choices in (("order", get_args(Order)), ("variant", get_args(Variant))):
-        if name == setting and value is not None and value not in choices:
-            raise InputError(f"{name}={value!r}: expected one of {', '.join(choices)}")
+@cache
+def _request() -> TypeAdapter[Request]:
+    return TypeAdapter(Request)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
@@ -60,10 +59,7 @@ class FunctionChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        with self._under_way():
-            if self.seconds:
-                time.sleep(self.seconds)
-            return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
+        return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
 
     @override
     def _stream(
@@ -73,44 +69,30 @@ class FunctionChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        with self._under_way():
-            if self.seconds:
-                time.sleep(self.seconds)
-            for chunk in _pieces(self._answer(messages)):
-                if run_manager:
-                    run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
-                yield chunk
+        message = self._answer(messages)
+        *words, last = str(message.text).split(" ")
+        rest = {"usage_metadata": message.usage_metadata, "tool_calls": message.tool_calls}
+        said = [*({"content": f"{word} "} for word in words), {"content": last, **rest}]
+        for chunk in (ChatGenerationChunk(message=AIMessageChunk(**one)) for one in said):
+            if run_manager:
+                run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
+            yield chunk
 
-    @contextmanager
-    def _under_way(self) -> Iterator[None]:
+    def _answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
         with self._lock:
             self._now += 1
             self._peak = max(self._peak, self._now)
+            self._seen.append(list(messages))
         try:
-            yield
+            if self.seconds:
+                time.sleep(self.seconds)
+            answer = self.reply(messages)
         finally:
             with self._lock:
                 self._now -= 1
-
-    def _answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
-        self._seen.append(list(messages))
-        answer = self.reply(messages)
         if isinstance(answer, AIMessage):
             return answer
         asked = sum(len(str(m.text).split()) for m in messages)
         said = len(answer.split())
         usage = UsageMetadata(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
         return AIMessage(answer, usage_metadata=usage)
-
-
-def _pieces(message: AIMessage) -> Iterator[ChatGenerationChunk]:
-    words = str(message.text).split(" ")
-    for i, word in enumerate(words):
-        last = i == len(words) - 1
-        yield ChatGenerationChunk(
-            message=AIMessageChunk(
-                content=word if last else word + " ",
-                usage_metadata=message.usage_metadata if last else None,
-                tool_calls=message.tool_calls if last else [],
-            )
-        )

@@ -34,6 +34,13 @@ HEADER_KEYS = ("title",)
 """The metadata that is read with a document's text when nothing else is said."""
 
 
+def checked_keys(keys: Any) -> Any:
+    """The ``header_keys`` as they came. Raises `InputError` for one string."""
+    if isinstance(keys, str):
+        raise InputError(f"header_keys={keys!r}: expected a list of metadata keys, such as [{keys!r}]")
+    return keys
+
+
 def read_documents(given: Any, what: str = "documents") -> list[Document]:
     """Whatever gives documents one after the other, as a list: a generator or `filter` too, read once.
 

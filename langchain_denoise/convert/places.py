@@ -67,33 +67,23 @@ def answer_in(given: Any, place: Place) -> str:
     return _text(_first_of(given, ANSWER_KEYS, "answer"), "the answer")
 
 
-def evidence_in(given: Any, brought: Any, place: Place) -> tuple[Passage, ...]:
-    """From the output or else the input: documents under a usual key, or what the tools of this turn found."""
+def evidence_in(given: Any, brought: Any, place: Place, *, needed: bool = True) -> tuple[Passage, ...]:
+    """From the output or else the input: documents under a usual key, or what the tools of this turn found. Not
+    ``needed``: nothing, where neither is there."""
     if callable(place):
         return as_passages(place(given, brought))
     if place is not None:
         source = brought if isinstance(brought, Mapping) and place in brought else given
         return as_passages(under(source, place, "evidence"))
     for source in (as_state(brought), as_state(given)):
-        if isinstance(source, Mapping):
-            key = next((k for k in EVIDENCE_KEYS if k in source), None)
-            if key is not None:
-                return as_passages(source[key])
-        if (messages := messages_in(source)) is not None:
+        key = next((k for k in EVIDENCE_KEYS if k in source), None) if isinstance(source, Mapping) else None
+        if key is not None:
+            return as_passages(source[key])
+        if (isinstance(source, Mapping) or needed) and (messages := messages_in(source)) is not None:
             passages = [p for _, found in tool_results(messages) for p in found]
             ids = unique_ids([p.id for p in passages])
             return tuple(dataclasses.replace(p, id=i) if p.id != i else p for p, i in zip(passages, ids))
-    return as_passages(_first_of(brought, EVIDENCE_KEYS, "evidence"))
-
-
-def evidence_or_none(given: Any, brought: Any, place: Place) -> tuple[Passage, ...]:
-    """`evidence_in`, with nothing where nothing stands under a usual key."""
-    if place is not None:
-        return evidence_in(given, brought, place)
-    for source in (as_state(brought), as_state(given)):
-        if isinstance(source, Mapping) and (MESSAGES in source or any(k in source for k in EVIDENCE_KEYS)):
-            return evidence_in(given, brought, None)
-    return ()
+    return as_passages(_first_of(brought, EVIDENCE_KEYS, "evidence")) if needed else ()
 
 
 def tool_results(

@@ -21,10 +21,9 @@ from denoise_core.running.record import KEY
 from denoise_core.tool_results import LEFT_OUT, RECALL, asked_in, given_back, looked_for
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.places import MESSAGES, messages_in
-from langchain_denoise.likes import DenoiserLike
 from langchain_denoise.middleware.base import Changing
 from langchain_denoise.middleware.tool_text import ToolDocuments, ToolText, read_message
-from langchain_denoise.settings import Denoise, requesting
+from langchain_denoise.settings import Denoise, DenoiserLike, requesting
 
 Result = ToolMessage | Command[Any]
 

@@ -14,9 +14,9 @@ from typing_extensions import override
 from denoise_core.running.record import KEY
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import Scope, with_record, with_text
-from langchain_denoise.likes import LLMLike
 from langchain_denoise.middleware.base import Changing
 from langchain_denoise.s2a import S2AMessages
+from langchain_denoise.settings import LLMLike
 
 Cleared = dict[str, dict[str, dict[str, Any]]]
 

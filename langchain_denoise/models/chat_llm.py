@@ -16,17 +16,11 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
+from denoise_core._frameworks import refuses_form
 from denoise_core._secrets import Pickled
 from denoise_core.errors import BrokenLaw
 from langchain_denoise.convert.messages import internal_config, to_messages
-from langchain_denoise.models.structured import (
-    WAYS,
-    can_structure,
-    has_structure,
-    held_to,
-    is_greedy,
-    refuses_form,
-)
+from langchain_denoise.models.structured import WAYS, can_structure, has_structure, held_to, is_greedy
 
 _log = logging.getLogger("denoise.langchain")
 
@@ -146,7 +140,8 @@ class ChatModelLLM(Pickled):
     def _next(self, way: int, error: Exception) -> int:
         """The way after one that was refused. Raises what is no refusal of the form: it never is once one has
         brought a reply, nor from the last where the model was said to be able."""
-        if not refuses_form(error) or self._held or (way + 1 == len(WAYS) and self.structured):
+        refused = isinstance(error, ValueError) or refuses_form(error)
+        if not refused or self._held or (way + 1 == len(WAYS) and self.structured):
             raise error
         return way + 1
 

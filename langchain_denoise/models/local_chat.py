@@ -10,7 +10,6 @@ from weakref import WeakKeyDictionary
 
 from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
-from langchain_core.language_models.base import LangSmithParams
 from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -58,14 +57,6 @@ class LocalChatModel(BaseChatModel):
             "seed": llm.seed,
             "stops": list(llm.stop),
         }
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        """What traces call it: the folder's name."""
-        settings = super()._get_ls_params(stop=stop or list(self.llm.stop) or None, **kwargs)
-        own = LangSmithParams(
-            ls_provider="local", ls_temperature=self.llm.temperature, ls_max_tokens=self.llm.max_new_tokens
-        )
-        return {**settings, **own}
 
     def _generate(
         self,

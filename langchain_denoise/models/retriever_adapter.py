@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable
 
 from denoise_core import InputError, Passage
 from denoise_core.errors import BrokenLaw
-from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_passages
+from langchain_denoise.convert.documents import HEADER_KEYS, checked_keys, read_documents, to_passages
 from langchain_denoise.convert.messages import internal_config
 
 
@@ -31,10 +31,8 @@ class RetrieverAdapter:
         self, retriever: Runnable[str, list[Document]], *, header_keys: Sequence[str] = HEADER_KEYS
     ) -> None:
         check_retriever(retriever)
-        if isinstance(header_keys, str):
-            raise InputError(f"header_keys={header_keys!r}: expected a list of metadata keys")
         self.retriever = retriever
-        self.header_keys = tuple(header_keys)
+        self.header_keys = tuple(checked_keys(header_keys))
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         return self._passages(self.retriever.invoke(query, internal_config()))

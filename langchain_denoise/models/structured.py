@@ -26,15 +26,6 @@ WAYS: tuple[dict[str, Any], ...] = (
 )
 """How LangChain is asked for JSON, one after the other until a model takes it; the last is its own default."""
 
-_REFUSED = (400, 404, 405, 415, 422, 501)  # statuses by which a server says that it does not know the form
-
-
-def refuses_form(error: BaseException) -> bool:
-    """Whether a model, its integration or its server says that it cannot be asked in this way."""
-    if isinstance(error, (NotImplementedError, TypeError, ValueError)):
-        return True
-    return getattr(error, "status_code", None) in _REFUSED
-
 
 def can_structure(model: Model) -> bool:
     """Whether the model inside says in its profile that it can be held to a JSON schema; all fallbacks too."""

@@ -257,7 +257,7 @@ class ChainDrafts:
         brought = places.without_said(brought)
         said = claimed(brought, s.answer, s.claims)
         if s.evidence is not None or not any(f.passages for f in found):
-            passages = places.evidence_or_none(self.given, brought, s.evidence)
+            passages = places.evidence_in(self.given, brought, s.evidence, needed=False)
             found = [Found(passages)] if passages else []
         return Drafted(
             said.text,

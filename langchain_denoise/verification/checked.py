@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing, closing, contextmanager
+from contextvars import Context
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from langchain_core.runnables.utils import Input, Output
+from langchain_core.runnables.config import (
+    ensure_config,
+    get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
+    patch_config,
+    set_config_context,
+)
+from langchain_core.runnables.utils import Input, Output, coro_with_context
 from pydantic import ConfigDict
 from typing_extensions import override
 
@@ -17,10 +25,10 @@ from denoise_core import Message
 from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.drafting import Drafter
-from denoise_core.augmenter.streaming import StreamEvent, draft_first, held_back
+from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, draft_first, held_back
+from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.budget import at_most
 from langchain_denoise.observe import atell, short_record, tell
-from langchain_denoise.verification.streamed import Streamed
 
 Show = Literal["held_back", "draft_first"]
 _FOLLOW = {"held_back": held_back, "draft_first": draft_first}
@@ -38,6 +46,14 @@ class Asked:
     output: Callable[[Answer], tuple[Any, dict[str, Any]]]
     drafter: Drafter | None = None
 
+    def follow(self, show: Show) -> Any:
+        """The loop as a stream of events, blocking or not."""
+        return _FOLLOW[show](self.loop, self.question, self.history, drafter=self.drafter)
+
+    def reports(self, record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """What is told of the run: what was asked, the record in short, and whole."""
+        return {"question": self.question}, short_record(record), record
+
 
 class Checked(PickledModel, RunnableSerializable[Input, Output]):
     """Answers that are judged before they are given.
@@ -51,11 +67,6 @@ class Checked(PickledModel, RunnableSerializable[Input, Output]):
     def _asked(self, input: Input, options: dict[str, Any]) -> Asked:
         raise NotImplementedError
 
-    @property
-    def _most(self) -> int | None:
-        """At most so many calls of the loop at once."""
-        return None
-
     @override
     def invoke(self, input: Input, config: RunnableConfig | None = None, **kwargs: Any) -> Output:
         return self._call_with_config(self._answer, input, config, **kwargs)
@@ -68,46 +79,85 @@ class Checked(PickledModel, RunnableSerializable[Input, Output]):
         self, input: Input, run_manager: ParentRunManager, config: RunnableConfig, **kwargs: Any
     ) -> Output:
         asked = self._asked(input, kwargs)
-        with at_most(self._most), at_most(config.get("max_concurrency")):
+        with at_most(config.get("max_concurrency")):
             answer = asked.told(asked.loop.answer(asked.question, asked.history, drafter=asked.drafter))
         output, record = asked.output(answer)
-        tell(run_manager, {"question": asked.question}, short_record(record), record)
-        made: Output = output
-        return made
+        tell(run_manager, *asked.reports(record))
+        return cast("Output", output)
 
     async def _aanswer(
         self, input: Input, run_manager: AsyncParentRunManager, config: RunnableConfig, **kwargs: Any
     ) -> Output:
         asked = self._asked(input, kwargs)
-        with at_most(self._most), at_most(config.get("max_concurrency")):
+        with at_most(config.get("max_concurrency")):
             answer = asked.told(await asked.loop.aanswer(asked.question, asked.history, drafter=asked.drafter))
         output, record = asked.output(answer)
-        await atell(run_manager, {"question": asked.question}, short_record(record), record)
-        made: Output = output
-        return made
+        await atell(run_manager, *asked.reports(record))
+        return cast("Output", output)
 
     def stream_checked(
         self, input: Input, config: RunnableConfig | None = None, *, show: Show = "held_back"
     ) -> Iterator[StreamEvent]:
         """`denoise_core.augmenter.streaming` events: `Text` as sentences pass (``"held_back"``) or as the first
         draft is written (``"draft_first"``), `Restarted` when it is withdrawn, at last `Finished` or `Revised`
-        with the `Answer`."""
-        streamed, begin = self._streamed(input, show)
-        yield from streamed.events(lambda: iter(begin()), config)
+        with the `Answer`. A reader that leaves early ends the run, and its span, without an output."""
+        asked, config = self._asked(input, {}), ensure_config(config)
+        name, run_id = config.get("run_name") or self.get_name(), config.pop("run_id", None)
+        run = get_callback_manager_for_config(config).on_chain_start(None, input, name=name, run_id=run_id)
+        output = None
+        try:
+            with _within(config, run) as context, closing(context.run(iter, asked.follow(show))) as events:
+                while (event := context.run(next, events, None)) is not None:
+                    if isinstance(event, (Finished, Revised)):
+                        output = asked.told(event.answer).text
+                        context.run(tell, run, *asked.reports(answer_record(event.answer)))
+                    yield event
+        except GeneratorExit:
+            run.on_chain_end(output)
+            raise
+        except BaseException as error:
+            run.on_chain_error(error)
+            raise
+        run.on_chain_end(output)
 
     async def astream_checked(
         self, input: Input, config: RunnableConfig | None = None, *, show: Show = "held_back"
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
-        streamed, begin = self._streamed(input, show)
-        async with aclosing(streamed.aevents(lambda: aiter(begin()), config)) as events:
-            async for event in events:
-                yield event
+        asked, config = self._asked(input, {}), ensure_config(config)
+        name, run_id = config.get("run_name") or self.get_name(), config.pop("run_id", None)
+        manager = get_async_callback_manager_for_config(config)
+        run = await manager.on_chain_start(None, input, name=name, run_id=run_id)
+        output = None
+        try:
+            with _within(config, run) as context:
+                async with aclosing(context.run(aiter, asked.follow(show))) as events:
+                    while (event := await coro_with_context(_next(events), context)) is not None:
+                        if isinstance(event, (Finished, Revised)):
+                            output = asked.told(event.answer).text
+                            telling = atell(run, *asked.reports(answer_record(event.answer)))
+                            await coro_with_context(telling, context)
+                        yield event
+        except GeneratorExit:
+            await run.on_chain_end(output)
+            raise
+        except BaseException as error:
+            await run.on_chain_error(error)
+            raise
+        await run.on_chain_end(output)
 
-    def _streamed(self, input: Input, show: Show) -> tuple[Streamed, Callable[[], Any]]:
-        asked = self._asked(input, {})
 
-        def begin() -> Any:
-            return _FOLLOW[show](asked.loop, asked.question, asked.history, drafter=asked.drafter)
+@contextmanager
+def _within(config: RunnableConfig, run: ParentRunManager | AsyncParentRunManager) -> Iterator[Context]:
+    """A context in which calls are children of the run; its bound on concurrency holds there alone."""
+    bounds = ExitStack()
+    with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
+        try:
+            context.run(bounds.enter_context, at_most(config.get("max_concurrency")))
+            yield context
+        finally:
+            context.run(bounds.close)
 
-        return Streamed(self.get_name(), input, asked.question, asked.told, self._most), begin
+
+async def _next(events: AsyncIterator[StreamEvent]) -> StreamEvent | None:
+    return await anext(events, None)

@@ -1,15 +1,19 @@
-"""What both frameworks charge a call for and need not: copies of pydantic models, signatures read at every call.
+"""What both adapters need: cheap copies of pydantic models, signatures noted once, END by another rule, and what a
+refusal of JSON looks like.
 
 Only the adapters import this, for pydantic comes with a framework and not with the core.
 """
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
+
+from denoise_core.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=BaseModel)
@@ -38,3 +42,31 @@ def signed(function: F) -> F:
     make it out anew each time."""
     function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return function
+
+
+def ruled(denoiser: Any, keep: Any, threshold: float | None) -> Any:
+    """A copy of END that keeps by another rule. Raises `InputError` for a denoiser without one."""
+    from denoise_core.end import ENDDenoiser
+
+    if not isinstance(denoiser, ENDDenoiser):
+        raise InputError(f"keep, threshold: settings of END; {type(denoiser).__name__} has no such setting")
+    other = copy.copy(denoiser)
+    other.rule = ENDDenoiser(denoiser.scorer, keep=keep, threshold=threshold).rule
+    return other
+
+
+def shipped(keep: Any, threshold: float | None, chunker: Any = "auto") -> Any:
+    """END with the weights that ship, by ``keep``, by ``threshold``, or by its own rule where neither is given."""
+    from denoise_core.embedded import DefaultScorer, default_denoiser
+    from denoise_core.end import ENDDenoiser
+
+    if threshold is None:
+        return default_denoiser(**({} if keep is None else {"keep": keep}), chunker=chunker)
+    return ENDDenoiser(DefaultScorer(), keep=keep, threshold=threshold, chunker=chunker)
+
+
+def refuses_form(error: BaseException) -> bool:
+    """Whether a model, its integration or its server says that it cannot be asked for JSON in this way."""
+    if isinstance(error, (NotImplementedError, TypeError)):
+        return True
+    return getattr(error, "status_code", None) in (400, 404, 405, 415, 422, 501)

@@ -1,18 +1,16 @@
-"""Decision models as scorers and judges, and a probe as one of them; with langchain-core 1.8 the real classes."""
+"""Decision models as scorers and judges; with langchain-core 1.8 the real classes."""
 
 import asyncio
-import importlib
 import sys
 
 import decision_models
 import pytest
-from decision_models import Words, decisions
+from decision_models import Words
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from recorded_runs import RunRecorder
 
 from denoise_core import InputError, MissingExtra
-from denoise_core.testing import FunctionScorer
 from langchain_denoise import DenoiseCompressor, DenoisingRetriever, Verifier, verified
 from langchain_denoise.models.decisions import Decide
 from langchain_denoise.models.scoring import as_scorer
@@ -77,33 +75,6 @@ async def test_a_judge(kit, yes, outcome):
     assert any(path.endswith("/Words") for path in calls)
 
 
-def asked(state):
-    return {"state": state, "questions": {"helps": decisions.Noul(instructions="Is it about Paris?")}}
-
-
-def test_a_probe_as_a_decision_model():
-    module = importlib.reload(importlib.import_module("langchain_denoise.models.probe_decision"))
-    pairs = []
-    scorer = FunctionScorer(lambda query, text: pairs.append((query, text)) or (2.0 if "Paris" in text else -2.0))
-    model = module.ProbeDecisionModel(scorer=scorer)
-    assert model.invoke(asked("In Paris.")).nouls["helps"].noul == pytest.approx(0.8808, abs=1e-4)
-    state = {"question": "Where?", "text": "Lyon", "tags": ["a", 2]}
-    assert asyncio.run(model.ainvoke(asked(state))).nouls["helps"].noul == pytest.approx(0.1192, abs=1e-4)
-    assert pairs == [("Is it about Paris?", "In Paris."), ("Where?", "Lyon\na\n2")]
-    with pytest.raises(ValueError, match="scorer: expected a denoise_core scorer"):
-        module.ProbeDecisionModel(scorer="probe")
-
-
-@pytest.mark.skipif(not decision_models.REAL, reason="langchain-core before 1.8 has no other questions")
-def test_a_probe_answers_no_other_questions():
-    module = importlib.import_module("langchain_denoise.models.probe_decision")
-    choice = decisions.Choice(instructions="Which?", criteria={"a": None})
-    with pytest.raises(InputError, match="yes-or-no"):
-        module.ProbeDecisionModel(scorer=FunctionScorer(lambda q, t: 0.0)).invoke(
-            {"state": "x", "questions": {"which": choice}}
-        )
-
-
 def test_wrong_models_are_refused(monkeypatch):
     with pytest.raises(InputError, match="got FakeListChatModel"):
         Decide(FakeListChatModel(responses=["yes"]))
@@ -111,6 +82,3 @@ def test_wrong_models_are_refused(monkeypatch):
     monkeypatch.delitem(sys.modules, "langchain_core.decisions.base")
     with pytest.raises(MissingExtra, match=r"langchain-core 1\.8"):
         Decide(FakeListChatModel(responses=["yes"]))
-    module = importlib.reload(importlib.import_module("langchain_denoise.models.probe_decision"))
-    with pytest.raises(MissingExtra, match=r"langchain-core 1\.8"):
-        module.ProbeDecisionModel(scorer=FunctionScorer(lambda q, t: 0.0))
