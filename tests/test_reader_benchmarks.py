@@ -14,7 +14,8 @@ from denoise_core.types import Reply, Usage
 from denoise_lab.worlds.opinions import KINDS
 from denoise_lab.worlds.world import World
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "shared" / "lab" / "benchmarks")]
 flows = importlib.import_module("denoise_lab.experiments.flows")
 opinions = importlib.import_module("denoise_lab.experiments.opinions")
 problems = importlib.import_module("s2a_math")

@@ -20,21 +20,27 @@ from denoise_core.types import Usage
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Money for a million tokens, in any currency as long as the budget uses the same."""
+    """Money for a million tokens, in any currency as long as the budget uses the same.
+
+    ``cached_per_million`` is for those that the server read from its cache of prompts; None: as any other."""
 
     input_per_million: float
     output_per_million: float
+    cached_per_million: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("input_per_million", "output_per_million"):
+        for name in ("input_per_million", "output_per_million", "cached_per_million"):
             price = getattr(self, name)
-            if not 0 <= price < math.inf:
+            if price is not None and not 0 <= price < math.inf:
                 raise InputError(f"Price({name}={price}): expected a finite price of 0 or more")
 
     def of(self, usage: Usage) -> float:
         """What the tokens of ``usage`` cost, in the currency that the prices are in."""
-        spent = usage.input_tokens * self.input_per_million + usage.output_tokens * self.output_per_million
-        return spent / 1e6
+        cached = 0 if self.cached_per_million is None else min(usage.cached_tokens, usage.input_tokens)
+        money = (usage.input_tokens - cached) * self.input_per_million
+        return (
+            money + cached * (self.cached_per_million or 0.0) + usage.output_tokens * self.output_per_million
+        ) / 1e6
 
 
 @dataclass(frozen=True, slots=True)

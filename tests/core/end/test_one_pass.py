@@ -123,6 +123,9 @@ def read_on(model, page):
         return model(input_ids=last, position_ids=at, past_key_values=page.past()).logits[0, -1]
 
 
+BOUND = 2e-6  # of the largest logit, in float32: what docs/end.md promises; processors round differently
+
+
 def off_by(found, wanted):
     return float((found - wanted).abs().max() / wanted.abs().max())
 
@@ -140,7 +143,7 @@ def test_it_is_the_masked_reading_of_the_whole_prompt(model, count):
     page = one_pass.read(None, chunks_of(early, CHUNKS[:count]), GLUE, TAIL)
     ids, wanted = masked_reading(model, CHUNKS[:count], LAYER - 1)
     assert page.ids == ids
-    assert off_by(read_on(model, page), wanted) < 1e-6
+    assert off_by(read_on(model, page), wanted) < BOUND
 
 
 def test_a_single_chunk_is_the_exact_reading(model):
@@ -191,12 +194,12 @@ def test_every_family_is_the_masked_reading_or_refused_with_the_reason(tiny, dec
     page = one_pass.read(None, chunks[:2], GLUE, TAIL)
     ids, wanted = masked_reading(model, CHUNKS[:2], 2)
     assert page.ids == ids
-    assert off_by(read_on(model, page), wanted) < 1e-6
+    assert off_by(read_on(model, page), wanted) < BOUND
     again = one_pass.read(page, chunks[2:], GLUE, TAIL)
     same(again, one_pass.read(None, chunks, GLUE, TAIL))
     ids, wanted = masked_reading(model, CHUNKS, 2)
     assert again.ids == ids
-    assert off_by(read_on(model, again), wanted) < 1e-6
+    assert off_by(read_on(model, again), wanted) < BOUND
 
 
 def windows(family):
