@@ -16,6 +16,7 @@ from denoise_core import DenoiseResult, Passage
 from denoise_core.running.record import KEY, record_of
 from denoise_core.s2a.options import EXTRACTIVE, Variant
 from denoise_core.s2a.question import same_question
+from langchain_denoise.convert.messages import text_of
 
 Scope = Literal["latest", "history"]
 
@@ -98,7 +99,7 @@ def with_record(message: BaseMessage, record: dict[str, Any]) -> BaseMessage:
 def _blocks(content: list[Any], text: str) -> list[Any]:
     """The content blocks with other text in the place of the first one; other text goes, and hands its
     ``cache_control`` on to it."""
-    texts = [at for at, b in enumerate(content) if isinstance(b, str) or b.get("type") == "text"]
+    texts = [at for at, block in enumerate(content) if text_of(block) is not None]
     new: dict[str, Any] = {"type": "text"}
     for block in (content[at] for at in reversed(texts) if isinstance(content[at], dict)):
         new = {**block, **{k: v for k, v in new.items() if k == "cache_control"}}
