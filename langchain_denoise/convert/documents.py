@@ -193,16 +193,6 @@ def flat(record: Mapping[str, Any], *, scores: bool = True) -> dict[str, Any]:
     return made
 
 
-def spans_in(metadata: Mapping[str, Any]) -> dict[str, list[list[int]]]:
-    """The half-open ranges of the original that a document's text stands for, by origin; {} without a record.
-
-    >>> spans_in({"denoise_spans": '{"a": [[0, 5]]}'})
-    {'a': [[0, 5]]}
-    """
-    found: dict[str, list[list[int]]] = json.loads(metadata.get("denoise_spans", "{}"))
-    return found
-
-
 def evidence_documents(evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str) -> list[Document]:
     """What a loop ended with as evidence, as documents; ``retrieved`` is what it was cut from."""
     given = {p.id: p for p in retrieved}

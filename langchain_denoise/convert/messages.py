@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -26,6 +27,13 @@ def to_messages(messages: Sequence[Message]) -> list[BaseMessage]:
 def from_messages(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:
     """LangChain's messages as the core's: text only; tool calls and their results are left out."""
     return tuple(Message(_ROLE[m.type], str(m.text)) for m in messages if m.type in _ROLE)
+
+
+def text_of(block: Any) -> str | None:
+    """The text of a content block; None for an image and the like."""
+    if isinstance(block, str):
+        return block
+    return str(block.get("text", "")) if block.get("type") == "text" else None
 
 
 def internal_config() -> RunnableConfig:

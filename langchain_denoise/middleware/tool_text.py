@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from denoise_core import DenoiseResult
 from denoise_core.running.record import KEY, short_id
 from denoise_core.tool_results import NOTHING, LeftOut, ToolResult, read_result, told
 from langchain_denoise.convert.documents import FALLBACK, ids_of
+from langchain_denoise.convert.messages import text_of
 from langchain_denoise.convert.places import documents_of
 
 STRUCTURED = ("structured_content", "structuredContent")  # where MCP adapters put the structured result
@@ -52,7 +53,7 @@ class ToolText:
         found = each[0]
         content = self.content.back(found)
         if isinstance(content, list):
-            content = [b for b in content if not _is_empty(b)]
+            content = [b for b in content if (t := text_of(b)) is None or t.strip()]
         if not content or not (isinstance(content, list) or content.strip()):
             content = NOTHING if isinstance(self.message.content, str) else [{"type": "text", "text": NOTHING}]
         gone = self.content.left_out(found)
@@ -65,7 +66,7 @@ class ToolText:
             "note": found.note,
             "left_out": len(gone),
             "characters_before": self.content.characters,
-            "characters_after": sum(len(t) for t in _strings(content)),
+            "characters_after": sum(map(len, _texts(content).values())),
         }
         artifact = self.message.artifact
         if self.structured:
@@ -98,7 +99,7 @@ class ToolDocuments:
             "kept": len(kept),
             "fallback": next((d.metadata[FALLBACK] for d in kept if FALLBACK in d.metadata), None),
             "characters_before": len(str(self.message.text)),
-            "characters_after": sum(len(t) for t in _strings(content)),
+            "characters_after": sum(map(len, _texts(content).values())),
         }
         return _changed(self.message, content, list(kept), record), ()
 
@@ -119,7 +120,7 @@ class ToolDocuments:
         return left
 
     def _content(self, left: Sequence[str | None]) -> Any:
-        texts = dict(_texts(self.message))
+        texts = _texts(self.message.content)
         where = [next((at for at, t in texts.items() if d.page_content in t), -1) for d in self.documents]
         new: dict[int, str] = {}
         for at, text in texts.items():
@@ -176,22 +177,7 @@ def _changed(message: ToolMessage, content: Any, artifact: Any, record: Mapping[
     return message.model_copy(update={"content": content, "artifact": artifact, "response_metadata": metadata})
 
 
-def _texts(message: ToolMessage) -> Iterator[tuple[int, str]]:
-    """The text blocks of a message with their places."""
-    if isinstance(message.content, str):
-        yield 0, message.content
-        return
-    for at, block in enumerate(message.content):
-        if isinstance(block, str) or block.get("type") == "text":
-            yield at, block if isinstance(block, str) else str(block.get("text", ""))
-
-
-def _is_empty(block: Any) -> bool:
-    if isinstance(block, str):
-        return not block.strip()
-    return block.get("type") == "text" and not str(block.get("text", "")).strip()
-
-
-def _strings(content: Any) -> list[str]:
+def _texts(content: Any) -> dict[int, str]:
+    """The text blocks of a content by their places."""
     blocks = [content] if isinstance(content, str) else content
-    return [b if isinstance(b, str) else str(b.get("text", "")) for b in blocks]
+    return {at: text for at, block in enumerate(blocks) if (text := text_of(block)) is not None}

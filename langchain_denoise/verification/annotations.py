@@ -9,6 +9,7 @@ from langchain_core.messages import BaseMessage
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.traces.record import claims_record
 from denoise_core.running.record import KEY
+from langchain_denoise.convert.messages import text_of
 
 
 def annotated(message: BaseMessage, answer: Answer) -> BaseMessage:
@@ -16,11 +17,10 @@ def annotated(message: BaseMessage, answer: Answer) -> BaseMessage:
     one such block. As it came where the answer is not what was judged, or nothing was said of it."""
     content: list[Any] = [message.content] if isinstance(message.content, str) else list(message.content)
     for at, block in enumerate(content):
-        text = block if isinstance(block, str) else block.get("text") if block.get("type") == "text" else None
-        if isinstance(text, str) and answer.text in text and (notes := notes_on(answer, text.find(answer.text))):
-            before = [] if isinstance(block, str) else block.get("annotations") or []
-            block = {"type": "text", "text": text} if isinstance(block, str) else block
-            content[at] = {**block, "annotations": [*before, *notes]}
+        text = text_of(block)
+        if text is not None and answer.text in text and (notes := notes_on(answer, text.find(answer.text))):
+            whole = {"type": "text", "text": text} if isinstance(block, str) else block
+            content[at] = {**whole, "annotations": [*(whole.get("annotations") or []), *notes]}
             return message.model_copy(update={"content": content})
     return message
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from typing_extensions import override
 
@@ -29,6 +29,23 @@ class _Run:
     parent: UUID | None
     asked: str = ""
     below: set[str] = field(default_factory=set)  # the kinds of the runs inside
+
+
+def _begun(kind: str, asked: Callable[[Any, dict[str, Any]], str]) -> Any:
+    """The handler of a run's start; ``asked`` reads what it was given and what LangChain says beside it."""
+
+    def begin(
+        self: Collector,
+        serialized: Any,
+        given: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **about: Any,
+    ) -> None:
+        self._start(kind, run_id, parent_run_id, asked(given, about))
+
+    return begin
 
 
 class Collector(BaseCallbackHandler):
@@ -67,6 +84,7 @@ class Collector(BaseCallbackHandler):
     def _start(self, kind: str, run_id: UUID, parent: UUID | None, asked: str = "") -> None:
         with self._lock:
             self._runs[run_id] = _Run(kind, parent, asked)
+            self.tools += kind == "tool"
             while parent is not None and (above := self._runs.get(parent)) is not None:
                 above.below.add(kind)
                 parent = above.parent
@@ -79,31 +97,17 @@ class Collector(BaseCallbackHandler):
             parent = above.parent
         return False
 
-    @override
-    def on_chain_start(
-        self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
-    ) -> None:
-        self._start("chain", run_id, parent_run_id)
-
-    @override
-    def on_retriever_start(
-        self, serialized: Any, query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
-    ) -> None:
-        self._start("retriever", run_id, parent_run_id, str(query))
+    on_chain_start = _begun("chain", lambda given, about: "")
+    on_retriever_start = _begun("retriever", lambda query, about: str(query))
+    on_tool_start = _begun("tool", lambda given, about: query_of(about.get("inputs") or given))
+    on_chat_model_start = _begun("llm", lambda given, about: "\n".join(str(m.text) for b in given for m in b))
+    on_llm_start = _begun("llm", lambda prompts, about: "\n".join(prompts))
 
     @override
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
         run = self._runs.get(run_id)
         if run is not None and not self._inside(run, "retriever"):
             self._brought(documents, run.asked)
-
-    @override
-    def on_tool_start(
-        self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
-    ) -> None:
-        inputs = kwargs.get("inputs")
-        self._start("tool", run_id, parent_run_id, query_of(inputs) if inputs else str(input_str))
-        self.tools += 1
 
     @override
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
@@ -125,30 +129,6 @@ class Collector(BaseCallbackHandler):
             passage = Passage(text, f"tool-{text_id(text)}", provenance=written)
             with self._lock:
                 self.found.append(Found((passage,), run.asked))
-
-    @override
-    def on_chat_model_start(
-        self,
-        serialized: Any,
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self._start("llm", run_id, parent_run_id, "\n".join(str(m.text) for batch in messages for m in batch))
-
-    @override
-    def on_llm_start(
-        self,
-        serialized: Any,
-        prompts: list[str],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self._start("llm", run_id, parent_run_id, "\n".join(prompts))
 
     @override
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:

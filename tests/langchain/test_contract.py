@@ -11,12 +11,13 @@ from langchain_classic.retrievers.document_compressors import DocumentCompressor
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_records import spans_in
 from langchain_text_splitters import CharacterTextSplitter
 from recorded_runs import RunRecorder
 
 from denoise_core.running import fallbacks
 from langchain_denoise import DenoiseCompressor
-from langchain_denoise.convert.documents import RECORD_KEYS, spans_in
+from langchain_denoise.convert.documents import RECORD_KEYS
 
 
 def check_compressor(make, documents, query):

@@ -21,11 +21,11 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField, RunnablePassthrough
 from langchain_core.stores import InMemoryStore
 from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_records import spans_in
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 from denoise_core.testing import FunctionScorer
 from langchain_denoise import DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings
-from langchain_denoise.convert.documents import spans_in
 from langchain_denoise.testing import FunctionChatModel
 
 ARTICLES = {
