@@ -33,8 +33,8 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
 
     One object, three places: ``base_compressor`` of a ``ContextualCompressionRetriever``, a member of a
     ``DocumentCompressorPipeline``, or a step of a chain that takes ``{"documents": ..., "query": ...}``.
-    ``DenoiseCompressor()`` is the offline default; `from_llm`, `from_embeddings`, `from_cross_encoder` and
-    `from_probe` build on what you have; ``denoiser=`` takes any denoiser of the core.
+    ``DenoiseCompressor()`` is the offline default; `from_llm`, `from_embeddings`, `from_cross_encoder`,
+    `from_decision_model` and `from_probe` build on what you have; ``denoiser=`` takes any denoiser of the core.
 
     Documents keep their id and metadata; inputs are never changed. ``metadata["denoise_spans"]`` says in JSON
     which characters of the original, by its id ``denoise_origin``, each text stands for; ``denoise_fallback``
