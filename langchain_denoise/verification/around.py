@@ -109,7 +109,7 @@ def verified(
         evidence=evidence,
         feedback=feedback,
         returns=returns,
-        claims=claims,
+        claims=checked_claims(claims),
     )
 
 

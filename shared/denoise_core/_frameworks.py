@@ -9,11 +9,14 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
 from denoise_core.errors import InputError
+
+if TYPE_CHECKING:
+    from denoise_core.end import ENDDenoiser
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=BaseModel)
@@ -55,7 +58,7 @@ def ruled(denoiser: Any, keep: Any, threshold: float | None) -> Any:
     return other
 
 
-def shipped(keep: Any, threshold: float | None, chunker: Any = "auto") -> Any:
+def shipped(keep: Any, threshold: float | None, chunker: Any = "auto") -> ENDDenoiser:
     """END with the weights that ship, by ``keep``, by ``threshold``, or by its own rule where neither is given."""
     from denoise_core.embedded import DefaultScorer, default_denoiser
     from denoise_core.end import ENDDenoiser
