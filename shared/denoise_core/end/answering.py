@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from denoise_core._optional import require
 from denoise_core.end.denoiser import ENDDenoiser
@@ -26,11 +26,11 @@ from denoise_core.local.layout import token_ids
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.budget import Budget, Meter, current_meter
-from denoise_core.running.effects import Complete, Flow, complete, denoise
+from denoise_core.running.effects import Complete, Denoise, Flow, complete, denoise
 from denoise_core.running.flow import arun, run
 from denoise_core.running.guard import Guard
 from denoise_core.running.offload import offload
-from denoise_core.types import Event, Message, Passage, Reply, Usage, well_formed
+from denoise_core.types import Event, Message, Passage, Reply, Span, Usage, unique_ids, well_formed
 
 if TYPE_CHECKING:
     from denoise_core.local.keeping.kv import Page
@@ -73,7 +73,7 @@ class Read:
 class Answered:
     """The answer, what it was given from, and every effect on the way.
 
-    ``read`` is there when the answer was read in one pass: `OnePassAnswers.answer` goes on from it.
+    ``read`` is there when the answer was read in one pass: `SecondPass.again` goes on from it.
     """
 
     text: str
@@ -96,7 +96,9 @@ class SecondPass:
     again. It is approximate: below the probe's last block kept chunks have not seen each other, and each stood
     next to the system text; with one chunk it is the exact reading. A model that cannot be read so is read
     exactly, with a warning that says why (`OnePassAnswers.off`). Raises `InputError` unless denoiser and ``llm``
-    share one loaded model. ``budget`` holds for an answer.
+    share one loaded model.
+
+    ``budget`` holds for an answer together with those that `again` gives on top of it.
     """
 
     def __init__(
@@ -132,6 +134,23 @@ class SecondPass:
         found, trace = await arun(self._answered(query, tuple(passages)), budget=self.budget)
         return replace(found, trace=trace)
 
+    def again(self, before: Answered, passages: Sequence[Passage], feedback: str = "") -> Answered:
+        """A new answer to the same query, with ``passages`` admitted behind what was read, and ``feedback``.
+
+        Nothing that was read is read again. The result's passages are those of before and the admitted ones, its
+        ``dropped`` what still stays out; the trace goes on from that of before, and the budget with it. Raises
+        `InputError` for an answer that was not read in one pass, and what the LLM or the budget raises.
+        """
+        flow, budget = self._again(before, passages, feedback)
+        found, trace = run(flow, budget=budget)
+        return replace(found, trace=before.trace + trace)
+
+    async def aagain(self, before: Answered, passages: Sequence[Passage], feedback: str = "") -> Answered:
+        """`again` without blocking the event loop."""
+        flow, budget = self._again(before, passages, feedback)
+        found, trace = await arun(flow, budget=budget)
+        return replace(found, trace=before.trace + trace)
+
     def stream(self, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, Pieces]:
         """What was kept, at once, and then the answer in pieces; their ``answered`` is there when they have ended.
 
@@ -154,6 +173,26 @@ class SecondPass:
         reader = None if on is None else _Reader(partial(on[0].answer, query, on[1]))
         reply = yield from complete(prompt(query, kept.passages), tag="answer", llm=reader or self.llm)
         return Answered(reply.text, kept, Trace(), None if reader is None else reader.read)
+
+    def _again(
+        self, before: Answered, passages: Sequence[Passage], feedback: str
+    ) -> tuple[Flow[Answered], Budget | None]:
+        read = before.read
+        if self.one_pass is None or read is None:
+            raise InputError(
+                "again() goes on from an answer read in one pass: SecondPass(..., reading='one_pass')"
+            )
+        if isinstance(passages, str | Passage) or any(not isinstance(p, Passage) for p in passages):
+            raise InputError("again(answered, passages): expected a list of Passage(text, id)")
+        chunks = [p.headed for p in passages]
+        reader = _Reader(partial(self.one_pass.answer, read.query, chunks, feedback, before=read))
+
+        def flow() -> Flow[Answered]:
+            said = (Message("user", feedback),) if feedback else ()
+            reply = yield from complete((*prompt(read.query, passages), *said), tag="again", llm=reader)
+            return Answered(reply.text, _with_admitted(before.result, passages), Trace(), reader.read)
+
+        return flow(), None if self.budget is None else _left(self.budget, before.trace)
 
     def _kept(self, query: str, passages: tuple[Passage, ...]) -> Flow[tuple[DenoiseResult, Meter | None]]:
         if getattr(self.llm, "stream", None) is None:
@@ -248,6 +287,35 @@ class _Reader:
         return await offload(self.complete, messages)
 
 
+def _with_admitted(old: DenoiseResult, passages: Sequence[Passage]) -> DenoiseResult:
+    """The result with passages that were dropped and are admitted now."""
+    ids = unique_ids([*(p.id for p in old.passages), *(p.id for p in passages)])[len(old.passages) :]
+    new = [
+        p if p.id == name else replace(p, id=name, spans=p.covered) for p, name in zip(passages, ids, strict=True)
+    ]
+    back = [span for p in passages for span in p.covered]
+    dropped = tuple(d for d in old.dropped if not any(_within(d.span, span) for span in back))
+    return replace(old, passages=(*old.passages, *new), dropped=dropped)
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return inner.passage_id == outer.passage_id and outer.start <= inner.start and inner.end <= outer.end
+
+
+def _left(budget: Budget, spent: Trace) -> Budget:
+    """What a budget still allows after ``spent``."""
+    used = spent.usage
+    gone = {
+        "calls": sum(e.made and not isinstance(e.effect, Denoise) for e in spent.events),
+        "tokens": used.total,
+        "seconds": spent.seconds,
+        "money": budget.price.of(used) if budget.price is not None else 0.0,
+    }
+    limits = {name: getattr(budget, name) for name in gone}
+    rest: dict[str, Any] = {n: max(0, limit - gone[n]) for n, limit in limits.items() if limit is not None}
+    return replace(budget, **rest)
+
+
 class OnePassAnswers:
     """Answers of ``llm`` from what ``scorer`` has read; both must have the very same model object.
 
@@ -330,3 +398,44 @@ class OnePassAnswers:
                 return why
             self._one_pass = OnePass(early, layer, int(getattr(self.llm.tokenizer, "pad_token_id", None) or 0))
         return self._one_pass.off() or self._one_pass
+
+
+class Request(Protocol):
+    """What a loop asks for (`denoise_core.augmenter.drafting.DraftRequest`)."""
+
+    @property
+    def question(self) -> str: ...
+
+    @property
+    def evidence(self) -> Sequence[Passage]: ...
+
+    @property
+    def feedback(self) -> str: ...
+
+
+class OnePassDrafter:
+    """Drafts from the evidence of a request: ``augmenter.answer(question, drafter=OnePassDrafter(answers))``.
+
+    Evidence that follows what was read before, such as one re-admitted chunk, is appended; other evidence is read
+    from the start. Drafts of one drafter belong to one question at a time: give each run a drafter of its own.
+    Raises `InputError` where `OnePassAnswers.off` has a reason, and for a request without evidence.
+    """
+
+    repeatable = True
+
+    def __init__(self, answers: OnePassAnswers) -> None:
+        self.answers = answers
+        self._read: Read | None = None
+        self._texts: tuple[str, ...] = ()
+
+    def draft(self, request: Request) -> Reply:
+        texts = tuple(p.headed for p in request.evidence)
+        before, had = self._read, self._texts
+        if before is None or before.query != request.question or texts[: len(had)] != had:
+            before, had = None, ()
+        self._read = self.answers.answer(request.question, texts[len(had) :], request.feedback, before=before)
+        self._texts = texts
+        return self._read.reply
+
+    async def adraft(self, request: Request) -> Reply:
+        return await offload(self.draft, request)

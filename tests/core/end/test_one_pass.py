@@ -14,7 +14,7 @@ from denoise_core.augmenter.memory import Reason, Verdict
 from denoise_core.augmenter.policy import Rules
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
-from denoise_core.end.answering import OnePassAnswers, SecondPass
+from denoise_core.end.answering import OnePassAnswers, OnePassDrafter, SecondPass
 from denoise_core.local.first_layers import early_layers
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.local.keeping.kv import record
@@ -22,7 +22,7 @@ from denoise_core.local.keeping.one_pass import Chunk, OnePass
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import Prompt
 from denoise_core.testing import FunctionLLM, ListRetriever
-from denoise_lab.one_pass import OnePassDrafter, apart
+from denoise_lab.one_pass import apart
 
 LAYER = 4
 BEGIN, GLUE, TAIL = [5, 6, 7], [8, 9], [10, 11, 12, 13]
@@ -315,10 +315,28 @@ async def test_the_second_pass_reads_on_and_again(answers):
     assert [e.tag for e in found.trace.events] == ["denoise", "answer"]
     assert found.trace.events[1].usage.input_tokens == len(found.read.ids)
     left = [p for p in PASSAGES if p.id not in {k.id for k in found.result.passages}]
-    more = end.one_pass.answer("which hall?", [p.headed for p in left], before=found.read)
-    assert more.reply.text == answers.answer("which hall?", [*kept, *(p.headed for p in left)]).reply.text
+    more = end.again(found, left)
+    assert more.text == answers.answer("which hall?", [*kept, *(p.headed for p in left)]).reply.text
+    assert (await end.aagain(found, left)).text == more.text
+    assert {p.id for p in more.result.passages} == {p.id for p in PASSAGES}
+    assert found.result.dropped
+    assert not more.result.dropped
+    assert [e.tag for e in more.trace.events] == ["denoise", "answer", "again"]
+    assert more.trace.events[-1].usage.input_tokens == len(more.read.ids)
+    exact = SecondPass(ENDDenoiser(answers.scorer, keep=2), answers.llm).answer("which hall?", PASSAGES)
+    with pytest.raises(InputError, match="one_pass"):
+        end.again(exact, left)
+    with pytest.raises(InputError, match="list of Passage"):
+        end.again(found, left[0])
+
+
+def test_what_comes_again_draws_on_what_is_left_of_the_budget(answers):
+    found = second_pass(answers, budget=Budget(calls=2)).answer("which hall?", PASSAGES)
+    more = second_pass(answers, budget=Budget(calls=2)).again(found, PASSAGES[2:])
     with pytest.raises(BudgetExceeded):
-        second_pass(answers, budget=Budget(calls=0)).answer("which hall?", PASSAGES)
+        second_pass(answers, budget=Budget(calls=2)).again(more, PASSAGES[2:])
+    with pytest.raises(BudgetExceeded):
+        second_pass(answers, budget=Budget(tokens=found.trace.usage.total)).again(found, PASSAGES[2:])
 
 
 async def test_a_stream_in_one_pass_is_the_answer_in_one_pass(answers):
@@ -333,8 +351,8 @@ async def test_a_stream_in_one_pass_is_the_answer_in_one_pass(answers):
     assert pieces.answered.trace.usage == whole.trace.usage
     _, later = await end.astream("which hall?", PASSAGES)
     assert "".join([piece async for piece in later]) == whole.text
-    more = [end.one_pass.answer("which hall?", ["Late news."], before=a.read) for a in (pieces.answered, whole)]
-    assert more[0].reply == more[1].reply
+    more = end.again(pieces.answered, [Passage("Late news.", "d")])
+    assert more.text == end.again(whole, [Passage("Late news.", "d")]).text
     with pytest.raises(BudgetExceeded):
         second_pass(answers, budget=Budget(calls=0)).stream("which hall?", PASSAGES)
 
