@@ -17,7 +17,7 @@ from denoise_core.service.bulk import bulk
 @app.command("bulk")
 def bulk_own(
     source: Annotated[Path, typer.Argument(help="A .jsonl or .parquet file, or a folder of them.")],
-    out: Annotated[Path, typer.Argument(help="The .jsonl file to write.")],
+    out: Annotated[Path, typer.Argument(help="The .jsonl or .parquet file to write.")],
     denoiser: Method = "end",
     keep: Keep = None,
     query: Annotated[

@@ -1,10 +1,12 @@
-"""``rag-denoise mcp``: denoise and check for agents, over the Model Context Protocol."""
+"""``rag-denoise mcp``: denoise, recall and check for agents, over the Model Context Protocol."""
 
 from __future__ import annotations
 
+import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -20,7 +22,9 @@ from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
 
+T = TypeVar("T")
 PASSAGES, CHARACTERS = 1000, 4_000_000  # of one call
+KEPT = 32  # calls whose passages `recall` still knows
 _ABOUT = (
     "Takes out what does not help to answer a question before you read it, and checks answers against sources."
 )
@@ -35,7 +39,7 @@ def mcp(
     judge: JudgeName = None,
     llm: JudgeLLM = None,
 ) -> None:
-    """Offer denoising to agents over the Model Context Protocol: denoise and check."""
+    """Offer denoising to agents over the Model Context Protocol: denoise, recall and check."""
     made = server(denoiser_for("end", keep), chosen_judge(judge, llm), folder or [])
     if http is None:
         made.run("stdio")
@@ -44,13 +48,14 @@ def mcp(
 
 
 def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> Any:
-    """The server with its two tools. Files are read below ``folders`` alone. Needs the extra ``mcp``.
+    """The server with its three tools. Files are read below ``folders`` alone. Needs the extra ``mcp``.
 
     What a tool cannot do is said in its result, without a word of the text it was given.
     """
     given = require("mcp.server", extra="mcp")
     wrong = require("mcp.server.mcpserver.exceptions", extra="mcp").ToolError
     allowed = [f.resolve(strict=True) for f in folders]
+    known: OrderedDict[str, dict[str, Passage]] = OrderedDict()
     silent = {"log_level": "CRITICAL"}  # its log quotes what was given
     made = given.MCPServer("rag-denoise", instructions=_ABOUT, **silent)
 
@@ -71,7 +76,7 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
             raise wrong(f"expected 1 to {PASSAGES} passages of {CHARACTERS:,} characters in all")
         return tuple(found)
 
-    async def done(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    async def done(call: Callable[[], T]) -> T:
         try:
             return await offload(call)
         except wrong:
@@ -81,8 +86,29 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
 
     async def denoise(question: str, passages: list[str] = [], files: list[str] = []) -> dict[str, Any]:  # noqa: B006
         """What of the passages, and of the files, helps to answer the question: texts with the characters
-        [start, end) where they stand in their passage, and what was dropped with its reason."""
-        return await done(lambda: denoiser.denoise(question, passages_of(passages, files)).as_json())
+        [start, end) where they stand in their passage, and what was dropped with its reason. ``recall`` gives back
+        any of it."""
+
+        def call() -> tuple[tuple[Passage, ...], dict[str, Any]]:
+            some = passages_of(passages, files)
+            return some, denoiser.denoise(question, some).as_json()
+
+        some, found = await done(call)
+        name = uuid.uuid4().hex[:12]
+        known[name] = {p.id: p for p in some}
+        if len(known) > KEPT:
+            known.popitem(last=False)
+        return {"result": name, **found}
+
+    async def recall(result: str, id: str, start: int = 0, end: int | None = None) -> dict[str, Any]:
+        """A passage of an earlier ``denoise`` as it came, or its characters [start, end)."""
+        passage = known.get(result, {}).get(id)
+        if passage is None:
+            raise wrong("no such passage: expected a result of denoise, not too long ago, and an id of its spans")
+        last = len(passage.text) if end is None else min(end, len(passage.text))
+        if not 0 <= start <= last:
+            raise wrong(f"expected characters within 0 and {len(passage.text)}")
+        return {"id": id, "start": start, "end": last, "text": passage.text[start:last]}
 
     async def checked(
         answer: str,
@@ -99,6 +125,6 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
 
         return await done(call)
 
-    made.add_tool(denoise, name="denoise")
-    made.add_tool(checked, name="check")
+    for tool, name in ((denoise, "denoise"), (recall, "recall"), (checked, "check")):
+        made.add_tool(tool, name=name)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,16 +20,19 @@ from denoise_core.cli.options import AsJson, Keep, Method, Passages, Query, Skip
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import progress, say
 from denoise_core.end.denoiser import ENDDenoiser, Warms
+from denoise_core.end.selection import Tokens
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import Shown, all_pieces, page
 from denoise_core.result import DenoiseResult
 from denoise_core.text.cutting import cut
 from denoise_core.text.markup import stripped
-from denoise_core.types import Passage
+from denoise_core.types import Passage, Span
 
 NOTHING_DENOISED = 3  # the status when no passage was read, or each of them fell back
 NOTHING_RELEVANT = 4  # the status when nothing seems to bear on the question
+NAMED = 4  # sections that the line of what was done names
+_KINDS = {"csv": "row", "json": "record", "jsonl": "record", "entries": "entry"}
 
 
 @app.command()
@@ -40,6 +44,9 @@ def run(
     model: Annotated[
         str | None, typer.Option(help="Of --method s2a-select, or a probe's: name or folder.")
     ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Keep the best, at most so many tokens, instead of --keep.")
+    ] = None,
     as_json: AsJson = False,
     html: Annotated[Path | None, typer.Option(help="Also write a page that shows what was dropped.")] = None,
     skip_bad: SkipBad = False,
@@ -47,8 +54,8 @@ def run(
 ) -> None:
     """Denoise your own text: print what is kept for the question, and what is dropped.
 
-    A pipe gets the kept text alone. Ends with status 3 when nothing was denoised, and 4 when nothing seems to bear
-    on the question.
+    A line on standard error says what was done; a pipe gets the kept text alone. Ends with status 3 when nothing
+    was denoised, and 4 when nothing seems to bear on the question.
 
     [bold]Examples[/bold]
 
@@ -63,17 +70,14 @@ def run(
     for warning in reading.warnings:
         say(aside, warning, "yellow")
     with aside.status("loading ..."):
-        chosen = denoiser_for(denoiser, keep, model)
+        chosen = denoiser_for(denoiser, keep, model, tokens)
     if isinstance(chosen, ENDDenoiser) and isinstance(chosen.scorer, Warms):  # what takes long is reading
         with progress(aside, "reading pieces") as hear:
             chosen.warm(reading.passages, hear)
     with aside.status("scoring ..."):
         result = chosen.denoise(query, reading.passages)
     if reading.passages:
-        after = sum(len(s) for p in result.passages for s in p.covered)
-        share = after / (sum(len(p.text) for p in reading.passages) or 1)
-        pieces = sum(d.score is not None for d in result.dropped)
-        say(aside, f"kept {100 * share:.0f} % of the text; {pieces} pieces were dropped", "bold")
+        say(aside, summary(reading.passages, result), "bold")
     if html is not None:
         write_whole(html, page([Shown(reading.passages, result)], title="What was kept, what was dropped"))
     if (why or console.is_terminal) and not as_json:
@@ -96,9 +100,40 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
     return not passages or (result.fallback is not None and not result.dropped)
 
 
-def denoiser_for(name: str, keep: str | None = None, model: str | None = None) -> Denoiser:
-    """The denoiser behind a ``--denoiser`` or ``--method``; ``keep`` as in `keep_of`."""
-    from denoise_core.embedded import DefaultScorer, embedding_scorer
+def summary(passages: Sequence[Passage], result: DenoiseResult) -> str:
+    """What was done, in a line: ``kept 18 %: § Travel (2 pieces), § Returns; dropped 9``."""
+    by_id, before = {p.id: p for p in passages}, sum(len(p.text) for p in passages) or 1
+    after = sum(len(s) for p in result.passages for s in p.covered)
+    found = Counter(_section(by_id[k.span.passage_id], k.span, len(passages) > 1) for k in result.kept)
+    names = [name if n == 1 else f"{name} ({n} pieces)" for name, n in found.items()]
+    if len(names) > NAMED + 1:
+        names[NAMED:] = [f"{len(names) - NAMED} more"]
+    said = ", ".join(names) or f"{len(result.passages)} of {len(passages)} passages"
+    gone = sum(d.score is not None for d in result.dropped)
+    return f"kept {100 * after / before:.0f} %: {said}; dropped {gone}"
+
+
+def _section(passage: Passage, span: Span, many: bool) -> str:
+    """Where a piece stands: under its heading, among the rows or records of its file, or its first words."""
+    own = cut(passage.text)
+    above, said = own.read(own.pieces[own.at(span.start)])
+    headings = [line for line in above.split("\n") if line.strip() and "|" not in line]
+    heading = headings[-1].strip("#= ") if headings else ""
+    name = _KINDS.get(own.kind) or (f"§ {_short(heading)}" if heading else f'"{_short(said.strip())}"')
+    return f"{passage.id}: {name}" if many else name
+
+
+def _short(text: str) -> str:
+    line = text.split("\n")[0]
+    return line if len(line) <= 40 else f"{line[:38].rstrip()} …"
+
+
+def denoiser_for(
+    name: str, keep: str | None = None, model: str | None = None, tokens: int | None = None
+) -> Denoiser:
+    """The denoiser behind a ``--denoiser`` or ``--method``; ``keep`` as in `keep_of`, ``tokens`` of the embedded
+    encoder at most."""
+    from denoise_core.embedded import DefaultScorer, embedding_scorer, encoder
     from denoise_core.scorers.bm25 import BM25Scorer
 
     chosen = None if keep is None else keep_of(keep)
@@ -107,8 +142,10 @@ def denoiser_for(name: str, keep: str | None = None, model: str | None = None) -
             raise InputError(
                 "--method s2a-select asks a chat model: 'rag-denoise run' takes --model NAME_OR_FOLDER"
             )
-        if keep is not None:
-            raise InputError("--keep is for methods that score; with --method s2a-select the model decides")
+        if keep is not None or tokens is not None:
+            raise InputError(
+                "--keep and --tokens are for methods that score; with --method s2a-select the model decides"
+            )
         from denoise_core.end import LocalLLM
         from denoise_core.s2a import S2ADenoiser
 
@@ -118,6 +155,8 @@ def denoiser_for(name: str, keep: str | None = None, model: str | None = None) -
         "bm25": BM25Scorer,
         "embedding": embedding_scorer,
     }
+    if tokens is not None and (keep is not None or name not in scorers):
+        raise InputError(f"--tokens is for {', '.join(scorers)}, and says how much is kept: leave --keep out")
     if name not in scorers:
         if not Path(name).exists():
             raise InputError(
@@ -131,6 +170,8 @@ def denoiser_for(name: str, keep: str | None = None, model: str | None = None) -
         raise InputError(f"--model is for --method s2a-select; --method {name} has a model of its own or none")
     if name != "end" and chosen == "auto":
         raise InputError(f"--keep auto is for --method end: the scores of --method {name} have no known scale")
+    if tokens is not None:
+        return ENDDenoiser(scorers[name](), keep=Tokens(tokens, encoder().count), chunker="auto")
     default = "auto" if name == "end" else None
     return ENDDenoiser(scorers[name](), keep=default if chosen is None else chosen, chunker="auto")
 

@@ -72,21 +72,19 @@ def make_app(service: Service) -> FastAPI:
             if isinstance(error, BrokenLaw):
                 raise
             raise HTTPException(422, f"it cannot be worked on as it is: {type(error).__name__}") from None
-        return Response(found, media_type="application/json")
+        return Response(found, media_type="application/json")  # a model of it is for the page, and not applied
 
-    @app.post("/v1/denoise", **asked)
+    @app.post("/v1/denoise", response_model=bodies.Denoised, **asked)
     async def denoise(body: bodies.Denoise) -> Response:
-        """What is left of the ``passages`` for the query, each with its text and ``spans``; ranges that were
-        ``kept`` and ``dropped``, with scores and reasons; whether anything is ``relevant``, and a ``fallback``."""
+        """What is kept of the passages for the query and what is dropped: texts, ranges, scores and reasons."""
         given = bodies.passages_of(body.passages)
         return await ask(
             lambda: service.denoiser.denoise(body.query, given).as_json(), [p.text for p in given], body.query
         )
 
-    @app.post("/v1/check", **asked)
+    @app.post("/v1/check", response_model=bodies.Checked, **asked)
     async def check(body: bodies.CheckAnswer) -> Response:
-        """Whether the answer ``passed``: the passages support it, and it ``answers`` the question; and each of its
-        ``claims`` with its evidence."""
+        """Whether the passages support the answer, claim by claim, and whether it answers the question."""
         given = bodies.passages_of(body.passages)
 
         def call() -> Any:
@@ -106,7 +104,7 @@ def make_app(service: Service) -> FastAPI:
         texts = [d if isinstance(d, str) else d.text for d in given]
         return await ask(lambda: _ranked(scorer, service.name, body, texts), texts, body.query)
 
-    app.post("/v1/rerank", **asked)(rerank)
+    app.post("/v1/rerank", response_model=bodies.Reranked | list[bodies.RankedText], **asked)(rerank)
     for path in ("/v2/rerank", "/rerank"):  # Cohere's second version; text-embeddings-inference
         app.post(path, include_in_schema=False)(rerank)
 
@@ -117,8 +115,10 @@ def make_app(service: Service) -> FastAPI:
         told = {"status": "ok" if ready else "stalled", "model": service.name, "version": __version__}
         return JSONResponse(told | {"waiting": desk.waiting, "working": desk.working}, 200 if ready else 503)
 
-    for name in ("livez", "readyz"):
-        app.get(f"/{name}", name=name)(health)
+    app.get("/livez", name="livez", response_model=bodies.Health)(health)
+    app.get("/readyz", name="readyz", response_model=bodies.Health, responses={503: {"model": bodies.Health}})(
+        health
+    )
 
     @app.get("/metrics", response_class=PlainTextResponse, **asked)
     async def figures() -> Response:

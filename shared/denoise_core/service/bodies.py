@@ -1,4 +1,4 @@
-"""What clients send, as the OpenAPI page shows it.
+"""What clients send and what they get, as the OpenAPI page shows it.
 
 An unknown field is a mistake, but not in a rerank request: stock clients send fields that only their own servers
 know.
@@ -76,6 +76,103 @@ class CheckAnswer(BaseModel, extra="forbid"):
     question: Said
     answer: Said
     passages: Passages
+
+
+class Range(BaseModel):
+    """Characters ``[start, end)`` of the passage ``id``."""
+
+    id: str
+    start: int
+    end: int
+
+
+class Scored(Range):
+    """``reason`` is of what was dropped."""
+
+    score: float | None
+    reason: str = ""
+
+
+class Left(BaseModel):
+    """What is left of a passage, and where its text stood."""
+
+    id: str
+    text: str
+    rewritten: bool
+    spans: list[Range]
+    metadata: dict[str, Any]
+
+
+class Denoised(BaseModel):
+    query: str
+    passages: list[Left]
+    kept: list[Scored]
+    dropped: list[Scored]
+    relevant: bool | None
+    note: str | None
+    fallback: str | None
+    question_note: str | None
+
+
+class Ranked(BaseModel):
+    index: int
+    relevance_score: float
+    document: Text | None = None
+
+
+class RankedText(BaseModel):
+    """In the shape of text-embeddings-inference."""
+
+    index: int
+    score: float
+    text: str | None = None
+
+
+class Reranked(BaseModel):
+    id: str
+    model: str
+    results: list[Ranked]
+
+
+class Evidence(BaseModel):
+    passage: str
+    start: int
+    end: int
+
+
+class Claimed(BaseModel):
+    """A claim of the answer, its characters ``[start, end)``."""
+
+    text: str
+    start: int
+    end: int
+    supported: bool | None
+    probability: float | None
+    evidence: list[Evidence]
+    differences: list[str]
+    kind: str
+    why: str
+
+
+class Checked(BaseModel):
+    passed: bool
+    supported: bool | None
+    answers: bool | None
+    score: float | None
+    kind: str
+    reason: str
+    judge: str
+    claims: list[Claimed]
+
+
+class Health(BaseModel):
+    """``waiting`` requests, ``working`` threads."""
+
+    status: str
+    model: str
+    version: str
+    waiting: int
+    working: int
 
 
 class Problem(BaseModel):

@@ -81,7 +81,7 @@ def test_json_output_is_one_object_with_exact_spans(run, source):
 def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source, monkeypatch):
     done = run("-p", source, "--method", "bm25", "--keep", "0.3", "--why")
     assert done.returncode == 0
-    assert done.stderr == "kept 46 % of the text; 2 pieces were dropped\n"
+    assert done.stderr == 'kept 46 %: tower: "The Eiffel Tower was finished in 1889."; dropped 2\n'
     assert "+ The Eiffel Tower was finished in 1889." in done.stdout
     assert "- Bananas are rich in potassium." in done.stdout
     assert "not among the best 30 %" in done.stdout
@@ -95,10 +95,10 @@ HANDBOOK = "# Handbook\n\n## Travel\n\nTrains are second class.\n\nFlights need 
 HANDBOOK += "## Pay\n\nSalaries come late.\n"
 
 
-def test_a_line_says_how_much_was_kept(command):
+def test_a_line_says_which_sections_were_kept(command):
     asked = ("run", "-q", "trains or flights need what?", "-p", "-", "--method", "bm25", "--keep", "2")
     done = command(*asked, stdin=HANDBOOK)
-    assert done.stderr == "kept 60 % of the text; 1 pieces were dropped\n"
+    assert done.stderr == "kept 60 %: § Travel (2 pieces); dropped 1\n"
     assert "Salaries" not in done.stdout
     why = command(*asked, "--why", stdin=HANDBOOK).stdout
     assert "not among the best 2, score" in why
@@ -261,6 +261,15 @@ def test_a_pipe_gets_the_kept_text_alone_and_unwrapped(run, tmp_path):
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "<del" in page
     assert "<mark" in page
+
+
+def test_tokens_bound_what_is_kept_and_exclude_keep(run, source):
+    done = run("-p", source, "--method", "bm25", "--tokens", "12")
+    assert (done.returncode, done.stdout.strip()) == (0, PASSAGES[0]["text"])
+    both = run("-p", source, "--method", "bm25", "--tokens", "12", "--keep", "2")
+    assert (both.returncode, "leave --keep out" in both.stderr) == (2, True)
+    own = run("-p", source, "--denoiser", "mine", "--tokens", "12")
+    assert (own.returncode, "--tokens is for end, bm25, embedding" in own.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -34,16 +34,19 @@ def made(folder, denoiser=None):
     return server(denoiser or ENDDenoiser(BM25Scorer(), keep=1), default_judge(), [folder])
 
 
-async def test_the_two_tools_give_spans_as_structured_content(folder):
+async def test_the_three_tools_give_spans_as_structured_content(folder):
     async with mcp.Client(made(folder)) as client:
         tools = {t.name: t for t in (await client.list_tools()).tools}
-        assert sorted(tools) == ["check", "denoise"]
+        assert sorted(tools) == ["check", "denoise", "recall"]
         assert all(t.description for t in tools.values())
         found = (await client.call_tool("denoise", {"question": QUESTION, "passages": TEXTS})).structured_content
         (left,) = found["passages"]
         assert all(left["text"] == TEXTS[int(s["id"])][s["start"] : s["end"]] for s in left["spans"])
         (dropped,) = found["dropped"]
-        assert TEXTS[int(dropped["id"])][dropped["start"] : dropped["end"]] == TEXTS[1]
+        asked = {"result": found["result"], "id": dropped["id"], "start": dropped["start"], "end": dropped["end"]}
+        assert (await client.call_tool("recall", asked)).structured_content["text"] == TEXTS[1]
+        whole = {"result": found["result"], "id": "0"}
+        assert (await client.call_tool("recall", whole)).structured_content["text"] == TEXTS[0]
         asked = {"answer": "The tower was built in 1894.", "sources": TEXTS, "question": QUESTION}
         said = (await client.call_tool("check", asked)).structured_content
         assert said["claims"][0]["text"] == "The tower was built in 1894."
@@ -74,6 +77,7 @@ async def test_files_are_read_below_the_folders_alone(folder):
     [
         ("denoise", {"question": QUESTION}, "expected 1 to 1000 passages"),
         ("denoise", {"question": QUESTION, "passages": ["a"] * 1001}, "expected 1 to 1000 passages"),
+        ("recall", {"result": "none", "id": "0"}, "no such passage"),
         ("check", {"answer": "It is old."}, "expected 1 to 1000 passages"),
     ],
 )
@@ -119,6 +123,7 @@ async def test_the_command_serves_over_http(folder, url):
         asked = {"question": QUESTION, "passages": TEXTS, "files": [str(folder / "notes.md")]}
         found = (await client.call_tool("denoise", asked)).structured_content
         assert found["passages"]
-        given = {"0": TEXTS[0], "1": TEXTS[1], "notes.md": (folder / "notes.md").read_text()}
         for left in found["passages"]:
-            assert left["text"] == "".join(given[s["id"]][s["start"] : s["end"]] for s in left["spans"])
+            asked = {"result": found["result"], "id": left["id"]}
+            text = (await client.call_tool("recall", asked)).structured_content["text"]
+            assert left["text"] == "".join(text[s["start"] : s["end"]] for s in left["spans"])

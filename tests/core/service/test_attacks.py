@@ -267,16 +267,31 @@ def test_a_file_of_keys_that_cannot_be_right_is_refused(tmp_path, text, says):
     assert "hush" not in str(error.value)
 
 
-async def test_the_page_is_valid_and_errors_are_as_it_says():
+async def test_replies_are_as_the_page_says_and_the_page_is_valid():
     from openapi_spec_validator import validate
 
     async with asking(Service(default_denoiser())) as client:
         page = (await client.get("/openapi.json")).json()
         validate(page)
+        asked = {"query": "Where is the tower?", "passages": TEXTS}
+        bodies.Denoised.model_validate((await post(client, asked)).json(), strict=True)
+        found = (await post(client, asked | {"passages": []})).json()
+        bodies.Denoised.model_validate(found, strict=True)
+        answer = {"question": asked["query"], "answer": "It is in Porto. Bread costs 3 euro.", "passages": TEXTS}
+        bodies.Checked.model_validate((await post(client, answer, "/v1/check")).json(), strict=True)
+        ranked = {"query": "tower", "documents": TEXTS, "return_documents": True}
+        bodies.Reranked.model_validate((await post(client, ranked, "/v1/rerank")).json(), strict=True)
+        found = (await post(client, {"query": "tower", "texts": TEXTS}, "/rerank")).json()
+        assert [bodies.RankedText.model_validate(r, strict=True).index for r in found]
+        for path in ("/livez", "/readyz"):
+            bodies.Health.model_validate((await client.get(path)).json(), strict=True)
         wrong = await post(client, {})
         bodies.Problem.model_validate(wrong.json(), strict=True)
     for path, methods in page["paths"].items():
         for about in methods.values():
+            for status, reply in about["responses"].items():
+                for kind, content in reply.get("content", {}).items():
+                    assert kind == "text/plain" or content["schema"], (path, status)
             assert path in ("/livez", "/readyz") or about["security"] == [{"HTTPBearer": []}], path
     names = [about["operationId"] for methods in page["paths"].values() for about in methods.values()]
     assert len(set(names)) == len(names)

@@ -84,7 +84,7 @@ def test_the_default_denoiser_reads_a_chunk_together_with_the_results_of_each_al
         assert [p["id"] for p in found[name]["passages"]] == [p["id"] for p in row["passages"]]
 
 
-def test_parquet_and_folders_are_read(tmp_path, noted):
+def test_parquet_in_and_out_and_folders(tmp_path, noted):
     pytest.importorskip("pyarrow")
     import pyarrow as arrow
     import pyarrow.parquet as parquet
@@ -94,10 +94,11 @@ def test_parquet_and_folders_are_read(tmp_path, noted):
     folder.mkdir()
     parquet.write_table(arrow.Table.from_pylist(rows[:40]), folder / "a.parquet")
     write(folder / "b.jsonl", rows[40:])
-    done = bulk(folder, tmp_path / "out.jsonl", noted, workers=2)
-    found = read(tmp_path / "out.jsonl")
-    assert {r["id"]: r for r in found} == expected(rows, noted)
+    done = bulk(folder, tmp_path / "out.parquet", noted, workers=2)
+    found = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert {r["id"]: json.loads(r["record"]) for r in found} == expected(rows, noted)
     assert done.rows == len(found) == 60
+    assert found[0]["passages"][0].split()[0] in ("the", "number")
 
 
 def test_documents_are_denoised_for_the_jobs_question(tmp_path, noted):
@@ -306,7 +307,7 @@ def test_what_does_not_travel_says_so(tmp_path):
 
 @pytest.mark.parametrize(
     ("source", "out", "match"),
-    [("none.jsonl", "out.jsonl", "expected a file"), ("in.jsonl", "out.parquet", r"ending in \.jsonl")],
+    [("none.jsonl", "out.jsonl", "expected a file"), ("in.jsonl", "out.csv", r"ending in \.jsonl or \.parquet")],
 )
 def test_paths_that_cannot_be_right_are_refused(tmp_path, noted, source, out, match):
     write(tmp_path / "in.jsonl", rows_of(1))

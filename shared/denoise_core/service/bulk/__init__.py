@@ -39,12 +39,13 @@ def bulk(
     job: str = "",
     progress: Callable[[int, int], object] = lambda done, all: None,
 ) -> Finished:
-    """Denoise every row of ``source`` into ``out``, JSON lines: one row for each id, in the order of the input.
+    """Denoise every row of ``source`` into ``out``: exactly one row for each id, in the order of the input.
 
     ``source`` is a ``.jsonl`` or ``.parquet`` file, or a folder of them. A row has an ``id``, a ``query`` and
-    ``passages``, or an ``id`` and a ``text``, which is denoised for ``query``. What cannot be denoised goes to
-    ``OUT.bad.jsonl`` with its reason. Killed at any moment, the same call goes on: what stands in ``OUT.parts`` is
-    not done again. ``job`` describes the denoiser, so that another one does not go on with it.
+    ``passages``, or an ``id`` and a ``text``, which is denoised for ``query``. ``out`` ends in ``.jsonl`` or
+    ``.parquet``. What cannot be denoised goes to ``OUT.bad.jsonl`` with its reason. Killed at any moment, the same
+    call goes on: what stands in ``OUT.parts`` is not done again. ``job`` describes the denoiser, so that another
+    one does not go on with it.
 
     ``workers`` is the number of processes (all cores) or of Ray actors (all of the cluster's CPUs but one). A row
     has ``seconds``, loading the model included for a worker's first. A worker that dies or takes longer is

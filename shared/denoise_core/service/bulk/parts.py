@@ -24,6 +24,7 @@ from denoise_core.types import Passage, well_formed
 KINDS = (".jsonl", ".parquet")
 ROWS = 64  # of a chunk at most
 BYTES = 1 << 20  # of a chunk at most, unless one row has more
+_GROUP = 2000  # rows of a parquet row group
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,10 @@ class Parts:
     writes; `begin` raises it for parts of another job."""
 
     def __init__(self, out: Path) -> None:
-        if out.suffix != ".jsonl":
-            raise InputError(f"{out}: expected a name ending in .jsonl")
+        if out.suffix not in KINDS:
+            raise InputError(f"{out}: expected a name ending in {' or '.join(KINDS)}")
+        if out.suffix == ".parquet":
+            require("pyarrow", extra="bulk")
         self.out = out.absolute()
         self.folder = self.out.with_name(out.name + ".parts")
         self.bad_path = self.out.with_name(out.name + ".bad.jsonl")
@@ -118,7 +121,7 @@ class Parts:
         if not bad:
             self.bad_path.unlink()
         made = self.out.with_name(self.out.name + ".tmp")
-        rows = _joined(made, self._lines(".jsonl"))
+        rows = (_as_parquet if self.out.suffix == ".parquet" else _joined)(made, self._lines(".jsonl"))
         made.replace(self.out)
         shutil.rmtree(self.folder)
         return rows, bad
@@ -145,6 +148,22 @@ def _joined(path: Path, lines: Iterator[bytes]) -> int:
     """How many there are."""
     with path.open("wb") as file:
         return sum(file.write(line) > 0 for line in lines)
+
+
+def _as_parquet(path: Path, lines: Iterator[bytes]) -> int:
+    """Flat columns and the whole record as JSON: nested records of different shapes share no schema."""
+    arrow, parquet = require("pyarrow", extra="bulk"), require("pyarrow.parquet", extra="bulk")
+    text, texts, count = arrow.string(), arrow.list_(arrow.string()), 0
+    schema = arrow.schema({"id": text, "query": text, "passage_ids": texts, "passages": texts, "record": text})
+    with parquet.ParquetWriter(path, schema) as writer:
+        while group := [line.decode().rstrip("\n") for line in islice(lines, _GROUP)]:
+            rows = [json.loads(line) for line in group]
+            columns: dict[str, list[Any]] = {name: [r[name] for r in rows] for name in ("id", "query")}
+            for name, field in (("passage_ids", "id"), ("passages", "text")):
+                columns[name] = [[p[field] for p in r["passages"]] for r in rows]
+            writer.write_table(arrow.table({**columns, "record": group}, schema=schema))
+            count += len(group)
+    return count
 
 
 def files_of(source: str | Path) -> list[Path]:

@@ -1,0 +1,72 @@
+"""Types that a stock generator makes of the OpenAPI page: a client written with them holds under mypy, strict."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+from service_server import QUERY, TEXTS, serving
+
+from denoise_core.embedded import default_denoiser
+from denoise_core.service import Service
+from denoise_core.service.app import make_app
+
+pytestmark = pytest.mark.enable_socket
+
+CLIENT = """
+import httpx
+from served import CheckAnswer, Checked, Denoise, Denoised, Rerank, Reranked
+
+def denoise(client: httpx.Client, query: str, texts: list[str]) -> str:
+    body: Denoise = {"query": query, "passages": [*texts, {"text": "Rain fell.", "id": "rain"}]}
+    found: Denoised = client.post("/v1/denoise", json=body).raise_for_status().json()
+    spans = [(s["start"], s["end"]) for p in found["passages"] for s in p["spans"]]
+    assert sum(end - start for start, end in spans) > 0
+    return found["passages"][0]["text"]
+
+def rerank(client: httpx.Client, query: str, texts: list[str]) -> float:
+    body: Rerank = {"query": query, "documents": [*texts], "top_n": 1}
+    found: Reranked = client.post("/v1/rerank", json=body).raise_for_status().json()
+    return found["results"][0]["relevance_score"]
+
+def check(client: httpx.Client, question: str, texts: list[str]) -> bool | None:
+    body: CheckAnswer = {"question": question, "answer": texts[0], "passages": [*texts]}
+    found: Checked = client.post("/v1/check", json=body).raise_for_status().json()
+    return found["claims"][0]["supported"]
+"""
+
+
+def held(folder, text):
+    """What mypy says of a client that is this text."""
+    (folder / "client.py").write_text(text)
+    (folder / "mypy.ini").write_text("[mypy]\nstrict = true\n")
+    command = [sys.executable, "-m", "mypy", "client.py", "served.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+
+
+def test_a_client_of_generated_types_holds_and_works(tmp_path, monkeypatch):
+    import httpx
+
+    service = Service(default_denoiser())
+    (tmp_path / "openapi.json").write_text(json.dumps(make_app(service).openapi()))
+    made = ["--input", "openapi.json", "--input-file-type", "openapi", "--output", "served.py"]
+    made += ["--output-model-type", "typing.TypedDict", "--target-python-version", "3.11"]
+    made += ["--formatters", "builtin"]
+    subprocess.run([sys.executable, "-m", "datamodel_code_generator", *made], cwd=tmp_path, check=True)
+    assert "Success" in held(tmp_path, CLIENT)
+    for right, wrong in (
+        ("[*texts, {", "[3, {"),
+        ('"query": query', '"question": query'),
+        ("-> str", "-> int"),
+        ('["relevance_score"]', '["score"]'),
+        ("-> bool | None", "-> bool"),
+    ):
+        assert "error:" in held(tmp_path, CLIENT.replace(right, wrong)), (right, wrong)
+    held(tmp_path, CLIENT)
+    monkeypatch.syspath_prepend(tmp_path)
+    client = importlib.import_module("client")
+    with serving(service) as url, httpx.Client(base_url=url, timeout=60) as asked:
+        assert client.denoise(asked, QUERY, TEXTS) in TEXTS
+        assert 0 <= client.rerank(asked, QUERY, TEXTS) <= 1
+        assert client.check(asked, QUERY, TEXTS) in (True, False, None)
