@@ -32,17 +32,20 @@ class DefaultScorer(Travels):
     """The stack that ships over the signals of `encoder`; the model is loaded at the first call, once a process.
 
     What is read of a passage is kept, so a second question about it costs little more than reading the question;
-    with ``folder`` also on disk, for other processes. `warm` reads passages before any question.
+    with ``folder`` also on disk, for other processes. `warm` reads passages before any question. ``second_look``
+    raises what belongs to the best passages (`SentenceEncoder.second_look`), for questions of two steps: of more
+    than `denoise_core.end.auto.FEW` passages ``keep="auto"`` keeps all that it keeps without, and more.
     """
 
     listwise = True  # the word weights of late interaction come from the list
 
-    def __init__(self, *, folder: str | Path | None = None) -> None:
+    def __init__(self, *, folder: str | Path | None = None, second_look: bool = False) -> None:
         self.folder = folder
+        self.second_look = second_look
 
     def marks(self) -> dict[str, str]:
         """Of the weights that ship: two versions of this package that score differently do not mix."""
-        shipped = sha256(repr((HUB_NAME, stack(), scale())).encode()).hexdigest()
+        shipped = sha256(repr((HUB_NAME, stack(), scale(), self.second_look)).encode()).hexdigest()
         return {"shipped weights": shipped}
 
     @property
@@ -55,7 +58,9 @@ class DefaultScorer(Travels):
 
         Raises `MissingExtra` without the extra ``embedded``.
         """
-        return StackedScorer([encoder(self.folder)], stack()).score(query, texts)
+        read = encoder(self.folder)
+        scores = StackedScorer([read], stack()).score(query, texts)
+        return read.second_look(query, texts, scores) if self.second_look else scores
 
     def scored(self, query: str, texts: Sequence[str]) -> Scored:
         """`score`, and in how many windows each text was read: a long one counts by its best part."""
@@ -81,8 +86,10 @@ def default_denoiser(
     chunker: Chunker | Literal["auto"] = "auto",
     on_irrelevant: OnIrrelevant = "keep",
     folder: str | Path | None = None,
+    second_look: bool = False,
 ) -> ENDDenoiser:
-    """END with `DefaultScorer`. See `ENDDenoiser` for the settings; ``folder`` keeps what is read of passages.
+    """END with `DefaultScorer`. See `ENDDenoiser` for the settings; ``folder`` keeps what is read of passages, and
+    ``second_look`` also keeps what belongs to the best passages: for questions of two steps.
 
     ``encoder`` takes the place of the model that ships: whatever `EmbeddingScorer` takes (the name or folder of a
     sentence-transformers model, such a model, a framework's embeddings), or any scorer; ``reranker`` whatever
@@ -90,9 +97,11 @@ def default_denoiser(
     logs that, until `rag-denoise fit` calibrates it. Raises `InputError` for two of them, or with what is the
     shipped model's alone.
     """
-    if (encoder, reranker, folder).count(None) < 2:
-        raise InputError("default_denoiser: give one of encoder=, reranker= and folder=")
-    scorer: Scorer = DefaultScorer(folder=folder) if reranker is None else CrossEncoderScorer(reranker)
+    if (encoder, reranker, folder or second_look or None).count(None) < 2:
+        raise InputError("default_denoiser: give one of encoder=, reranker=, or folder= and second_look=")
+    scorer: Scorer = (
+        DefaultScorer(folder=folder, second_look=second_look) if reranker is None else CrossEncoderScorer(reranker)
+    )
     if encoder is not None:
         scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(encoder)
     if keep == "auto" and risk is None and getattr(scorer, "scale", None) is None:

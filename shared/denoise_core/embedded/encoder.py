@@ -40,6 +40,7 @@ log = logging.getLogger("denoise_core")
 
 MAX_QUERY = 128  # word pieces; longer questions are cut for these two signals
 AT_ONCE = 64  # texts read before what was read of them is kept
+LOOKED, BEHIND = 2, 1.5  # of a second look: best texts, and how far below them what it finds stands at most
 
 
 class SentenceEncoder(Travels):
@@ -77,6 +78,24 @@ class SentenceEncoder(Travels):
         out = np.full((len(texts), 3), -np.inf, dtype=np.float32)
         for column, values in enumerate((cosine, maxsim, rest)):
             np.maximum.at(out[:, column], owner, values)
+        return out
+
+    def second_look(self, query: str, texts: Sequence[str], scores: Floats) -> Floats:
+        """``scores`` ``(n,)`` in which what belongs to the `LOOKED` best texts is raised, to `BEHIND` below them.
+
+        A word piece of a best text counts by how far the question leaves it unsaid and by how rare it is in the
+        list, if another text has it too. Nothing is read again or lowered, and the best text stays the best.
+        """
+        read, asked, out = self._read(texts), self._question(query)[1], scores.copy()
+        for best in np.argsort(-scores, kind="stable")[:LOOKED] if len(texts) > 2 and len(asked) else ():
+            others = np.delete(np.arange(len(texts)), best)
+            ids, vectors = [read[i].ids for i in others], read[best].tokens * read[best].scale
+            weight = idf(read[best].ids, ids) * np.isin(read[best].ids, np.concatenate(ids))
+            weight *= 1 - np.clip((vectors @ asked.T).max(1), 0, 1)
+            near = np.array([_weighted(_nearest([read[i]], vectors), weight).max() for i in others])
+            if near.std() > 0:
+                below = (near - near.max()) / near.std() * scores[others].std() - BEHIND
+                out[others] = np.maximum(out[others], scores[best] + below)
         return out
 
     def vectors(self, texts: Sequence[str]) -> Floats:

@@ -347,3 +347,50 @@ def test_signals_that_say_nothing_earn_no_place():
     assert names == [NAMES[1], NAMES[3]]
     assert len(study["gold kept"]) == 15
     assert all(gain > 0 for gain, _ in study["gain by each of the best"].values())
+
+
+def bridged():
+    """The question names the one passage; the other, which it needs too, shares only a name with that."""
+    texts = [
+        "The invoicing rewrite belongs to the Heron squad.",
+        "The Heron squad is led by Imke Vollstad.",
+        "Lunch is at noon in the canteen.",
+        "The card vault opens with two keys.",
+        "Parking is free for guests on Sundays.",
+        "The printer stands beside the lift.",
+        "Rain is expected for the weekend.",
+    ]
+    return "Who is responsible for the invoicing rewrite?", texts
+
+
+def test_a_second_look_raises_what_belongs_to_the_best_and_lowers_nothing():
+    query, texts = bridged()
+    plain, looked = DefaultScorer().score(query, texts), DefaultScorer(second_look=True).score(query, texts)
+    assert (looked >= plain).all()
+    assert looked.argmax() == plain.argmax() == 0
+    assert looked.max() == plain.max()
+    assert np.argsort(-looked)[1] == 1
+    assert looked[1] - plain[1] >= 0
+    assert (looked > plain).any()
+    check_scorer(DefaultScorer(second_look=True), QUESTION, TEXTS, listwise=True, tolerance=1e-4)
+
+
+def test_with_a_second_look_auto_keeps_what_it_keeps_without_and_says_the_same():
+    for q in sample()[:12]:
+        plain = default_denoiser().denoise(q.text, q.passages)
+        looked = default_denoiser(second_look=True).denoise(q.text, q.passages)
+        assert {p.id for p in plain.passages} <= {p.id for p in looked.passages}
+        assert looked.relevant == plain.relevant
+
+
+@pytest.mark.parametrize("texts", [[], ["One."], ["One.", "Two."], ["Same."] * 4, ["", "Two.", "Three.", "Two."]])
+@pytest.mark.parametrize("query", ["", "Who?", "one two"])
+def test_a_second_look_takes_any_list(texts, query):
+    found = DefaultScorer(second_look=True).score(query, texts)
+    assert found.shape == (len(texts),)
+    assert not np.isnan(found).any()
+
+
+def test_a_second_look_is_the_shipped_models_alone():
+    with pytest.raises(InputError, match="second_look"):
+        default_denoiser(encoder=BM25Scorer(), second_look=True)

@@ -1,7 +1,4 @@
-"""A second look, for questions of two steps: gold kept with and without it, and by ``keep="auto"``.
-
-It misses its aim on all sets but one (docs/end.md), so no application has it.
-"""
+"""The second look of the default: gold kept with and without it, in as much text, and by ``keep="auto"``."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.embedded import scale
-from denoise_core.embedded.encoder import SentenceEncoder, _nearest, _weighted, idf
+from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.evaluate.datasets import cases_of
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
@@ -24,28 +21,6 @@ from denoise_lab.split import FITTING, place
 TWO_STEPS = ("MuSiQue", "HotpotQA", "2Wiki", "twostep")
 SHARES = (0.3, 0.5)
 GAIN, LOSS = 0.03, 0.01  # asked of questions of two steps, and allowed elsewhere
-LOOKED, BEHIND = 2, 1.5  # best texts, and how far below them what it finds stands at most
-
-
-def second_look(
-    encoder: SentenceEncoder, query: str, texts: Sequence[str], scores: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """``scores`` ``(n,)`` in which what belongs to the `LOOKED` best texts is raised, to `BEHIND` below them.
-
-    A word piece of a best text counts by how far the question leaves it unsaid and by how rare it is in the
-    list, if another text has it too. Nothing is read again or lowered, and the best text stays the best.
-    """
-    read, asked, out = encoder._read(texts), encoder._question(query)[1], scores.copy()
-    for best in np.argsort(-scores, kind="stable")[:LOOKED] if len(texts) > 2 and len(asked) else ():
-        others = np.delete(np.arange(len(texts)), best)
-        ids, vectors = [read[i].ids for i in others], read[best].tokens * read[best].scale
-        weight = idf(read[best].ids, ids) * np.isin(read[best].ids, np.concatenate(ids))
-        weight *= 1 - np.clip((vectors @ asked.T).max(1), 0, 1)
-        near = np.array([_weighted(_nearest([read[i]], vectors), weight).max() for i in others])
-        if near.std() > 0:
-            below = (near - near.max()) / near.std() * scores[others].std() - BEHIND
-            out[others] = np.maximum(out[others], scores[best] + below)
-    return out
 
 
 def with_second_look(bench: Bench, sets: Mapping[str, Sequence[Scored]], read: SentenceEncoder) -> None:
@@ -59,7 +34,7 @@ def with_second_look(bench: Bench, sets: Mapping[str, Sequence[Scored]], read: S
     for name, rows in known.items():
         texts = [[p.headed for p in s.question.passages] for s in rows]
         first = [s.by["default"] for s in rows]
-        second = [second_look(read, s.question.text, t, f) for s, t, f in zip(rows, texts, first, strict=True)]
+        second = [read.second_look(s.question.text, t, f) for s, t, f in zip(rows, texts, first, strict=True)]
         for share in SHARES:
             without, withs = (
                 np.array([in_text(s, scores, share) for s, scores in zip(rows, by, strict=True)])
