@@ -34,6 +34,7 @@ from llamaindex_denoise.nodes.records import Detail
 from llamaindex_denoise.storage.pickling import Whole
 
 dispatcher = get_dispatcher(__name__)
+ALIASES = {"similarity_cutoff": "threshold", "similarity_top_k": "top_n"}  # what LlamaIndex's own parts call them
 
 Order: TypeAlias = Literal["given", "score"]
 
@@ -105,6 +106,7 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         """With the denoiser that ``keep`` and ``threshold`` ask for: the default's, or the given one's rule."""
         if not isinstance(values, dict):
             return values
+        values = {ALIASES.get(name, name): value for name, value in values.items()}
         if unknown := values.keys() - cls.model_fields:
             raise InputError(f"{', '.join(unknown)}: no such setting; there are {', '.join(cls.model_fields)}")
         given, keep, threshold = (values.get(n) for n in ("denoiser", "keep", "threshold"))
@@ -119,6 +121,11 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         elif keep is not None or threshold is not None:
             given = _ruled(given, keep, threshold)
         return {**values, "denoiser": given}
+
+    @classmethod
+    def from_defaults(cls, **settings: Any) -> Self:
+        """The embedded default with this class's fields, as ``DenoisePostprocessor(keep=..., top_n=...)``."""
+        return cls(**settings)
 
     @classmethod
     def from_llm(

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.schema import BaseNode, NodeWithScore
 
+from denoise_core.running.record import KEY
 from denoise_core.support.citing import cited_numbers
 from llamaindex_denoise.nodes.convert import text_of
 from llamaindex_denoise.nodes.records import Ranges, document_ranges, record, text_behind, through
+
+if TYPE_CHECKING:
+    from llama_index.core.base.llms.types import CitationBlock
 
 _HEADING = re.compile(r"\ASource \d+:\n(.*?)\n?\Z", re.DOTALL)
 
@@ -68,6 +73,29 @@ def cited(
     known = list(originals)
     sources = response.source_nodes
     return {n: origins(sources[n - 1], known) for n in cited_numbers(text, len(sources))}
+
+
+def citation_blocks(response: Any) -> list[CitationBlock]:
+    """What each supported claim of a checked answer rests on, for reading: models take no such blocks back.
+
+    ``response`` is an engine's, a chat's, an agent's, or a stream that was read. ``source`` is the id of the node
+    (or tool call), ``additional_location_info`` the quote's range there, and the claim's in the answer.
+    """
+    from llama_index.core.base.llms.types import CitationBlock, TextBlock
+
+    about = {n.node.node_id: n.node.metadata for n in getattr(response, "source_nodes", None) or []}
+    out: list[CitationBlock] = []
+    for claim in ((response.metadata or {}).get(KEY) or {}).get("claims", ()):
+        for quote in claim["quotes"] if claim["supported"] else ():
+            named, source = about.get(quote["id"], {}), quote["id"]
+            title = str(named.get("title") or named.get("file_name") or source)
+            of_claim = {"claim_start": claim["start"], "claim_end": claim["end"]}
+            where = {"start": quote["start"], "end": quote["end"], **of_claim}
+            said = TextBlock(text=quote["text"])
+            out.append(
+                CitationBlock(cited_content=said, source=source, title=title, additional_location_info=where)
+            )
+    return out
 
 
 def _find(text: str, kept: Ranges, original: str) -> Ranges | None:

@@ -39,7 +39,10 @@ def test_settings_that_cannot_be_are_errors(wrong):
         DenoisePostprocessor(**wrong)
 
 
-def test_an_unknown_setting_is_an_error_that_names_the_known():
+def test_names_of_llama_indexs_own_parts_are_taken_and_an_unknown_one_is_told():
+    assert len(texts(DenoisePostprocessor(similarity_top_k=1))) == 1
+    assert texts(DenoisePostprocessor(similarity_cutoff=-1e9)) == [n.text for n in nodes()]
+    assert texts(DenoisePostprocessor.from_defaults(top_n=1)) == texts(DenoisePostprocessor(top_n=1))
     with pytest.raises(ValueError, match=r"treshold: .* there are .* threshold"):
         DenoisePostprocessor(treshold=1)
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 
 from denoise_core.augmenter import LoopLimits
 from llamaindex_denoise import Checked, LlamaLLM
+from llamaindex_denoise.nodes.citations import citation_blocks
 
 
 class Kind(Enum):
@@ -104,3 +105,20 @@ def test_a_llamaindex_model_is_a_judge(scripted):
     asked = scripted(lambda m: RIGHT)
     engine = Checked(inner(scripted(lambda m: RIGHT)), judge=asked)
     assert isinstance(engine.augmenter.utility.judge.llm, LlamaLLM)
+
+
+def test_what_a_checked_answer_rests_on_comes_as_citation_blocks_of_every_kind_of_response(scripted):
+    right = "The red tower is in Porto."
+    engine = Checked(inner(scripted(lambda m: right)))
+    chat = ContextChatEngine.from_defaults(
+        retriever=Fixed(nodes()), llm=scripted(lambda m: right), memory=ChatMemoryBuffer.from_defaults()
+    )
+    streamed = Checked(chat).stream_chat(QUESTION)
+    assert "".join(streamed.response_gen) == right
+    for response in (engine.query(QUESTION), Checked(chat).chat(QUESTION), streamed):
+        (block, *_) = citation_blocks(response)
+        about = block.additional_location_info
+        node = next(n for n in nodes() if n.node.node_id == block.source)
+        assert node.node.text[about["start"] : about["end"]] == block.cited_content.text
+        assert right[about["claim_start"] : about["claim_end"]].startswith("The red tower")
+    assert citation_blocks(Checked(inner(scripted(lambda m: "It fell in 1755."))).query(QUESTION)) == []
