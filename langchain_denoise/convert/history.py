@@ -54,18 +54,30 @@ class Turn:
 
     def cleared(self, result: DenoiseResult) -> list[BaseMessage]:
         """The conversation with the cleared messages in it, as copies that keep their ids."""
-        out, passages = list(self.messages), self.passages
-        given, kept = {p.id: p for p in passages}, {p.id: p for p in result.passages}
-        for place, passage in zip(self.places, passages):
-            left, last = kept.get(passage.id), place == self.places[-1]
-            text = left.text.strip() if left else ""
-            text = self._asked(text, result.query.strip()) if last else text or LEFT_OUT
+        out = list(self.messages)
+        for place, (text, record) in self.texts(result).items():
+            out[place] = with_text(out[place], text, record)
+        last = self.places[-1]
+        if result.fallback and out[last] is self.messages[last]:
+            asked = self.passages[-1]
+            out[last] = with_record(out[last], record_of(asked, {asked.id: asked}, result, detail="spans"))
+        return out
+
+    def texts(self, result: DenoiseResult) -> dict[int, tuple[str, dict[str, Any]]]:
+        """The new text of each message that changed, by place, with the record of what was done."""
+        given = {p.id: p for p in self.passages}
+        kept = {p.id: p for p in result.passages}
+        changed: dict[int, tuple[str, dict[str, Any]]] = {}
+        for place, passage in zip(self.places, self.passages):
+            left = kept.get(passage.id)
+            if place == self.places[-1]:
+                text = self._asked(left.text.strip() if left else "", result.query.strip())
+            else:
+                text = left.text.strip() if left and left.text.strip() else LEFT_OUT
             if text != passage.text.strip():
                 record = record_of(left or Passage("", passage.id, rewritten=True), given, result, detail="spans")
-                out[place] = with_text(out[place], text, {**record, "original": passage.text})
-            elif last and result.fallback:
-                out[place] = with_record(out[place], record_of(passage, given, result, detail="spans"))
-        return out
+                changed[place] = text, {**record, "original": passage.text}
+        return changed
 
     def _asked(self, context: str, question: str) -> str:
         """The last message anew; as it was when what was written does not ask the user's question any more."""

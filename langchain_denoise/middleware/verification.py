@@ -25,7 +25,7 @@ from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.record import KEY
 from denoise_core.text.words import content_words
-from langchain_denoise.convert.claims import Claimed, checked_claims, claimed, with_text
+from langchain_denoise.convert.claims import Claimed, checked_claims, claimed, resolved, with_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.convert.places import as_passages, tool_results, with_record
 from langchain_denoise.middleware.base import AsyncHandler, Handler, Named
@@ -208,6 +208,8 @@ class ModelDrafts:
         structured = response.structured_response
         if structured is not None:
             final = final_of(response, self.claims) or Claimed()
+            if best is not None and (sources := resolved(final.cited, answer.memory.evidence)):
+                self.record["sources"] = sources
             if best is not None and final.fields is None and answer.text != final.text:
                 response = replace(response, structured_response=with_text(structured, answer.text, final.path))
         elif not whole:
