@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
+from llama_index.core.callbacks.schema import CBEventType, EventPayload
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -93,7 +94,8 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         default=None, ge=1, description="At most this many calls at once; None leaves it to the denoiser."
     )
     events_with_text: bool = Field(
-        default=True, description="Whether rerank events carry the nodes; False keeps text out of logs."
+        default=True,
+        description="Whether rerank events and callbacks carry the nodes; False keeps text out of logs.",
     )
 
     @classmethod
@@ -223,13 +225,19 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         query = _query_of(query_bundle)
         guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
         run = _Run(query, Readable(nodes, guard), guard, is_heard(dispatcher))
+        shown, most = run.read.nodes if self.events_with_text else [], self.top_n or len(run.read.nodes)
         if run.heard:
-            shown, most = run.read.nodes if self.events_with_text else [], self.top_n or len(run.read.nodes)
             begins = ReRankStartEvent(query=query_bundle, nodes=shown, top_n=most, model_name=self._method)
             dispatcher.event(begins)
+        told: dict[str, Any] = {EventPayload.NODES: shown, EventPayload.MODEL_NAME: self._method}
+        told |= {EventPayload.QUERY_STR: query, EventPayload.TOP_K: most}
+        older = self.callback_manager  # LlamaIndex's handlers of old, told only where there are any
         try:
-            with at_most(self.max_concurrency):
-                yield run
+            with older.event(CBEventType.RERANKING, told) if older.handlers else nullcontext() as event:
+                with at_most(self.max_concurrency):
+                    yield run
+                if event is not None:
+                    event.on_end({EventPayload.NODES: run.out if self.events_with_text else []})
         finally:  # what began also ends when it fails
             if run.heard:
                 dispatcher.event(ReRankEndEvent(nodes=run.out if self.events_with_text else []))
