@@ -1,4 +1,4 @@
-"""`DenoisingRetriever` goes around your retriever and gives back less; `RetrieverAdapter` is yours as the core's."""
+"""`DenoisingRetriever` goes around your retriever and gives back less; `RetrieverAdapter` serves the core."""
 
 from __future__ import annotations
 

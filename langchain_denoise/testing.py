@@ -71,8 +71,8 @@ class FunctionChatModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         message = self._answer(messages)
         *words, last = str(message.text).split(" ")
-        rest = {"usage_metadata": message.usage_metadata, "tool_calls": message.tool_calls}
-        said = [*({"content": f"{word} "} for word in words), {"content": last, **rest}]
+        rest: dict[str, Any] = {"usage_metadata": message.usage_metadata, "tool_calls": message.tool_calls}
+        said: list[dict[str, Any]] = [*({"content": f"{word} "} for word in words), {"content": last, **rest}]
         for chunk in (ChatGenerationChunk(message=AIMessageChunk(**one)) for one in said):
             if run_manager:
                 run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)

@@ -135,7 +135,7 @@ class VerifiedRunnable(Checked[Any, Any]):
     evidence: str | Callable[..., Any] | None = None
     feedback: str | Callable[..., Any] | None = None
     returns: Returns = "output"
-    claims: list[str] | None = None
+    claims: Sequence[str] | None = None
 
     _hearing: Runnable[Any, Any] | None = PrivateAttr(default=None)
 

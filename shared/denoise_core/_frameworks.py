@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from denoise_core.errors import InputError
+from denoise_core.protocols import Denoiser
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=BaseModel)
@@ -44,7 +45,7 @@ def signed(function: F) -> F:
     return function
 
 
-def ruled(denoiser: Any, keep: Any, threshold: float | None) -> Any:
+def ruled(denoiser: Any, keep: Any, threshold: float | None) -> Denoiser:
     """A copy of END that keeps by another rule. Raises `InputError` for a denoiser without one."""
     from denoise_core.end import ENDDenoiser
 
@@ -55,7 +56,7 @@ def ruled(denoiser: Any, keep: Any, threshold: float | None) -> Any:
     return other
 
 
-def shipped(keep: Any, threshold: float | None, chunker: Any = "auto") -> Any:
+def shipped(keep: Any, threshold: float | None, chunker: Any = "auto") -> Denoiser:
     """END with the weights that ship, by ``keep``, by ``threshold``, or by its own rule where neither is given."""
     from denoise_core.embedded import DefaultScorer, default_denoiser
     from denoise_core.end import ENDDenoiser
