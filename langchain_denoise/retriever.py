@@ -43,21 +43,20 @@ def _called_with(config: RunnableConfig | None) -> Iterator[None]:
 class DenoisingRetriever(Denoise, BaseRetriever):
     """Retrieves, denoises, and gives back ``k`` documents.
 
-        Settings and records are those of `DenoiseCompressor`, which it runs as its child. What is given with a
-        call reaches the inner retriever: its config (``configurable``, tags, ``max_concurrency``, callbacks) and
-        its keyword arguments, as in ``retriever.invoke(question, filter={"tenant": "a"})``. ``k`` is ours:
-        ``retriever.invoke(question, k=3)``.
+    Settings and records are those of `DenoiseCompressor`, which it runs as its child. What is given with a
+    call reaches the inner retriever: its config (``configurable``, tags, ``max_concurrency``, callbacks) and
+    its keyword arguments, as in ``retriever.invoke(question, filter={"tenant": "a"})``. ``k`` is ours:
+    ``retriever.invoke(question, k=3)``.
 
-        Scores differ from query to query, and what asks several (``MultiQueryRetriever``) drops equal documents:
-        they are written with ``order="score"`` and not otherwise.
+    Scores differ from query to query, and what asks several (``MultiQueryRetriever``) drops equal documents:
+    they are written with ``order="score"`` and not otherwise.
 
-        >>> from langchain_core.documents import Document
-    from langchain_core.language_models import BaseLanguageModel
-        >>> from langchain_core.runnables import RunnableLambda
-        >>> found = [Document(page_content=t) for t in ("Bananas are yellow.", "The tower is 330 m tall.")]
-        >>> yours = RunnableLambda(lambda question: found)  # or store.as_retriever()
-        >>> [d.page_content for d in DenoisingRetriever(retriever=yours, k=1).invoke("How tall is the tower?")]
-        ['The tower is 330 m tall.']
+    >>> from langchain_core.documents import Document
+    >>> from langchain_core.runnables import RunnableLambda
+    >>> found = [Document(page_content=t) for t in ("Bananas are yellow.", "The tower is 330 m tall.")]
+    >>> yours = RunnableLambda(lambda question: found)  # or store.as_retriever()
+    >>> [d.page_content for d in DenoisingRetriever(retriever=yours, k=1).invoke("How tall is the tower?")]
+    ['The tower is 330 m tall.']
     """
 
     retriever: RetrieverLike
