@@ -13,10 +13,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
 from denoise_core.end import HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
-from denoise_core.end.export import export
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.protocols import Scorer
 from denoise_core.scorers import CrossEncoderScorer
+from denoise_lab.export import export
 
 DECODERS = ("llama", "qwen3", "gemma3_text")
 ENCODER = "bert"

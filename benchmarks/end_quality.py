@@ -13,11 +13,12 @@ import numpy as np
 from harness import Benchmark, Options, arguments
 from numpy.typing import NDArray
 
-from denoise_core.end.fit.probe import NO_QUESTION, fit_line, with_fresh_blocks
+from denoise_core.end.fit.probe import fit_line
 from denoise_core.end.fit.readings import Capture
 from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.metrics import recall_at
 from denoise_core.question import Question
+from denoise_lab.controls import NO_QUESTION, with_fresh_blocks
 from denoise_lab.experiments.real_sets import (
     LAYERS,
     NQ,

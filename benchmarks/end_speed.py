@@ -27,7 +27,7 @@ from harness import Benchmark, arguments
 from denoise_core.end.fit.probe import fit_line, probe_of
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
-from denoise_core.local.forward import inputs_of, pool_of
+from denoise_core.local.first_layers import inputs_of, pool_of
 from denoise_lab.experiments.paths import Context, Operations, Paths, Shape
 
 TRUE = Shape(blocks=32, layer=13, width=1024, inner=3584, heads=16, kv_heads=4)
@@ -148,12 +148,12 @@ def fit(bench: Benchmark, quick: bool) -> None:
 LOADER = """
 import sys
 from pathlib import Path
-from denoise_core.local.loading import Load, load_first_layers, load_model
+from denoise_core.local.loading import Load, load_model
 def resident():
     return next(int(l.split()[1]) for l in Path('/proc/self/status').read_text().splitlines() if l[:6] == 'VmRSS:')
 before = resident()
 folder, layers, cpu = sys.argv[1], int(sys.argv[2]), Load(device='cpu')
-model = load_first_layers(folder, layers, load=cpu) if layers else load_model(folder, load=cpu)
+model = load_model(folder, load=cpu, layers=layers or None)
 total = sum(float(p.sum()) for p in model.parameters())  # touches every weight: files are mapped, not read
 print(resident() - before)
 """

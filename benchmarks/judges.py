@@ -31,7 +31,8 @@ from denoise_lab.span_reader.measure import auc
 from denoise_lab.span_reader.split import CALIBRATED, SHARE
 from denoise_lab.split import place
 
-MOST = 40  # answers or claims of a set, of each label
+MOST = 40  # answers of a set, of each label
+CLAIMS = 150  # claims of a set, of each label
 NAMES = {
     "nq_gold_distractors20": "NQ",
     "hotpotqa_distractor": "HotpotQA",
@@ -85,7 +86,7 @@ def sets(options: Options) -> Iterator[tuple[str, list[Example]]]:
             own = sorted((p for p in pairs if place(f"claims:{p.group}") >= 0.5), key=lambda p: p.group + p.claim)
         else:
             own = sample_of(pairs, "figures", len(pairs))
-        for_each = [p for ok in (True, False) for p in [x for x in own if x.supported == ok][:MOST]]
+        for_each = [p for ok in (True, False) for p in [x for x in own if x.supported == ok][:CLAIMS]]
         yield name, [Example(p.question, p.passages, p.claim, p.supported) for p in for_each]
 
 

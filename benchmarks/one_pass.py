@@ -23,7 +23,7 @@ import transformers
 from end_speed import SMALL, TRUE, cpu, keep_large_blocks, median, status
 from harness import Benchmark, arguments
 
-from denoise_core.end.answering.second_pass import prompt
+from denoise_core.end.answering import prompt
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.scorer import ProbeScorer
@@ -215,7 +215,7 @@ def noisy(bench: Benchmark, loaded: Loaded, layer: int) -> None:
         for q in noisy_questions(NoisyRetrieval(level, characters=400), prose, 2 if quick else 60, seed=1)
     ]
     reading = loaded.reading()
-    probe = fit_probe(reading, fitting, layers=[layer], controls=False).probe
+    probe = fit_probe(reading, fitting, layers=[layer]).probe
     end = ENDDenoiser(ProbeScorer(reading, probe), keep=0.3)
     for level in LEVELS:
         kind = NoisyRetrieval(level, characters=400)

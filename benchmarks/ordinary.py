@@ -181,14 +181,14 @@ def _command(asked: Sequence[Asked]) -> Callable[[Asked], str]:
 
     from typer.testing import CliRunner
 
-    from denoise_core.cli.app import app
+    from denoise_core.cli import app
 
     folder = Path(tempfile.mkdtemp())
     for one in asked:
         (folder / one.file).write_bytes(one.text.encode())
 
     def door(a: Asked) -> str:
-        done = CliRunner().invoke(app, ["run", "-q", a.question, "-p", str(folder / a.file), "--json"])
+        done = CliRunner().invoke(app("run"), ["run", "-q", a.question, "-p", str(folder / a.file), "--json"])
         return "".join(p["text"] for p in json.loads(done.stdout)["passages"])
 
     return door
@@ -226,8 +226,8 @@ def _llamaindex() -> Callable[[Asked], str]:
 def _service() -> Callable[[Asked], str]:
     import httpx
 
+    from denoise_core.service import Service
     from denoise_core.service.app import make_app
-    from denoise_core.service.settings import Service
 
     app = make_app(Service(default_denoiser()))
     loop = asyncio.new_event_loop()

@@ -17,7 +17,7 @@ import argparse
 import datetime
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from _recorded import FOLDER, records
 from harness import Benchmark, arguments, read
 from ordinary import read_files as ordinary
 
-from denoise_core import Message, Passage
+from denoise_core import Message, Passage, Reply
 from denoise_core.embedded import default_denoiser, embedding_scorer, judge
 from denoise_core.embedded.reader.claims import Told
 from denoise_core.end import ENDDenoiser, Tokens
@@ -45,7 +45,21 @@ SETS = {"hotpotqa_distractor": "HotpotQA", "musique": "MuSiQue"}
 NOW, BEFORE = "prompts 5", "prompts 4"
 
 
-class ByMaterial(RecordedLLM):
+class Held(RecordedLLM):
+    """Recorded from a model that was held to a JSON schema, where ``structured`` says so."""
+
+    def __init__(self, replies: Mapping[str, str], structured: bool = False) -> None:
+        super().__init__(replies)
+        self.structured = structured
+
+    def complete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
+        return self.complete(messages)
+
+    async def acomplete_json(self, messages: Sequence[Message], schema: Any) -> Reply:
+        return self.complete(messages)
+
+
+class ByMaterial(Held):
     """Finds a reply by what the prompt encloses between its markers, whatever is said around it."""
 
     @staticmethod
@@ -78,7 +92,7 @@ def questions(data: Path, own: RecordedLLM | None) -> Iterator[tuple[str, Asked]
         for q in (q for q in read(data, name) if q["id"] in mine):
             passages = [Passage(f"{p['title']}: {p['text']}", str(n)) for n, p in enumerate(q["passages"])]
             gold = {str(n) for n, p in enumerate(q["passages"]) if p["is_gold"]}
-            llm = own or RecordedLLM(replies, mine[q["id"]]["held"])
+            llm = own or Held(replies, mine[q["id"]]["held"])
             yield f"{shown}, {NOW}", Asked(q["question"], passages, gold, q["answers"], llm)
     replies = {r["prompt"]: r["reply"] for r in before(data, "select")}
     for r in () if own else before(data, "select"):
@@ -129,7 +143,7 @@ def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
 
 def rewrite(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
     mine = [r for r in records("s2a") if r["kind"] == "rewrite"]
-    made = [(NOW, mine, RecordedLLM)] + ([] if own else [(BEFORE, before(data, "rewrite"), ByMaterial)])
+    made = [(NOW, mine, Held)] + ([] if own else [(BEFORE, before(data, "rewrite"), ByMaterial)])
     for version, found, model in made:
         replies = {r["prompt"]: r["reply"] for r in found}
         told = []

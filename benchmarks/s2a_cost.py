@@ -26,7 +26,7 @@ from harness import Benchmark, arguments, read
 
 from denoise_core import LLM, Passage
 from denoise_core.s2a import Cache, Options, S2ADenoiser, asks
-from denoise_core.s2a.forms import schema
+from denoise_core.s2a.prompts import schema
 from denoise_core.s2a.units import units
 from denoise_lab.experiments.scripted_server import (
     CACHES,

@@ -12,7 +12,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, R
 from pydantic import PrivateAttr
 from typing_extensions import TypedDict, override
 
-from denoise_core import DenoiseResult, Guard, InputError, Passage
+from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
 from denoise_core._frameworks import signed
 from denoise_core.running.budget import at_most
 from langchain_denoise.convert.documents import Readable, read_documents
@@ -33,8 +33,8 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
 
     One object, three places: ``base_compressor`` of a ``ContextualCompressionRetriever``, a member of a
     ``DocumentCompressorPipeline``, or a step of a chain that takes ``{"documents": ..., "query": ...}``.
-    ``DenoiseCompressor()`` is the offline default; `from_llm`, `from_embeddings`, `from_cross_encoder` and
-    `from_probe` build on what you have; ``denoiser=`` takes any denoiser of the core.
+    ``DenoiseCompressor()`` is the offline default; `from_llm`, `from_embeddings`, `from_cross_encoder`,
+    `from_decision_model` and `from_probe` build on what you have; ``denoiser=`` takes any denoiser of the core.
 
     Documents keep their id and metadata; inputs are never changed. ``metadata["denoise_spans"]`` says in JSON
     which characters of the original, by its id ``denoise_origin``, each text stands for; ``denoise_fallback``
@@ -110,69 +110,91 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
 
     @signed
     def _denoise(self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig) -> Any:
-        work = _Work(self, input, config)
+        work = self._work(input, config)
         with at_most(work.concurrency):
             result = work.finished(work.guard.denoise(work.query, work.passages))
         if is_watched(run_manager):
-            tell(run_manager, *work.reports(result))
+            tell(run_manager, work.about, *work.summaries(result))
         return work.output(result)
 
     @signed
     async def _adenoise(
         self, input: DenoiseInput, run_manager: AsyncParentRunManager, config: RunnableConfig
     ) -> Any:
-        work = _Work(self, input, config)
+        work = self._work(input, config)
         with at_most(work.concurrency):
             result = work.finished(await work.guard.adenoise(work.query, work.passages))
         if is_watched(run_manager):
-            await atell(run_manager, *work.reports(result))
+            await atell(run_manager, work.about, *work.summaries(result))
         return work.output(result)
+
+    def _work(self, input: Mapping[str, Any], config: RunnableConfig) -> _Work:
+        return (_Documents if "documents" in input else _Work)(self, input, config)
 
 
 class _Work:
-    """One call's documents, or a tool's texts, and the denoiser that this call asks for; texts are cut by their
-    structure, unless ``chunks`` says otherwise."""
+    """One call's texts as passages, and the denoiser that this call asks for: END with the cutting by structure,
+    unless ``chunks`` says otherwise."""
+
+    of = "texts"
 
     def __init__(self, settings: DenoiseCompressor, input: Mapping[str, Any], config: RunnableConfig) -> None:
         asked = asked_for(config)
         self.settings = settings
         self.query: str = input["query"]
-        denoiser, texts = settings.denoiser_for(asked), input.get("texts")
-        if texts is not None and settings.chunks is None:
-            from denoise_core.end.results import for_results
-
-            denoiser = for_results(denoiser, texts)
+        denoiser = self.denoiser(settings.denoiser_for(asked), input[self.of])
         self.guard = Guard(denoiser, on_error=settings.on_error, on_empty=settings.on_empty)
-        self.read = Readable(input["documents"], settings.header_keys, self.guard) if texts is None else None
-        self.passages: Sequence[Passage] = tuple(texts or ()) if self.read is None else self.read.passages
+        self.passages: Sequence[Passage] = self.read(input[self.of])
         self.n = asked.get("k", asked.get("top_n", settings.top_n))
         self.order = asked.get("order", settings.order)
         self.fill = fills(denoiser)
         bounds = (b for b in (settings.max_concurrency, config.get("max_concurrency")) if b is not None)
         self.concurrency = min(bounds, default=None)
-        what = "texts" if self.read is None else "documents"
-        self.about = {"query": self.query, what: len(self.passages), "method": type(denoiser).__name__}
+        self.about = {"query": self.query, self.of: len(self.passages), "method": type(denoiser).__name__}
+
+    def denoiser(self, chosen: Denoiser, given: Any) -> Denoiser:
+        from denoise_core.end.results import for_results
+
+        return for_results(chosen, given) if self.settings.chunks is None else chosen
+
+    def read(self, given: Any) -> Sequence[Passage]:
+        return tuple(given)
 
     def finished(self, result: DenoiseResult) -> DenoiseResult:
-        if self.read is None:
-            return result
+        return result
+
+    def output(self, result: DenoiseResult) -> Any:
+        return result
+
+    def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is told of the run, bounded and whole."""
+        return RECORDS[0](self.passages, result), RECORDS[1](self.passages, result)
+
+
+class _Documents(_Work):
+    """One call's documents."""
+
+    of = "documents"
+
+    def denoiser(self, chosen: Denoiser, given: Any) -> Denoiser:
+        return chosen
+
+    def read(self, given: Any) -> Sequence[Passage]:
+        self.converted = Readable(given, self.settings.header_keys, self.guard)
+        return self.converted.passages
+
+    def finished(self, result: DenoiseResult) -> DenoiseResult:
         if self.n is not None:
             result = top(result, self.passages, self.n, fill=self.fill)
         return ordered(result, self.order)
 
-    def output(self, result: DenoiseResult) -> Any:
-        """The documents of the result; behind them those that could not be read, where ``on_error`` keeps them. Of
-        texts the result."""
-        if self.read is None:
-            return result
+    def output(self, result: DenoiseResult) -> list[Document]:
+        """The documents of the result; behind them those that could not be read, where ``on_error`` keeps them."""
         scores = self.settings._scores or self.order == "score"
-        return self.read.back(result, self.settings.record, scores=scores)
+        return self.converted.back(result, self.settings.record, scores=scores)
 
-    def reports(self, result: DenoiseResult) -> tuple[dict[str, Any], ...]:
-        """What is told of the run: what was asked, what became of it bounded, and whole."""
-        if self.read is not None:
-            result = replace(result, failures={**result.failures, **self.read.failures})
-        return (self.about, *(of(self.passages, result) for of in RECORDS))
+    def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
+        return super().summaries(replace(result, failures={**result.failures, **self.converted.failures}))
 
 
 def _read(input: Any, kwargs: Mapping[str, Any]) -> DenoiseInput:

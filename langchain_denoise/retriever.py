@@ -65,6 +65,9 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     k: Count | None = None
     """So many documents come back, if the retriever found so many: ``top_n`` of `DenoiseCompressor`."""
 
+    fetch_k: Count | None = None
+    """How many documents to ask the retriever for, say five times ``k``; None leaves it to the retriever."""
+
     settings: Denoise | None = None
     """What is set in one object; what is given beside it comes first. None once it is taken."""
 
@@ -83,6 +86,13 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     def _one_number(self) -> Self:
         if self.top_n is not None and self.k is not None and self.top_n != self.k:
             raise InputError(f"top_n={self.top_n} and k={self.k}: both say how many come back; give k")
+        if self.fetch_k is not None and self.k is not None and self.fetch_k < self.k:
+            raise InputError(f"fetch_k={self.fetch_k}: expected at least k={self.k}")
+        if self.fetch_k is not None and not _takes(self.retriever, "k"):
+            raise InputError(
+                f"fetch_k={self.fetch_k}: {type(self.retriever).__name__} takes no k with a call; leave fetch_k "
+                "out and set the number of documents on the retriever itself"
+            )
         return self
 
     @override
@@ -119,7 +129,7 @@ class DenoisingRetriever(Denoise, BaseRetriever):
                 f"{', '.join(lost)}: {type(self.retriever).__name__} takes no such argument with a call, and "
                 "would leave it out without a word; set it on the retriever itself"
             )
-        return kwargs
+        return {**({} if self.fetch_k is None else {"k": self.fetch_k}), **kwargs}
 
     @property
     def _compressor(self) -> DenoiseCompressor:

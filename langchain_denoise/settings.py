@@ -119,7 +119,7 @@ class Denoise(PickledModel, BaseModel):
     tokenizer (what `local_model` gives)."""
 
     scorer: ScorerLike = None
-    """END with this scorer: embeddings, a cross-encoder, or a core scorer."""
+    """END with this scorer: embeddings, a cross-encoder, a decision model, or a core scorer."""
 
     probe: str | None = None
     """END with the probe in this folder."""
@@ -197,6 +197,12 @@ class Denoise(PickledModel, BaseModel):
         ``header_keys=("title",)`` shows it titles too."""
         n = {} if "k" in settings else {"top_n": 3}
         return cls._made({"scorer": model, **n, "order": "score", "header_keys": ()}, settings)
+
+    @classmethod
+    def from_decision_model(cls, model: Any, **settings: Unpack[Settings]) -> Self:
+        """What a decision model finds to hold the answer, with a probability of at least ``threshold``, 0.5 unless
+        given."""
+        return cls._made({"scorer": model, "threshold": 0.5}, settings)
 
     @classmethod
     def from_probe(cls, folder: str | Path, model: Any = None, **settings: Unpack[Settings]) -> Self:

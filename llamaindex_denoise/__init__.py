@@ -1,9 +1,4 @@
-"""The three methods as LlamaIndex parts. Names load their module when first used, so importing this costs nothing.
-
-`DenoisePostprocessor` takes the noise out of retrieved nodes; `S2AQueryEngine` answers from what is left;
-`denoised` takes it out of what an agent's tools return.
-`Checked` checks the answers of an engine, chat or agent you have, `AugmentedQueryEngine` those of a retriever.
-"""
+"""The three methods as LlamaIndex parts. Names load their module when first used: importing this costs nothing."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypeVar, overload
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.chat_engine.types import BaseChatEngine
@@ -14,48 +13,19 @@ from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise.agents.chat import CheckedChatEngine
 from llamaindex_denoise.engines.augmented import CheckedQueryEngine, VerifiedEngine
-from llamaindex_denoise.engines.base import Streaming
-from llamaindex_denoise.verify import OnError, Unsupported, loop_of
+from llamaindex_denoise.verify import Unsupported, loop_of
 
 A = TypeVar("A", bound=Workflow)
 
 
-class Loop(TypedDict, total=False):
-    """What decides; see `Checked`."""
-
-    judge: Any
-    budget: Budget | None
-    limits: LoopLimits | None
-    unsupported: Unsupported | None
-    augmenter: Augmenter | None
-
-
-class OfChat(Loop, total=False):
-    """What a chat engine takes."""
-
-    on_error: OnError
-
-
-class OfEngine(OfChat, total=False):
-    """What a query engine takes."""
-
-    streaming: Streaming
-
-
-class OfAgent(Loop, total=False):
-    """What an agent takes."""
-
-    no_evidence: Collection[str]
-
-
 @overload
-def Checked(what: BaseQueryEngine, **settings: Unpack[OfEngine]) -> CheckedQueryEngine: ...
+def Checked(what: BaseQueryEngine, **settings: Any) -> CheckedQueryEngine: ...
 @overload
-def Checked(what: BaseChatEngine, **settings: Unpack[OfChat]) -> CheckedChatEngine: ...
+def Checked(what: BaseChatEngine, **settings: Any) -> CheckedChatEngine: ...
 @overload
-def Checked(what: QueryEngineTool, **settings: Unpack[OfEngine]) -> QueryEngineTool: ...
+def Checked(what: QueryEngineTool, **settings: Any) -> QueryEngineTool: ...
 @overload
-def Checked(what: A, **settings: Unpack[OfAgent]) -> A: ...
+def Checked(what: A, **settings: Any) -> A: ...
 def Checked(
     what: Any,
     *,
@@ -98,10 +68,7 @@ def Checked(
             engine = CheckedQueryEngine(engine, loop, **_only(settings, name, "streaming", "on_error"))
         return CheckedTool(engine, what.metadata, what._resolve_input_errors)
     if isinstance(what, Workflow):
-        no_evidence = _only(settings, name, "no_evidence").get("no_evidence", ())
-        if isinstance(no_evidence, str):
-            raise InputError(f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}")
-        return checked_workflow(what, loop, no_evidence)
+        return checked_workflow(what, loop, **_only(settings, name, "no_evidence"))
     raise InputError(
         f"expected a llama_index query engine, chat engine, agent or AgentWorkflow, got {name}; an index gives "
         "one with index.as_query_engine(llm=...) or index.as_chat_engine(llm=...)"

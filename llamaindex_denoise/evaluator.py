@@ -16,7 +16,7 @@ from denoise_core.errors import is_mistake, said
 from denoise_core.running.effects import Flow
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.support.judging import Judge
-from llamaindex_denoise.engines.prompts import NestedPrompts
+from llamaindex_denoise.engines.base import NestedPrompts
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.verify import Aside
 
@@ -40,9 +40,8 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         if judge is None:
             raise InputError("judge: expected what judges, such as Groundedness() or LLMJudge(llm)")
         self.utility = as_utility(judge)
-        self.llm = llm
         self.feedback = feedback or TemplateFeedback()
-        self.budget = budget
+        self.means: dict[str, Any] = {"llm": llm, "budget": budget}
 
     def evaluate(
         self,
@@ -52,7 +51,7 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         **kwargs: Any,
     ) -> EvaluationResult:
         """Starts no event loop. Raises `InputError` when query or response is missing, as does `aevaluate`."""
-        return self._evaluate(query, response, _passages(contexts))
+        return run(self._flow(query, response, _passages(contexts)), **self.means)[0]
 
     async def aevaluate(
         self,
@@ -63,28 +62,18 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         **kwargs: Any,
     ) -> EvaluationResult:
         await asyncio.sleep(sleep_time_in_seconds)  # LlamaIndex's runner spaces its calls this way
-        return await self._aevaluate(query, response, _passages(contexts))
+        return (await arun(self._flow(query, response, _passages(contexts)), **self.means))[0]
 
     def evaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
         """Like the base class's, with the sources' metadata (a title counts as evidence)."""
-        return self._evaluate(query, *_read(response))
+        return run(self._flow(query, *_read(response)), **self.means)[0]
 
     async def aevaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
-        return await self._aevaluate(query, *_read(response))
-
-    def _evaluate(
-        self, query: str | None, response: str | None, passages: tuple[Passage, ...]
-    ) -> EvaluationResult:
-        return run(self._flow(query, response, passages), llm=self.llm, budget=self.budget)[0]
-
-    async def _aevaluate(
-        self, query: str | None, response: str | None, passages: tuple[Passage, ...]
-    ) -> EvaluationResult:
-        return (await arun(self._flow(query, response, passages), llm=self.llm, budget=self.budget))[0]
+        return (await arun(self._flow(query, *_read(response)), **self.means))[0]
 
     def _flow(
         self, query: str | None, response: str | None, passages: tuple[Passage, ...]
@@ -94,9 +83,8 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
             missing = "query" if query is None else "response"
             raise InputError(f"{missing} must be given: an evaluation needs query, response and contexts")
         memory, words = WorkingMemory(query, evidence=passages), ""
-        verdict = Verdict(
-            "unknown", 0.0, (Reason("there is nothing to check the answer against", "empty_evidence"),)
-        )
+        nothing = Reason("there is nothing to check the answer against", "empty_evidence")
+        verdict = Verdict("unknown", 0.0, (nothing,))
         try:
             if any(p.text.strip() for p in passages):
                 verdict = yield from Aside(self.utility).assess(memory, response)
@@ -106,7 +94,18 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
                 raise
             fell_back("evaluation", error, "nothing is known of the answer")
             verdict, words = Verdict("unknown", 0.0, (Reason(said(error), "judge_error"),)), ""
-        return _result(query, response, passages, verdict, words)
+        unknown = verdict.outcome == "unknown"
+        reasons = "; ".join(r.text for r in verdict.reasons)
+        return EvaluationResult(
+            query=query,
+            contexts=[p.text for p in passages],
+            response=response,
+            passing=None if unknown else verdict.passed,
+            feedback=words or reasons or "the answer holds",
+            score=None if unknown else verdict.score,
+            invalid_result=unknown,
+            invalid_reason=reasons if unknown else None,
+        )
 
 
 def _read(response: Response | None) -> tuple[str | None, tuple[Passage, ...]]:
@@ -117,20 +116,3 @@ def _read(response: Response | None) -> tuple[str | None, tuple[Passage, ...]]:
 
 def _passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:
     return tuple(Passage(text, f"context-{i}") for i, text in enumerate(contexts or (), 1))
-
-
-def _result(
-    question: str, candidate: str, passages: Sequence[Passage], verdict: Verdict, words: str
-) -> EvaluationResult:
-    unknown = verdict.outcome == "unknown"
-    reasons = "; ".join(r.text for r in verdict.reasons)
-    return EvaluationResult(
-        query=question,
-        contexts=[p.text for p in passages],
-        response=candidate,
-        passing=None if unknown else verdict.passed,
-        feedback=words or reasons or "the answer holds",
-        score=None if unknown else verdict.score,
-        invalid_result=unknown,
-        invalid_reason=reasons if unknown else None,
-    )

@@ -24,11 +24,8 @@ def is_heard(dispatcher: Dispatcher) -> bool:
 
 
 class DenoiseEvent(BaseEvent):
-    """One denoising: which ranges of which nodes were kept and dropped, why, and what it cost. No node text.
-
-    ``summary`` is `denoise_core.running.record.summary_of`: ids, half-open character ranges, scores, reasons,
-    calls, tokens and the fallback; plain JSON. ``passed_through`` lists the ids of nodes that hold no text.
-    """
+    """One denoising. ``summary`` is `denoise_core.running.record.summary_of`, plain JSON: which ranges of which
+    nodes were kept and dropped, why, and what it cost. ``passed_through`` are the ids of nodes without text."""
 
     by: str
     summary: dict[str, Any]
@@ -40,10 +37,8 @@ class DenoiseEvent(BaseEvent):
 
 
 class AnswerEvent(BaseEvent):
-    """The loop ended: outcome, stop reason, every attempt with its verdict and feedback, cost; plain JSON.
-
-    ``record`` is `denoise_core.augmenter.traces.record.answer_record`; it holds the drafts' text, no node text.
-    """
+    """The loop ended: ``record`` is `denoise_core.augmenter.traces.record.answer_record`, plain JSON, with the
+    drafts' text and no node text."""
 
     record: dict[str, Any]
 
@@ -53,9 +48,7 @@ class AnswerEvent(BaseEvent):
 
 
 class VerificationEvent(Event):
-    """In an agent's stream, once for every answer: what was checked and how it went; plain JSON.
-
-    ``record["outcome"]`` is supported, unsupported, unknown, abstained or failed.
-    """
+    """In an agent's stream, once for every answer: how its check went, plain JSON. ``record["outcome"]`` is
+    supported, unsupported, unknown, abstained or failed."""
 
     record: dict[str, Any]

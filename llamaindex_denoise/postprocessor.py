@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.bridge.pydantic import ConfigDict, Field, field_validator, model_validator
-from llama_index.core.callbacks.schema import CBEventType, EventPayload
+from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -21,23 +18,25 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Denoiser, DenoiseResult, Guard, InputError, MissingExtra
+from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage
 from denoise_core._frameworks import signed
+from denoise_core._optional import require
 from denoise_core.running.budget import at_most
 from denoise_core.running.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
-from llamaindex_denoise.engines.prompts import NestedPrompts, prompts_of, with_prompts
+from llamaindex_denoise.engines.base import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import DenoiseEvent, is_heard
-from llamaindex_denoise.models.llm import LlamaLLM
+from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
-from llamaindex_denoise.models.settings import embed_model_or_settings, llm_or_settings
 from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
 from llamaindex_denoise.nodes.headers import reading
 from llamaindex_denoise.nodes.records import Detail
-from llamaindex_denoise.ranking import Order, top
+from llamaindex_denoise.storage.pickling import Whole
 
 dispatcher = get_dispatcher(__name__)
 ALIASES = {"similarity_cutoff": "threshold", "similarity_top_k": "top_n"}  # what LlamaIndex's own parts call them
+
+Order: TypeAlias = Literal["given", "score"]
 
 # What LlamaIndex's RetrieverTool makes of a call with input="...": the name of the argument is not the question.
 _TOOL_CALL = re.compile(r"\n?input is (.*)\n", re.DOTALL)
@@ -54,7 +53,7 @@ class _Run:
     out: list[NodeWithScore] = field(default_factory=list)
 
 
-class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
+class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
     """Denoises retrieved nodes: query engines, chat engines and retriever tools take it as it is.
 
     ``DenoisePostprocessor()`` is the default that works offline (extra ``embedded``); ``keep`` or ``threshold``
@@ -62,15 +61,12 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     `denoise_core`'s, or of your own; `from_llm`, `from_embed_model` and `from_reranker` make one of what you have.
 
     Each node that stays is a copy of the original with its id, metadata, relationships and retrieval score; its
-    record says which characters it stands for (`llamaindex_denoise.record`). Scorers read the metadata that is
-    embedded with a node, prompts the metadata an LLM is shown; what is cut is the text alone. Nodes without text
-    pass through in their places. The default never loses context: on an error, or when nothing is kept, the nodes
-    come back whole and the record says why (``on_error``, ``on_empty``: "keep", "drop" or "raise", see
-    `denoise_core.Guard`).
+    record says which characters it stands for (`llamaindex_denoise.record`). What is cut is the text alone; nodes
+    without text pass through in their places. On an error, or when nothing is kept, the nodes come back whole and
+    the record says why (``on_error``, ``on_empty``: "keep", "drop" or "raise", see `denoise_core.Guard`).
 
     Put it after rerankers and metadata replacement, before reordering. Raises `InputError` when no query is
-    given; an unknown argument is a pydantic ValidationError. A copy shares the denoiser. ``get_prompts`` and
-    ``update_prompts`` reach the prompts of S2A.
+    given; an unknown argument is a pydantic ValidationError. A copy shares the denoiser.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -91,14 +87,13 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     )
     record: Detail = Field(
         default="spans",
-        description="What is noted on each node: 'spans' (at most 2 KB), 'full' (every chunk), or 'none'.",
+        description="What is noted on nodes: 'spans' (at most 2 KB), 'full' (every chunk), 'none'.",
     )
     max_concurrency: int | None = Field(
         default=None, ge=1, description="At most this many calls at once; None leaves it to the denoiser."
     )
     events_with_text: bool = Field(
-        default=True,
-        description="Whether rerank events and callbacks carry the nodes; False keeps text out of logs.",
+        default=True, description="Whether rerank events carry the nodes; False keeps text out of logs."
     )
 
     @classmethod
@@ -115,29 +110,17 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         if unknown := values.keys() - cls.model_fields:
             raise InputError(f"{', '.join(unknown)}: no such setting; there are {', '.join(cls.model_fields)}")
         given, keep, threshold = (values.get(n) for n in ("denoiser", "keep", "threshold"))
+        makes = {LLM: "from_llm", BaseEmbedding: "from_embed_model", BaseNodePostprocessor: "from_reranker"}
+        make = next((make for kind, make in makes.items() if isinstance(given, kind)), None)
+        if make and not isinstance(given, Denoiser):
+            raise InputError(f"denoiser: {type(given).__name__} is none; write DenoisePostprocessor.{make}(...)")
+        if isinstance(given, str):
+            raise InputError(f"expected a Denoiser, got {given!r}; of to_dict load from_dict(data, denoiser=...)")
         if given is None:
             given = _embedded(keep, threshold)
         elif keep is not None or threshold is not None:
             given = _ruled(given, keep, threshold)
         return {**values, "denoiser": given}
-
-    @field_validator("denoiser", mode="before")
-    @classmethod
-    def _a_denoiser(cls, value: Any) -> Any:
-        if isinstance(value, Denoiser):
-            return value
-        for kind, make in (
-            (LLM, "from_llm"),
-            (BaseEmbedding, "from_embed_model"),
-            (BaseNodePostprocessor, "from_reranker"),
-        ):
-            if isinstance(value, kind):
-                raise InputError(
-                    f"denoiser: {type(value).__name__} is none; write DenoisePostprocessor.{make}(...)"
-                )
-        if isinstance(value, str):
-            raise InputError(f"expected a Denoiser, got {value!r}; of to_dict load from_dict(data, denoiser=...)")
-        return value
 
     @classmethod
     def from_defaults(cls, **settings: Any) -> Self:
@@ -155,7 +138,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         """
         from denoise_core.s2a import Options, S2ADenoiser
 
-        model = LlamaLLM(llm_or_settings(llm, of="DenoisePostprocessor.from_llm"))
+        model = LlamaLLM(given_or_set("llm", llm, of="DenoisePostprocessor.from_llm"))
         options = Options(context=context)
         made = S2ADenoiser(model, variant="select", options=options, max_concurrency=max_concurrency)
         return cls(denoiser=made, **settings)
@@ -172,42 +155,29 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
 
     @classmethod
     def from_embed_model(
-        cls,
-        embed_model: BaseEmbedding | None = None,
-        *,
-        keep: float | int | None = None,
-        threshold: float | None = None,
-        chunker: Chunker = whole,
-        **settings: Any,
+        cls, embed_model: BaseEmbedding | None = None, *, chunker: Chunker = whole, **settings: Any
     ) -> Self:
         """END by the cosine of a LlamaIndex embedding model, `Settings.embed_model` if none is given.
 
-        ``keep``, ``threshold`` and ``chunker`` are `ENDDenoiser`'s: ``chunker=sentences`` cuts nodes, the default
-        keeps or drops them whole. Raises `InputError` when there is no model.
+        ``chunker`` is `ENDDenoiser`'s: ``chunker=sentences`` cuts nodes, the default keeps or drops them whole;
+        ``settings`` are this class's fields, ``keep`` and ``threshold`` among them. Raises `InputError` when there
+        is no model.
         """
-        model = embed_model_or_settings(embed_model, of="DenoisePostprocessor.from_embed_model")
-        return cls(denoiser=_end(EmbedModelScorer(model), keep, threshold, chunker), **settings)
+        model = given_or_set("embed_model", embed_model, of="DenoisePostprocessor.from_embed_model")
+        return cls(denoiser=_end(EmbedModelScorer(model), chunker), **settings)
 
     @classmethod
-    def from_reranker(
-        cls,
-        reranker: BaseNodePostprocessor,
-        *,
-        keep: float | int | None = None,
-        threshold: float | None = None,
-        chunker: Chunker = whole,
-        **settings: Any,
-    ) -> Self:
+    def from_reranker(cls, reranker: BaseNodePostprocessor, *, chunker: Chunker = whole, **settings: Any) -> Self:
         """END by a LlamaIndex reranker's scores; without ``keep`` and ``threshold`` its own ``top_n``, best first.
 
         Raises `InputError` for something that is no node postprocessor.
         """
         scorer = RerankerScorer(reranker)
-        if keep is None and threshold is None:
+        if settings.get("keep") is None and settings.get("threshold") is None:
             own = getattr(reranker, "top_n", None)
-            keep = own if isinstance(own, int) and own > 0 else None
+            settings["keep"] = own if isinstance(own, int) and own > 0 else None
             settings.setdefault("order", "score")
-        return cls(denoiser=_end(scorer, keep, threshold, chunker), **settings)
+        return cls(denoiser=_end(scorer, chunker), **settings)
 
     @classmethod
     def from_cross_encoder(cls, model: Any, *, top_n: int = 2, order: Order = "score", **settings: Any) -> Self:
@@ -215,9 +185,9 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         pairs. The best ``top_n`` nodes, best first, as LlamaIndex's ``SentenceTransformerRerank`` gives them; code
         that comes with a model is not run. Raises `InputError` for something that scores no pairs.
         """
-        from denoise_core.scorers.cross_encoder import CrossEncoderScorer
+        from denoise_core.scorers.encoders import CrossEncoderScorer
 
-        return cls(denoiser=_end(CrossEncoderScorer(model), top_n, None, whole), order=order, **settings)
+        return cls(denoiser=_end(CrossEncoderScorer(model), whole), keep=top_n, order=order, **settings)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Settings, for ``from_dict``; in the place of a denoiser other than the default a hash of it, which loads
@@ -253,42 +223,20 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         query = _query_of(query_bundle)
         guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
         run = _Run(query, Readable(nodes, guard), guard, is_heard(dispatcher))
-        shown = run.read.nodes if self.events_with_text else []
-        most = self.top_n or len(run.read.nodes)
         if run.heard:
-            dispatcher.event(
-                ReRankStartEvent(query=query_bundle, nodes=shown, top_n=most, model_name=self._method)
-            )
-        kept: list[NodeWithScore] = []
+            shown, most = run.read.nodes if self.events_with_text else [], self.top_n or len(run.read.nodes)
+            begins = ReRankStartEvent(query=query_bundle, nodes=shown, top_n=most, model_name=self._method)
+            dispatcher.event(begins)
         try:
-            with self._called_back(query, shown, most) as ended, at_most(self.max_concurrency):
+            with at_most(self.max_concurrency):
                 yield run
-                kept = run.out if self.events_with_text else []
-                ended(kept)
         finally:  # what began also ends when it fails
             if run.heard:
-                dispatcher.event(ReRankEndEvent(nodes=kept))
-
-    @contextmanager
-    def _called_back(
-        self, query: str, shown: list[NodeWithScore], most: int
-    ) -> Iterator[Callable[[list[NodeWithScore]], None]]:
-        """The event of the older callback manager, where anything handles it; what comes out is told it."""
-        if not self.callback_manager.handlers:
-            yield lambda kept: None
-            return
-        payload: dict[str, Any] = {
-            EventPayload.NODES: shown,
-            EventPayload.MODEL_NAME: self._method,
-            EventPayload.QUERY_STR: query,
-            EventPayload.TOP_K: most,
-        }
-        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
-            yield lambda kept: event.on_end(payload={EventPayload.NODES: kept})
+                dispatcher.event(ReRankEndEvent(nodes=run.out if self.events_with_text else []))
 
     def _finish(self, run: _Run, result: DenoiseResult) -> None:
         read = run.read
-        result = top(result, read.passages, self.top_n, self.order)
+        result = _top(result, read.passages, self.top_n, self.order)
         found = read.back(result, by=self._method, scores=self.scores, detail=self.record)
         run.out = read.woven(found) if self.order == "given" else [*found, *read.beside]  # no places by score
         if run.heard:
@@ -309,20 +257,6 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> DenoisePostprocessor:
         return self.model_copy()
 
-    def __getstate__(self) -> dict[str, Any]:
-        # The inherited form deletes what does not pickle from the living object. Here pickle itself says so;
-        # callbacks, which hold open handles, start anew as they do for every copy LlamaIndex loads.
-        from llamaindex_denoise.storage.pickling import for_pickle
-
-        fields = {k: v for k, v in self.__dict__.items() if k != "callback_manager"}
-        fields["denoiser"] = for_pickle(self.denoiser)
-        return {
-            "__dict__": fields,
-            "__pydantic_fields_set__": set(fields),
-            "__pydantic_extra__": None,
-            "__pydantic_private__": None,
-        }
-
 
 def _query_of(bundle: QueryBundle | None) -> str:
     if not isinstance(bundle, QueryBundle):
@@ -332,12 +266,36 @@ def _query_of(bundle: QueryBundle | None) -> str:
     return asked.group(1) if asked else bundle.query_str
 
 
-def _end(
-    scorer: Any, keep: float | int | None, threshold: float | None, chunker: Chunker | Literal["auto"]
-) -> Denoiser:
+def _top(result: DenoiseResult, given: Sequence[Passage], top_n: int | None, order: Order) -> DenoiseResult:
+    """The result in the order asked for, and no longer than asked for; without scores of the method's own the
+    retriever's order."""
+    if top_n is None and order == "given":
+        return result
+    came = {p.id: p.score for p in given}
+    highest: dict[str, float] = {}
+    for k in result.kept:
+        highest[k.span.passage_id] = max(k.score, highest.get(k.span.passage_id, k.score))
+    own = [highest.get(p.id, p.score if p.score != came.get(p.id) else None) for p in result.passages]
+    scored = not any(s is None for s in own)
+    ranked = sorted(range(len(own)), key=lambda i: -(own[i] or 0.0)) if scored else list(range(len(own)))
+    taken = ranked[:top_n]
+    left = [result.passages[i] for i in ranked[len(taken) :]]
+    if order == "given":
+        taken.sort()
+    dropped = tuple(Drop(s, f"beyond top_n={top_n}") for p in left for s in p.covered)
+    gone = {p.id for p in left}
+    return replace(
+        result,
+        passages=tuple(result.passages[i] for i in taken),
+        dropped=(*result.dropped, *dropped),
+        kept=tuple(k for k in result.kept if k.span.passage_id not in gone),
+    )
+
+
+def _end(scorer: Any, chunker: Chunker | Literal["auto"]) -> Denoiser:
     from denoise_core.end import ENDDenoiser
 
-    return ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker)
+    return ENDDenoiser(scorer, chunker=chunker)
 
 
 def _ruled(denoiser: Any, keep: Any, threshold: float | None) -> Denoiser:
@@ -352,21 +310,13 @@ def _ruled(denoiser: Any, keep: Any, threshold: float | None) -> Denoiser:
 
 
 def _embedded(keep: Any, threshold: float | None) -> Denoiser:
-    """The default, refused here and now where its weights are missing: later it would only be a fallback."""
-    from denoise_core.embedded.minilm import PACKAGE
-
-    try:
-        distribution(PACKAGE)
-        missing = next((name for name in ("tokenizers", "safetensors") if find_spec(name) is None), None)
-    except PackageNotFoundError:
-        missing = PACKAGE
-    if missing is not None:
-        raise MissingExtra(
-            f"DenoisePostprocessor() is the embedded default, which needs {missing!r}; run: "
-            "pip install 'rag-denoise[embedded]', or use from_llm, from_embed_model, from_reranker or denoiser=..."
-        )
+    """The default, refused here and now where a part of it is missing: later it would only be a fallback."""
     from denoise_core.embedded import DefaultScorer, default_denoiser
+    from denoise_core.embedded.minilm import minilm
 
+    for module in ("tokenizers", "safetensors"):
+        require(module, extra="embedded")
+    minilm()
     if threshold is None:
         return default_denoiser(**({} if keep is None else {"keep": keep}))
-    return _end(DefaultScorer(), keep, threshold, "auto")
+    return _ruled(_end(DefaultScorer(), "auto"), keep, threshold)

@@ -1,28 +1,22 @@
-"""The step below every front door: a draft is judged, repaired, asked for again, and the verdict told.
-
-Query engines, chat engines and agents differ in who drafts. What decides is one `Augmenter`, and what comes back
-one record.
-"""
+"""The step below every front door: a draft is judged, repaired, asked for again, and the verdict told."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from llama_index.core.base.response.schema import PydanticResponse
-from llama_index.core.evaluation.base import BaseEvaluator
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Budget, DenoiseResult, InputError, Message, Passage
 from denoise_core.augmenter import Answer, Augmenter, LoopLimits, Utility, Verdict, WorkingMemory
-from denoise_core.augmenter.answer import Outcome, StopReason
+from denoise_core.augmenter.answer import NO_ANSWER, Outcome, StopReason
 from denoise_core.augmenter.drafting.drafter import Drafter
-from denoise_core.augmenter.finish import NO_ANSWER
 from denoise_core.augmenter.traces.record import answer_record, claims_record
 from denoise_core.running.effects import Compute, Effect, Flow
 from llamaindex_denoise.engines.base import response_metadata
@@ -51,11 +45,8 @@ def loop_of(
     augmenter: Augmenter | None = None,
     **parts: Any,
 ) -> Augmenter:
-    """``augmenter``, or one with this ``judge``: whatever judges, a LlamaIndex model or evaluator too.
-
-    ``unsupported`` is that of `LoopLimits`, ``parts`` are more of an `Augmenter`. Raises `InputError` for an
-    augmenter and settings of another.
-    """
+    """``augmenter``, or one of the settings that `Checked` takes, with ``parts`` more. Raises `InputError` for
+    both at once."""
     given = {"judge": judge, "budget": budget, "limits": limits, "unsupported": unsupported}
     named = [name for name, value in given.items() if value is not None]
     if augmenter is not None:
@@ -68,17 +59,12 @@ def loop_of(
         raise InputError(f"budget: expected a Budget such as Budget(calls=8), got {type(budget).__name__}")
     if limits is not None and not isinstance(limits, LoopLimits):
         raise InputError(f"limits: expected LoopLimits(attempts=2) or the like, got {type(limits).__name__}")
+    if type(judge).__name__ == "SemanticSimilarityEvaluator":  # by name: importing it costs
+        raise InputError("a SemanticSimilarityEvaluator compares with a reference answer, and here is none")
     if unsupported is not None:
         limits = replace(limits or LoopLimits(), unsupported=unsupported)
-    return Augmenter(judge=judge_of(judge), budget=budget, limits=limits, **parts)
-
-
-def judge_of(judge: Any) -> Any:
-    """What the core takes for a judge, of LlamaIndex's: a model judges by its quotes, an evaluator as it is."""
-    if isinstance(judge, BaseEvaluator) and type(judge).__name__ == "SemanticSimilarityEvaluator":
-        # asked by name: importing it costs
-        raise InputError("a SemanticSimilarityEvaluator compares with a reference answer, and here is none")
-    return LlamaLLM(judge) if isinstance(judge, LLM) else judge
+    judge = LlamaLLM(judge) if isinstance(judge, LLM) else judge  # a model judges by its quotes
+    return Augmenter(judge=judge, budget=budget, limits=limits, **parts)
 
 
 class Aside:
@@ -94,23 +80,21 @@ class Aside:
         flow = self.utility.assess(memory, candidate)
         if sum(len(p.text) for p in memory.evidence) <= AT_ONCE:
             return (yield from flow)
-        said: Any = None
-        failed: Exception | None = None
+        onwards: Callable[[], Effect] = partial(next, flow)
         while True:
-            verdict, effect = yield Compute(partial(_onwards, flow, said, failed))
+            verdict, effect = yield Compute(partial(_reached, onwards))
             if effect is None:
                 return cast(Verdict, verdict)
-            said = failed = None
             try:
-                said = yield effect
+                onwards = partial(flow.send, (yield effect))
             except Exception as error:
-                failed = error
+                onwards = partial(flow.throw, error)
 
 
-def _onwards(flow: Flow[Verdict], said: Any, failed: Exception | None) -> tuple[Verdict | None, Effect | None]:
+def _reached(onwards: Callable[[], Effect]) -> tuple[Verdict | None, Effect | None]:
     """What a flow comes to next: its end, or something it asks for."""
     try:
-        return None, flow.send(said) if failed is None else flow.throw(failed)
+        return None, onwards()
     except StopIteration as done:
         return done.value, None
 
@@ -151,7 +135,6 @@ class Asked:
         return self.told(self.answer())
 
     async def averified(self) -> Told:
-        """`verified` without blocking the event loop."""
         return self.told(await self.aanswer())
 
     def note(self, answer: Answer) -> dict[str, Any]:

@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-NAMES = runpy.run_path(str(FOLDER / "run.py"))["names"]()
+RUN = runpy.run_path(str(FOLDER / "run.py"))
+SCRIPTS = RUN["scripts"]()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RUN["anywhere"]())
 def test_the_quick_form_runs(name, tmp_path):
     done = subprocess.run(
-        [sys.executable, str(FOLDER / f"{name}.py"), "--quick"],
+        [sys.executable, str(SCRIPTS[name]), "--quick"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
+        env=RUN["environment"](),
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

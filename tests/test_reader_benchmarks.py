@@ -14,7 +14,8 @@ from denoise_core.types import Reply, Usage
 from denoise_lab.worlds.opinions import KINDS
 from denoise_lab.worlds.world import World
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "shared" / "lab" / "benchmarks")]
 flows = importlib.import_module("denoise_lab.experiments.flows")
 opinions = importlib.import_module("denoise_lab.experiments.opinions")
 problems = importlib.import_module("s2a_math")
@@ -129,9 +130,8 @@ def test_a_towns_questions_can_be_answered_from_their_gold_passage_and_halves_do
 
 
 def test_a_draft_asked_for_again_is_drawn_and_nothing_else_is():
-    from denoise_core.augmenter.engine import draft_prompt
     from denoise_core.augmenter.memory import WorkingMemory
-    from denoise_core.augmenter.prompts import QUESTION_ANSWERING
+    from denoise_core.augmenter.prompts import QUESTION_ANSWERING, draft_prompt
 
     greedy, sampling = Echo(), Echo()
     llm = loops.Redrawing(flows.Batched(greedy), flows.Batched(sampling))

@@ -7,9 +7,9 @@ import os
 
 from denoise_core.embedded import sample
 from denoise_core.end import ENDDenoiser, HiddenReader
-from denoise_core.end.export import export
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.remote import RemoteScorer
+from denoise_lab.export import export
 
 reader = HiddenReader(os.environ["MODEL"])
 if not os.path.exists("exported"):

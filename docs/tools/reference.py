@@ -17,6 +17,7 @@ PACKAGES = {
 ALSO = (
     "denoise_core.testing",
     "langchain_denoise.nodes",
+    "langchain_denoise.evaluators",
     "langchain_denoise.testing",
 )
 

@@ -53,7 +53,7 @@ def gpu() -> str:
     """One pass and END on a GPU, as last measured there; what to run where nobody has."""
     path = RESULTS / "gpu_end_wallclock.json"
     if not path.is_file():
-        return "Not measured: no GPU was at hand. `python benchmarks/gpu_end_wallclock.py` fills this table."
+        return "Not measured: no GPU was at hand. `make bench ONLY=gpu_end_wallclock` fills this table."
     record = json.loads(path.read_text("utf-8"))
     found = {r["measure"]: r["value"] for r in record["rows"]}
     ways = list(dict.fromkeys(m.split(" tokens, ")[1] for m in found if " tokens, " in m and m[0].isdigit()))

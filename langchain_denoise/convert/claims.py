@@ -1,4 +1,5 @@
-"""What of an output is judged: its text, or the fields that claim something.
+"""What of an output is judged: its text, or the fields that claim something; and what it cites, found in the
+evidence.
 
 A structured answer holds more than claims: sources, a confidence, questions to ask next. Judged is what stands
 under the names LangChain's own chains use for an answer, or what the user names.
@@ -10,19 +11,21 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
-from pydantic_core import to_jsonable_python
 
-from denoise_core import InputError
+from denoise_core import InputError, Passage
 from langchain_denoise.convert import places
 
-_NAMING = ("sources", "citations", "references")
-NO_CLAIMS = (*_NAMING, *places.QUESTION_KEYS, *places.EVIDENCE_KEYS, "confidence", "follow_up_questions")
+CITED_KEYS = ("sources", "citations", "references")
+"""Fields that name documents: resolved, and not judged."""
+
+NO_CLAIMS = (*CITED_KEYS, *places.QUESTION_KEYS, *places.EVIDENCE_KEYS, "confidence", "follow_up_questions")
 """Fields of a structured answer that are left out where all of it is judged."""
 
 _RAW = {"raw", "parsed", "parsing_error"}  # what with_structured_output(include_raw=True) gives
@@ -31,11 +34,12 @@ _RAW = {"raw", "parsed", "parsing_error"}  # what with_structured_output(include
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """What is judged of one output: ``text``, or ``fields`` by name or path. ``path`` leads to the text in the
-    output, for another one to take its place."""
+    output, for another one to take its place; ``cited`` is what the output names as its sources."""
 
     text: str = ""
     fields: Mapping[str, Any] | None = None
     path: tuple[str, ...] = ()
+    cited: tuple[Any, ...] = ()
 
 
 def claimed(brought: Any, place: places.Place, claims: Sequence[str] | None = None) -> Claimed:
@@ -49,27 +53,29 @@ def claimed(brought: Any, place: places.Place, claims: Sequence[str] | None = No
         text, where = places.answer_in(brought, place), Claimed()
         with suppress(InputError):  # only where it stands is asked, for a text that takes its place
             where = claimed(brought, None)
-        return Claimed(text, path=where.path if where.text == text else ())
+        return Claimed(text, path=where.path if where.text == text else (), cited=where.cited)
     output, path = _unwrapped(brought)
+    cited: tuple[Any, ...] = ()
     if place is not None:
         output, path = places.under(output, place, "answer"), (*path, place)
     while _is_structured(output):
         state = places.as_state(output)
+        cited = _cited(output) or cited
         if claims is not None:
             named = {name: _plain(value) for name in claims for value in (_under_path(state, name),)}
-            return Claimed(fields=named, path=path)
+            return Claimed(fields=named, path=path, cited=cited)
         key = next((k for k in places.ANSWER_KEYS if k in state and _says(state[k])), None)
         if key is None:
             if any(k in state for k in places.ANSWER_KEYS) and isinstance(output, Mapping):
                 break  # said as an error by what looks for the answer
             left = {k: _plain(v) for k, v in state.items() if k not in NO_CLAIMS}
-            return Claimed(fields=left, path=path)
+            return Claimed(fields=left, path=path, cited=cited)
         output, path = state[key], (*path, key)
     if claims is not None:
         raise InputError(
             f"claims={list(claims)}: paths of a structured answer, and this is a {type(output).__name__}"
         )
-    return Claimed(places.answer_in(output, None), path=path)
+    return Claimed(places.answer_in(output, None), path=path, cited=cited)
 
 
 def with_text(brought: Any, text: str, path: Sequence[str]) -> Any:
@@ -88,6 +94,36 @@ def with_change(brought: Any, change: Callable[[Any], Any], path: Sequence[str])
     if isinstance(brought, BaseModel):
         return brought.model_copy(update={key: changed})
     return dataclasses.replace(brought, **{key: changed})
+
+
+def resolved(cited: Sequence[Any], evidence: Sequence[Passage]) -> dict[str, Any]:
+    """What an answer names as its sources, found in the evidence; {} where it names none.
+
+    A source is named by id, by metadata ``source`` (or the last part of its path), by title, or as a number
+    counted from 1. ``resolved`` lists the documents found, with ``span``, the half-open range of a quote in it;
+    what stands nowhere is in ``unresolved``, as it was given.
+    """
+    if not cited:
+        return {}
+    by_name: dict[str, Passage] = {}
+    for known in evidence:
+        for name in _names(known):
+            by_name.setdefault(name, known)
+    found, lost = [], []
+    for one in cited:
+        names, quote = _asked(one)
+        passage: Passage | None = next((by_name[n] for n in names if n in by_name), None)
+        if passage is None and names and names[0].isdecimal() and 1 <= int(names[0]) <= len(evidence):
+            passage = evidence[int(names[0]) - 1]
+        if passage is None and not names and quote:
+            passage = next((p for p in evidence if quote in p.text), None)
+        at = passage.text.find(quote) if passage is not None and quote else -1
+        if passage is None or (quote and at < 0):
+            lost.append(_plain(one))
+            continue
+        entry: dict[str, Any] = {"cited": names[0] if names else quote, "id": passage.id}
+        found.append({**entry, "span": [at, at + len(quote)]} if quote else entry)
+    return {"resolved": found, "unresolved": lost}
 
 
 def _unwrapped(brought: Any) -> tuple[Any, tuple[str, ...]]:
@@ -110,6 +146,14 @@ def _says(value: Any) -> bool:
     return isinstance(value, (str, BaseMessage)) or _is_structured(value)
 
 
+def _cited(output: Any) -> tuple[Any, ...]:
+    state = places.as_state(output)
+    if not isinstance(state, Mapping):
+        return ()
+    given = [state[k] for k in CITED_KEYS if state.get(k)]
+    return tuple(one for g in given for one in (g if isinstance(g, (list, tuple)) else [g]))
+
+
 def _under_path(state: Mapping[str, Any], path: str) -> Any:
     """What stands at ``findings[].text``: of each item of a list, where a part ends in ``[]``."""
     found: list[Any] = [state]
@@ -126,7 +170,34 @@ def _under_path(state: Mapping[str, Any], path: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return to_jsonable_python(value, fallback=str)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _names(passage: Passage) -> list[str]:
+    given = [
+        passage.id,
+        passage.metadata.get("source"),
+        passage.metadata.get("title"),
+        passage.metadata.get("url"),
+    ]
+    said = [str(g).strip() for g in given if g not in (None, "")]
+    return [*said, *(PurePosixPath(s).name for s in said[1:2])]
+
+
+def _asked(one: Any) -> tuple[list[str], str]:
+    """The names under which a citation looks for its document, and its quote."""
+    if isinstance(one, Document):
+        one = {"id": one.id, **one.metadata}
+    state = places.as_state(one)
+    if not isinstance(state, Mapping):
+        said = str(state).strip().removeprefix("[").removesuffix("]")
+        return ([said] if said else []), ""
+    keys = ("id", "source_id", "document_id", "source", "title", "url")
+    return [str(state[k]).strip() for k in keys if state.get(k) not in (None, "")], str(state.get("quote") or "")
 
 
 def checked_claims(claims: Any) -> Any:

@@ -6,7 +6,7 @@ towards the user's opinion (System 2 Attention, section 1).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -54,18 +54,30 @@ class Turn:
 
     def cleared(self, result: DenoiseResult) -> list[BaseMessage]:
         """The conversation with the cleared messages in it, as copies that keep their ids."""
-        out, passages = list(self.messages), self.passages
-        given, kept = {p.id: p for p in passages}, {p.id: p for p in result.passages}
-        for place, passage in zip(self.places, passages):
-            left, last = kept.get(passage.id), place == self.places[-1]
-            text = left.text.strip() if left else ""
-            text = self._asked(text, result.query.strip()) if last else text or LEFT_OUT
+        out = list(self.messages)
+        for place, (text, record) in self.texts(result).items():
+            out[place] = with_text(out[place], text, record)
+        last = self.places[-1]
+        if result.fallback and out[last] is self.messages[last]:
+            asked = self.passages[-1]
+            out[last] = with_record(out[last], record_of(asked, {asked.id: asked}, result, detail="spans"))
+        return out
+
+    def texts(self, result: DenoiseResult) -> dict[int, tuple[str, dict[str, Any]]]:
+        """The new text of each message that changed, by place, with the record of what was done."""
+        given = {p.id: p for p in self.passages}
+        kept = {p.id: p for p in result.passages}
+        changed: dict[int, tuple[str, dict[str, Any]]] = {}
+        for place, passage in zip(self.places, self.passages):
+            left = kept.get(passage.id)
+            if place == self.places[-1]:
+                text = self._asked(left.text.strip() if left else "", result.query.strip())
+            else:
+                text = left.text.strip() if left and left.text.strip() else LEFT_OUT
             if text != passage.text.strip():
                 record = record_of(left or Passage("", passage.id, rewritten=True), given, result, detail="spans")
-                out[place] = with_text(out[place], text, {**record, "original": passage.text})
-            elif last and result.fallback:
-                out[place] = with_record(out[place], record_of(passage, given, result, detail="spans"))
-        return out
+                changed[place] = text, {**record, "original": passage.text}
+        return changed
 
     def _asked(self, context: str, question: str) -> str:
         """The last message anew; as it was when what was written does not ask the user's question any more."""
@@ -87,7 +99,7 @@ def _plain(text: str) -> str:
 
 def with_text(message: BaseMessage, text: str, record: dict[str, Any]) -> BaseMessage:
     """A copy of the message with other text; images and the like stay in place, the record goes beside it."""
-    content: Any = text if isinstance(message.content, str) else _blocks(message.content, text)
+    content: Any = text if isinstance(message.content, str) else _blocks(message.content, text, record)
     return with_record(message.model_copy(update={"content": content}), record)
 
 
@@ -96,12 +108,38 @@ def with_record(message: BaseMessage, record: dict[str, Any]) -> BaseMessage:
     return message.model_copy(update={"response_metadata": {**message.response_metadata, KEY: record}})
 
 
-def _blocks(content: list[Any], text: str) -> list[Any]:
-    """The content blocks with other text in the place of the first one; other text goes, and hands its
-    ``cache_control`` on to it."""
-    texts = [at for at, block in enumerate(content) if text_of(block) is not None]
-    new: dict[str, Any] = {"type": "text"}
-    for block in (content[at] for at in reversed(texts) if isinstance(content[at], dict)):
-        new = {**block, **{k: v for k, v in new.items() if k == "cache_control"}}
-    new["text"] = text
-    return [new if at == texts[0] else b for at, b in enumerate(content) if at == texts[0] or at not in texts]
+def _blocks(content: list[Any], text: str, record: Mapping[str, Any]) -> list[Any]:
+    """The content blocks with other text in them, in their order, with all that stood in a block beside its text.
+
+    Text that is the message's own characters stays in the block that each part came from; text written anew stands
+    in the first one. A block left without text goes, and hands its ``cache_control`` to the block before it.
+    """
+    own = [text_of(b) for b in content]
+    parts = _parts([t for t in own if t is not None], text, record)
+    out: list[Any] = []
+    for block, was in zip(content, own, strict=True):
+        if was is None:
+            out.append(block)
+            continue
+        left = next(parts)
+        if left.strip():
+            out.append(left if isinstance(block, str) else {**block, "text": left})
+        elif isinstance(block, dict) and "cache_control" in block and out and isinstance(out[-1], dict):
+            out[-1] = {**out[-1], "cache_control": block["cache_control"]}
+    return out
+
+
+def _parts(own: Sequence[str], text: str, record: Mapping[str, Any]) -> Iterator[str]:
+    """What stands in each text block: its share of the kept ranges, or all of a new text in the first."""
+    whole = "".join(own)
+    ranges = [r for found in record["spans"].values() for r in found]
+    cut = "".join(whole[a:b] for a, b in ranges)
+    if not record["extractive"] or cut.strip() != text:
+        yield text
+        yield from ("" for _ in own[1:])
+        return
+    start = 0
+    for piece in own:
+        end = start + len(piece)
+        yield "".join(whole[max(a, start) : min(b, end)] for a, b in ranges if a < end and b > start)
+        start = end

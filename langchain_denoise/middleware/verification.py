@@ -22,10 +22,12 @@ from typing_extensions import override
 from denoise_core import InputError, Usage
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
+from denoise_core.augmenter.drafting.drafter import Written
+from denoise_core.augmenter.memory import best_attempt
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.record import KEY
 from denoise_core.text.words import content_words
-from langchain_denoise.convert.claims import Claimed, checked_claims, claimed, with_text
+from langchain_denoise.convert.claims import Claimed, checked_claims, claimed, resolved, with_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.convert.places import as_passages, tool_results, with_record
 from langchain_denoise.middleware.base import AsyncHandler, Handler, Named
@@ -52,7 +54,8 @@ class VerificationMiddleware(Named):
     known how far it holds; with ``show="draft_first"`` the first draft streams token by token as the model writes
     it, and the message that follows is the one that holds. A model that answers feedback with another tool call
     gets it, and is judged again afterwards; the drafts of the whole turn count towards
-    ``verifier.limits.attempts``, so that the loop ends.
+    ``verifier.limits.attempts``, so that the loop ends. When the drafts after the tool call do not hold either,
+    those before it are judged against what it brought.
 
     The record, rejected drafts included, is in the answer's ``response_metadata["denoise"]``, which models are
     not sent, and without the drafts' words in a span of the middleware's name. Further calls of the model count in
@@ -93,7 +96,8 @@ class VerificationMiddleware(Named):
         drafts = ModelDrafts(self, request, first, handler, None)
 
         def judged(question: str) -> dict[str, Any]:
-            return drafts.settled(drafts.loop.answer(question, drafts.history, drafter=drafts))
+            answer = drafts.loop.answer(question, drafts.history, drafter=drafts)
+            return drafts.settled(drafts.reconsidered(answer))
 
         RunnableLambda(judged, name=self.name).invoke(drafts.question, internal_config())
         return drafts.response()
@@ -111,7 +115,8 @@ class VerificationMiddleware(Named):
         drafts = ModelDrafts(self, request, first, None, handler)
 
         async def judged(question: str) -> dict[str, Any]:
-            return drafts.settled(await drafts.loop.aanswer(question, drafts.history, drafter=drafts))
+            answer = await drafts.loop.aanswer(question, drafts.history, drafter=drafts)
+            return drafts.settled(await drafts.areconsidered(answer))
 
         await RunnableLambda(judged, name=self.name).ainvoke(drafts.question, internal_config())
         return drafts.response()
@@ -143,9 +148,9 @@ class ModelDrafts:
         self.more = 0  # calls of the model beyond the first
         self.wants_tools: ModelResponse[Any] | None = None
         said = request.messages
-        earlier = [a["text"] for a in earlier_attempts(said)]
-        self.found = evidence_of(said, settings.evidence, earlier)
-        left = max(1, settings.verifier.limits.attempts - len(earlier))
+        self.earlier = [a["text"] for a in earlier_attempts(said)]
+        self.found = evidence_of(said, settings.evidence, self.earlier)
+        left = max(1, settings.verifier.limits.attempts - len(self.earlier))
         self.loop = settings.verifier.loop_with(attempts=left)
 
     @property
@@ -182,6 +187,33 @@ class ModelDrafts:
             return Drafted(str(message.text), tokens, judge=False, origin=response)
         return Drafted(final.text, tokens, found=self.found, fields=final.fields, origin=response)
 
+    def reconsidered(self, answer: Answer) -> Answer:
+        """The answer; or a draft from before the last tool call, when it holds now and no later one does."""
+        for written in self._reconsider(answer):
+            answer = self._with(answer, self.loop.answer(self.question, self.history, drafter=written))
+        return answer
+
+    async def areconsidered(self, answer: Answer) -> Answer:
+        """`reconsidered` for async."""
+        for written in self._reconsider(answer):
+            answer = self._with(answer, await self.loop.aanswer(self.question, self.history, drafter=written))
+        return answer
+
+    def _with(self, answer: Answer, other: Answer) -> Answer:
+        """The better of the two, with the attempts of both."""
+        attempts = (*answer.memory.attempts, *other.memory.attempts)
+        better = other if best_attempt(attempts) in other.memory.attempts else answer
+        if better is other and other.outcome == "abstained":
+            better = answer
+        memory = replace(better.memory, attempts=attempts)
+        return replace(better, memory=memory, trace=answer.trace + other.trace)
+
+    def _reconsider(self, answer: Answer) -> list[Written]:
+        if self.wants_tools is not None or answer.outcome != "unsupported":
+            return []
+        passages = [p for f in self.found for p in f.passages]
+        return [Written(text, passages) for text in self.earlier]
+
     def settled(self, answer: Answer) -> dict[str, Any]:
         """Notes the answer that the loop ended with; gives what its span shows."""
         self.answer = self.verifier.told(answer)
@@ -207,6 +239,8 @@ class ModelDrafts:
         structured = response.structured_response
         if structured is not None:
             final = final_of(response, self.claims) or Claimed()
+            if best is not None and (sources := resolved(final.cited, answer.memory.evidence)):
+                self.record["sources"] = sources
             if best is not None and final.fields is None and answer.text != final.text:
                 response = replace(response, structured_response=with_text(structured, answer.text, final.path))
         elif not whole:

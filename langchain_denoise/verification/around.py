@@ -26,7 +26,7 @@ from denoise_core.augmenter import Answer, LoopLimits
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import places
-from langchain_denoise.convert.claims import checked_claims, claimed, with_change, with_text
+from langchain_denoise.convert.claims import checked_claims, claimed, resolved, with_change, with_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.verification.checked import Asked, Checked
 from langchain_denoise.verification.collect import Collector
@@ -62,7 +62,8 @@ def verified(
 
     Of structured output (pydantic, a dataclass, a dict, ``include_raw=True``) the same fields are judged, or those
     that ``claims`` names: ``["answer", "findings[].text"]``; where it has none of these every field but sources,
-    confidence and follow-up questions.
+    confidence and follow-up questions. ``sources citations references`` are looked up in the evidence: the
+    record's ``sources`` lists the documents, and under ``unresolved`` what stands nowhere.
 
     What is wrong with a draft goes to the model that writes, behind its own prompt, and to no search: the chain's
     input stays as it was. ``feedback`` is for a chain in which no model can be seen: a key of the input, or a
@@ -105,7 +106,7 @@ def verified(
         evidence=evidence,
         feedback=feedback,
         returns=returns,
-        claims=claims,
+        claims=checked_claims(claims),
     )
 
 
@@ -270,6 +271,8 @@ class ChainDrafts:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin
         said = claimed(output, self.settings.answer, self.settings.claims)
+        if sources := resolved(said.cited, answer.memory.evidence):
+            record["sources"] = sources
         shown = said.text.strip() if said.fields is None and not callable(self.settings.answer) else best.candidate
         if answer.text != best.candidate or best.repaired or shown != best.candidate:  # reasoning is not sent
             if said.fields is not None:

@@ -43,38 +43,50 @@ class Again:
 again: ContextVar[Again | None] = ContextVar("denoise_draft_again", default=None)
 
 
-class Redrafting(Runnable[Any, Any]):
+class Redrafting(RunnableBindingBase[Any, Any]):
     """A model that reads, while a draft is written again, what was wrong with the last one."""
-
-    def __init__(self, model: Runnable[Any, Any]) -> None:
-        self.model = model
 
     @override
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        return self.model.invoke(_told(input), config, **self._sampled(kwargs))
+        return super().invoke(_told(input), config, **self._sampled(kwargs))
 
     @override
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        return await self.model.ainvoke(_told(input), config, **self._sampled(kwargs))
+        return await super().ainvoke(_told(input), config, **self._sampled(kwargs))
 
     @override
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
-        yield from self.model.stream(_told(input), config, **self._sampled(kwargs))
+        yield from super().stream(_told(input), config, **self._sampled(kwargs))
 
     @override
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
-        async for chunk in self.model.astream(_told(input), config, **self._sampled(kwargs)):
+        async for chunk in super().astream(_told(input), config, **self._sampled(kwargs)):
+            yield chunk
+
+    @override
+    def transform(
+        self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        whole = _joined(list(input))
+        yield from self.stream(whole, config, **kwargs)
+
+    @override
+    async def atransform(
+        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        whole = _joined([part async for part in input])
+        async for chunk in self.astream(whole, config, **kwargs):
             yield chunk
 
     def _sampled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         told = again.get()
-        return {"temperature": 0.7, **kwargs} if told and told.anew and is_greedy(self.model) else kwargs
+        return {"temperature": 0.7, **kwargs} if told and told.anew and is_greedy(self.bound) else kwargs
 
 
 def hearing(chain: Runnable[Any, Any]) -> Runnable[Any, Any] | None:
     """``chain`` with its last model made to hear feedback; None when no model can be seen in it."""
     if is_model(chain):
-        return Redrafting(chain)
+        return Redrafting(bound=chain)
     if isinstance(chain, RunnableSequence):
         steps = list(chain.steps)
         for place in reversed(range(len(steps))):
@@ -101,3 +113,10 @@ def _told(input: Any) -> Any:
     if messages is None:
         messages = convert_to_messages([input] if isinstance(input, str) else input)
     return [*messages, *told.said]
+
+
+def _joined(parts: list[Any]) -> Any:
+    whole = parts[0] if parts else ""
+    for part in parts[1:]:
+        whole = whole + part
+    return whole

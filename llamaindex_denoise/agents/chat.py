@@ -22,9 +22,8 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.tools import ToolOutput
 
 from denoise_core.augmenter import Augmenter
-from llamaindex_denoise.engines.base import pieces_of
+from llamaindex_denoise.engines.base import NestedPrompts, pieces_of
 from llamaindex_denoise.engines.drafter import EngineDrafter
-from llamaindex_denoise.engines.prompts import NestedPrompts
 from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.verify import Asked, OnError, Told
 
@@ -40,9 +39,8 @@ class CheckedStream(StreamingAgentChatResponse):
 class CheckedChatEngine(BaseChatEngine):
     """A chat engine of any mode, whose answers are checked against what it found for them.
 
-    The verdict stands in ``response.metadata["denoise"]``; the engine's memory keeps messages and answers, no
-    rejected draft. One that searches itself (context, condense plus context) searches once and is told what was
-    wrong; any other is asked once, judged and repaired. A stream hands the answer out once it is final.
+    The engine's memory keeps messages and answers, no rejected draft. One that searches itself (context, condense
+    plus context) searches once and is told what was wrong; any other is asked once, judged and repaired.
     """
 
     def __init__(self, chat_engine: BaseChatEngine, augmenter: Augmenter, *, on_error: OnError = "answer") -> None:
@@ -63,7 +61,6 @@ class CheckedChatEngine(BaseChatEngine):
         return _response(message, told)
 
     async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
-        """As `chat`, awaited."""
         if chat_history is not None:
             await self.memory.aset(chat_history)
         told = await self._asked(message, await self.memory.aget(input=message)).averified()
@@ -73,11 +70,12 @@ class CheckedChatEngine(BaseChatEngine):
 
     def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
         """As `chat`; the answer comes in pieces, once it has been checked."""
-        return _stream(self.chat(message, chat_history), chat_stream=True)
+        said = self.chat(message, chat_history)
+        return _stream(said, chat_stream=_pieces(said.response))
 
     async def astream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
-        """As `stream_chat`, awaited."""
-        return _stream(await self.achat(message, chat_history), chat_stream=False)
+        said = await self.achat(message, chat_history)
+        return _stream(said, achat_stream=_apieces(said.response))
 
     def reset(self) -> None:
         """Forget the conversation."""
@@ -149,10 +147,7 @@ def _response(message: str, told: Told) -> AgentChatResponse:
     return AgentChatResponse(text, sources=[source], source_nodes=told.nodes, metadata=told.metadata)
 
 
-def _stream(said: AgentChatResponse, *, chat_stream: bool) -> CheckedStream:
-    pieces: Any = (
-        {"chat_stream": _pieces(said.response)} if chat_stream else {"achat_stream": _apieces(said.response)}
-    )
+def _stream(said: AgentChatResponse, **pieces: Any) -> CheckedStream:
     metadata = said.metadata or {}
     return CheckedStream(sources=said.sources, source_nodes=said.source_nodes, metadata=metadata, **pieces)
 

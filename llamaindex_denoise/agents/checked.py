@@ -25,7 +25,7 @@ from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import envelope
 from denoise_core.tool_results import read_result
 from llamaindex_denoise.engines.base import messages_of
-from llamaindex_denoise.engines.observe import nodes_behind
+from llamaindex_denoise.engines.drafter import nodes_behind
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import usage_of
 from llamaindex_denoise.nodes.convert import says_something, to_passages
@@ -53,11 +53,9 @@ class CheckedTool(QueryEngineTool):
     """
 
     def call(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        """The engine's answer, with a word before it where it does not hold."""
         return _labelled(super().call(*args, **kwargs))
 
     async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        """As `call`, awaited."""
         return _labelled(await super().acall(*args, **kwargs))
 
 
@@ -70,9 +68,11 @@ def _labelled(output: ToolOutput) -> ToolOutput:
     return output.model_copy(update={"blocks": [TextBlock(text=said)]})
 
 
-def checked_workflow(workflow: A, augmenter: Augmenter, no_evidence: Collection[str]) -> A:
+def checked_workflow(workflow: A, augmenter: Augmenter, no_evidence: Collection[str] = ()) -> A:
     """A copy of an agent, or of an `AgentWorkflow`, that checks its answers. Raises `InputError` for an agent that
     keeps no notes of a run where LlamaIndex's own keep them."""
+    if isinstance(no_evidence, str):
+        raise InputError(f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}")
     agents = getattr(workflow, "agents", None)
     kind = ChecksAgent if agents is None else ChecksEnd
     if agents is None and _place(workflow) is None:
@@ -114,14 +114,12 @@ class ChecksEnd:
 
     @step
     async def parse_agent_output(self, ctx: Context, ev: AgentOutput) -> StopEvent | AgentInput | ToolCall | None:
-        """LlamaIndex's own, then the judgement of an object."""
         calls = list(await ctx.store.get("current_tool_calls", default=[]))
         stop: StopEvent | AgentInput | ToolCall | None = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
         result: Any = getattr(stop, "result", None)
         fields = getattr(result, "structured_response", None)
         if fields:
-            drafted = Drafted("", found=found_of(calls, self.no_evidence), fields=fields)
-            judged = await self._judged(ctx, drafted)
+            judged = await self._judged(ctx, Drafted("", found=found_of(calls, self.no_evidence), fields=fields))
             note = {**(await ctx.store.get(STORE_KEY, default=None) or judged), "structured": judged}
             if judged["outcome"] != "supported":
                 note["outcome"] = judged["outcome"]
@@ -149,7 +147,6 @@ class ChecksEnd:
         return asked.note(await asked.aanswer())
 
     async def _tell(self, ctx: AgentContext | Context, note: dict[str, Any]) -> None:
-        """The verdict on what is sent, with every attempt of the turn, also those before a further tool call."""
         await ctx.store.set(STORE_KEY, note)
         ctx.write_event_to_stream(VerificationEvent(record=note))
 
@@ -157,20 +154,11 @@ class ChecksEnd:
 class ChecksAgent(ChecksEnd):
     """An agent that holds its final answer against what its tools found before it sends it.
 
-    The loop judges, repairs and asks again, as around an engine. Only the last model call is repeated, with the
-    same tool results. A model that answers feedback with another tool call gets it; the drafts of the whole turn
-    count towards ``limits.attempts``. What is sent is the best draft since the last tool call; rejected drafts
-    appear neither in the user's stream nor in the memory. An answer given without any tool result cannot be
-    checked and is sent as it is, with the outcome "unknown".
-
-    The verdict stands in the stream as a `VerificationEvent`, in ``ctx.store`` under ``"denoise"`` and in the
-    ``metadata`` of the output: the ``outcome`` (supported, unsupported, unknown, abstained, failed), each attempt,
-    what it cost. Evidence is the source nodes that tools return; of other tools, their text. None is what a model
-    wrote: a response without sources, the reason of a handoff, what a tool says back of its arguments, lines that
-    a program prints as they stand in it, what the tools named in ``no_evidence`` say, what a search for a rejected
-    draft's own words brought.
-
-    What a tool with ``return_direct`` brought is judged by its sources and sent whatever the verdict.
+    Only the last model call is repeated, with the same tool results. A model that answers feedback with another
+    tool call gets it; the drafts of the whole turn count towards ``limits.attempts``. What is sent is the best
+    draft since the last tool call; rejected drafts appear neither in the user's stream nor in the memory. An
+    answer without any tool result is sent as it is, with the outcome "unknown". The verdict stands in the stream
+    as a `VerificationEvent`, in ``ctx.store`` under ``"denoise"`` and in the ``metadata`` of the output.
     """
 
     async def take_step(
@@ -220,7 +208,7 @@ class ChecksAgent(ChecksEnd):
         rejected = await ctx.store.get(_REJECTED, default=_NONE)
         records = rejected["records"]
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
-        found = since_rejected(question, found_of(calls, self.no_evidence), records, rejected["after"])
+        found = _since_rejected(question, found_of(calls, self.no_evidence), records, rejected["after"])
         drafts = AgentDrafts(first, again, found)
         loop = copy.copy(self.augmenter)
         loop.limits = replace(loop.limits, attempts=max(1, loop.limits.attempts - len(records)))
@@ -279,10 +267,8 @@ class AgentDrafts:
     async def adraft(self, request: DraftRequest) -> Drafted:
         if request.attempt == 0:
             return self._drafted(self.first)
-        said = ()
-        if request.rejected:
-            told = f"{REVISE}\n{envelope(request.feedback, 'feedback')}"
-            said = self.first.told(request.rejected, told)
+        wrong = f"{REVISE}\n{envelope(request.feedback, 'feedback')}"
+        said = self.first.told(request.rejected, wrong) if request.rejected else ()
         return self._drafted(await self.again(*said))
 
     def _drafted(self, step: _Step) -> Drafted:
@@ -348,13 +334,8 @@ class _Held:
         self._ctx = ctx
         self._waiting: list[AgentStream] = []
 
-    @property
-    def store(self) -> Any:
-        return self._ctx.store
-
-    @property
-    def is_running(self) -> bool:
-        return self._ctx.is_running
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
 
     def write_event_to_stream(self, event: Any) -> None:
         if isinstance(event, AgentStream):
@@ -378,7 +359,7 @@ def found_of(calls: Sequence[ToolCallResult], without: Collection[str] = ()) -> 
     """What each tool call found and the words it was asked with: the source nodes of a response or retrieval, else
     the tool's text. Errors found nothing; neither did what a model wrote: the reason of a handoff, a response
     without sources, an agent's or a model's reply. Nor counts a tool named in ``without``."""
-    return tuple(Found(() if c.tool_name in without else _passages(c), query_of(c.tool_kwargs)) for c in calls)
+    return tuple(Found(() if c.tool_name in without else _passages(c), _asked_with(c.tool_kwargs)) for c in calls)
 
 
 _MODELS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
@@ -404,13 +385,12 @@ def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
     return tuple(replace(p, provenance="tool") for p in read.passages)
 
 
-def query_of(arguments: Mapping[str, Any]) -> str:
-    """What a tool was asked with, as one text."""
+def _asked_with(arguments: Mapping[str, Any]) -> str:
     values = [v for v in arguments.values() if v is not None]
     return " ".join(v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str) for v in values)
 
 
-def since_rejected(
+def _since_rejected(
     question: str, found: tuple[Found, ...], rejected: Sequence[Mapping[str, Any]], seen: int
 ) -> tuple[Found, ...]:
     """``found`` without what a search for the words of an earlier rejected draft alone brought; the first ``seen``

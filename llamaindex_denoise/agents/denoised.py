@@ -70,7 +70,6 @@ class DenoisedTool(InContext):
         self.on_error: Policy = on_error
 
     async def acall(self, *args: Any, ctx: Context | None = None, **arguments: Any) -> ToolOutput:
-        """The result without the noise."""
         of = self.tool
         given: dict[str, Any] = dict(arguments)
         if isinstance(of, FunctionTool) and of.ctx_param_name:
@@ -107,7 +106,6 @@ class RecallTool(InContext):
         super().__init__(FunctionTool.from_defaults(recall).metadata)
 
     async def acall(self, *args: Any, ctx: Context | None = None, **arguments: Any) -> ToolOutput:
-        """The part, as it stood."""
         kept = {} if ctx is None else await ctx.store.get(LEFT_OUT, default={})
         text = given_back(kept, str(arguments.get("id", *args)))
         return ToolOutput(content=text, tool_name=RECALL, raw_input=arguments, raw_output=text)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import itertools
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -20,12 +22,23 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import Budget, InputError, Message, Passage, arun, run
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, WorkingMemory
-from llamaindex_denoise.engines.base import DenoiseEngine, Streaming, messages_of, postprocessor_modules
+from denoise_core.augmenter.knowledge.consolidate import Gathered
+from denoise_core.augmenter.streaming import draft_first, held_back
+from denoise_core.augmenter.streaming.watch import Finished, Restarted, Revised, StreamEvent, Text
+from denoise_core.running.effects import Flow
+from llamaindex_denoise.engines.base import (
+    AsyncDraftResponse,
+    DenoiseEngine,
+    DraftResponse,
+    Nodes,
+    Streaming,
+    messages_of,
+    pieces_of,
+    postprocessor_modules,
+)
 from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve, can_retrieve
-from llamaindex_denoise.engines.drafting import adrafting, drafting
-from llamaindex_denoise.models.llm import LlamaLLM
+from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
 from llamaindex_denoise.models.retriever import RetrieverAdapter
-from llamaindex_denoise.models.settings import llm_or_settings
 from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.nodes.convert import says_something, to_passages
 from llamaindex_denoise.verify import Asked, OnError, Unsupported, evidence_nodes, loop_of
@@ -41,10 +54,9 @@ class VerifiedEngine(DenoiseEngine):
 
     ``on_error="raise"`` raises the error that left nothing to send; else the answer names the part that failed.
 
-    ``streaming=True`` hands the text out once it is final: no draft that failed is shown. ``"held_back"`` shows
-    each sentence when the judge passes it. ``"draft_first"`` shows the first draft as it comes, not judged yet.
-    When what was shown does not stay, ``revision_notice`` and the new text follow. Sources and
-    ``metadata["denoise"]`` are there when the stream has ended, and ``get_response()`` gives the answer alone.
+    ``streaming=True`` hands the text out once it is final, ``"held_back"`` each sentence when the judge passes it,
+    ``"draft_first"`` the first draft as it comes, not judged yet. When what was shown does not stay,
+    ``revision_notice`` and the new text follow; ``get_response()`` gives the answer alone.
     """
 
     revision_notice: str = "\n\n(The draft above did not hold. The answer:)\n\n"
@@ -74,37 +86,23 @@ class VerifiedEngine(DenoiseEngine):
 
     def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
         """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
-        return self._asked(QueryBundle(question), history=messages_of(history)).answer()
+        return replace(self._asked(QueryBundle(question)), history=messages_of(history)).answer()
 
     async def aanswer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
-        """`answer` for async."""
-        return await self._asked(QueryBundle(question), history=messages_of(history)).aanswer()
+        return await replace(self._asked(QueryBundle(question)), history=messages_of(history)).aanswer()
 
     def synthesize(
-        self,
-        query_bundle: QueryBundle,
-        nodes: list[NodeWithScore],
-        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
         """A checked answer from the given nodes alone; nothing is searched for."""
         return self._answer(self._asked(query_bundle, nodes, additional_source_nodes or ()))
 
     async def asynthesize(
-        self,
-        query_bundle: QueryBundle,
-        nodes: list[NodeWithScore],
-        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
-        """As ``synthesize``, without blocking the event loop."""
         return await self._aanswer(self._asked(query_bundle, nodes, additional_source_nodes or ()))
 
-    def _asked(
-        self,
-        query: QueryBundle,
-        nodes: Sequence[NodeWithScore] | None = None,
-        additional: Sequence[NodeWithScore] = (),
-        history: Sequence[Message] = (),
-    ) -> Asked:
+    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> Asked:
         """One question, with who searches and drafts for it."""
         raise NotImplementedError
 
@@ -116,21 +114,63 @@ class VerifiedEngine(DenoiseEngine):
 
     def _answer(self, asked: Asked) -> RESPONSE_TYPE:
         if self.streaming in ("draft_first", "held_back"):
-            return drafting(asked, self)
+            return _drafting(asked, self)
         return self._finished(*asked.verified())
 
     async def _aanswer(self, asked: Asked) -> RESPONSE_TYPE:
         if self.streaming in ("draft_first", "held_back"):
-            return adrafting(asked, self)
+            return _adrafting(asked, self)
         return self._finished(*await asked.averified(), later=True)
 
 
-class CheckedQueryEngine(VerifiedEngine):
-    """`Checked` of a query engine: it keeps the engine's retrieval, postprocessors, synthesizer and prompts, and
-    adds the check, the feedback and the retry.
+def _drafting(asked: Asked, engine: VerifiedEngine) -> DraftResponse:
+    """Returns when the draft begins; what fails before that is raised here."""
+    follow = held_back if engine.streaming == "held_back" else draft_first
+    events = iter(follow(asked.loop, asked.question, asked.history, drafter=asked.drafter))
+    first = next(events)
 
-    An engine without ``retrieve`` and ``synthesize`` is asked once, and what it says is judged and repaired;
-    ``limits=LoopLimits(rerun=True)`` asks it again.
+    def shown() -> Generator[str, None, None]:
+        for event in itertools.chain([first], events):
+            yield from _show(event, response, asked, engine)
+
+    response = DraftResponse(shown())
+    return response
+
+
+def _adrafting(asked: Asked, engine: VerifiedEngine) -> AsyncDraftResponse:
+    """`_drafting` for async: begins, and raises what fails, when the response is read."""
+    follow = held_back if engine.streaming == "held_back" else draft_first
+
+    async def shown() -> AsyncGenerator[str, None]:
+        run = follow(asked.aside(), asked.question, asked.history, drafter=asked.drafter)
+        async with aclosing(aiter(run)) as events:  # a reader that leaves ends the run
+            async for event in events:
+                for piece in _show(event, response, asked, engine):
+                    yield piece
+
+    response = AsyncDraftResponse(shown())
+    return response
+
+
+def _show(
+    event: StreamEvent, response: DraftResponse | AsyncDraftResponse, asked: Asked, engine: VerifiedEngine
+) -> Iterator[str]:
+    """What the reader sees of an event; the last one settles the response."""
+    if isinstance(event, Text):
+        yield event.text
+    elif isinstance(event, Restarted):
+        yield engine.revision_notice
+    elif isinstance(event, (Finished, Revised)):
+        text, nodes, metadata = asked.told(event.answer)
+        response.settle(str(text), nodes, metadata)
+        if isinstance(event, Revised):
+            yield engine.revision_notice
+            yield from pieces_of(str(text))
+
+
+class CheckedQueryEngine(VerifiedEngine):
+    """`Checked` of a query engine, whose retrieval, postprocessors, synthesizer and prompts it keeps. One without
+    ``retrieve`` and ``synthesize`` is asked once, judged and repaired; ``LoopLimits(rerun=True)`` asks it again.
     """
 
     def __init__(self, query_engine: BaseQueryEngine, augmenter: Augmenter, **settings: Any) -> None:
@@ -142,20 +182,13 @@ class CheckedQueryEngine(VerifiedEngine):
         return self.query_engine.retrieve(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """As ``retrieve``, without blocking the event loop."""
         return await aretrieve(self.query_engine, query_bundle, self._threads)
 
-    def _asked(
-        self,
-        query: QueryBundle,
-        nodes: Sequence[NodeWithScore] | None = None,
-        additional: Sequence[NodeWithScore] = (),
-        history: Sequence[Message] = (),
-    ) -> Asked:
+    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> Asked:
         if nodes is not None and not can_retrieve(self.query_engine):
             raise NotImplementedError(f"{type(self.query_engine).__name__} does not support synthesize; use query")
         drafter = EngineDrafter(self.query_engine, self._threads, query, nodes)
-        return Asked(self.augmenter, query.query_str, drafter, history, list(additional), self.on_error)
+        return Asked(self.augmenter, query.query_str, drafter, (), list(additional), self.on_error)
 
     def _get_prompt_modules(self) -> PromptMixinType:
         postprocessors = getattr(self.query_engine, "_node_postprocessors", ())
@@ -187,39 +220,31 @@ class AugmentedQueryEngine(VerifiedEngine):
 
         ``llm`` is `Settings.llm` if none is given. Raises `InputError` when there is none.
         """
-        model = LlamaLLM(llm_or_settings(llm, of="AugmentedQueryEngine.from_args"))
+        model = LlamaLLM(given_or_set("llm", llm, of="AugmentedQueryEngine.from_args"))
         search = RetrieverAdapter(retriever, node_postprocessors)
         loop = loop_of(judge, budget, limits, unsupported, llm=model, retriever=search)
         return cls(loop, streaming=streaming, on_error=on_error)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """What the loop's first search would show the model."""
-        question = query_bundle.query_str
-        searching = self._searching(query_bundle).gather(WorkingMemory(question))
-        found, _ = run(searching, budget=self.augmenter.budget)
-        return evidence_nodes(question, found.evidence, found.retrieved)
+        found, _ = run(self._gathering(query_bundle), budget=self.augmenter.budget)
+        return evidence_nodes(query_bundle.query_str, found.evidence, found.retrieved)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """As ``retrieve``, without blocking the event loop."""
-        question = query_bundle.query_str
-        searching = self._searching(query_bundle).gather(WorkingMemory(question))
-        found, _ = await arun(searching, budget=self.augmenter.budget)
-        return evidence_nodes(question, found.evidence, found.retrieved)
+        found, _ = await arun(self._gathering(query_bundle), budget=self.augmenter.budget)
+        return evidence_nodes(query_bundle.query_str, found.evidence, found.retrieved)
 
-    def _asked(
-        self,
-        query: QueryBundle,
-        nodes: Sequence[NodeWithScore] | None = None,
-        additional: Sequence[NodeWithScore] = (),
-        history: Sequence[Message] = (),
-    ) -> Asked:
+    def _gathering(self, query: QueryBundle) -> Flow[Gathered]:
+        return self._searching(query).gather(WorkingMemory(query.query_str))
+
+    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> Asked:
         loop, extra = copy.copy(self.augmenter), list(additional)
         if nodes is None:
             loop.consolidator = self._searching(query)
         else:
             loop.consolidator = Consolidator(_Given(nodes), denoiser=self.augmenter.consolidator.denoiser)
             extra = [*(n for n in nodes if not says_something(n.node)), *extra]
-        return Asked(loop, query.query_str, None, history, extra, self.on_error)
+        return Asked(loop, query.query_str, None, (), extra, self.on_error)
 
     def _searching(self, query: QueryBundle) -> Consolidator:
         """The loop's consolidator, whose LlamaIndex retrievers are asked the question with the whole bundle."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import re
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.llms.types import ChatMessage
@@ -17,15 +20,122 @@ from llama_index.core.base.response.schema import (
 )
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.prompts.mixin import PromptMixin, PromptMixinType
+from llama_index.core.prompts import BasePromptTemplate, ChatPromptTemplate
+from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.schema import NodeWithScore
 
-from denoise_core import InputError, Message
-from denoise_core.running.offload import on_a_thread
+from denoise_core import Denoiser, Guard, InputError, Message
+from denoise_core.errors import said
 from denoise_core.types import Role
-from llamaindex_denoise.engines.prompts import NestedPrompts
+
+if TYPE_CHECKING:
+    from denoise_core.s2a import Options, Prompt
+
+D = TypeVar("D", bound=Denoiser)
 
 Streaming: TypeAlias = bool | Literal["draft_first", "held_back"]
+Nodes: TypeAlias = Sequence[NodeWithScore]
+
+
+class NestedPrompts(PromptMixin):
+    """A `PromptMixin` whose ``update_prompts`` also takes prompts two levels down, which ``get_prompts`` lists as
+    ``query_engine:response_synthesizer:text_qa_template``: LlamaIndex's own raises ValueError for them."""
+
+    def _get_prompts(self) -> PromptDictType:
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        return
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {}
+
+    def update_prompts(self, prompts_dict: dict[str, BasePromptTemplate]) -> None:
+        """Raises `InputError` for a key that ``get_prompts`` does not list."""
+        known = self.get_prompts()
+        unknown = sorted(set(prompts_dict) - set(known))
+        if unknown:
+            raise InputError(f"no prompt named {', '.join(map(repr, unknown))}; there are {sorted(known)}")
+        self._update_prompts({k: v for k, v in prompts_dict.items() if ":" not in k})
+        for name, module in self._get_prompt_modules().items():
+            begins = f"{name}:"
+            nested = {k.removeprefix(begins): v for k, v in prompts_dict.items() if k.startswith(begins)}
+            if nested:
+                module.update_prompts(nested)
+
+
+def prompts_of(denoiser: Denoiser) -> PromptDictType:
+    """The prompts a denoiser uses; empty for one that asks no model."""
+    if isinstance(denoiser, Guard):
+        return prompts_of(denoiser.denoiser)
+    from denoise_core.s2a import S2ADenoiser
+
+    if isinstance(denoiser, S2ADenoiser):
+        return {f"s2a_{denoiser.variant}": to_template(denoiser.options.step_1(denoiser.variant))}
+    return {}
+
+
+def with_prompts(denoiser: D, prompts: Mapping[str, BasePromptTemplate]) -> D:
+    """A copy of ``denoiser`` that uses ``prompts``; the denoiser itself, which others may share, stays."""
+    from denoise_core.s2a import S2ADenoiser
+
+    changed = copy.copy(denoiser)
+    if isinstance(changed, Guard):
+        changed.denoiser = with_prompts(changed.denoiser, prompts)
+    if isinstance(changed, S2ADenoiser):
+        wanted = prompts.get(f"s2a_{changed.variant}")
+        if wanted is not None:
+            changed.options = with_prompt(changed.options, changed.options.step_1(changed.variant), wanted)
+    return changed
+
+
+def with_prompt(options: Options, old: Prompt, template: BasePromptTemplate) -> Options:
+    """``options`` with ``template`` in the place of its prompt ``old``."""
+    place = next(f.name for f in fields(options.prompts) if getattr(options.prompts, f.name) is old)
+    return replace(options, prompts=replace(options.prompts, **{place: to_prompt(template, old)}))
+
+
+def to_template(prompt: Prompt) -> ChatPromptTemplate:
+    messages = [ChatMessage(role="user", content=prompt.user)]
+    if prompt.system:
+        messages.insert(0, ChatMessage(role="system", content=prompt.system))
+    return ChatPromptTemplate(message_templates=messages)
+
+
+def to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
+    """The core's prompt, from a template of any kind; one without roles leaves the system's part as it was.
+
+    Variables that were bound or mapped keep their values. Raises `InputError` for something that is no template,
+    and for one that names a field the step does not fill or lacks one that it needs.
+    """
+    if isinstance(template, str) or not isinstance(template, BasePromptTemplate):
+        raise InputError(
+            f"prompt {old.name!r}: expected a llama_index prompt template, got {type(template).__name__}; "
+            "write PromptTemplate(...)"
+        )
+    argument = {own: given for given, own in (template.template_var_mappings or {}).items()}
+    named = {argument.get(n, n) for n in template.template_vars if n not in template.kwargs}
+    marks: dict[str, Any] = {field: f"\0{field}\0" for field in {*old.fields, *named}}
+    try:
+        messages = template.format_messages(**marks)
+    except (KeyError, ValueError) as error:
+        raise InputError(f"prompt {old.name!r}: the template cannot be filled: {said(error)}") from error
+    roles = {m.role.value for m in messages}
+    system = "\n\n".join(m.content or "" for m in messages if m.role == "system")
+    user = "\n\n".join(m.content or "" for m in messages if m.role != "system")
+    parts = [_with_fields(text, marks) for text in (system, user)]
+    if roles == {"user"}:
+        parts[0] = old.system
+    wording = hashlib.sha256(f"{parts[0]}\0{parts[1]}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return type(old)(old.name, f"custom-{wording}", parts[0], parts[1])
+
+
+def _with_fields(text: str, marks: Mapping[str, str]) -> str:
+    """Rendered text as the core's template: its braces are text, and the marks are its fields again."""
+    text = text.replace("{", "{{").replace("}", "}}")
+    for field, mark in marks.items():
+        text = text.replace(mark, f"{{{field}}}")
+    return text
 
 
 class DenoiseEngine(NestedPrompts, BaseQueryEngine):
@@ -111,21 +221,10 @@ class DraftResponse(_Settled, StreamingResponse):
 
 
 class AsyncDraftResponse(_Settled, AsyncStreamingResponse):
-    """`DraftResponse` for async; the run begins when it is read.
-
-    ``whole`` answers without streaming, for a caller that turns the response into text unread, as
-    `CondenseQuestionChatEngine.achat` does. LlamaIndex gives it no way to wait there, so a thread answers.
-    """
-
-    def __init__(self, pieces: AsyncGenerator[str, None], whole: Callable[[], RESPONSE_TYPE]) -> None:
-        super().__init__(pieces)
-        self._whole = whole
+    """`DraftResponse` for async; the run begins when it is read."""
 
     def __str__(self) -> str:
-        if self._answer is None and self._so_far is None:
-            whole = on_a_thread(self._whole)
-            self.settle(str(whole), whole.source_nodes, whole.metadata or {})
-        return self.response_txt or ""
+        return super().__str__() if self.response_txt is None else self.response_txt
 
 
 def pieces_of(text: str) -> Generator[str, None, None]:

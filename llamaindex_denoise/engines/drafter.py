@@ -1,16 +1,23 @@
-"""A LlamaIndex engine as the loop's drafter: `EngineDrafter`. What is searched for is the question."""
+"""A LlamaIndex engine as the loop's drafter: `EngineDrafter`. What is searched for is the question.
+
+What its retrievers found and its models used while it answered, LlamaIndex's instrumentation says, wherever in it
+that happens. Runs at the same time do not mix: each collects in its own context, which threads and tasks inherit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from threading import Lock
 from types import UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     AsyncStreamingResponse,
@@ -20,46 +27,45 @@ from llama_index.core.base.response.schema import (
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.events.llm import LLMChatEndEvent, LLMCompletionEndEvent
+from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.response_synthesizers import Accumulate, BaseSynthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Passage
+from denoise_core import Passage, Usage
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
-from denoise_core.augmenter.engine import draft_block
-from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE
+from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, draft_block
 from denoise_core.text.delimit import envelope
-from llamaindex_denoise.engines.base import text_of_response
-from llamaindex_denoise.engines.observe import Seen, collecting, is_rows, nodes_behind
+from llamaindex_denoise.engines.base import Nodes, text_of_response
+from llamaindex_denoise.events import DEAF
+from llamaindex_denoise.models.llm import usage_of
 from llamaindex_denoise.models.threads import Threads, owner
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import source_of
 
 _BETWEEN = "\n---------------------\n"  # what LlamaIndex's ``accumulate`` puts between its answers
 _RULE = "\n\n"
+_RETRIEVAL = "the engine's retrieval"
 
 NOTHING_FOUND = "Empty Response"
 """What LlamaIndex's synthesizers say when there is nothing to answer from."""
 
 
 class EngineDrafter:
-    """One question's way through ``engine``; holds that run's state.
+    """One question's way through ``engine``; holds that run's state. ``nodes`` take the place of a search.
 
     An engine that brings ``retrieve`` and ``synthesize`` searches once, with the question; its synthesizer alone
     sees what was wrong with a draft. Any other is asked whole and once, for whatever it does it would do again
     (``repeatable``); told to ask again (``LoopLimits(rerun=True)``), it has the feedback in its query.
-
-    The evidence is what retrievers and databases brought while it answered (`observe.nodes_behind`), the usage
-    what models reported. ``nodes`` are given in the place of a search.
     """
 
     def __init__(
-        self,
-        engine: BaseQueryEngine,
-        threads: Threads,
-        asked: QueryBundle,
-        nodes: Sequence[NodeWithScore] | None = None,
+        self, engine: BaseQueryEngine, threads: Threads, asked: QueryBundle, nodes: Nodes | None = None
     ) -> None:
         self.engine = engine
         self.asked = asked
@@ -87,8 +93,6 @@ class EngineDrafter:
         return cast(Drafted, drafted)
 
     async def adraft(self, request: DraftRequest) -> Drafted:
-        if blocks_the_loop(self.engine):
-            return await self._threads.run(lambda: self.draft(request))
         drafted = [item async for item in self.astream(request)][-1]
         return cast(Drafted, drafted)
 
@@ -98,9 +102,11 @@ class EngineDrafter:
             if not self.searches:
                 response = self.engine.query(self._query(request))
             else:
-                nodes = self._retrieve()
-                yield Found(_passages(nodes), request.question)
-                response = self.engine.synthesize(self._query(request), nodes)
+                if self.nodes is None:
+                    with self._part(_RETRIEVAL):
+                        self.nodes = self.engine.retrieve(self.asked)
+                yield Found(_passages(self.nodes), request.question)
+                response = self.engine.synthesize(self._query(request), self.nodes)
             pieces = []
             if isinstance(response, StreamingResponse):
                 for piece in response.response_gen:
@@ -122,9 +128,11 @@ class EngineDrafter:
             if not self.searches:
                 response = await self.engine.aquery(self._query(request))
             else:
-                nodes = await self._aretrieve()
-                yield Found(_passages(nodes), request.question)
-                response = await self.engine.asynthesize(self._query(request), nodes)
+                if self.nodes is None:
+                    with self._part(_RETRIEVAL):
+                        self.nodes = await aretrieve(self.engine, self.asked, self._threads)
+                yield Found(_passages(self.nodes), request.question)
+                response = await self.engine.asynthesize(self._query(request), self.nodes)
             pieces = []
             if isinstance(response, AsyncStreamingResponse):
                 async for piece in response.async_response_gen():
@@ -149,18 +157,6 @@ class EngineDrafter:
             return self.asked
         text = "\n\n".join([*before, request.question, *after])
         return replace(self.asked, query_str=text, custom_embedding_strs=list(self.asked.embedding_strs))
-
-    def _retrieve(self) -> list[NodeWithScore]:
-        if self.nodes is None:
-            with self._part("the engine's retrieval"):
-                self.nodes = self.engine.retrieve(self.asked)
-        return self.nodes
-
-    async def _aretrieve(self) -> list[NodeWithScore]:
-        if self.nodes is None:
-            with self._part("the engine's retrieval"):
-                self.nodes = await aretrieve(self.engine, self.asked, self._threads)
-        return self.nodes
 
     def shown(self, text: str) -> str:
         """The final text with the headings back that ``accumulate`` gives to its answers."""
@@ -203,13 +199,11 @@ def _passages(nodes: Sequence[NodeWithScore]) -> tuple[Passage, ...]:
 
 
 def _fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
-    found = response.response if isinstance(response, PydanticResponse) else None
-    return stated(found) if isinstance(found, BaseModel) else None
-
-
-def stated(found: BaseModel) -> dict[str, Any]:
     """What an object states, as JSON: not its labels, which are chosen and not found. A label is a field of a
     ``Literal``, an ``Enum`` or a ``bool``, or one with ``json_schema_extra={"evidence": False}``."""
+    found = response.response if isinstance(response, PydanticResponse) else None
+    if not isinstance(found, BaseModel):
+        return None
     labels = {n for n, f in type(found).model_fields.items() if _is_label(f.annotation, f.json_schema_extra)}
     return found.model_dump(mode="json", exclude=labels)
 
@@ -229,11 +223,8 @@ def can_retrieve(engine: BaseQueryEngine) -> bool:
 
 
 def blocks_the_loop(engine: BaseQueryEngine) -> bool:
-    """Whether something in the engine would run on the event loop when asked asynchronously.
-
-    That is a model whose async form is its sync form (most local ones), a query transform, a retriever or a custom
-    engine without an async form; looked for in the engine's own parts and theirs.
-    """
+    """Whether a part of the engine would run on the event loop when asked asynchronously: a model whose async form
+    is its sync form (most local ones), a query transform, a retriever or a custom engine without an async form."""
     return any(_blocks(part) for part in _parts(engine, {}, 6))
 
 
@@ -276,3 +267,125 @@ async def aretrieve(engine: BaseQueryEngine, query: QueryBundle, threads: Thread
         return await threads.run(lambda: engine.retrieve(query))
     found: list[NodeWithScore] = await own(query)
     return found
+
+
+@dataclass(slots=True)
+class Seen:
+    """``searches`` are the queries and what each found, in order; ``calls`` the models' replies."""
+
+    searches: list[tuple[str, list[NodeWithScore]]] = field(default_factory=list)
+    replies: list[tuple[int, Usage | None, str]] = field(default_factory=list)
+    held: list[Any] = field(default_factory=list)  # so that no other object takes an id while this lasts
+
+    @property
+    def nodes(self) -> list[NodeWithScore]:
+        """All nodes found, each once."""
+        unique = {(n.node.node_id, n.node.hash): n for _, found in self.searches for n in found}
+        return list(unique.values())
+
+    @property
+    def calls(self) -> int:
+        return len(self.replies)
+
+    @property
+    def usage(self) -> Usage | None:
+        """The sum of what the models reported; None when one of them reported nothing."""
+        told = [u for _, u, _ in self.replies if u is not None]
+        if not told or len(told) < self.calls:
+            return None
+        return Usage(sum(u.input_tokens for u in told), sum(u.output_tokens for u in told))
+
+    def add(self, event: BaseEvent) -> None:
+        if isinstance(event, RetrievalEndEvent):
+            asked = event.str_or_query_bundle
+            self.searches.append((asked.query_str if isinstance(asked, QueryBundle) else asked, list(event.nodes)))
+        elif isinstance(event, (LLMChatEndEvent, LLMCompletionEndEvent)) and event.response is not None:
+            self._reply(event.response)
+
+    def _reply(self, response: ChatResponse | CompletionResponse) -> None:
+        """One reply; a chat that is made of a completion is told twice and counts once."""
+        text = (response.message.content or "") if isinstance(response, ChatResponse) else response.text
+        last = self.replies[-1] if self.replies else None
+        same = id(response.raw) if response.raw is not None else 0
+        if isinstance(response, ChatResponse) and last is not None and last[0] == same and last[2] == text:
+            return
+        self.held.append(response.raw)
+        self.replies.append((same, usage_of(response), text))
+
+
+_seen: ContextVar[tuple[Seen, ...]] = ContextVar("denoise_llamaindex_seen", default=())
+_installing = Lock()
+
+
+class _Collector(BaseEventHandler):
+    """The one handler of ours; says nothing to anybody outside a `collecting` block."""
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "DenoiseCollector"
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        for seen in _seen.get():
+            seen.add(event)
+
+
+DEAF.add(_Collector)  # what it collects are searches and replies
+
+
+@contextmanager
+def collecting() -> Iterator[Seen]:
+    """What is seen within the block; an outer block sees it too."""
+    root = get_dispatcher()
+    with _installing:
+        if not any(isinstance(h, _Collector) for h in root.event_handlers):
+            root.add_event_handler(_Collector())
+    seen = Seen()
+    token = _seen.set((*_seen.get(), seen))
+    try:
+        yield seen
+    finally:
+        _seen.reset(token)
+
+
+def nodes_behind(sources: Sequence[NodeWithScore], found: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+    """Of a response's sources those that were found, and not written, in their order; without any, ``found``.
+
+    A source counts when a retriever brought it, or a part of it, or another part of its document (a merged
+    parent), or a database did. Where nothing was seen to be retrieved, all count but the question-and-answer texts
+    that LlamaIndex's sub-question and multi-step engines make of models' answers.
+    """
+    real = [n for n in sources if not _written(n)]
+    if not found:
+        return real
+    ids = {n.node.node_id for n in found}
+    documents = {n.node.ref_doc_id for n in found if n.node.ref_doc_id}
+    texts = [n.node.get_content() for n in found]
+    known = [
+        n
+        for n in real
+        if n.node.node_id in ids
+        or (n.node.ref_doc_id and n.node.ref_doc_id in documents)
+        or is_rows(n)
+        or _part_of(n.node.get_content(), texts)
+    ]
+    return known or list(found)
+
+
+def is_rows(node: NodeWithScore) -> bool:
+    """What a database returned, as LlamaIndex's SQL retrievers give it."""
+    return "sql_query" in node.node.metadata
+
+
+def _part_of(text: str, texts: Sequence[str]) -> bool:
+    head, _, body = text.partition(":\n")
+    cut = body if head.startswith("Source ") else text
+    return bool(cut.strip()) and any(cut.strip() in t for t in texts)
+
+
+def _written(node: NodeWithScore) -> bool:
+    lines = node.node.get_content().strip().split("\n", 1)
+    if len(lines) < 2 or node.node.ref_doc_id is not None:
+        return False
+    return lines[0].startswith(("Sub question:", "Question:")) and lines[1].lstrip().startswith(
+        ("Response:", "Answer:")
+    )

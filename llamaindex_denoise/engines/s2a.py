@@ -16,19 +16,25 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Guard, InputError, Passage
+from denoise_core import Guard, InputError
 from denoise_core.s2a import S2A, S2AAnswer
-from llamaindex_denoise.engines.base import DenoiseEngine, postprocessor_modules, response_metadata
-from llamaindex_denoise.engines.prompts import prompts_of, to_template, with_prompt, with_prompts
+from llamaindex_denoise.engines.base import (
+    DenoiseEngine,
+    Nodes,
+    postprocessor_modules,
+    prompts_of,
+    response_metadata,
+    to_template,
+    with_prompt,
+    with_prompts,
+)
+from llamaindex_denoise.engines.drafter import NOTHING_FOUND
 from llamaindex_denoise.events import DenoiseEvent
-from llamaindex_denoise.models.llm import LlamaLLM
-from llamaindex_denoise.models.retriever import Search
-from llamaindex_denoise.models.settings import llm_or_settings
+from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
+from llamaindex_denoise.models.retriever import RetrieverAdapter
 from llamaindex_denoise.nodes.convert import Readable
 
 dispatcher = get_dispatcher(__name__)
-
-NO_CONTEXT = "Empty Response"  # what LlamaIndex's own synthesizers say when there is nothing to answer from
 
 
 class S2AQueryEngine(DenoiseEngine):
@@ -51,7 +57,7 @@ class S2AQueryEngine(DenoiseEngine):
     ) -> None:
         if not isinstance(s2a, S2A):
             raise InputError(f"expected a denoise_core S2A, got {type(s2a).__name__}; write S2A(LlamaLLM(llm))")
-        search = Search(retriever, node_postprocessors)
+        search = RetrieverAdapter(retriever, node_postprocessors)
         super().__init__(callback_manager)
         self.s2a = s2a
         self.streaming = streaming
@@ -73,7 +79,7 @@ class S2AQueryEngine(DenoiseEngine):
 
         Raises `InputError` when there is no model.
         """
-        model = LlamaLLM(llm_or_settings(llm, of="S2AQueryEngine.from_args"))
+        model = LlamaLLM(given_or_set("llm", llm, of="S2AQueryEngine.from_args"))
         return cls(S2A(model, **settings), retriever, node_postprocessors=node_postprocessors, streaming=streaming)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -81,30 +87,22 @@ class S2AQueryEngine(DenoiseEngine):
         return self._search.nodes(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """As ``retrieve``, without blocking the event loop."""
         return await self._search.anodes(query_bundle)
 
     def synthesize(
-        self,
-        query_bundle: QueryBundle,
-        nodes: list[NodeWithScore],
-        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
-        """An answer from what S2A leaves of the nodes, with the cleared text as its sources."""
+        """An answer from what S2A leaves of the nodes; its sources are the cleared text."""
         read = self._readable(nodes)
-        answer = self.s2a.answer(query_bundle.query_str, read.passages) if _any_text(read.passages) else None
+        answer = self.s2a.answer(query_bundle.query_str, read.passages) if read.has_text else None
         return self._finished(*self._told(answer, read, additional_source_nodes))
 
     async def asynthesize(
-        self,
-        query_bundle: QueryBundle,
-        nodes: list[NodeWithScore],
-        additional_source_nodes: Sequence[NodeWithScore] | None = None,
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
     ) -> RESPONSE_TYPE:
         """As ``synthesize``, without blocking the event loop."""
         read = self._readable(nodes)
-        some = _any_text(read.passages)
-        answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if some else None
+        answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if read.has_text else None
         return self._finished(*self._told(answer, read, additional_source_nodes), later=True)
 
     def _readable(self, nodes: Sequence[NodeWithScore]) -> Readable:
@@ -122,7 +120,7 @@ class S2AQueryEngine(DenoiseEngine):
         """Text, sources and metadata of the response."""
         if answer is None:
             sources = [*read.beside, *(additional or ())]
-            return NO_CONTEXT, sources, response_metadata(sources, {"outcome": "no_context", "calls": 0})
+            return NOTHING_FOUND, sources, response_metadata(sources, {"outcome": "no_context", "calls": 0})
         result = replace(answer.result, trace=answer.trace)
         kept = read.back(result, by=f"S2A.{self.s2a.denoiser.variant}")
         summary = read.summary(result)
@@ -147,7 +145,3 @@ class S2AQueryEngine(DenoiseEngine):
 
     def _get_prompt_modules(self) -> PromptMixinType:
         return postprocessor_modules(self._search.postprocessors)
-
-
-def _any_text(passages: Sequence[Passage]) -> bool:
-    return any(p.text.strip() for p in passages)

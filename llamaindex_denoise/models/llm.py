@@ -1,47 +1,49 @@
 """A LlamaIndex LLM as the core's: `LlamaLLM`.
 
-Nothing here is resolved for the user: no `Settings`, no default model. A model or retriever whose async form
-would run on the event loop is moved to a bounded pool of threads.
+No default model is resolved: what neither was passed nor put into `Settings` is an error.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, Literal, cast
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core import Settings
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.tools import FunctionTool
+from llama_index.core.tools.types import ToolMetadata
+from llama_index.core.types import PydanticProgramMode
 
 from denoise_core import InputError, Message, Reply, Usage
-from denoise_core._secrets import Pickled
 from denoise_core.errors import BrokenLaw
-from llamaindex_denoise.models.structured import arguments_of, can_structure, refuses_form, reply_tool, strictly
 from llamaindex_denoise.models.threads import Threads, owner
-from llamaindex_denoise.storage.pickling import for_pickle
+from llamaindex_denoise.storage.pickling import Carries
 
 _INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
+_NAME = "reply"
+_MODES = (PydanticProgramMode.DEFAULT, PydanticProgramMode.FUNCTION)
 
 
-class LlamaLLM(Pickled):
+class LlamaLLM(Carries):
     """Any LlamaIndex LLM as the core's `LLM`, with streams and, where the model can, replies by a schema.
 
     Models built on ``CustomLLM`` (HuggingFaceLLM and most local ones) run their async form on the event
-    loop; here they run on at most ``max_threads`` threads, and so are synchronous calls bounded. Give
-    ``max_threads=1`` to a model that must not be called twice at once. Tokens are read from the response
-    where the model reports them.
+    loop; here they run on at most ``max_threads`` threads. Give ``max_threads=1`` to a model that must not be
+    called twice at once, by sync code either. Tokens are read from the response where the model reports them.
 
     ``structured``: whether a reply that has a JSON schema is asked for by a tool the model must call, strictly
-    where the integration passes that on. None does so when the model's metadata says that it calls functions, and
-    finds it by asking once, and remembers it, where it does not (unless its ``pydantic_program_mode`` says
-    otherwise). When the model writes text after all, that text is handed on to be parsed.
+    where the integration passes that on; None is what the model's metadata and ``pydantic_program_mode`` say. When
+    the model writes text after all, that text is handed on to be parsed.
 
     A pickle holds no key: the model loaded from one takes its key from the environment. Raises `InputError` when
-    ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that
-    has no tools.
+    ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that has no tools.
     """
 
     def __init__(self, model: LLM, *, max_threads: int = 10, structured: bool | None = None) -> None:
@@ -53,11 +55,8 @@ class LlamaLLM(Pickled):
         if structured and not isinstance(model, FunctionCallingLLM):
             raise InputError(f"structured=True: {type(model).__name__} is no FunctionCallingLLM, it has no tools")
         self.model = model
-        self.structured = can_structure(model) if structured is None else structured
+        self.structured = _can_structure(model) if structured is None else structured
         self._threads = Threads(max_threads)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "model": for_pickle(self.model, "LlamaLLM.model")}
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         with self._threads.slot():
@@ -70,63 +69,29 @@ class LlamaLLM(Pickled):
 
     def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
-        if self.structured is False:
+        if not self.structured:
             return self.complete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        try:
-            with self._threads.slot():
-                response = model.chat_with_tools(chat_history=_chat(messages), **self._form(schema))
-        except Exception as error:
-            self._refused(error)
-            return self.complete(messages)
-        return self._json_reply(model, response)
+        with self._threads.slot():
+            response = model.chat_with_tools(chat_history=_chat(messages), **_form(model, schema))
+        return _json_reply(model, response)
 
     async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """`complete_json` for async."""
-        if self.structured is False:
+        if not self.structured:
             return await self.acomplete(messages)
         model = cast(FunctionCallingLLM, self.model)
-        try:
-            response = await model.achat_with_tools(chat_history=_chat(messages), **self._form(schema))
-        except Exception as error:
-            self._refused(error)
-            return await self.acomplete(messages)
-        return self._json_reply(model, response)
-
-    def _form(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        model = cast(FunctionCallingLLM, self.model)
-        return {"tools": [reply_tool(schema)], "tool_required": True, **strictly(model)}
-
-    def _refused(self, error: Exception) -> None:
-        """Text from now on. Raises what is no refusal of the form, and any error of a model known to call
-        tools."""
-        if self.structured or not refuses_form(error):
-            raise error
-        self.structured = False
-
-    def _json_reply(self, model: FunctionCallingLLM, response: ChatResponse) -> Reply:
-        plain, fields = _reply(response), arguments_of(model, response)
-        if self.structured is None:
-            self.structured = fields is not None
-        return plain if fields is None else Reply(json.dumps(fields, ensure_ascii=False), plain.usage)
+        response = await model.achat_with_tools(chat_history=_chat(messages), **_form(model, schema))
+        return _json_reply(model, response)
 
     def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
-        """Pieces of the reply as they come, and at the end the tokens if the model reports them.
-
-        A model that has no stream gives its reply in one piece.
-        """
+        """Pieces of the reply as they come, and at the end the tokens if the model reports them."""
         pieces = _Pieces()
-        try:
-            with self._threads.slot():
-                for response in self.model.stream_chat(_chat(messages)):
-                    if piece := pieces.next(response):
-                        yield piece
-        except NotImplementedError:
-            if pieces.text:
-                raise
-            yield from _whole(self.complete(messages))
-        else:
-            yield from pieces.usage
+        with self._threads.slot():
+            for response in self.model.stream_chat(_chat(messages)):
+                if piece := pieces.next(response):
+                    yield piece
+        yield from pieces.usage
 
     async def astream(self, messages: Sequence[Message]) -> AsyncGenerator[str | Usage, None]:
         """`stream` for async; one thread of the pool reads a model that would block the event loop."""
@@ -136,18 +101,11 @@ class LlamaLLM(Pickled):
                     yield piece
             return
         pieces = _Pieces()
-        try:
-            async for response in await self.model.astream_chat(_chat(messages)):
-                if piece := pieces.next(response):
-                    yield piece
-        except NotImplementedError:
-            if pieces.text:
-                raise
-            for part in _whole(await self.acomplete(messages)):
-                yield part
-        else:
-            for used in pieces.usage:
-                yield used
+        async for response in await self.model.astream_chat(_chat(messages)):
+            if piece := pieces.next(response):
+                yield piece
+        for used in pieces.usage:
+            yield used
 
 
 class _Pieces:
@@ -179,21 +137,11 @@ def _reply(response: ChatResponse) -> Reply:
     return Reply(response.message.content or "", usage_of(response))
 
 
-def _whole(reply: Reply) -> tuple[str | Usage, ...]:
-    return (reply.text,) if reply.usage is None else (reply.text, reply.usage)
-
-
-def usage_of(response: ChatResponse) -> Usage | None:
+def usage_of(response: ChatResponse | CompletionResponse) -> Usage | None:
     """The tokens a response reports, in any of the shapes the integrations use; None if it reports none."""
-    raw = response.raw
-    kept = [
-        _get(raw, "usage"),
-        _get(raw, "usage_metadata"),
-        raw,
-        response.additional_kwargs,
-        response.message.additional_kwargs,
-    ]
-    for place in kept:
+    raw, said = response.raw, getattr(response, "message", response)
+    kept = (response.additional_kwargs, said.additional_kwargs)
+    for place in (_get(raw, "usage"), _get(raw, "usage_metadata"), raw, *kept):
         read, written = _first(place, _INPUT_TOKENS), _first(place, _OUTPUT_TOKENS)
         if read is not None or written is not None:
             return Usage.reported(read or 0, written or 0)
@@ -209,3 +157,49 @@ def _get(place: Any, name: str) -> Any:
     if isinstance(place, Mapping):
         return place.get(name)
     return getattr(place, name, None)
+
+
+def _can_structure(model: LLM) -> bool:
+    """Whether LlamaIndex itself would ask the model for a tool call."""
+    calls = isinstance(model, FunctionCallingLLM) and model.metadata.is_function_calling_model
+    return calls and model.pydantic_program_mode in _MODES
+
+
+def _form(model: FunctionCallingLLM, schema: Mapping[str, Any]) -> dict[str, Any]:
+    form = {"tools": [_reply_tool(schema)], "tool_required": True}
+    takes = inspect.signature(model._prepare_chat_with_tools).parameters
+    return {**form, "strict": True} if "strict" in takes else form  # passed on to a server that keeps to it
+
+
+def _reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
+    """The tool for replies by ``schema``; integrations read its parameters, nobody calls it."""
+    wanted = {"title": _NAME, **schema}
+
+    class Arguments(BaseModel):
+        @classmethod
+        def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+            return dict(wanted)
+
+    metadata = ToolMetadata(description="Give the reply.", name=_NAME, fn_schema=Arguments)
+    return FunctionTool(fn=_uncalled, metadata=metadata)
+
+
+def _json_reply(model: FunctionCallingLLM, response: ChatResponse) -> Reply:
+    """The reply's fields as JSON; its text when the model wrote text after all, or nothing that can be read."""
+    plain = _reply(response)
+    called = model.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+    fields = next((c.tool_kwargs for c in called if c.tool_name == _NAME and c.tool_kwargs), None)
+    return plain if fields is None else Reply(json.dumps(fields, ensure_ascii=False), plain.usage)
+
+
+def _uncalled() -> None:
+    raise NotImplementedError("the reply tool is a form to fill in")
+
+
+def given_or_set(name: Literal["llm", "embed_model"], given: Any, *, of: str) -> Any:
+    """``given``, or what the user put into `Settings`, whose own properties would make a hosted model. Raises
+    `InputError` when there is none."""
+    found = given if given is not None else getattr(Settings, f"_{name}", None)
+    if found is None:
+        raise InputError(f"{of} needs a model: pass {name}=..., or set Settings.{name}; no default is resolved")
+    return found

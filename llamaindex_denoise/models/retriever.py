@@ -14,8 +14,15 @@ from llamaindex_denoise.models.threads import Threads, owner
 from llamaindex_denoise.nodes.convert import to_passages
 
 
-class Search:
-    """A retriever and what its nodes go through, in both forms. Raises `InputError` for another kind."""
+class RetrieverAdapter:
+    """A LlamaIndex retriever as the core's `Retriever`; its passages remember their nodes.
+
+    ``postprocessors`` run on what it finds. A retriever that only has a synchronous form is run on at most
+    ``max_threads`` threads under async. A captioned picture is a passage by its caption; nodes without any text
+    are left out. Raises `InputError` for something that is no retriever.
+    """
+
+    _asked: QueryBundle | None = None
 
     def __init__(
         self, retriever: BaseRetriever, postprocessors: Sequence[BaseNodePostprocessor] = (), max_threads: int = 10
@@ -45,17 +52,6 @@ class Search:
         for postprocessor in self.postprocessors:
             found = await postprocessor.apostprocess_nodes(found, query_bundle=query)
         return found
-
-
-class RetrieverAdapter(Search):
-    """A LlamaIndex retriever as the core's `Retriever`; its passages remember their nodes.
-
-    ``postprocessors`` run on what it finds. A retriever that only has a synchronous form is run on at most
-    ``max_threads`` threads under async. A captioned picture is a passage by its caption; nodes without any text
-    are left out.
-    """
-
-    _asked: QueryBundle | None = None
 
     def asking(self, bundle: QueryBundle) -> RetrieverAdapter:
         """One that searches for ``bundle.query_str`` with the whole bundle (embedding, custom strings, image)."""

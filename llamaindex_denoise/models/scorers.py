@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import numpy as np
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from denoise_core import InputError
 from denoise_core.running.offload import offload
+from llamaindex_denoise.storage.pickling import Carries
 
 Floats = NDArray[np.float32]
 
@@ -22,7 +23,7 @@ UNRANKED = -1.0e9
 """The score of a text that the reranker left out of its list."""
 
 
-class EmbedModelScorer:
+class EmbedModelScorer(Carries):
     """Cosine of a LlamaIndex embedding model, -1 to 1; the query as its queries are embedded, texts as its texts.
 
     Raises `InputError` for something that is no LlamaIndex embedding model.
@@ -37,12 +38,12 @@ class EmbedModelScorer:
         self.embed_model = embed_model
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        from denoise_core.scorers.embedding import EmbeddingScorer
+        from denoise_core.scorers.encoders import EmbeddingScorer
 
         return EmbeddingScorer(self.embed_model).score(query, texts)
 
 
-class RerankerScorer:
+class RerankerScorer(Carries):
     """A LlamaIndex reranker's own scores; `UNRANKED` for a text it left out.
 
     It is asked for all texts of a call at once, without its ``top_n``, and may be listwise. A reranker that gives
@@ -103,9 +104,7 @@ class EmbeddedEmbedding(BaseEmbedding):
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         from denoise_core.embedded import encoder
 
-        vectors: Any = np.asarray(encoder().vectors(texts), dtype=np.float64)
-        rows: list[list[float]] = vectors.tolist()
-        return rows
+        return cast(list[list[float]], np.asarray(encoder().vectors(texts), dtype=np.float64).tolist())
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return await offload(self._get_text_embeddings, texts)

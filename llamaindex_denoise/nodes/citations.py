@@ -1,8 +1,4 @@
-"""From a cited source back to the user's own node and characters, however often it was copied on the way.
-
-LlamaIndex's `CitationQueryEngine` cuts nodes into chunks with new ids, no offsets and a heading; only metadata
-crosses. `origins` finds the place again from the record there.
-"""
+"""From a cited source back to the user's own node and characters, by the record that its copies carry along."""
 
 from __future__ import annotations
 
@@ -29,11 +25,9 @@ _HEADING = re.compile(r"\ASource \d+:\n(.*?)\n?\Z", re.DOTALL)
 class Origin:
     """Where a text comes from.
 
-    ``ranges`` are half-open ``(start, end)`` pairs of characters of the node ``node_id``;
-    ``document_ranges`` the same counted in the node's document, empty when that is not known. With ``exact``
-    the text is those characters joined, white space at its ends aside; without, it stands for them as a whole.
-    With ``field`` the ranges count in the node's metadata entry of that name and not in its text: the window that
-    `MetadataReplacementPostProcessor` put in its place.
+    ``ranges`` are half-open ``(start, end)`` pairs of characters of the node ``node_id``, or of its metadata entry
+    ``field`` where that took the place of its text; ``document_ranges`` the same counted in the node's document,
+    empty when that is not known. With ``exact`` the text is those characters joined, white space around it aside.
     """
 
     node_id: str

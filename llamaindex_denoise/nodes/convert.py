@@ -1,8 +1,4 @@
-"""LlamaIndex nodes to passages and back.
-
-Nodes are never changed: what comes back is a shallow copy with its own text, metadata and exclusion lists, and
-with the record of `records` in its relationship to its source.
-"""
+"""LlamaIndex nodes to passages and back. Nodes are never changed: what comes back are copies with a record."""
 
 from __future__ import annotations
 
@@ -30,6 +26,7 @@ from llamaindex_denoise.nodes.headers import NodeMetadata, mode_of, source_of
 from llamaindex_denoise.nodes.records import SOURCE, Detail, document_ranges, note_of, noted, record, whole_way
 
 ScorePolicy: TypeAlias = Literal["keep", "replace"]
+Given: TypeAlias = Mapping[str, Passage]
 
 
 def _no_origin() -> dict[str, Any]:
@@ -56,9 +53,8 @@ def to_passages(
 ) -> tuple[Passage, ...]:
     """The text nodes as passages, ids made different; nodes without text are left out.
 
-    ``mode`` says which metadata is their header (`headers.header_of`): ``EMBED`` for scorers, ``LLM`` for prompts
-    and judges. ``captions`` also takes what a picture or a sound is captioned with: evidence, not to be cut.
-    Raises `InputError` for something that is not a node, naming its position.
+    ``mode`` says which metadata is their header (`headers.header_of`). ``captions`` also takes what a picture or a
+    sound is captioned with: evidence, not to be cut. Raises `InputError` naming the place of what is no node.
     """
     taken = says_something if captions else is_text
     texts = [n for n in _checked(nodes) if taken(n.node)]
@@ -85,24 +81,18 @@ class Readable:
     """Nodes on their way in and out, under a guard's policy for each that cannot be converted.
 
     ``passages`` is what was made of those that can be read, ``failures`` why the others could not, by id;
-    ``beside`` are the nodes that are not denoised: without text, and those that could not be read and stay.
-    Raises `InputError` for something that is not a node.
+    ``beside`` are those that stay as they are. Raises `InputError` for something that is not a node.
     """
 
     def __init__(self, nodes: Iterable[NodeWithScore], guard: Guard) -> None:
         self.nodes = _checked(nodes)
         self.guard = guard
         self.failures: dict[str, str] = {}
-        self._beside: dict[int, NodeWithScore] = {}
+        self._beside = {at: n for at, n in enumerate(self.nodes) if not is_text(n.node)}
         mode = mode_of(guard.denoiser)
-        texts = []
-        for at, n in enumerate(self.nodes):
-            if is_text(n.node):
-                texts.append((at, n, n.node.node_id))
-            else:
-                self._beside[at] = n
+        texts = [(at, n) for at, n in enumerate(self.nodes) if at not in self._beside]
         found = []
-        for (at, n, _), i in zip(texts, unique_ids([own for _, _, own in texts])):
+        for (at, n), i in zip(texts, unique_ids([n.node.node_id for _, n in texts])):
             try:
                 found.append(_to_passage(n, i, mode))
             except Exception as error:  # whatever a node's template or metadata does: its failure is its own
@@ -111,6 +101,7 @@ class Readable:
                 if why:
                     self._beside[at] = as_it_came(n, why, type(guard.denoiser).__name__)
         self.passages = tuple(found)
+        self.has_text = any(p.text.strip() for p in found)
 
     @property
     def beside(self) -> list[NodeWithScore]:
@@ -131,9 +122,7 @@ class Readable:
         untouched = sorted(self._beside.items())
         if not untouched:
             return list(kept)
-        places: dict[str, int] = {}
-        for position, n in enumerate(self.nodes):
-            places.setdefault(n.node.node_id, position)
+        places = {n.node.node_id: at for at, n in reversed(list(enumerate(self.nodes)))}
         out: list[NodeWithScore] = []
         for n in kept:
             while untouched and untouched[0][0] < places.get(n.node.node_id, -1):
@@ -188,9 +177,7 @@ def to_nodes(
     return made
 
 
-def _about(
-    kept: Passage, given: Mapping[str, Passage], result: DenoiseResult, chunks: Chunks, detail: Detail
-) -> dict[str, Any]:
+def _about(kept: Passage, given: Given, result: DenoiseResult, chunks: Chunks, detail: Detail) -> dict[str, Any]:
     """`record_of` what became ``kept``: short of the scored chunks, unless they are asked for; and its best score,
     None where the method failed."""
     if detail == "full":
@@ -201,20 +188,12 @@ def _about(
         about["fallback"] = fallback_of(spans, result) if result.fallback or result.failures else None
         if result.question_note is not None:
             about["question_note"] = result.question_note
-    about["best"] = None
-    if chunks and not about["fallback"]:
-        found = [k.score for i in about["spans"] if i in chunks for k in chunks[i][0] if math.isfinite(k.score)]
-        about["best"] = float(max(found)) if found else None
-    return about
+    of = () if about["fallback"] else (k.score for i in about["spans"] if i in chunks for k in chunks[i][0])
+    return about | {"best": max((float(s) for s in of if math.isfinite(s)), default=None)}
 
 
 def _to_node(
-    kept: Passage,
-    given: Mapping[str, Passage],
-    about: Mapping[str, Any],
-    by: str,
-    scores: ScorePolicy,
-    detail: Detail,
+    kept: Passage, given: Given, about: Mapping[str, Any], by: str, scores: ScorePolicy, detail: Detail
 ) -> NodeWithScore:
     origin = _origin(kept, given)
     source = source_of(origin) if origin else None
@@ -237,23 +216,17 @@ def _to_node(
     return NodeWithScore(node=node, score=own if scores == "replace" and own is not None else score)
 
 
-def _origin(kept: Passage, given: Mapping[str, Passage]) -> Passage | None:
+def _origin(kept: Passage, given: Given) -> Passage | None:
     """The one input passage a text belongs to: its namesake, or the only one it stands for."""
-    origin = given.get(kept.id)
-    if origin is None:
-        behind = {s.passage_id for s in kept.covered}
-        origin = given.get(behind.pop()) if len(behind) == 1 else None
-    return origin
+    behind = {s.passage_id for s in kept.covered}
+    return given.get(kept.id) or (given.get(behind.pop()) if len(behind) == 1 else None)
 
 
 def _own_score(kept: Passage, origin: Passage | None, about: Mapping[str, Any]) -> float | None:
     """The method's score of a passage: the one it set, or its best chunk's."""
-    if about["fallback"]:
-        return None
-    if kept.score is not None and (origin is None or kept.score != origin.score):
-        return float(kept.score)
-    best: float | None = about["best"] if origin else None
-    return best
+    set_by_it = kept.score is not None and (origin is None or kept.score != origin.score)
+    own = kept.score if set_by_it else about["best"] if origin else None
+    return None if about["fallback"] else _float(own)
 
 
 def _copy(
@@ -278,17 +251,13 @@ def _copy(
     return shallow(node, update)
 
 
-def _unknown(kept: Passage) -> TextNode:
-    from denoise_core.augmenter.traces.plain import plain
-
-    return TextNode(metadata=plain(kept.metadata))
-
-
-def _joint(kept: Passage, given: Mapping[str, Passage], about: Mapping[str, Any]) -> tuple[TextNode, float | None]:
+def _joint(kept: Passage, given: Given, about: Mapping[str, Any]) -> tuple[TextNode, float | None]:
     """A new node for text made of several passages: it has what its sources agree on, and the best score."""
+    from denoise_core.augmenter.traces.recording import plain
+
     sources = [s for i in about["spans"] if i in given and (s := source_of(given[i])) is not None]
     nodes = [s.node for s in sources]
-    first = nodes[0] if nodes else _unknown(kept)  # no node behind it: the passage's own
+    first = nodes[0] if nodes else TextNode(metadata=plain(kept.metadata))  # no node behind it: the passage's own
     node = TextNode(
         text=kept.text,
         id_=kept.id,
@@ -296,10 +265,8 @@ def _joint(kept: Passage, given: Mapping[str, Passage], about: Mapping[str, Any]
         excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
         excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
     )
-    documents = [n.relationships.get(SOURCE) for n in (first, *nodes)]
-    shared = documents[0]
-    ids = {d.node_id if isinstance(d, RelatedNodeInfo) else None for d in documents}
-    if len(ids) == 1 and isinstance(shared, RelatedNodeInfo):
+    shared = first.relationships.get(SOURCE)
+    if isinstance(shared, RelatedNodeInfo) and {n.ref_doc_id for n in nodes} <= {shared.node_id}:
         node.relationships[SOURCE] = shared
     scores = [_float(s.score) for s in sources if s.score is not None]
     return node, max((s for s in scores if s is not None), default=_float(kept.score))

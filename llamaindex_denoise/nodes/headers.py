@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, TextNode
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
 from denoise_core import Denoiser, DenoiseResult, Guard, Passage
 from denoise_core.running.pipeline import Pipeline
 
 D = TypeVar("D", bound=Denoiser)
 
-_TEMPLATE = "{metadata_str}\n\n{content}"  # LlamaIndex's own, as the next
-_LINE = "{key}: {value}"
+_TEMPLATE = "{metadata_str}\n\n{content}"  # LlamaIndex's own
 _MARK = "\0content\0"  # stands where a template puts the text
 
 
@@ -26,20 +25,12 @@ def header_of(node: BaseNode, mode: MetadataMode) -> str:
     With a template that begins with the metadata, as LlamaIndex's own does, `Passage.headed` is
     ``get_content(mode)`` but for white space between the two; what a template writes behind the text comes first.
     """
-    shown = _metadata_str(node, mode).strip() if mode is not MetadataMode.NONE else ""
+    shown = node.get_metadata_str(mode).strip() if mode is not MetadataMode.NONE else ""
     template = getattr(node, "text_template", _TEMPLATE) if shown else _TEMPLATE
     if template == _TEMPLATE:
         return shown
     before, _, after = template.format(content=_MARK, metadata_str=shown).partition(_MARK)
     return "\n".join(p for p in (before.strip(), after.strip()) if p)
-
-
-def _metadata_str(node: BaseNode, mode: MetadataMode) -> str:
-    """``node.get_metadata_str(mode)``; of nearly all nodes without the templates, which cost most of a header."""
-    if type(node) is not TextNode or node.metadata_template != _LINE or mode is MetadataMode.ALL:
-        return node.get_metadata_str(mode)
-    hidden = node.excluded_embed_metadata_keys if mode is MetadataMode.EMBED else node.excluded_llm_metadata_keys
-    return node.metadata_separator.join([f"{k}: {v!s}" for k, v in node.metadata.items() if k not in hidden])
 
 
 def reading(denoiser: D) -> D:
@@ -48,10 +39,13 @@ def reading(denoiser: D) -> D:
     A key in ``excluded_llm_metadata_keys`` so never stands in a prompt, and one that is kept from embeddings
     changes no score. A step this adapter does not know may ask a model, and reads as one.
     """
-    if isinstance(denoiser, Guard):
-        return _with(denoiser, "denoiser", reading(denoiser.denoiser))
-    if isinstance(denoiser, Pipeline):
-        return _with(denoiser, "denoisers", tuple(reading(d) for d in denoiser.denoisers))
+    changed = copy.copy(denoiser)
+    if isinstance(changed, Guard):
+        changed.denoiser = reading(changed.denoiser)
+        return changed
+    if isinstance(changed, Pipeline):
+        changed.denoisers = tuple(reading(d) for d in changed.denoisers)
+        return changed
     from denoise_core.end import ENDDenoiser
 
     scores = isinstance(denoiser, ENDDenoiser) and not _asks(denoiser.scorer)
@@ -61,16 +55,9 @@ def reading(denoiser: D) -> D:
 
 def _asks(scorer: object) -> bool:
     """Whether a scorer puts texts into prompts."""
-    from denoise_core.scorers.decisions import DecisionScorer
-    from denoise_core.scorers.discrim import LLMDiscrim
+    from denoise_core.scorers.decisions import DecisionScorer, LLMDiscrim
 
     return isinstance(scorer, (LLMDiscrim, DecisionScorer)) or bool(getattr(scorer, "asks", False))
-
-
-def _with(denoiser: D, name: str, value: object) -> D:
-    changed = copy.copy(denoiser)
-    setattr(changed, name, value)
-    return changed
 
 
 class _Reading:

@@ -1,9 +1,7 @@
 """What we note about a node: where LlamaIndex keeps it, how large it may be, and the way back to the user's node.
 
-It stands in the node's relationship to its source, `RelatedNodeInfo.metadata`, under the key ``"denoise"``. No
-metadata mode shows relationships, `MetadataMode.ALL` included, so that neither extractors nor prompts nor
-embeddings read it, and the node's hash does not change by it; yet it is stored with the node, also by vector
-stores that take flat metadata alone, and LlamaIndex's splitters and citation engine copy it to what they cut.
+It stands in the node's relationship to its source, under the key ``"denoise"``: no metadata mode shows it and the
+hash does not change by it, yet every vector store keeps it, and splitters and the citation engine copy it along.
 """
 
 from __future__ import annotations
@@ -166,8 +164,7 @@ def _field_of(node: BaseNode, text: str) -> str | None:
 
 def _bounded(note: dict[str, Any]) -> dict[str, Any]:
     """At most `MOST_BYTES`: ranges that touch are one, an id too long is its hash, the last ranges go first."""
-    if len(note["origin_spans"]) > 1:
-        note["origin_spans"] = joined(note["origin_spans"])
+    note["origin_spans"] = joined(note["origin_spans"])
     if "spans" in note:
         note["spans"] = {i: joined(ranges) for i, ranges in note["spans"].items()}
     words = len(note["origin_id"] or "") + len(note.get("origin_field", "")) + len(note["op"])

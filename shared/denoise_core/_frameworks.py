@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
 
 from denoise_core.errors import InputError
-from denoise_core.protocols import Denoiser
+
+if TYPE_CHECKING:
+    from denoise_core.end import ENDDenoiser
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=BaseModel)
@@ -45,7 +47,7 @@ def signed(function: F) -> F:
     return function
 
 
-def ruled(denoiser: Any, keep: Any, threshold: float | None) -> Denoiser:
+def ruled(denoiser: Any, keep: Any, threshold: float | None) -> Any:
     """A copy of END that keeps by another rule. Raises `InputError` for a denoiser without one."""
     from denoise_core.end import ENDDenoiser
 
@@ -56,7 +58,7 @@ def ruled(denoiser: Any, keep: Any, threshold: float | None) -> Denoiser:
     return other
 
 
-def shipped(keep: Any, threshold: float | None, chunker: Any = "auto") -> Denoiser:
+def shipped(keep: Any, threshold: float | None, chunker: Any = "auto") -> ENDDenoiser:
     """END with the weights that ship, by ``keep``, by ``threshold``, or by its own rule where neither is given."""
     from denoise_core.embedded import DefaultScorer, default_denoiser
     from denoise_core.end import ENDDenoiser

@@ -1,15 +1,5 @@
 """Our exception tree, and which errors are mistakes. Catch `DenoiseError` for all of ours.
 
-* DenoiseError
-  - InputError        (also ValueError)    passages, records or settings that cannot be used as they are
-  - MissingExtra      (also ImportError)   an optional dependency is not installed
-  - ProbeMismatch     (also ValueError)    a probe was fitted on another model, layer, layout or width
-  - UnparsableReply   (also ValueError)    an LLM's reply did not follow the format it was asked for
-  - BudgetExceeded    (also RuntimeError)  the next effect would pass a limit of the `Budget`
-  - NotRecorded       (also LookupError)   a replay came to a call that the recorded run did not make
-  - EmptyResult       (also RuntimeError)  a denoiser kept nothing and the policy says that is an error
-  - BrokenLaw         (also RuntimeError)  a model, retriever, scorer or denoiser handed back what none may
-
 There are two kinds, `is_mistake` tells them apart. *Mistakes* stay wrong however often they are tried: settings, a
 missing extra, a wrong type, a foreign probe, a key that is refused, errors of programming. They always raise,
 through every fallback. *Failures* are of the moment or of one item: time-outs, rate limits, a server's 5xx, an
@@ -101,7 +91,7 @@ _REFUSED = re.compile(
     r"|DefaultCredentials|UnrecognizedClient|InvalidSignature|ExpiredToken|GatedRepo)(?:Error|Exception)?",
     re.IGNORECASE,
 )
-_REFUSED_CODES = {"UNAUTHENTICATED", "PERMISSION_DENIED"}
+_REFUSED_CODES = {"401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED"}
 
 
 def is_mistake(error: BaseException) -> bool:
@@ -132,24 +122,19 @@ def is_refusal(error: BaseException) -> bool:
     """Whether a server refused the key: a status of 401 or 403, or a class of error that is called so."""
     if any(_REFUSED.fullmatch(c.__name__) for c in type(error).__mro__[:-2]):
         return True
-    places = [error, getattr(error, "response", None)]
-    return any(
-        _refuses(_read(p, name)) for p in places if p is not None for name in ("status_code", "status", "code")
-    )
+    places = (error, getattr(error, "response", None))
+    return any(_refuses(place, name) for place in places for name in ("status_code", "status", "code"))
 
 
-def _read(place: object, name: str) -> object:
+def _refuses(place: object, name: str) -> bool:
     try:
-        found = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
-        return found() if name == "code" and callable(found) else found  # grpc's is a method
+        code = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
+        code = code() if name == "code" and callable(code) else code  # grpc's is a method
+        if isinstance(code, int):
+            return int(code) in (401, 403)
+        return (code if isinstance(code, str) else getattr(code, "name", None)) in _REFUSED_CODES
     except Exception:  # a foreign property may raise whatever it likes
-        return None
-
-
-def _refuses(code: object) -> bool:
-    if isinstance(code, int) and not isinstance(code, bool):
-        return int(code) in (401, 403)
-    return (code if isinstance(code, str) else getattr(code, "name", None)) in ("401", "403", *_REFUSED_CODES)
+        return False
 
 
 LONGEST = 300  # characters of an error's text that are stored, logged or shown

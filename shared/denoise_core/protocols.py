@@ -7,16 +7,16 @@ instead, and not by an ``AttributeError`` in the middle of a run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import BadScores, InputError, masked
 from denoise_core.result import DenoiseResult
-from denoise_core.types import Message, Passage, Reply
+from denoise_core.types import Message, Passage, Reply, kind_of
 
 
 @runtime_checkable
@@ -31,6 +31,47 @@ class LLM(Protocol):
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         """The same without blocking the event loop."""
         ...
+
+
+@runtime_checkable
+class StructuredLLM(LLM, Protocol):
+    """An `LLM` that can also be held to a JSON schema; its reply's text is the JSON."""
+
+    def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+        """A reply whose text is JSON of ``schema``."""
+        ...
+
+    async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+        """The same without blocking the event loop."""
+        ...
+
+
+def held_to_schema(llm: LLM, schema: Mapping[str, Any] | None) -> LLM:
+    """``llm`` answering by the schema if it can, else ``llm`` itself: its text is parsed. None is no schema."""
+    return _Held(llm, schema) if schema is not None and isinstance(llm, StructuredLLM) else llm
+
+
+class _Held:
+    def __init__(self, llm: StructuredLLM, wanted: Mapping[str, Any]) -> None:
+        self.llm = llm
+        self.wanted = wanted
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        return self.llm.complete_json(messages, self.wanted)
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        return await self.llm.acomplete_json(messages, self.wanted)
+
+
+def by_schema(llm: LLM) -> bool | None:
+    """Whether ``llm`` can be held to a JSON schema; None while only asking tells.
+
+    An adapter says so by its attribute ``structured``, which it sets after the first reply; a `StructuredLLM`
+    without it can."""
+    if not isinstance(llm, StructuredLLM):
+        return False
+    known = getattr(llm, "structured", True)
+    return known if known is None else bool(known)
 
 
 @runtime_checkable
@@ -147,65 +188,53 @@ def expect_denoiser(value: object, name: str = "denoiser") -> Denoiser:
     return cast(Denoiser, _expect(value, name, "a denoiser", ("denoise", "adenoise"), _DENOISER_HINTS))
 
 
-# What to write instead, by the package that a class or one of its bases comes from, and by what it can do.
-_Hints = dict[tuple[str, str], str]
+# What to write instead, by a sign of what was given: the package that its class or one of its bases comes from, or
+# what kind of value it is, and behind a dot what it can do.
+_Hints = dict[str, str]
 
 _LLM_HINTS: _Hints = {
-    ("langchain", ""): "langchain_denoise.ChatModelLLM({name})",
-    ("llama_index", ""): "llamaindex_denoise.LlamaLLM({name})",
-    ("transformers", ""): "denoise_core.local.generation.llm.LocalLLM({name}, tokenizer)",
-    (
-        "builtins",
-        "str",
-    ): "a model, not its name, e.g. denoise_core.local.generation.llm.LocalLLM(...) with a folder",
-    ("", "function"): "denoise_core.testing.FunctionLLM({name}), or an object with both methods",
+    "langchain": "langchain_denoise.ChatModelLLM({name})",
+    "llama_index": "llamaindex_denoise.LlamaLLM({name})",
+    "transformers": "denoise_core.local.generation.llm.LocalLLM({name}, tokenizer)",
+    "str": "a model, not its name, e.g. denoise_core.local.generation.llm.LocalLLM(...) with a folder",
+    "function": "denoise_core.testing.FunctionLLM({name}), or an object with both methods",
 }
 _RETRIEVER_HINTS: _Hints = {
-    ("langchain", "as_retriever"): "langchain_denoise.RetrieverAdapter({name}.as_retriever())",
-    ("langchain", ""): "langchain_denoise.RetrieverAdapter({name})",
-    ("llama_index", "as_retriever"): "llamaindex_denoise.models.retriever.RetrieverAdapter({name}.as_retriever())",
-    ("llama_index", ""): "llamaindex_denoise.models.retriever.RetrieverAdapter({name})",
-    ("builtins", "list"): "denoise_core.testing.ListRetriever({name}) for passages that are always found",
-    ("builtins", "tuple"): "denoise_core.testing.ListRetriever({name}) for passages that are always found",
+    "langchain.as_retriever": "langchain_denoise.RetrieverAdapter({name}.as_retriever())",
+    "langchain": "langchain_denoise.RetrieverAdapter({name})",
+    "llama_index.as_retriever": "llamaindex_denoise.models.retriever.RetrieverAdapter({name}.as_retriever())",
+    "llama_index": "llamaindex_denoise.models.retriever.RetrieverAdapter({name})",
+    "list": "denoise_core.testing.ListRetriever({name}) for passages that are always found",
 }
 _SCORER_HINTS: _Hints = {
-    ("langchain", "embed_documents"): "denoise_core.scorers.EmbeddingScorer({name})",
-    ("llama_index", "get_text_embedding_batch"): "denoise_core.scorers.EmbeddingScorer({name})",
-    ("", "predict"): "denoise_core.scorers.CrossEncoderScorer({name})",
-    ("", "encode"): "denoise_core.scorers.EmbeddingScorer({name})",
-    ("", "complete"): "denoise_core.scorers.LLMDiscrim({name})",
-    ("", "denoise"): "the scorer inside it: this is a denoiser already",
-    (
-        "builtins",
-        "str",
-    ): "an object, not its name: denoise_core.scorers.BM25Scorer(), EmbeddingScorer({value!r}) ...",
-    ("", "function"): "denoise_core.testing.FunctionScorer({name}) for a function of the query and one text",
+    "langchain.embed_documents": "denoise_core.scorers.EmbeddingScorer({name})",
+    "llama_index.get_text_embedding_batch": "denoise_core.scorers.EmbeddingScorer({name})",
+    ".predict": "denoise_core.scorers.CrossEncoderScorer({name})",
+    ".encode": "denoise_core.scorers.EmbeddingScorer({name})",
+    ".complete": "denoise_core.scorers.LLMDiscrim({name})",
+    ".denoise": "the scorer inside it: this is a denoiser already",
+    "str": "an object, not its name: denoise_core.scorers.BM25Scorer(), EmbeddingScorer({value!r}) ...",
+    "function": "denoise_core.testing.FunctionScorer({name}) for a function of the query and one text",
 }
 _DENOISER_HINTS: _Hints = {
-    ("langchain", ""): "the denoiser itself: LangChain parts go around it, e.g. DenoiseCompressor(denoiser=...)",
-    (
-        "llama_index",
-        "",
-    ): "the denoiser itself: LlamaIndex parts go around it, e.g. DenoisePostprocessor(denoiser=...)",
-    ("", "score"): "denoise_core.end.ENDDenoiser({name})",
-    ("", "complete"): "denoise_core.s2a.S2ADenoiser({name})",
-    ("builtins", "list"): "denoise_core.Pipeline(*{name})",
-    ("builtins", "tuple"): "denoise_core.Pipeline(*{name})",
+    "langchain": "the denoiser itself: LangChain parts go around it, e.g. DenoiseCompressor(denoiser=...)",
+    "llama_index": "the denoiser itself: LlamaIndex parts go around it, e.g. DenoisePostprocessor(denoiser=...)",
+    ".score": "denoise_core.end.ENDDenoiser({name})",
+    ".complete": "denoise_core.s2a.S2ADenoiser({name})",
+    "list": "denoise_core.Pipeline(*{name})",
 }
 
 
 def _expect(value: object, name: str, what: str, methods: tuple[str, ...], hints: _Hints) -> object:
-    foreign = _home(value)
-    if not isinstance(value, type) and foreign not in _FRAMEWORKS and all(_can(value, m) for m in methods):
+    home = _home(value)
+    if not isinstance(value, type) and home not in _FRAMEWORKS and all(_can(value, m) for m in methods):
         return value
     asked = " and ".join(f"{m}(...)" for m in methods)
     if isinstance(value, type):
         instead = f"an instance: {value.__name__}(...)"
     else:
-        instead = next(
-            (hint for (home, sign), hint in hints.items() if _fits(value, foreign, home, sign)),
-            f"an object with {asked}",
-        ).format(name=name, value=value)
+        fitting = (hint for sign, hint in hints.items() if _fits(value, home, sign))
+        instead = next(fitting, f"an object with {asked}").format(name=name, value=value)
     raise InputError(f"{name}: expected {what} ({asked}), got {_called(value)}; pass {instead}")
 
 
@@ -220,12 +249,10 @@ def _home(value: object) -> str:
     return next((p for p in packages if p in ("llama_index", "transformers")), packages[0])
 
 
-def _fits(value: object, foreign: str, home: str, sign: str) -> bool:
-    if home and foreign != home:
-        return False
-    if home == "builtins":
-        return type(value).__name__ == sign
-    return callable(value) and hasattr(value, "__code__") if sign == "function" else not sign or _can(value, sign)
+def _fits(value: object, home: str, sign: str) -> bool:
+    kind = "function" if hasattr(value, "__code__") else type(value).__name__.replace("tuple", "list")
+    named, _, verb = sign.partition(".")
+    return named in ("", home, kind) and (not verb or _can(value, verb))
 
 
 def _can(value: object, method: str) -> bool:
@@ -237,5 +264,4 @@ def _called(value: object) -> str:
         return f"the class {value.__name__}"
     if value is None or isinstance(value, (str, int, float, bool)):
         return masked(repr(value)[:80])
-    kind = type(value)
-    return f"{kind.__module__}.{kind.__qualname__}" if kind.__module__ != "builtins" else f"a {kind.__name__}"
+    return kind_of(value)

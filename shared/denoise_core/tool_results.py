@@ -109,21 +109,16 @@ def read_result(value: Any, *, name: str = "result") -> ToolResult:
 
 
 def _read(value: Any) -> Iterator[tuple[Path, Cut]]:
-    if isinstance(value, str | bytes):
-        yield (), cut(value)
-    elif isinstance(value, list) and value and all(_is_block(b) or isinstance(b, str) for b in value):
+    content = value.get("content") if isinstance(value, Mapping) else None
+    if isinstance(value, list) and value and all(_is_block(b) or isinstance(b, str) for b in value):
         for n, block in enumerate(value):
             for path, text in _in_block(block):
                 yield (n, *path), cut(text)
-    elif (
-        isinstance(value, Mapping)
-        and isinstance(value.get("content"), list)
-        and all(map(_is_block, value["content"]))
-    ):
+    elif isinstance(content, list) and all(map(_is_block, content)):
         for key in _SETS:
             for path, shape in _read(value[key]) if value.get(key) else ():
                 yield (key, *path), shape
-    elif isinstance(value, dict | list) and value:
+    elif isinstance(value, str | bytes) or (isinstance(value, dict | list) and value):
         yield (), cut(value)
 
 

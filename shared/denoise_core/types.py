@@ -178,13 +178,13 @@ def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
     Raises `InputError` when they are no passages, and when two share an id: spans name passages by id.
     """
     if isinstance(passages, (str, bytes, Passage)) or not isinstance(passages, Iterable):
-        raise InputError(f"passages: expected several Passage objects, got {_kind(passages)}; put it into a list")
+        raise InputError(f"passages: expected several Passage objects, got {kind_of(passages)}; put it in a list")
     given = tuple(passages)
     seen: dict[str, int] = {}
     for position, passage in enumerate(given):
         if not isinstance(passage, Passage):
             raise InputError(
-                f"passages[{position}]: expected a denoise_core.Passage, got {_kind(passage)}; "
+                f"passages[{position}]: expected a denoise_core.Passage, got {kind_of(passage)}; "
                 "write Passage(text, id=...), or use the adapter of your framework"
             )
         if passage.id in seen:
@@ -196,7 +196,8 @@ def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
     return given
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """The name of its class, with the module where that is no builtin."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 

@@ -9,8 +9,7 @@ from judging import by_words
 
 from denoise_core import DenoiseResult, Drop, ENDDenoiser, Passage, Span
 from denoise_core.augmenter import Augmenter
-from denoise_core.report.chart import curves, points
-from denoise_core.report.context import Shown, fragment, page
+from denoise_core.report.context import Shown, _templates, fragment, page
 from denoise_core.report.loop import to_html
 from denoise_core.testing import FunctionLLM, FunctionScorer, ListRetriever
 
@@ -100,8 +99,13 @@ def test_an_answer_shows_itself_and_its_repr_is_one_line():
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
 def test_charts_stay_inside_their_frame(value):
-    chart = curves("t", {"a": [(0.05, value), (1.0, value)]}, "x", "y")
-    (line,) = chart.lines
-    assert all(0 <= float(n) <= 640 for n in re.findall(r"[\d.]+", line.path))
-    dots = points("t", {"a": (0.0, value, value, value), "b": (10.0, value, 0.0, 1.0)}, "x", "y")
-    assert all(0 <= x <= 640 and 0 <= y <= 320 for dot in dots.lines for x, *ys in dot.points for y in ys)
+    chart = _templates(("denoise_core.report",)).get_template("parts.html").module.chart
+    about = {"title": "t", "x": "x", "y": "y"}
+    curves = chart({**about, "lines": {"a": [(0.05, value), (1.0, value)]}, "most": 1})
+    dots = {"a": [(0.0, value, value, value)], "b": [(10.0, value, 0.0, 1.0)]}
+    for drawn in (curves, chart({**about, "lines": dots, "most": 10.0, "floor": 0.0})):
+        places = re.findall(r'c?(x|y)[12]?="([\d.-]+)"', drawn)
+        for line in re.findall(r'points="([^"]+)"', drawn):
+            places += [(axis, at) for pair in line.split() for axis, at in zip("xy", pair.split(","))]
+        assert len(places) > 25
+        assert all(0 <= float(at) <= (640 if axis == "x" else 320) for axis, at in places)

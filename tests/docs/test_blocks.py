@@ -68,25 +68,16 @@ RIGHT = "The Eiffel Tower in Paris was completed in 1889."
 def test_the_loops_page(monkeypatch):
     from denoise_core import Passage
     from denoise_core.augmenter import BM25Retriever, Groundedness
-    from denoise_core.augmenter.utilities import Labelled
     from denoise_core.embedded import default_denoiser, encoder
     from denoise_core.testing import FunctionLLM
 
-    labelled = [
-        Labelled(
-            f"Where is tower {n}?", (f"Tower {n} is in Porto.",), f"Tower {n} is in {place}.", place == "Porto"
-        )
-        for n in range(8)
-        for place in ("Porto", "Rome")
-    ]
     more = BM25Retriever([Passage("Reviews say that the tower is high.", "review")])
     # The page names a model of the hub; the same weights ship.
     monkeypatch.setattr(
-        "denoise_core.scorers.embedding._embedders", lambda name: (encoder().vectors, encoder().vectors)
+        "denoise_core.scorers.encoders._embedders", lambda name: (encoder().vectors, encoder().vectors)
     )
     names = {
         "llm": FunctionLLM(lambda messages: RIGHT),
-        "labelled": labelled,
         "reviews": more,
         "archive": more,
         "end_denoiser": default_denoiser(),

@@ -6,13 +6,13 @@ import random
 import numpy as np
 import pytest
 from augmenter_doubles import scripted
+from augmenter_laws import check_answer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Attempt, Augmenter, Rules, Verdict, WorkingMemory
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
-from denoise_core.augmenter.testing import check_answer
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.trained import (
     ACTIONS,

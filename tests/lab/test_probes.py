@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe
+from denoise_core.end.reader import ReadingSettings
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError, ProbeMismatch
 from denoise_core.local.loading import load_model, load_tokenizer
 from denoise_core.question import Question
 from denoise_lab import FOLDER, probes
+from denoise_lab.layouts import SC
 from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_lab.probe_data import (
     LEAST_PASSAGES,
@@ -91,7 +93,7 @@ def test_the_probe_denoises_within_its_promise(folder, made):
 
 
 def test_the_probe_without_a_question_does_not_see_one(folder, made):
-    scorer = ProbeScorer(folder, Probe.load(made / "sc"))
+    scorer = ProbeScorer(folder, Probe.load(made / "sc"), settings=ReadingSettings(layout=SC))
     texts = ["Ann lives in Calberg.", "Bob keeps a cat."]
     asked = [scorer.score(question, texts) for question in ("Where does Ann live?", "What pet has Bob?")]
     np.testing.assert_allclose(*asked, atol=1e-5)
@@ -184,7 +186,7 @@ def test_the_global_random_state_is_left_alone():
 def test_a_shipped_probe_belongs_to_the_shipped_reader(layout):
     question = scene_questions(1, seed=5, test=True)[0]
     probe = probes.reader_probe(layout)
-    scorer = ProbeScorer(FOLDER, probe)
+    scorer = ProbeScorer(FOLDER, probe, settings=ReadingSettings(layout=probes.LAYOUTS[layout]))
     assert probe.reading.layout.startswith(f"{layout}:")
     assert probe.calibration is not None
     assert probe.reading.model.name == probes.NAME

@@ -1,6 +1,7 @@
 """LangChain's models, retrievers and embeddings, whatever they do: no context is lost, no failure is a mistake."""
 
 import pytest
+from faults import check_faults, check_hang, faults_of
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
@@ -12,7 +13,7 @@ from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import is_mistake
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.testing import FunctionLLM, check_faults, check_hang, faults_of
+from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
 from langchain_denoise import ChatModelLLM, DenoiseCompressor, RetrieverAdapter
 from langchain_denoise.models.scoring import as_scorer

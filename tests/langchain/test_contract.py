@@ -321,7 +321,7 @@ def test_bad_input_names_what_came(given, message, kit):
 
 
 def test_one_document_that_cannot_be_read_costs_no_other(documents, kit, caplog):
-    fallbacks.forget()
+    fallbacks._counts.clear()
     broken = Document.model_construct(page_content=None, id="x", metadata={})
     given = {"documents": [documents[0], broken, documents[1]], "query": kit.question}
     kept = DenoiseCompressor(denoiser=kit.s2a()).invoke(given)

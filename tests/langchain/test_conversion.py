@@ -19,7 +19,7 @@ from langchain_denoise import DenoiseCompressor
 
 @pytest.fixture(autouse=True)
 def _first_of_its_kind():
-    fallbacks.forget()
+    fallbacks._counts.clear()
 
 
 class Unspeakable:

@@ -66,7 +66,7 @@ def test_the_tests_and_names_it_speaks_of_are_there():
     from langchain.agents import middleware as theirs
 
     import langchain_denoise
-    from langchain_denoise import middleware, nodes
+    from langchain_denoise import evaluators, middleware, nodes
 
     page = PAGE.read_text("utf-8")
     for path in re.findall(r"`(tests/[\w/]+\.py)`", page):
@@ -76,6 +76,7 @@ def test_the_tests_and_names_it_speaks_of_are_there():
     for home, pattern in ((middleware, r"`(\w+Middleware|DenoiseTool\w*)`"), (nodes, r"`(\w+Node)`")):
         there = (langchain_denoise, theirs, home)
         assert all(any(hasattr(part, name) for part in there) for name in re.findall(pattern, page))
+    assert all(hasattr(evaluators, name) for name in ("gold_kept", "tokens_saved", "Supported"))
     public = set(langchain_denoise.__all__)
     assert {n for n in public if n not in page} <= {"DenoiseInput"}
 

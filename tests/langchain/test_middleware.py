@@ -199,7 +199,7 @@ def test_a_scorer_of_tools_that_fails_is_heard_and_a_mistake_raises(error, caplo
     tools = [StructuredTool.from_function(lambda: "x", name=n, description=n) for n in ("one", "two")]
     request = SimpleNamespace(tools=tools, messages=[HumanMessage("which one?")])
     middleware = DenoiseTools(FunctionScorer(fail), k=1)
-    fallbacks.forget()
+    fallbacks._counts.clear()
     if isinstance(error, AttributeError):
         with pytest.raises(AttributeError):
             middleware.wrap_model_call(request, lambda r: r.tools)

@@ -76,6 +76,12 @@ def test_without_scores_the_first_are_kept(kit):
     assert [d.id for d in found] == TEXTS[:2]
 
 
+def test_fetch_k_reaches_the_vector_store():
+    assert len(both(DenoisingRetriever(retriever=store(k=1), denoiser=keep_all()), "fish")) == 1
+    assert len(both(DenoisingRetriever(retriever=store(k=1), denoiser=keep_all(), fetch_k=4), "fish")) == 4
+    assert len(both(DenoisingRetriever(retriever=store(), denoiser=keep_all(), fetch_k=4), "fish", k=2)) == 2
+
+
 def test_what_k_left_out_is_in_the_record():
     seen = RunRecorder()
     DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2).invoke("red bird", {"callbacks": [seen]})
@@ -123,6 +129,8 @@ async def test_nothing_found(sync, kit):
     ("settings", "message"),
     [
         ({"k": 0}, "k"),
+        ({"k": 3, "fetch_k": 2}, "at least k=3"),
+        ({"fetch_k": 9}, "Fixed takes no k"),
         ({"k": 3, "top_n": 2}, "give k"),
         ({"top_k": 3}, "top_k"),
     ],

@@ -103,11 +103,11 @@ CACHED = {"cache_control": {"type": "ephemeral"}}
 IMAGE = {"type": "image", "url": "https://example.org/map.png"}
 
 
-def test_what_stands_beside_a_text_stays(kit):
-    """The kept sentences stand in the first block of text; a block that goes hands its cache mark on."""
+def test_images_and_text_keep_their_order_and_what_stands_beside_them(kit):
+    """The kept sentences stay in their blocks; a block that goes hands its cache mark on."""
     message = HumanMessage(
         [
-            {"type": "text", "text": "Look at this map. I like maps. ", "id": "t"},
+            {"type": "text", "text": "Look at this map. I like maps. ", **CACHED},
             IMAGE,
             {"type": "text", "text": "I am sure it is Lyon. ", **CACHED},
             {"type": "text", "text": "What is the capital of France?"},
@@ -116,8 +116,9 @@ def test_what_stands_beside_a_text_stays(kit):
     step = S2AMessages(model=kit.chat(lambda m: "1, 4"), variant="select")
     [out] = both(step, [message])
     assert out.content == [
-        {"type": "text", "text": "Look at this map. What is the capital of France?", "id": "t", **CACHED},
-        IMAGE,
+        {"type": "text", "text": "Look at this map. ", **CACHED},
+        {**IMAGE, **CACHED},
+        {"type": "text", "text": "What is the capital of France?"},
     ]
     assert message.content[0]["text"] == "Look at this map. I like maps. "
 

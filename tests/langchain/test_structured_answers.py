@@ -10,11 +10,11 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from pydantic import BaseModel
 from recorded_runs import RunRecorder
 
-from denoise_core import InputError
+from denoise_core import InputError, Passage
 from denoise_core.augmenter import LoopLimits, Verdict
 from denoise_core.augmenter.utility import without_effects
 from langchain_denoise import Verifier, verified
-from langchain_denoise.convert.claims import claimed
+from langchain_denoise.convert.claims import claimed, resolved
 
 TOWER = "The Eiffel Tower was finished in 1889."
 FOUND = [
@@ -120,7 +120,27 @@ def test_an_object_without_an_answer_is_judged_field_by_field_but_for_its_source
         confidence: float
 
     said = claimed(Tower(finished=1889, sources=["tower.txt"], confidence=0.9), None)
-    assert said.fields == {"finished": 1889}
+    assert (said.fields, said.cited) == ({"finished": 1889}, ("tower.txt",))
+
+
+def test_what_is_cited_is_looked_up_and_what_stands_nowhere_is_listed(judged):
+    verifier, _ = judged
+    recorder = RunRecorder()
+    output = ONE.model_copy(update={"sources": ["tower.txt", "Fruit", "d1", "tour.pdf"]})
+    verified(RunnableLambda(lambda q: output), verifier, **EVIDENCE).invoke("When?", {"callbacks": [recorder]})
+    [(_, record, _)] = recorder.events
+    assert [s["id"] for s in record["sources"]["resolved"]] == ["d1", "d2", "d1"]
+    assert record["sources"]["unresolved"] == ["tour.pdf"]
+
+
+def test_a_quote_is_found_with_its_span_and_one_that_is_not_there_is_listed():
+    passages = [Passage(d.page_content, d.id) for d in FOUND]
+    cited = [Quote(source_id=1, quote="three floors"), Quote(source_id=2, quote="three floors"), 3]
+    found = resolved(cited, passages)
+    [one] = found["resolved"]
+    assert (one["id"], FOUND[0].page_content[slice(*one["span"])]) == ("d1", "three floors")
+    assert found["unresolved"] == [{"source_id": 2, "quote": "three floors"}, 3]
+    assert resolved((), passages) == {}
 
 
 def test_functions_get_the_very_object(judged):

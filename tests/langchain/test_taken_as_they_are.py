@@ -317,7 +317,7 @@ def test_a_probe_folder(tmp_path):
     from denoise_core.end.fit import fit_probe
 
     folder = fit_probe(
-        HiddenReader(torch_minilm()[0], tokenizer=torch_minilm()[1]), sample()[:2], layers=[1], controls=False
+        HiddenReader(torch_minilm()[0], tokenizer=torch_minilm()[1]), sample()[:2], layers=[1]
     ).probe.save(tmp_path / "probe")
     scored = DenoiseCompressor.from_probe(folder, torch_minilm(), keep=2)
     assert math.isfinite(both(scored)[0].metadata["relevance_score"])

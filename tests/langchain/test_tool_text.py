@@ -166,7 +166,7 @@ async def test_a_default_text_tool_is_denoised_when_it_was_asked_in_words(kit):
 
 
 async def test_long_text_that_passes_is_said_once(kit, caplog):
-    fallbacks.forget()
+    fallbacks._counts.clear()
     agent = agent_of(kit, DenoiseToolResults(keep=1), json.dumps(SEARCHED), {"page": 2})
     for _ in range(2):
         state = await agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})

@@ -1,6 +1,7 @@
 """LlamaIndex's models, retrievers and embeddings, whatever they do: no context lost, no failure a mistake."""
 
 import pytest
+from faults import check_faults, check_hang, faults_of
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.llms import CustomLLM
@@ -12,7 +13,7 @@ from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import is_mistake
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.testing import FunctionLLM, check_faults, check_hang, faults_of
+from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
 from llamaindex_denoise.models.retriever import RetrieverAdapter

@@ -12,7 +12,7 @@ from llamaindex_denoise import DenoisePostprocessor, S2AQueryEngine, record
 
 @pytest.fixture(autouse=True)
 def _first_of_its_kind():
-    fallbacks.forget()
+    fallbacks._counts.clear()
 
 
 class Unspeakable:

@@ -77,7 +77,7 @@ def test_a_mistake_of_a_judge_raises_and_a_failure_is_heard(caplog):
             raise self.error
             yield
 
-    fallbacks.forget()
+    fallbacks._counts.clear()
     both(UtilityEvaluator(Breaks(ConnectionError("down"))), RIGHT)
     assert "nothing is known of the answer" in caplog.text
     for error in (AttributeError("x"), MissingExtra("pip install it")):

@@ -12,11 +12,11 @@ from llama_index.core.types import PydanticProgramMode
 from llamaindex_doubles import Calling, calls
 
 from denoise_core import InputError, Message, Passage, Usage, run
-from denoise_core.augmenter.streaming.events import StreamingLLM
+from denoise_core.augmenter.streaming import StreamingLLM
+from denoise_core.protocols import StructuredLLM
 from denoise_core.running.effects import complete
-from denoise_core.running.structured import StructuredLLM
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.s2a.forms import schema
+from denoise_core.s2a.prompts import schema
 from llamaindex_denoise import LlamaLLM
 
 ASKED = (Message("system", "be brief"), Message("user", "where?"))
@@ -141,20 +141,9 @@ class Cumulative(Calling):
         return pieces()
 
 
-class Streamless(Calling):
-    def stream_chat(self, messages, **kwargs):
-        raise NotImplementedError
-
-    async def astream_chat(self, messages, **kwargs):
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [(Cumulative, ["One", " two", " three.", Usage(14, 1)]), (Streamless, [TEXT])],
-)
-def test_streams_of_other_shapes(kind, expected):
-    llm = LlamaLLM(kind(script=says(TEXT)))
+def test_a_stream_of_the_text_so_far():
+    expected = ["One", " two", " three.", Usage(14, 1)]
+    llm = LlamaLLM(Cumulative(script=says(TEXT)))
     assert list(llm.stream(ASKED)) == expected
     assert asyncio.run(collected(llm)) == expected
 

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import json
-from contextvars import ContextVar
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 from denoise_core import Guard
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import Options, Prompt, Prompts, S2ADenoiser
+from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import chunks, sentences
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, LlamaLLM, record
@@ -29,12 +29,9 @@ def says_red(query, text):
     return float("red" in text)
 
 
-class Weights:
-    def __init__(self, values):
-        self.values = np.asarray(values, dtype=np.float32)
-
-    def score(self, query, texts):
-        return np.zeros(len(texts), dtype=np.float32)
+def fixed(values):
+    """A scorer with weights, whose code is that of a release."""
+    return FunctionScorer(functools.partial(max, np.asarray(values, dtype=np.float32)))
 
 
 def fields(text):
@@ -42,20 +39,18 @@ def fields(text):
 
 
 SETTINGS = [
-    lambda: ENDDenoiser(FunctionScorer(says_red), threshold=0.5),
-    lambda: ENDDenoiser(FunctionScorer(says_red), threshold=0.6),
-    lambda: ENDDenoiser(FunctionScorer(says_red), threshold=0.5, chunker=sentences),
-    lambda: ENDDenoiser(FunctionScorer(says_red), threshold=0.5, chunker=chunks(100)),
-    lambda: ENDDenoiser(FunctionScorer(says_red), threshold=0.5, chunker=chunks(200)),
-    lambda: ENDDenoiser(FunctionScorer(says_red), keep=0.5),
-    lambda: ENDDenoiser(FunctionScorer(lambda q, t: 1.0), threshold=0.5),
-    lambda: ENDDenoiser(FunctionScorer(lambda q, t: 2.0), threshold=0.5),
-    lambda: ENDDenoiser(FunctionScorer(functools.partial(max, 1)), threshold=0.5),
-    lambda: ENDDenoiser(FunctionScorer(functools.partial(max, 2)), threshold=0.5),
-    lambda: ENDDenoiser(Weights([1, 2]), threshold=0.5),
-    lambda: ENDDenoiser(Weights([1, 3]), threshold=0.5),
-    lambda: Guard(ENDDenoiser(Weights([1, 3]), threshold=0.5)),
-    lambda: Guard(ENDDenoiser(Weights([1, 3]), threshold=0.5), on_empty="drop"),
+    lambda: ENDDenoiser(FunctionScorer(str.count), threshold=0.5),
+    lambda: ENDDenoiser(FunctionScorer(str.count), threshold=0.6),
+    lambda: ENDDenoiser(FunctionScorer(str.count), threshold=0.5, chunker=sentences),
+    lambda: ENDDenoiser(FunctionScorer(str.count), threshold=0.5, chunker=chunks(100)),
+    lambda: ENDDenoiser(FunctionScorer(str.count), threshold=0.5, chunker=chunks(200)),
+    lambda: ENDDenoiser(FunctionScorer(str.count), keep=0.5),
+    lambda: ENDDenoiser(fixed(1), threshold=0.5),
+    lambda: ENDDenoiser(fixed(2), threshold=0.5),
+    lambda: ENDDenoiser(fixed([1, 2]), threshold=0.5),
+    lambda: ENDDenoiser(fixed([1, 3]), threshold=0.5),
+    lambda: Guard(ENDDenoiser(fixed([1, 3]), threshold=0.5)),
+    lambda: Guard(ENDDenoiser(fixed([1, 3]), threshold=0.5), on_empty="drop"),
     lambda: S2ADenoiser(LlamaLLM(MockLLM()), variant="select"),
     lambda: S2ADenoiser(LlamaLLM(MockLLM()), variant="remove"),
     lambda: S2ADenoiser(LlamaLLM(MockLLM(max_tokens=5)), variant="select"),
@@ -87,19 +82,14 @@ def test_using_a_denoiser_does_not_change_its_fingerprint():
 
 
 def test_a_ring_of_objects_has_a_fingerprint():
-    class Ring:
-        pass
-
-    ring = Ring()
-    ring.itself = [ring]
+    ring = {}
+    ring["itself"] = [ring]
     assert fingerprint(ring) == fingerprint(ring)
 
 
-def transform(threshold=0.5, **settings):
-    denoiser = ENDDenoiser(FunctionScorer(says_red), threshold=threshold, chunker=sentences)
-    return DenoiseTransform(
-        postprocessor=DenoisePostprocessor(denoiser=denoiser), subject="red things", **settings
-    )
+def transform():
+    denoiser = ENDDenoiser(FunctionScorer(says_red), threshold=0.5, chunker=sentences)
+    return DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=denoiser), subject="red things")
 
 
 DOCUMENTS = [Document(text="A red cat. Ok so. A red dog.", id_="a"), Document(text="All blue. Not here.", id_="b")]
@@ -134,26 +124,21 @@ def test_each_node_by_itself_or_all_together():
     assert len(DenoiseTransform(**settings, together=True)(DOCUMENTS)) == 1
 
 
-SEEN = ContextVar("SEEN", default=())
-
-
-class Counts:
-    """A scorer that counts the texts it is given, apart from its settings."""
+def test_the_cache_is_used_until_a_setting_changes(monkeypatch):
+    cache, seen = IngestionCache(), []
 
     def score(self, query, texts):
-        SEEN.set((*SEEN.get(), *texts))
+        seen.extend(texts)
         return np.ones(len(texts), dtype=np.float32)
 
-
-def test_the_cache_is_used_until_a_setting_changes():
-    cache = IngestionCache()
+    monkeypatch.setattr(BM25Scorer, "score", score)
 
     def scored_by_a_run(threshold, subject="red things"):
-        denoiser = ENDDenoiser(Counts(), threshold=threshold)
+        denoiser = ENDDenoiser(BM25Scorer(), threshold=threshold)
         step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=denoiser), subject=subject)
-        before = len(SEEN.get())
+        before = len(seen)
         IngestionPipeline(transformations=[step], cache=cache).run(documents=DOCUMENTS)
-        return len(SEEN.get()) - before
+        return len(seen) - before
 
     assert scored_by_a_run(0.5) == 2
     assert scored_by_a_run(0.5) == 0
@@ -162,7 +147,9 @@ def test_the_cache_is_used_until_a_setting_changes():
 
 
 def test_a_transform_is_stored_and_loaded_with_its_parts_passed_in():
-    step = transform(together=True)
+    denoiser = ENDDenoiser(BM25Scorer(), threshold=0.5)
+    postprocessor = DenoisePostprocessor(denoiser=denoiser)
+    step = DenoiseTransform(postprocessor=postprocessor, subject="red things", together=True)
     data = step.to_dict()
     twin = DenoiseTransform.from_dict(data, postprocessor=step.postprocessor)
     assert twin.to_dict() == data

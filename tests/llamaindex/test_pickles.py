@@ -10,6 +10,7 @@ from llama_index.llms.openai_like import OpenAILike
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
+from denoise_core.scorers import EmbeddingScorer
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, LlamaLLM
 from llamaindex_denoise.models.scorers import EmbedModelScorer
 
@@ -39,6 +40,9 @@ WRAPPED = {
     "a postprocessor": lambda: DenoisePostprocessor(denoiser=S2ADenoiser(LlamaLLM(model()))),
     "a postprocessor over embeddings": lambda: DenoisePostprocessor(
         denoiser=ENDDenoiser(EmbedModelScorer(Keyed(embed_dim=4)), keep=1)
+    ),
+    "a scorer of the core over embeddings": lambda: DenoisePostprocessor(
+        denoiser=ENDDenoiser(EmbeddingScorer(Keyed(embed_dim=4)), keep=1)
     ),
     "a transformation": lambda: DenoiseTransform(
         postprocessor=DenoisePostprocessor(denoiser=S2ADenoiser(LlamaLLM(used()))), subject="towers"

@@ -9,6 +9,8 @@ import pytest
 from llamaindex_denoisers import RedSentences, both, frozen, nodes_of
 from pydantic import ValidationError
 
+from denoise_core.end import ENDDenoiser
+from denoise_core.scorers import BM25Scorer
 from llamaindex_denoise import DenoisePostprocessor
 
 
@@ -40,12 +42,11 @@ def test_a_postprocessor_pickles_when_its_denoiser_does():
 
 
 def test_settings_store_and_load_with_the_denoiser_passed_in():
-    postprocessor = DenoisePostprocessor(
-        denoiser=RedSentences(), scores="replace", on_empty="drop", max_concurrency=3
-    )
+    denoiser = ENDDenoiser(BM25Scorer(), keep=1)
+    postprocessor = DenoisePostprocessor(denoiser=denoiser, scores="replace", on_empty="drop", max_concurrency=3)
     data = json.loads(json.dumps(postprocessor.to_dict()))
     assert len(data["denoiser"]) == 64, "a hash, and nothing of the denoiser itself"
-    twin = DenoisePostprocessor.from_dict(data, denoiser=RedSentences())
+    twin = DenoisePostprocessor.from_dict(data, denoiser=denoiser)
     assert twin.to_dict() == postprocessor.to_dict()
     assert frozen(both(twin, nodes_of())) == frozen(both(postprocessor, nodes_of()))
     with pytest.raises(ValidationError, match="denoiser"):

@@ -22,7 +22,7 @@ def texts(postprocessor, found=None):
 
 def test_keep_is_the_rule_of_the_default():
     assert len(texts(DenoisePostprocessor(keep=1))) == 1
-    assert len(texts(DenoisePostprocessor.from_defaults(keep=2, order="score"))) == 2
+    assert len(texts(DenoisePostprocessor(keep=2, order="score"))) == 2
     assert texts(DenoisePostprocessor(threshold=-1e9)) == [n.text for n in nodes()]
 
 
@@ -39,9 +39,10 @@ def test_settings_that_cannot_be_are_errors(wrong):
         DenoisePostprocessor(**wrong)
 
 
-def test_names_of_llama_indexs_own_parts_are_taken():
+def test_names_of_llama_indexs_own_parts_are_taken_and_an_unknown_one_is_told():
     assert len(texts(DenoisePostprocessor(similarity_top_k=1))) == 1
     assert texts(DenoisePostprocessor(similarity_cutoff=-1e9)) == [n.text for n in nodes()]
+    assert texts(DenoisePostprocessor.from_defaults(top_n=1)) == texts(DenoisePostprocessor(top_n=1))
     with pytest.raises(ValueError, match=r"treshold: .* there are .* threshold"):
         DenoisePostprocessor(treshold=1)
 

@@ -14,7 +14,7 @@ from openai_server import NEW_TOKENS
 from refusing_server import KEPT, RAISES, refusing
 
 from denoise_core import Message, Usage
-from denoise_core.running.structured import StructuredLLM
+from denoise_core.protocols import StructuredLLM
 from denoise_core.s2a import Options, S2ADenoiser
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, record
 
@@ -40,7 +40,7 @@ def nodes(count):
 
 def postprocessor(model, at_most=10):
     denoiser = S2ADenoiser(
-        LlamaLLM(model, structured=model.is_function_calling_model),  # nothing to find out by asking one alone
+        LlamaLLM(model),
         variant="select",
         max_concurrency=at_most,
         options=Options(joint=False),
@@ -104,16 +104,6 @@ async def test_s2a_takes_what_it_needs_from_a_reply_by_schema(server, client, sy
     out = await denoised(postprocessor(client(is_function_calling_model=True)), nodes(2), sync)
     assert [n.node.text for n in out] == ["Another one."] * 2
     assert [why(n) for n in out] == [None, None]
-
-
-async def test_whether_a_model_calls_tools_is_found_by_asking_once(server, client):
-    llm = LlamaLLM(client())
-    assert llm.structured is None
-    plain = llm.complete(ASKED)
-    for _ in range(2):
-        assert await llm.acomplete_json(ASKED, WANTED) == plain
-    assert [bool(r.get("tools")) for r in server.requests] == [False, True, False]
-    assert llm.structured is False
 
 
 async def test_text_where_a_known_model_was_asked_for_a_schema_is_handed_on(server, client):

@@ -109,16 +109,16 @@ def test_no_circle():
 
 # Lines a room: (at most, the goal). Where the first is above the second it is a debt, and may only fall.
 LINES = {
-    "s2a": (3300, 3300),
-    "augmenter": (4325, 4900),
-    "evaluate": (2315, 2300),
-    "end": (4092, 3300),
-    "embedded": (2450, 2300),
-    "text": (2844, 2400),
-    "local, running": (5260, 4800),
-    "support, scorers, report, cli, service, root": (9710, 7100),
-    "langchain_denoise, llamaindex_denoise": (10128, 8300),
-    "benchmarks": (7893, 6500),
+    "s2a": (2630, 2650),
+    "augmenter": (4050, 4100),
+    "evaluate": (1925, 1950),
+    "end": (3410, 3300),
+    "embedded": (2386, 2300),
+    "text": (2679, 2400),
+    "local, running": (4872, 4800),
+    "support, scorers, report, cli, service, root": (8258, 7100),
+    "langchain_denoise, llamaindex_denoise": (9026, 8300),
+    "benchmarks": (6569, 6500),
 }
 
 
@@ -164,7 +164,7 @@ def test_no_function_is_tangled():
 
 # Places where the core and the adapters compile a pattern or list words by hand: they may only fall. Whoever adds
 # one names beside it the data by another hand on which it gains, and takes one away elsewhere.
-PATTERNS, WORD_LISTS = 84, 12
+PATTERNS, WORD_LISTS = 80, 12
 
 
 def test_patterns_and_word_lists_become_fewer():

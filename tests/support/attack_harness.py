@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from envelopes import enclosed
+from laws import check_result
 
 from denoise_core import Message, Passage, run
-from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.prompts import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.running.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.options import Show
-from denoise_core.testing import FunctionLLM, check_result
+from denoise_core.testing import FunctionLLM
 from denoise_core.text.delimit import shown
 
 DATA = Path(__file__).parents[1] / "data" / "attacks"

@@ -2,10 +2,11 @@
 
 import asyncio
 
+from augmenter_laws import check_answer
+
 from denoise_core import DenoiseResult, Drop, Reply, Span, Usage
 from denoise_core.augmenter import Augmenter, Reason, Verdict
 from denoise_core.augmenter.drafting import DraftRequest
-from denoise_core.augmenter.testing import check_answer
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.testing import FunctionLLM, ListRetriever
 

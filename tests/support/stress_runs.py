@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from laws import check_result
 from stress_faults import BROKEN, MISTAKES, NEVER, PARTS, RAISED, SECONDS, STORES, Outside
 
 from denoise_core import Budget, DenoiseResult, Guard, Passage, Pipeline
@@ -20,7 +21,6 @@ from denoise_core.augmenter import Augmenter, LoopLimits
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import is_mistake
 from denoise_core.s2a import Cache, Options, S2ADenoiser
-from denoise_core.testing import check_result
 
 LINES = (
     "The tower is 330 m tall. ", "I think it is lovely! ", "It opened in 1889.\n\n", "Bananas are yellow. ", "\n",

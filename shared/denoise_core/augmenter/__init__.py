@@ -8,10 +8,9 @@ from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
-from denoise_core.augmenter.policy import Policy, Rules
+from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.augmenter.utility import Utility
 

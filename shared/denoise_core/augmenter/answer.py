@@ -1,4 +1,4 @@
-"""What the loop hands back: an answer, how far it can be trusted, and why the loop stopped."""
+"""What the loop hands back: an answer, how far it can be trusted, why the loop stopped, and how it is chosen."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from denoise_core._optional import html_of
+from denoise_core.augmenter.drafting.repair import holds_in
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
-from denoise_core.augmenter.utility import Measured
+from denoise_core.augmenter.policy import LoopLimits
+from denoise_core.augmenter.prompts import Task, citations, titled
+from denoise_core.augmenter.utility import Measured, Utility, known_of
 from denoise_core.result import Trace
+from denoise_core.support.abstention import declined
 from denoise_core.support.proof import Proof, proof_of
+from denoise_core.text.words import content_words, words
 from denoise_core.types import Passage
 
 
@@ -101,3 +106,107 @@ class Answer:
     def looked_for(self) -> tuple[str, ...]:
         """Every search that was made, in order."""
         return self.memory.queries
+
+
+NO_ANSWER = "No answer can be given: {why}."
+_WHY = {
+    StopReason.BUDGET: "the budget was spent before there was one",
+    StopReason.DEADLINE: "the time was up before there was one",
+    StopReason.NOT_RECORDED: "the recording holds none",
+}
+_PARTS = {
+    "draft": "the writing of a draft",
+    "search": "the search",
+    "self_ask": "the question whether to search",
+    "policy": "the policy",
+}
+_SHOWN = 3  # searches named in an abstention
+_NEAREST = 2
+_QUOTED = 200  # characters of the nearest evidence
+_BARE = 3  # words; an abstention no longer than this is replaced by a sentence
+
+
+def finish(memory: WorkingMemory, stop: StopReason, limits: LoopLimits, task: Task, utility: Utility) -> Answer:
+    """The best attempt under the outcome it earns.
+
+    A model that says at last that it does not know is believed, also after drafts that did not hold. Where nothing
+    was written the answer says why in a sentence.
+    """
+    judge, measured = known_of(utility)
+    best, last = memory.best, memory.last
+
+    def sent(text: str, outcome: Outcome, why: StopReason, holds: str = "") -> Answer:
+        shown = best is not None and text == best.candidate
+        cited = citations(text, best.evidence) if best and shown else ()
+        near = () if outcome is Outcome.SUPPORTED else nearest(memory)
+        return Answer(
+            text, outcome, why, memory, citations=cited, judge=judge, measured=measured, nearest=near, holds=holds
+        )
+
+    if best is not None and best.verdict.passed:
+        return sent(best.candidate, Outcome.SUPPORTED, StopReason.PASSED, best.candidate)
+    holds = holds_in(best) if best is not None else ""
+    if last is not None and last.abstained:
+        return sent(
+            abstention(memory, task, holds, last.candidate), Outcome.ABSTAINED, StopReason.ABSTAINED, holds
+        )
+    if stop is StopReason.ABSTAINED:
+        why = stop if memory.evidence or memory.attempts else StopReason.NO_EVIDENCE
+        return sent(abstention(memory, task, holds), Outcome.ABSTAINED, why, holds)
+    if best is None or not best.candidate:
+        empty = best is not None and not best.candidate
+        why_not = "the model wrote nothing" if empty else _WHY.get(stop) or _failed(memory)
+        return sent(NO_ANSWER.format(why=why_not), Outcome.FAILED, stop, holds)
+    unknown = best.verdict.outcome == "unknown"
+    if unknown and stop in (StopReason.SENT, StopReason.NOT_REPEATABLE):
+        stop = _unknown_for(best)
+    if stop is not StopReason.UNJUDGED and limits.unsupported == "abstain":
+        return sent(abstention(memory, task, holds), Outcome.ABSTAINED, stop, holds)
+    return sent(best.candidate, Outcome.UNKNOWN if unknown else Outcome.UNSUPPORTED, stop, holds)
+
+
+def abstention(memory: WorkingMemory, task: Task, holds: str, said: str = "") -> str:
+    """A sentence that says there is no answer (the model's own, when it wrote one), what was looked for, the
+    nearest evidence, and what part of a draft holds."""
+    mark = declined(said)
+    lines = [said if mark is None and len(words(said)) > _BARE else task.abstaining]
+    if mark is not None and mark.nearest:
+        lines.append(f"Nearest to it: {' '.join(mark.nearest.split())[:_QUOTED]}")
+    if memory.queries:
+        shown = "; ".join(f"\u201c{' '.join(q.split())[:_QUOTED]}\u201d" for q in memory.queries[:_SHOWN])
+        lines.append(f"Looked for: {shown}.")
+    near = nearest(memory)
+    if near:
+        lines.append(f"Nearest evidence: \u201c{_quoted(titled(near[0]))}\u201d")
+    if holds:
+        lines.append(f"What holds of a draft: {holds}")
+    return "\n".join(lines)
+
+
+def nearest(memory: WorkingMemory) -> tuple[Passage, ...]:
+    """The two passages of the evidence that share most words with the question, the earlier first among equals;
+    none that shares no word."""
+    asked = frozenset(content_words(memory.question))
+    shared = {p.id: len(asked.intersection(content_words(titled(p)))) for p in memory.evidence}
+    order = sorted((p for p in memory.evidence if shared[p.id]), key=lambda p: -shared[p.id])
+    return tuple(order[:_NEAREST])
+
+
+def _failed(memory: WorkingMemory) -> str:
+    """The part that failed last, with its error's class: the message is for the record, it may quote anything."""
+    what, error = next((f for f in reversed(memory.failures) if f[0] in _PARTS), ("", ""))
+    return f"{_PARTS[what]} failed ({error.partition(':')[0]})" if what else "there is no draft"
+
+
+def _quoted(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _QUOTED else text[:_QUOTED].rsplit(" ", 1)[0] + " …"
+
+
+def _unknown_for(attempt: Attempt) -> StopReason:
+    kinds = attempt.kinds()
+    if "judge_error" in kinds:
+        return StopReason.JUDGE_ERROR
+    if "unjudged" in kinds:
+        return StopReason.UNJUDGED
+    return StopReason.NO_EVIDENCE if "empty_evidence" in kinds else StopReason.NOT_TOLD

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from denoise_core.augmenter.engine import draft_block, evidence_block, question_block
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
@@ -18,6 +18,7 @@ from denoise_core.types import Message
 _CLAIM_CHARACTERS = 300
 _ADVICE_CHARACTERS = 1500  # a model that runs on must not fill the next prompt
 _MISSING_SHOWN = 8
+_REASONS_SHOWN = 6
 
 ADVISE = (
     f"A draft answer was checked against evidence and did not pass. {NOTE} "
@@ -34,18 +35,14 @@ class Feedback(Protocol):
     def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
         """Text that says what is wrong with a rejected candidate, for the next draft; a flow, so it may ask a
         model."""
-        ...
 
 
 class TemplateFeedback:
-    """One line for each of the first ``most`` reasons: the claim, the evidence, what is missing there."""
-
-    def __init__(self, *, most: int = 6) -> None:
-        self.most = most
+    """One line for each of the first six reasons: the claim, the evidence, what is missing there."""
 
     def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
         numbers = {p.id: n for n, p in enumerate(memory.evidence, 1)}
-        lines = [f"- {_line(reason, numbers)}" for reason in verdict.reasons[: self.most]]
+        lines = [f"- {_line(reason, numbers)}" for reason in verdict.reasons[:_REASONS_SHOWN]]
         left = len(verdict.reasons) - len(lines)
         if left > 0:
             lines.append(f"- and {left} more of the same kind")
@@ -61,10 +58,9 @@ class ModelFeedback:
 
     def __init__(self, llm: LLM | None = None) -> None:
         self.llm = llm
-        self._findings = TemplateFeedback()
 
     def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
-        findings = yield from self._findings.write(memory, candidate, verdict)
+        findings = yield from TemplateFeedback().write(memory, candidate, verdict)
         parts = (
             evidence_block(memory.evidence),
             question_block(memory.question),

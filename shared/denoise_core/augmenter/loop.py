@@ -13,15 +13,13 @@ from typing import Any
 
 from denoise_core.augmenter import steps
 from denoise_core.augmenter.actions import Abstain, Action, Draft, Readmit, Search, SelfAsk, Send
-from denoise_core.augmenter.answer import Answer, StopReason
+from denoise_core.augmenter.answer import Answer, StopReason, finish
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
-from denoise_core.augmenter.finish import finish
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
-from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.policy import Policy, Rules
+from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utilities.groundedness import as_utility
 from denoise_core.augmenter.utility import Utility
@@ -93,8 +91,7 @@ class Augmenter:
 
         ``drafter`` writes the drafts in the place of the model; ``evidence`` is what is at hand already.
         """
-        flow = self.flow(question, history, drafter=drafter, evidence=evidence)
-        answer, trace = run(flow, llm=self.llm, budget=self.budget, call_seconds=self.limits.call_seconds)
+        answer, trace = run(self.flow(question, history, drafter=drafter, evidence=evidence), **self.driving())
         return replace(answer, trace=trace)
 
     async def aanswer(
@@ -107,8 +104,12 @@ class Augmenter:
     ) -> Answer:
         """`answer` for async: the same steps; a call that hangs is cancelled when its time is up."""
         flow = self.flow(question, history, drafter=drafter, evidence=evidence)
-        answer, trace = await arun(flow, llm=self.llm, budget=self.budget, call_seconds=self.limits.call_seconds)
+        answer, trace = await arun(flow, **self.driving())
         return replace(answer, trace=trace)
+
+    def driving(self) -> dict[str, Any]:
+        """What `run` or `arun` is to be given with `flow`: the model, the budget, the time for one call."""
+        return {"llm": self.llm, "budget": self.budget, "call_seconds": self.limits.call_seconds}
 
     def flow(
         self,
@@ -117,10 +118,12 @@ class Augmenter:
         *,
         drafter: Drafter | None = None,
         evidence: Sequence[Passage] = (),
+        through: steps.Through | None = None,
     ) -> Flow[Answer]:
         """The loop as a flow, to be driven by `run`, `arun` or another flow. Its `Answer` has no trace yet.
 
-        Raises `InputError` for a question without text, and when nobody is there to write.
+        ``through`` makes of each draft's memory and server (None: the model) the server that is asked: a stream
+        listens there. Raises `InputError` for a question without text, and when nobody is there to write.
         """
         if drafter is not None and not isinstance(drafter, Drafter):
             raise InputError(
@@ -133,40 +136,25 @@ class Augmenter:
             )
         if self.llm is None and isinstance(self.policy, Rules) and self.policy.consult == "self_ask":
             raise InputError("consult='self_ask' asks a model: give Augmenter(llm, ...) one")
-        return self._loop(self.begin(question, history, evidence, brings_own=drafter is not None), drafter)
-
-    def begin(
-        self,
-        question: str,
-        history: Sequence[Message] = (),
-        evidence: Sequence[Passage] = (),
-        *,
-        brings_own: bool = False,
-    ) -> WorkingMemory:
-        """The memory before the first turn. Evidence that a user or a model wrote is set aside; the rest is held
-        to the limit of tokens."""
         if not isinstance(question, str) or not question.strip():
             raise InputError(f"question: expected a text that is not blank, got {question!r}")
         memory = WorkingMemory(
             question,
             history=tuple(history),
             searchable=bool(self.consolidator.sources or self.consolidator.wide),
-            brings_own=brings_own,
+            brings_own=drafter is not None,
         )
-        return steps.given(memory, evidence, self.limits)
+        own = (self.task, self.utility, self.feedback, self.limits, self.llm, self.when)
+        return self._loop(steps.given(memory, evidence, self.limits), steps.Parts(*own, drafter, through))
 
-    def _loop(self, memory: WorkingMemory, drafter: Drafter | None) -> Flow[Answer]:
+    def _loop(self, memory: WorkingMemory, parts: steps.Parts) -> Flow[Answer]:
         state: WorkingMemory | Answer = memory
         while isinstance(state, WorkingMemory):
-            state = yield from self.turn(state, drafter=drafter)
+            state = yield from self._turn(state, parts)
         return state
 
-    def turn(self, memory: WorkingMemory, *, drafter: Drafter | None = None) -> Flow[WorkingMemory | Answer]:
-        """One turn of the loop: what the policy chooses, carried out; an `Answer` when that was the last.
-
-        For those who keep the state between turns elsewhere: a workflow, a graph, a queue. The budget holds
-        within one turn only; over several it is theirs to keep.
-        """
+    def _turn(self, memory: WorkingMemory, parts: steps.Parts) -> Flow[WorkingMemory | Answer]:
+        """One turn of the loop: what the policy chooses, carried out; an `Answer` when that was the last."""
         stop = self._must_stop(memory)
         if stop:
             return self._end(memory, stop)
@@ -178,7 +166,7 @@ class Augmenter:
         if not isinstance(action, Action):
             raise InputError(f"Policy.choose must return an Action, got {type(action).__name__}")
         memory = memory.acted(action)
-        if isinstance(action, Draft) and (stop := self._no_more_drafts(memory, drafter)):
+        if isinstance(action, Draft) and (stop := self._no_more_drafts(memory, parts.drafter)):
             return self._end(memory, stop)
         try:
             match action:
@@ -189,9 +177,6 @@ class Augmenter:
                 case Readmit():
                     memory = steps.admit(memory, action.count, self.limits)
                 case Draft():
-                    parts = steps.Parts(
-                        self.task, self.utility, self.feedback, self.limits, self.llm, drafter, self.when
-                    )
                     memory = yield from steps.draft(memory, parts)
                 case Send():
                     return self._end(memory, StopReason.SENT)

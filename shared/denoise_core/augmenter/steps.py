@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from denoise_core.augmenter.answer import StopReason
 from denoise_core.augmenter.drafting.drafter import Drafted, Drafter, DraftRequest, DraftServer, request_messages
 from denoise_core.augmenter.drafting.repair import repaired
 from denoise_core.augmenter.drafting.taint import evidence_of
 from denoise_core.augmenter.drafting.when import When, says_nothing
-from denoise_core.augmenter.engine import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.feedback import Feedback
-from denoise_core.augmenter.knowledge.cap import blanked, capped, size_of
+from denoise_core.augmenter.knowledge.cap import blanked, capped, readmit, size_of
 from denoise_core.augmenter.knowledge.consolidate import Consolidator, merge
-from denoise_core.augmenter.knowledge.readmit import readmit
-from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
-from denoise_core.augmenter.prompts import Task
+from denoise_core.augmenter.policy import LoopLimits
+from denoise_core.augmenter.prompts import Task, draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mistake
 from denoise_core.protocols import LLM, Varied
@@ -33,6 +32,8 @@ REASONS = {
     "self_ask": StopReason.LLM_ERROR,
 }
 """The failures that end a loop when there are too many of them, and the reason they end it for."""
+
+Through: TypeAlias = Callable[[WorkingMemory, LLM | None], LLM]
 
 ENDING = (BudgetExceeded, NotRecorded)
 _INSTEAD = {
@@ -53,15 +54,17 @@ class Spent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a draft is written, judged and explained with. ``drafter`` None: ``llm`` writes from our prompt."""
+    """What a draft is written, judged and explained with. ``drafter`` None: ``llm`` writes from our prompt.
+    ``through``: see `Augmenter.flow`."""
 
     task: Task
     utility: Utility
     feedback: Feedback
     limits: LoopLimits
-    llm: LLM | None = None
-    drafter: Drafter | None = None
-    when: When | None = None
+    llm: LLM | None
+    when: When | None
+    drafter: Drafter | None
+    through: Through | None
 
 
 def noted(memory: WorkingMemory, what: str, error: Exception, instead: str) -> WorkingMemory:
@@ -182,19 +185,19 @@ def _ask(memory: WorkingMemory, parts: Parts) -> Flow[Reply]:
     """One draft, from the drafter or from the model; a later one sampled anew where the model can be."""
     last = memory.last
     failed = last is not None and last.verdict.outcome == "fail" and bool(last.feedback)
+    server: LLM | None = None
     if parts.drafter is None:
-        llm = parts.llm.varied(memory.drafts) if failed and isinstance(parts.llm, Varied) else None
-        return (yield from complete(draft_prompt(memory, parts.task), tag="draft", llm=llm))
-    request = DraftRequest(
-        memory.question,
-        memory.history,
-        memory.evidence,
-        last.candidate if last and failed else "",
-        last.feedback if last and failed else "",
-        memory.drafts,
-        anew=failed,
-    )
-    return (yield from complete(request_messages(request), tag="draft", llm=DraftServer(parts.drafter, request)))
+        messages = draft_prompt(memory, parts.task)
+        if failed and isinstance(parts.llm, Varied):
+            server = parts.llm.varied(memory.drafts)
+    else:
+        rejected = (last.candidate, last.feedback) if last and failed else ("", "")
+        known = (memory.question, memory.history, memory.evidence)
+        request = DraftRequest(*known, *rejected, memory.drafts, anew=failed)
+        messages, server = request_messages(request), DraftServer(parts.drafter, request)
+    if parts.through is not None:
+        server = parts.through(memory, server)
+    return (yield from complete(messages, tag="draft", llm=server))
 
 
 def _collected(memory: WorkingMemory, drafted: Drafted, candidate: str, limits: LoopLimits) -> WorkingMemory:

@@ -10,6 +10,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
-from denoise_core.augmenter.engine import titled
 from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.prompts import titled
 from denoise_core.errors import InputError
 from denoise_core.text.words import content_words, words
 
@@ -35,7 +36,14 @@ _POINTS = re.compile(r"\b(?:they|them|their|it|its|there|this|that|those|these)\
 _FIRST = re.compile(r"\b(?:i|i'm|i'd|my|me|we|our)\b", re.IGNORECASE)
 
 # Every action a trained policy may take, in the order of its outputs.
-ACTIONS: tuple[str, ...] = ("search", "search wide", "readmit", "draft", "send")
+_ACTIONS: dict[str, Action] = {
+    "search": Search(),
+    "search wide": Search(wide=True),
+    "readmit": Readmit(),
+    "draft": Draft(),
+    "send": Send(),
+}
+ACTIONS = tuple(_ACTIONS)
 
 
 def _did(memory: WorkingMemory, *, wide: bool) -> bool:
@@ -89,14 +97,7 @@ def allowed(memory: WorkingMemory, *, attempts: int) -> NDArray[np.bool_]:
 
 
 def action_of(index: int, probability: float) -> Action:
-    name = ACTIONS[index]
-    if name == "readmit":
-        return Readmit(probability=probability)
-    if name == "draft":
-        return Draft(probability)
-    if name == "send":
-        return Send(probability)
-    return Search(wide=name == "search wide", probability=probability)
+    return replace(_ACTIONS[ACTIONS[index]], probability=probability)
 
 
 class LinearPolicy:
@@ -140,13 +141,10 @@ class LinearPolicy:
 
     def chances(self, memory: WorkingMemory) -> NDArray[np.float64]:
         """Probability of each of `ACTIONS`, 0 for those that make no sense now; shape ``(5,)``."""
-        return softmax(self.weights @ self._seen(memory), allowed(memory, attempts=self.attempts))
-
-    def _seen(self, memory: WorkingMemory) -> NDArray[np.float64]:
         found = self.features(memory)
         if found.shape != self.weights.shape[1:]:
             raise InputError(f"features: the policy was trained on {self.weights.shape[1]}, got {found.shape}")
-        return found
+        return softmax(self.weights @ found, allowed(memory, attempts=self.attempts))
 
     def save(self, path: str | Path) -> None:
         """Write it to ``path`` as JSON, which ``load`` reads."""

@@ -21,7 +21,6 @@ class Utility(Protocol):
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
         """Whether the evidence in memory bears the candidate out: pass, fail or unknown, a score from 0 to 1,
         and reasons."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +34,12 @@ class Measured:
     answers: int
 
 
-def name_of(utility: Utility) -> str:
-    """What to call a judge: its own ``name``, or its class's."""
-    name = getattr(utility, "name", "")
-    return name if isinstance(name, str) and name else type(utility).__name__
-
-
-def measured_of(utility: Utility) -> tuple[Measured, ...]:
-    """The error rates a judge brings along as ``measured``; none when it has none."""
-    found = getattr(utility, "measured", ())
-    return tuple(m for m in found if isinstance(m, Measured)) if isinstance(found, (tuple, list)) else ()
+def known_of(utility: Utility) -> tuple[str, tuple[Measured, ...]]:
+    """What to call a judge (its own ``name``, or its class's), and the error rates it brings as ``measured``."""
+    name, found = getattr(utility, "name", ""), getattr(utility, "measured", ())
+    listed = found if isinstance(found, (tuple, list)) else ()
+    called = name if isinstance(name, str) and name else type(utility).__name__
+    return called, tuple(m for m in listed if isinstance(m, Measured))
 
 
 def without_effects(value: T) -> Flow[T]:

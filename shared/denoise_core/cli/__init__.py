@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import re
 import sys
+from importlib import import_module
+from typing import Any
 
 from denoise_core.errors import DenoiseError, is_refusal, said
 
-VERBS = ("demo", "run", "check", "serve", "mcp", "bulk", "fit", "calibrate", "evaluate", "record")
-INTERRUPTED = 130  # the status after Ctrl-C
+MODULES = {verb: verb for verb in ("demo", "run", "check", "serve", "mcp", "bulk", "fit", "evaluate", "record")}
+MODULES["calibrate"] = "fit"
+
+# Control characters (a terminal acts on them), marks that turn the direction of what follows, and half characters,
+# which no terminal takes.
+_ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def main(name: str = "rag-denoise", module: str | None = None) -> None:
-    """Run the command ``name``, the ``app`` of a module; without one that of the verb that is asked for, so that
-    no other is loaded. An error on purpose, or a refused key, ends in one line and exit status 2."""
-    asked = sys.argv[1] if sys.argv[1:] and sys.argv[1] in VERBS else "app"
+def app(verb: str = "") -> Any:
+    """The command with one verb, so that no other is loaded, or with all of them."""
+    for module in [MODULES[verb]] if verb in MODULES else MODULES.values():
+        import_module(f"denoise_core.cli.{module}")
+    return import_module("denoise_core.cli.options").app
+
+
+def main(name: str = "rag-denoise", command: Any = None) -> None:
+    """Run ``command``, `app` unless given, under a name. An error on purpose, or a refused key, ends in one line
+    and exit status 2."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # our own progress is what is shown
     try:
-        importlib.import_module(module or f"denoise_core.cli.{asked}").app()
+        (command or app(sys.argv[1] if sys.argv[1:] else ""))()
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "jinja2"):
             raise
@@ -27,14 +39,14 @@ def main(name: str = "rag-denoise", module: str | None = None) -> None:
         if not isinstance(error, DenoiseError | OSError) and not is_refusal(error):
             raise
         _end(name, said(error) if is_refusal(error) else str(error))
-    except SystemExit as ended:
-        if ended.code == INTERRUPTED:
-            sys.stderr.write("interrupted; nothing was left half-written\n")
-        raise
+
+
+def plain(text: str) -> str:
+    """Text of others as a terminal shows it and never obeys it: every character it would act on is U+FFFD; tabs
+    and line breaks stay."""
+    return _ACTING.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def _end(name: str, message: str) -> None:
-    from denoise_core.cli.plain import plain
-
     sys.stderr.write(f"{name}: {plain(' '.join(message.split()))}\n")
     sys.exit(2)

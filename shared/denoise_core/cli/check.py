@@ -12,10 +12,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from denoise_core._files import write_whole
 from denoise_core.augmenter.utilities.default import default_judge
+from denoise_core.cli import plain
 from denoise_core.cli.options import AsJson, JudgeLLM, JudgeName, Passages, Query, SkipBad, app
-from denoise_core.cli.plain import plain
-from denoise_core.cli.read import STANDARD_INPUT, read_passages
+from denoise_core.cli.read import read_passages
+from denoise_core.cli.terminal import say
 from denoise_core.errors import InputError
 from denoise_core.report.checked import line_of, to_html, verdict_of
 from denoise_core.support import Check
@@ -24,15 +26,13 @@ from denoise_core.support.judging import Judge
 from denoise_core.support.proof import proof_of
 from denoise_core.types import Passage
 
-UNSUPPORTED, UNKNOWN = 3, 4  # exit statuses; 0 is supported
-_STYLES = {"supported": "green", "unsupported": "red", "unknown": "yellow"}
+STATUSES = {"supported": 0, "unsupported": 3, "unknown": 4}  # with which the command ends
+STYLES = {"supported": "green", "unsupported": "red", "unknown": "yellow"}
 
 
 @app.command("check")
 def check_own(
-    answer: Annotated[
-        str, typer.Option("--answer", "-a", help="A file with the answer, or - for standard input.")
-    ],
+    answer: Annotated[str, typer.Option("--answer", "-a", help="Its file, or - for standard input.")],
     passages: Passages,
     query: Query = "",
     judge: JudgeName = None,
@@ -58,44 +58,39 @@ def check_own(
         typer.echo(warning, err=True)
     chosen = chosen_judge(judge, llm)
     found = check(query, text, reading.passages, judge=chosen)
+    record = recorded(found, text, reading.passages, chosen)
+    said = f"{record['outcome']}: {found.reason}" if found.reason else record["outcome"]
     if html is not None:
-        page = to_html(query, text, found.claims, reading.passages, said=outcome(found), judge=chosen.id)
-        html.write_text(page, "utf-8")
+        write_whole(html, to_html(query, text, found.claims, reading.passages, said=said, judge=chosen.id))
     if as_json:
-        typer.echo(json.dumps(recorded(found, text, reading.passages, chosen), ensure_ascii=False, indent=1))
+        typer.echo(json.dumps(record, ensure_ascii=False, indent=1))
     else:
-        _show(found, reading.passages, chosen)
-    if not found.passed:
-        raise typer.Exit(UNSUPPORTED if found.supported is False or found.answers is False else UNKNOWN)
-
-
-def outcome(found: Check) -> str:
-    """In a word, with the reason where it is not supported."""
-    word = "supported" if found.passed else "unknown" if found.supported is not False else "unsupported"
-    if found.answers is False and not found.passed:
-        word = "unsupported"
-    return f"{word}: {found.reason}" if found.reason else word
+        _show(record, said)
+    raise typer.Exit(STATUSES[record["outcome"]])
 
 
 def recorded(found: Check, answer: str, passages: Sequence[Passage], judge: Judge) -> dict[str, Any]:
-    """What the command prints: the check, each quote with its line, and the proof."""
-    lines = {p.id: p for p in passages}
-    proof = proof_of(answer, found.claims, judge.id)
-    data: dict[str, Any] = {**found.as_json(), "outcome": outcome(found).split(":")[0], "judge": judge.id}
-    for c, told in zip(found.claims, data["claims"], strict=True):
-        told["verdict"] = verdict_of(c)
+    """What the command prints: the check, its outcome in a word, each quote with its line, and the proof."""
+    known = {p.id: p for p in passages}
+    word = (
+        "supported" if found.passed else "unsupported" if False in (found.supported, found.answers) else "unknown"
+    )
+    data: dict[str, Any] = {**found.as_json(), "outcome": word, "judge": judge.id}
+    for claim, told in zip(found.claims, data["claims"], strict=True):
+        del told["evidence"], told["supported"]  # quotes and verdict say it
+        told["verdict"] = verdict_of(claim)
         told["quotes"] = [
             {
                 "file": q.span.passage_id,
-                "line": line_of(lines[q.span.passage_id], q.span.start),
+                "line": line_of(known[q.span.passage_id], q.span.start),
                 "start": q.span.start,
                 "end": q.span.end,
                 "text": q.text,
                 "relation": q.relation,
             }
-            for q in c.quotes
+            for q in claim.quotes
         ]
-        del told["evidence"], told["supported"]  # quotes and verdict say it
+    proof = proof_of(answer, found.claims, judge.id)
     return data | {"proof": proof.as_json() if proof else None}
 
 
@@ -115,30 +110,20 @@ def chosen_judge(name: str | None, llm: str | None) -> Judge:
 
 
 def _read(answer: str) -> str:
-    if answer == "-":
-        return sys.stdin.read()
-    path = Path(answer)
     try:
-        return path.read_text("utf-8-sig")
+        return sys.stdin.read() if answer == "-" else Path(answer).read_text("utf-8-sig")
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot read the answer from {answer[:200]!r}: {error}; give a file, or - for {STANDARD_INPUT}"
-        ) from error
+        raise InputError(f"--answer {answer[:200]}: {error}; give a file, or - for standard input") from error
 
 
-def _show(found: Check, passages: Sequence[Passage], judge: Judge) -> None:
-    console = Console(soft_wrap=True)
-    known = {p.id: p for p in passages}
-    for n, claim in enumerate(found.claims, 1):
-        verdict = verdict_of(claim)
-        sure = "" if claim.probability is None else f" {claim.probability:.2f}"
-        console.print(
-            Text(f"{n}. "), Text(f"{verdict}{sure}", _STYLES[verdict]), Text(f"  {plain(claim.text)}"), sep=""
-        )
-        if claim.why:
-            console.print(Text(f"   {plain(claim.why)}"))
-        for q in claim.quotes:
-            where = f"{q.span.passage_id}:{line_of(known[q.span.passage_id], q.span.start)}"
-            console.print(Text(f"   {q.relation}: {plain(where)}: “{plain(' '.join(q.text.split()))}”"))
-    said = outcome(found)
-    console.print(Text(plain(said), _STYLES[said.split(":")[0]]), Text(f" (judge: {judge.id})"), sep="")
+def _show(record: dict[str, Any], said: str) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    for n, claim in enumerate(record["claims"], 1):
+        verdict, sure = claim["verdict"], "" if claim["probability"] is None else f" {claim['probability']:.2f}"
+        head = Text(f"{n}. ").append(f"{verdict}{sure}", STYLES[verdict])
+        console.print(head.append(f"  {plain(claim['text'])}", ""))
+        if claim["why"]:
+            say(console, f"   {claim['why']}")
+        for q in claim["quotes"]:
+            say(console, f"   {q['relation']}: {q['file']}:{q['line']}: “{' '.join(q['text'].split())}”")
+    say(console, f"{said} (judge: {record['judge']})", STYLES[record["outcome"]])

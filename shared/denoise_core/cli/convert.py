@@ -6,7 +6,6 @@ fetched; a scanned PDF has no text and is named as such.
 
 from __future__ import annotations
 
-import codecs
 import io
 import re
 from collections.abc import Callable
@@ -18,16 +17,6 @@ EXTRA = "documents"
 PLAIN = ("a", "b", "code", "em", "i", "img", "strong")  # whose words are read, and whose marks are not
 
 _BLANK = re.compile(r"\n{3,}")
-_CODING = re.compile(rb"<meta[^>]{0,200}?charset=[\"']?([\w-]+)", re.IGNORECASE)
-
-
-def declared(blob: bytes) -> str | None:
-    """The coding that a page declares in ``<meta charset>``, where Python knows it."""
-    found = _CODING.search(blob[:4096])
-    try:
-        return codecs.lookup(found[1].decode()).name if found else None
-    except LookupError:
-        return None
 
 
 def pdf_text(blob: bytes) -> str:
@@ -44,13 +33,9 @@ def pdf_text(blob: bytes) -> str:
 
 def docx_text(blob: bytes) -> str:
     """Headings, paragraphs, lists and tables as Markdown."""
-    mammoth = require("mammoth", extra=EXTRA)
-    soup = require("bs4", extra=EXTRA).BeautifulSoup(
-        mammoth.convert_to_html(io.BytesIO(blob)).value, "html.parser"
-    )
-    make = require("markdownify", extra=EXTRA).MarkdownConverter
-    converter = make(heading_style="ATX", strip=list(PLAIN), escape_asterisks=False, escape_underscores=False)
-    return _tidy(str(converter.convert_soup(soup)))
+    html = require("mammoth", extra=EXTRA).convert_to_html(io.BytesIO(blob)).value
+    how = {"heading_style": "ATX", "strip": list(PLAIN), "escape_asterisks": False, "escape_underscores": False}
+    return _tidy(require("markdownify", extra=EXTRA).markdownify(html, **how))
 
 
 CONVERTERS: dict[str, Callable[[bytes], str]] = {".pdf": pdf_text, ".docx": docx_text}

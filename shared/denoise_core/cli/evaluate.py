@@ -3,61 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from denoise_core._files import write_whole
 from denoise_core.cli import options as o
 from denoise_core.cli.options import app
 from denoise_core.cli.read import read_passages
-from denoise_core.cli.terminal import say, show
+from denoise_core.cli.terminal import progress, say, show
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import records_of
-from denoise_core.evaluate.trial import (
-    Cases,
-    EmbeddedReader,
-    Ledger,
-    LLMAnswerer,
-    LLMJudge,
-    LoopAnswerer,
-    Way,
-    evaluate,
-    labelled_by,
-    llm_of,
-    made_from,
-    read_cases,
-    read_traces,
-    searching,
-)
-from denoise_core.evaluate.trial.answering import LONGEST
-from denoise_core.evaluate.trial.cases import QUESTIONS, case_of_question, is_trace
+from denoise_core.evaluate.datasets import Cases, case_of_question
+from denoise_core.evaluate.trial import EmbeddedReader, Evaluation, Ledger, LLMAnswerer, Way, evaluate, read_cases
+from denoise_core.evaluate.trial.answering import LONGEST, LLMJudge, LoopAnswerer, llm_of
+from denoise_core.evaluate.trial.cases import QUESTIONS, labelled_by, made_from, searching
 from denoise_core.evaluate.trial.evaluation import rows_of, told
-from denoise_core.evaluate.trial.setting import FILE, SAME, probe_scorer, read_setting
+from denoise_core.evaluate.trial.setting import FILE, SAME, read_setting
 from denoise_core.running.budget import Price
 
+WHO = "Who answers: 'none', the embedded reader, offline; http://host:port/v1#name; or a folder or hub name."
 PAGE, RESULTS, ANSWERS, LABELS = "report.html", "results.json", "answers.jsonl", "labels.jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """The options about the model that answers."""
-
-    llm: str = "none"
-    s2a: Sequence[str] = ()
-    loop: bool = False
-    budget: float | None = None
-    price: str | None = None
-    dry_run: bool = False
-    label_with: str | None = None
 
 
 @app.command("evaluate")
@@ -66,38 +36,24 @@ def evaluate_own(
         Path | None,
         typer.Argument(
             help="JSON lines: a 'question', and any of 'passages' (texts, or objects with 'text'), 'gold' and "
-            "'answers'; or recorded runs of the loop, a file or a folder. Without: made of --documents, or 40 "
-            "real questions that ship."
+            "'answers'. Without: made of --documents, or 40 real questions that ship."
         ),
     ] = None,
     columns: o.Columns = None,
     documents: o.Documents = None,
     k: o.Searched = 20,
     limit: o.Limit = None,
-    llm: Annotated[
-        str,
-        typer.Option(
-            help="Who answers from what is kept: 'none', the embedded reader, offline; http://host:port/v1#name; "
-            "or a folder or hub name."
-        ),
-    ] = "none",
-    label_with: o.ModelThatLabels = None,
+    llm: Annotated[str, typer.Option(help=WHO)] = "none",
+    label_with: o.Labels = None,
     s2a: Annotated[list[str] | None, typer.Option(help="Also compare S2A by --llm: select, remove ...")] = None,
     loop: Annotated[bool, typer.Option("--loop", help="Also compare the LLM-Augmenter's loop by --llm.")] = False,
     budget: o.Budget = None,
     price: o.Prices = None,
     dry_run: o.DryRun = False,
-    probe: Annotated[Path | None, typer.Option(help="Also compare END with the probe in this folder.")] = None,
-    cross_encoder: Annotated[
-        str | None, typer.Option(help="Also compare a cross-encoder, by name or folder.")
-    ] = None,
-    denoiser: Annotated[
-        Path | None, typer.Option(help="Also compare a folder of 'rag-denoise fit', or a denoise.json.")
-    ] = None,
+    cross_encoder: Annotated[str | None, typer.Option(help="Also compare one, by name or folder.")] = None,
+    denoiser: Annotated[Path | None, typer.Option(help="Also compare a 'fit' folder or denoise.json.")] = None,
     right: o.Right = "contains",
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for report.html, results.json and denoise.json.")
-    ] = Path("denoise-evaluation"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="A folder.")] = Path("denoise-evaluation"),
 ) -> None:
     """Does it help on your data? Hold the ways to denoise against each other on your questions.
 
@@ -114,43 +70,46 @@ def evaluate_own(
 
     rag-denoise evaluate questions.jsonl --llm http://localhost:8000/v1#my-model --dry-run
     """
-    model = Model(llm, s2a or [], loop, budget, price, dry_run, label_with)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
-    aside = Console(stderr=True)
-    paid = price_of(price)
-    ledger = ledger_of(model, out / ANSWERS, paid, needed="--right judge" if right == "judge" else None)
-    labels = _labels(model, ledger, out / LABELS, paid)
-    ways = [*_ways(probe, cross_encoder, denoiser, local_of(model)), *_ways_of(model, ledger)]
-    with Progress(console=aside, transient=True) as bar:
-        task = bar.add_task("reading documents", total=None, visible=documents is not None)
-        hear = partial(bar.update, task)
-        given = aside, questions, documents, columns_of(columns or []), k, limit, labels
-        cases = cases_of_file(*given, lambda done, of: hear(completed=done, total=of))
-        if labels is not None and model.label_with is not None:
-            task = bar.add_task("labelling", total=len(cases.cases))
-            hear = partial(bar.update, task)
-            cases = labelled_by(cases, labels, model.label_with, progress=lambda done, of: hear(completed=done))
-    if labels is not None and labels is not ledger and ledger is not None and model.budget is not None:
-        ledger.budget = max(0.0, model.budget - labels.spent)
+    asking = {"--s2a": s2a, "--loop": loop, "--right judge": right == "judge"}
+    if label_with is None:
+        asking |= {"--budget": budget is not None, "--dry-run": dry_run}
+    if llm == "none" and (first := next((name for name, given in asking.items() if given), None)):
+        raise InputError(f"{first} asks a model: name one with --llm, such as http://localhost:8000/v1#name")
+    aside, console = Console(stderr=True), Console(highlight=False)
+    ledger, labels = _models(llm, label_with, out, budget, price, dry_run)
+    ways = _ways(s2a or (), cross_encoder, denoiser)
+    if loop and ledger is not None:
+        ways["loop"] = Way("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, llm))
+    with progress(aside, "reading") as hear:
+        cases = cases_of_file(aside, questions, documents, columns, k, limit, labels, hear)
+    if labels is not None:
+        with progress(aside, "labelling") as hear:
+            cases = labelled_by(cases, labels, label_with or "", progress=hear)
+        if ledger is not None and ledger is not labels:
+            ledger.budget = _left(budget, labels)
     for bad in cases.bad[:10]:
         say(aside, f"left out: line {bad.place}: {bad.reason}", "yellow")
-    with Progress(console=aside, transient=True) as bar:
-        task = bar.add_task("comparing", total=None)
+    judge = LLMJudge(ledger) if ledger and right == "judge" else None
+    with progress(aside, "comparing") as hear:
         found = evaluate(
             cases,
-            {w.name: w for w in ways},
-            answerer=EmbeddedReader() if ledger is None else LLMAnswerer(ledger, model.llm),
+            ways,
+            answerer=EmbeddedReader() if ledger is None else LLMAnswerer(ledger, llm),
             llm=ledger,
-            price=paid,
-            right="exact" if right == "exact" else LLMJudge(ledger) if ledger and right == "judge" else "contains",
-            progress=lambda done, of: bar.update(task, completed=done, total=of),
+            price=price_of(price),
+            right=judge or ("exact" if right == "exact" else "contains"),
+            progress=hear,
         )
-    if model.dry_run:
-        for each in {id(one): one for one in (labels, ledger) if one is not None}.values():
-            plan(Console(highlight=False), each)
-        return
-    console = Console(highlight=False)
+    if dry_run:
+        for each in dict.fromkeys(one for one in (labels, ledger) if one is not None):
+            plan(console, each)
+    else:
+        _written(found, out, console, aside)
+
+
+def _written(found: Evaluation, out: Path, console: Console, aside: Console) -> None:
     show(console, rows_of(found, short=True))
     for line in told(found):
         say(console, line)
@@ -163,14 +122,43 @@ def evaluate_own(
     say(aside, f"use it: rag-denoise run --denoiser {out / FILE} -q ... -p ...")
 
 
+def _ways(
+    s2a: Sequence[str], cross_encoder: str | None, denoiser: Path | None
+) -> dict[str, Way | Mapping[str, Any]]:
+    """What is compared beside the standard ways."""
+    ways: dict[str, Way | Mapping[str, Any]] = {f"S2A {v}": {"kind": "s2a", "variant": v} for v in s2a}
+    if cross_encoder is not None:
+        ways["cross-encoder"] = {"kind": "cross-encoder", "model": cross_encoder, "tokens": SAME}
+    if denoiser is not None and denoiser.is_dir():
+        ways["yours"] = {"kind": "fitted", "folder": str(denoiser)}
+    elif denoiser is not None:
+        ways["yours"] = read_setting(denoiser)
+    return ways
+
+
+def _models(
+    llm: str, label_with: str | None, out: Path, budget: float | None, price: str | None, dry: bool
+) -> tuple[Ledger | None, Ledger | None]:
+    """The model that answers and the one that labels, which may be the same; one budget is for both."""
+    ledger = None if llm == "none" else calls_of(llm, out / ANSWERS, budget, price, dry)
+    if label_with is None or label_with == llm:
+        return ledger, ledger if label_with else None
+    return ledger, calls_of(label_with, out / LABELS, _left(budget, ledger), price, dry)
+
+
+def _left(budget: float | None, other: Ledger | None) -> float | None:
+    """What another model leaves of the budget that both share."""
+    return budget if budget is None or other is None else max(0.0, budget - other.spent)
+
+
 def plan(console: Console, ledger: Ledger, dry: bool = True) -> None:
     """What the run would cost beside what is paid for already."""
     planned = ledger.planned
     money = "" if ledger.price is None else f", {ledger.price.of(planned):.4f} in money"
-    console.print(
+    say(
+        console,
         f"about {ledger.planned_calls:,} calls, {planned.input_tokens:,} tokens to read, "
         f"{planned.output_tokens:,} to write{money}{'; no call was made' if dry else ''}",
-        soft_wrap=True,
     )
 
 
@@ -187,75 +175,40 @@ def price_of(given: str | None) -> Price | None:
         ) from error
 
 
-def _labels(model: Model, ledger: Ledger | None, path: Path, price: Price | None) -> Ledger | None:
-    """The model that labels, within what the one that answers has left of the budget."""
-    if model.label_with is None or model.label_with == model.llm:
-        return ledger if model.label_with is not None else None
-    left = model.budget if ledger is None or model.budget is None else max(0.0, model.budget - ledger.spent)
-    return calls_of(model.label_with, path, left, price, model.dry_run)
-
-
-def ledger_of(
-    model: Model, path: Path, price: Price | None, needed: str | None, longest: int = LONGEST
-) -> Ledger | None:
-    """The model that answers, and every reply at ``path``; ``needed`` is the option that cannot do without."""
-    if model.llm != "none":
-        return calls_of(model.llm, path, model.budget, price, model.dry_run, longest)
-    if needed is not None:
-        raise InputError(f"{needed} asks a model: name one with --llm, such as http://localhost:8000/v1#name")
-    if model.s2a or model.loop or (model.label_with is None and (model.budget is not None or model.dry_run)):
-        raise InputError("--s2a, --loop, --budget and --dry-run are about a model: name one with --llm")
-    return None
-
-
 def calls_of(
-    name: str, path: Path, budget: float | None, price: Price | None, dry: bool, longest: int = LONGEST
+    name: str, path: Path, budget: float | None, price: str | None, dry: bool, longest: int = LONGEST
 ) -> Ledger:
     """The model of that name, with every reply at ``path``."""
-    return Ledger(llm_of(name, longest=longest), name, path, budget=budget, price=price, dry=dry, longest=longest)
-
-
-def _ways_of(model: Model, ledger: Ledger | None) -> list[Way]:
-    """The ways that ask the model."""
-    out = [Way(f"S2A {variant}", {"kind": "s2a", "variant": variant}) for variant in model.s2a]
-    if model.loop and ledger is not None:
-        out.append(Way("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, model.llm)))
-    return out
+    llm = llm_of(name, longest=longest)
+    return Ledger(llm, name, path, budget=budget, price=price_of(price), dry=dry, longest=longest)
 
 
 def cases_of_file(
     aside: Console,
     questions: Path | None,
     documents: Path | None,
-    columns: dict[str, str],
+    columns: Sequence[str] | None,
     k: int,
     limit: int | None,
     labels: Ledger | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Cases:
     """The questions of a file, their passages searched for in ``documents``; or made of these, or the sample's."""
-    runs = questions is not None and (
-        questions.is_dir() or any(is_trace(r) for _, r in islice(records_of(questions), 1))
-    )
-    if runs and (columns or documents is not None):
-        raise InputError("--columns and --documents go with questions, not with recorded runs")
-    searched = None
+    named, searched = columns_of(columns or ()), None
+    if questions is None and named:
+        raise InputError("--columns goes with questions of your own: give a file")
     if documents is not None:
         reading = read_passages(str(documents), skip_bad=True)
         searched = reading.passages
         for warning in reading.warnings:
             say(aside, warning, "yellow")
-    if questions is None and columns:
-        raise InputError("--columns goes with questions of your own: give a file")
     if questions is None and searched is not None:
         return made_from(searched, n=limit or QUESTIONS, k=k, llm=labels, name="the model that labels")
     if questions is None:
         cases = Cases(tuple(case_of_question(q, n) for n, q in enumerate(sample(), 1)))
-    elif runs:
-        cases = read_traces(questions)
     else:
         find = None if searched is None else searching(searched, k=k, progress=progress)
-        cases = read_cases(questions, columns=columns, find=find)
+        cases = read_cases(questions, columns=named, find=find)
     return replace(cases, cases=cases.cases[:limit])
 
 
@@ -267,24 +220,4 @@ def columns_of(given: Sequence[str]) -> dict[str, str]:
         if not equals or not ours or not theirs:
             raise InputError(f"--columns {pair}: expected OURS=YOURS, such as question=query")
         out[ours] = theirs
-    return out
-
-
-def local_of(model: Model) -> str | None:
-    """The model on this machine that answers, which a probe then reads too."""
-    return None if model.llm == "none" or model.llm.startswith(("http://", "https://")) else model.llm
-
-
-def _ways(probe: Path | None, cross_encoder: str | None, denoiser: Path | None, read: str | None) -> list[Way]:
-    """What is compared beside the standard ways."""
-    out = []
-    if probe is not None:
-        probe_scorer(probe, read, at_once=True)  # what does not fit is told before any work
-        own = {"kind": "probe", "folder": str(probe), "tokens": SAME}
-        out.append(Way("END", own if read is None else {**own, "model": read}))
-    if cross_encoder is not None:
-        out.append(Way("cross-encoder", {"kind": "cross-encoder", "model": cross_encoder, "tokens": SAME}))
-    if denoiser is not None:
-        own = {"kind": "fitted", "folder": str(denoiser)} if denoiser.is_dir() else read_setting(denoiser)
-        out.append(Way("yours", own))
     return out

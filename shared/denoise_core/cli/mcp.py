@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -23,6 +22,7 @@ from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
 
+T = TypeVar("T")
 PASSAGES, CHARACTERS = 1000, 4_000_000  # of one call
 KEPT = 32  # calls whose passages `recall` still knows
 _ABOUT = (
@@ -32,13 +32,9 @@ _ABOUT = (
 
 @app.command()
 def mcp(
-    http: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve over HTTP on this port; without, over stdio.")
-    ] = None,
+    http: Annotated[int | None, typer.Option(min=0, max=65535, help="A port for HTTP, else stdio.")] = None,
     host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
-    folder: Annotated[
-        list[Path] | None, typer.Option("--folder", help="Files below it may be read; may be given several times.")
-    ] = None,
+    folder: Annotated[list[Path] | None, typer.Option(help="Files below it may be read; again for more.")] = None,
     keep: Keep = None,
     judge: JudgeName = None,
     llm: JudgeLLM = None,
@@ -60,7 +56,6 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
     wrong = require("mcp.server.mcpserver.exceptions", extra="mcp").ToolError
     allowed = [f.resolve(strict=True) for f in folders]
     known: OrderedDict[str, dict[str, Passage]] = OrderedDict()
-    lock = threading.Lock()
     silent = {"log_level": "CRITICAL"}  # its log quotes what was given
     made = given.MCPServer("rag-denoise", instructions=_ABOUT, **silent)
 
@@ -81,9 +76,9 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
             raise wrong(f"expected 1 to {PASSAGES} passages of {CHARACTERS:,} characters in all")
         return tuple(found)
 
-    async def done(call: Any, *arguments: Any) -> Any:
+    async def done(call: Callable[[], T]) -> T:
         try:
-            return await offload(call, *arguments)
+            return await offload(call)
         except wrong:
             raise
         except Exception as error:  # its text may be the user's
@@ -94,23 +89,20 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
         [start, end) where they stand in their passage, and what was dropped with its reason. ``recall`` gives back
         any of it."""
 
-        def call() -> dict[str, Any]:
+        def call() -> tuple[tuple[Passage, ...], dict[str, Any]]:
             some = passages_of(passages, files)
-            result = denoiser.denoise(question, some)
-            name = uuid.uuid4().hex[:12]
-            with lock:
-                known[name] = {p.id: p for p in some}
-                while len(known) > KEPT:
-                    known.popitem(last=False)
-            return {"result": name, **result.as_json()}
+            return some, denoiser.denoise(question, some).as_json()
 
-        found: dict[str, Any] = await done(call)
-        return found
+        some, found = await done(call)
+        name = uuid.uuid4().hex[:12]
+        known[name] = {p.id: p for p in some}
+        if len(known) > KEPT:
+            known.popitem(last=False)
+        return {"result": name, **found}
 
     async def recall(result: str, id: str, start: int = 0, end: int | None = None) -> dict[str, Any]:
         """A passage of an earlier ``denoise`` as it came, or its characters [start, end)."""
-        with lock:
-            passage = known.get(result, {}).get(id)
+        passage = known.get(result, {}).get(id)
         if passage is None:
             raise wrong("no such passage: expected a result of denoise, not too long ago, and an id of its spans")
         last = len(passage.text) if end is None else min(end, len(passage.text))
@@ -131,8 +123,7 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
             some = passages_of(sources, files)
             return recorded(check(question, answer, some, judge=judge), answer, some, judge)
 
-        found: dict[str, Any] = await done(call)
-        return found
+        return await done(call)
 
     for tool, name in ((denoise, "denoise"), (recall, "recall"), (checked, "check")):
         made.add_tool(tool, name=name)

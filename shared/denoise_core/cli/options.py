@@ -40,59 +40,37 @@ def _options(
 
 
 Query = Annotated[str, typer.Option("--query", "-q", help="The question that the passages are to answer.")]
-Passages = Annotated[
-    list[str],
-    typer.Option(
-        "--passages",
-        "-p",
-        help="A file (text, Markdown, HTML, CSV, JSON, log, PDF, docx), a folder, or - for standard input; "
-        "again for more. Records with a 'text' are a passage each.",
-    ),
-]
-Keep = Annotated[
-    str | None,
-    typer.Option(
-        help="How many chunks to keep, such as 5, which share, such as 0.3 or 30%, or auto: as many as the scores "
-        "justify, which is the default of 'end'."
-    ),
-]
+SOURCES = (
+    "A file (text, Markdown, HTML, CSV, JSON, log, PDF, docx), a folder, or - for standard input; again for more. "
+    "Records with a 'text' are a passage each."
+)
+Passages = Annotated[list[str], typer.Option("--passages", "-p", help=SOURCES)]
+METHODS = (
+    "end (the embedded default), bm25, embedding, a folder of 'rag-denoise fit' or a denoise.json of 'evaluate'."
+)
+Method = Annotated[str, typer.Option("--denoiser", "--method", help=METHODS)]
+AMOUNT = (
+    "How many chunks to keep, such as 5, which share, such as 0.3 or 30%, or auto: as many as the scores justify."
+)
+Keep = Annotated[str | None, typer.Option(help=AMOUNT)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out lines and files that cannot be read, and say so.")
-]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and say so.")]
 JudgeName = Annotated[
-    str | None,
-    typer.Option(
-        "--judge", help="A Hugging Face model that judges, by name or folder: LettuceDetect, MiniCheck, HHEM ..."
-    ),
+    str | None, typer.Option("--judge", help="LettuceDetect, MiniCheck, HHEM: its name or folder.")
 ]
-JudgeLLM = Annotated[
-    str | None,
-    typer.Option("--llm", help="A Hugging Face chat model that judges by quotes, by name or folder."),
-]
-Engine = Literal["process", "ray"]
-Workers = Annotated[int | None, typer.Option(min=1, help="How many compute; all cores, unless given.")]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(help="Your own name of a field, such as question=query; may be given several times."),
-]
+JudgeLLM = Annotated[str | None, typer.Option("--llm", help="A chat model that judges by quotes: name or folder.")]
+Columns = Annotated[list[str] | None, typer.Option(help="Your name of a field: question=query; again for more.")]
 Right = Annotated[
     Literal["contains", "exact", "judge"],
     typer.Option(help="When an answer is right: it contains an accepted one, is one, or --llm judges so."),
 ]
 Budget = Annotated[float | None, typer.Option(help="Never passed: money where there is a --price, else tokens.")]
-Prices = Annotated[
-    str | None,
-    typer.Option(help="Money for a million tokens, read and written, and read from a cache: 0.15,0.60,0.075"),
-]
-Documents = Annotated[
-    Path | None, typer.Option(help="Search passages for questions that come without in this file or folder.")
-]
+PRICES = "Money for a million tokens, read and written, and read from a cache: 0.15,0.60,0.075"
+Prices = Annotated[str | None, typer.Option(help=PRICES)]
+Documents = Annotated[Path | None, typer.Option(help="A file or folder to search passages in for the questions.")]
 Searched = Annotated[int, typer.Option("-k", min=1, help="Passages searched for a question.")]
 Limit = Annotated[int | None, typer.Option("-n", min=1, help="Only the first questions.")]
-ModelThatLabels = Annotated[
-    str | None, typer.Option("--label-with", help="A model that labels, by http://host:port/v1#name or a folder.")
+Labels = Annotated[
+    str | None, typer.Option("--label-with", help="A model that labels: http://host:port/v1#name ...")
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say how many calls, tokens and how much money, and make no call.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say how many calls, tokens, how much money; make none.")]

@@ -7,17 +7,16 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
-from denoise_core.cli.convert import CONVERTERS, converted, declared
+from denoise_core.cli.convert import CONVERTERS, converted
 from denoise_core.errors import InputError
 from denoise_core.types import Passage, unique_ids, well_formed
 
 STANDARD_INPUT = "standard input"
-TABLES = (".csv", ".tsv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +27,11 @@ class Reading:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    passage: Passage
-    id: str | None
-
-
 def read_passages(*sources: str, skip_bad: bool = False) -> Reading:
     """Read each source: a file, a folder, or ``-`` for standard input.
 
-    Text is UTF-8, with or without a mark at its start, or UTF-16; else it is taken for Windows' Latin letters
-    (cp1252). What is not UTF-8 is told.
+    Text is UTF-8, with or without a mark at its start, or UTF-16 with one; else it is taken for Windows' Latin
+    letters (cp1252). What is not UTF-8 is told.
 
     JSON lines, a JSON array and CSV whose records have a ``text`` are passages, one a record (optionally with
     ``id``, ``title``, ``score``; other fields become metadata). Any other file is one passage, to be cut by its
@@ -47,20 +40,43 @@ def read_passages(*sources: str, skip_bad: bool = False) -> Reading:
     out with a warning. Raises `InputError` for what cannot be read, naming file and line; with ``skip_bad`` that
     is a warning too and the rest is read.
     """
+    found: list[tuple[str | None, Passage]] = []
     warnings: list[str] = []
-    reader = _Reader(warnings if skip_bad else None, warnings)
-    found = [
-        f for s in sources for name, short, blob in _files(s, warnings) for f in reader.parse(name, short, blob)
-    ]
-    names = unique_ids([f.id for f in found])
-    repeated = sorted(i for i, n in Counter(f.id for f in found if f.id is not None).items() if n > 1)
+
+    def bad(message: str) -> None:
+        if not skip_bad:
+            raise InputError(f"{message} (--skip-bad leaves such parts out)")
+        warnings.append(f"left out: {message}")
+
+    for name, short, blob in (file for source in sources for file in _files(source, warnings)):
+        try:
+            if isinstance(blob, OSError):
+                raise blob
+            suffix = PurePath(name).suffix.lower()
+            text, coding = (converted(suffix, blob), "UTF-8") if suffix in CONVERTERS else _decoded(blob)
+        except (OSError, UnicodeDecodeError, InputError) as error:
+            bad(f"cannot read {name!r} as text: {error}")
+            continue
+        if coding != "UTF-8":
+            warnings.append(f"{name} is not UTF-8; it was read as {coding}")
+        records = _records(name, suffix, text)
+        if not text.strip():
+            warnings.append(f"{name} is empty")
+        elif records is None:
+            found.append((short, Passage(text, short, metadata={"file": name})))
+        for where, record in records or ():
+            try:
+                found.append(_passage(_json(record) if isinstance(record, str) else record))
+            except InputError as error:
+                bad(f"{name}, {where}: {error}")
+    repeated = sorted(i for i, n in Counter(i for i, _ in found if i is not None).items() if n > 1)
     if repeated:
         warnings.append(f"ids used more than once were numbered: {', '.join(repeated[:5])}")
-    passages = tuple(replace(f.passage, id=i) for f, i in zip(found, names, strict=True))
-    if any(well_formed(p.text) != p.text for p in passages):
+    if any(well_formed(p.text) != p.text for _, p in found):
         warnings.append("half characters (lone surrogates) were replaced by U+FFFD")
-        passages = tuple(replace(p, text=well_formed(p.text)) for p in passages)
-    return Reading(passages, tuple(warnings))
+    names = unique_ids([i for i, _ in found])
+    passages = (replace(p, id=i, text=well_formed(p.text)) for (_, p), i in zip(found, names, strict=True))
+    return Reading(tuple(passages), tuple(warnings))
 
 
 def _files(source: str, left_out: list[str]) -> Iterator[tuple[str, str, bytes | OSError]]:
@@ -77,134 +93,63 @@ def _files(source: str, left_out: list[str]) -> Iterator[tuple[str, str, bytes |
         is_folder = is_there = False
     if not is_there:
         raise InputError(f"cannot read {source[:200]!r}: no such file or folder (use - for standard input)")
-    if not is_folder:
-        yield str(path), path.name, _content(path)
-        return
-    home = path.resolve()  # a link inside may name any file of this machine
+    home = path.resolve()  # a link inside a folder may name any file of this machine
     some = False
-    for file in sorted(f for f in path.rglob("*") if f.is_file()):
-        short = file.relative_to(path).as_posix()
-        if not file.resolve().is_relative_to(home) or any(part.startswith(".") for part in PurePath(short).parts):
+    for file in sorted(f for f in path.rglob("*") if f.is_file()) if is_folder else [path]:
+        short = file.relative_to(path).as_posix() if is_folder else path.name
+        if not file.resolve().is_relative_to(home) or (is_folder and short.startswith(".")) or "/." in short:
             continue
-        blob = _content(file)
-        if isinstance(blob, bytes) and file.suffix.lower() not in CONVERTERS and not _is_text(blob):
+        try:
+            blob = file.read_bytes()
+            if is_folder and file.suffix.lower() not in CONVERTERS:
+                _decoded(blob)
+            yield str(file), short, blob
+        except UnicodeDecodeError:
             left_out.append(f"left out: {file}: no text that can be read")
             continue
+        except OSError as error:
+            yield str(file), short, error
         some = True
-        yield str(file), short, blob
     if not some:
         raise InputError(
             f"no files that can be read in the folder {source!r}; it may hold text, HTML, PDF and docx"
         )
 
 
-def _content(file: Path) -> bytes | OSError:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        return error
+def _records(name: str, suffix: str, text: str) -> list[tuple[str, Any]] | None:
+    """The records of a file with their places; None for a file that holds none, which is one passage."""
+    begins = text.lstrip()[:1] if name == STANDARD_INPUT else ""
+    if suffix in (".csv", ".tsv"):
+        return _rows(csv.DictReader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ","))
+    if suffix == ".jsonl" or begins == "{":
+        lines = [(f"line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+        known = [value for _, line in lines if isinstance(value := _tried(line), dict)]
+        return lines if _any_text(known) or not known else None
+    value = _tried(text) if suffix == ".json" or begins == "[" else None
+    found = [(f"record {n}", r) for n, r in enumerate(value, 1)] if isinstance(value, list) else []
+    return found if _any_text(r for _, r in found) else None
 
 
-def _is_text(blob: bytes) -> bool:
-    try:
-        _decoded(blob)
-    except UnicodeDecodeError:
-        return False
-    return True
+def _rows(table: csv.DictReader[str]) -> list[tuple[str, Any]] | None:
+    """Empty cells are left out."""
+    rows = [{k: v or "" for k, v in row.items() if k and (v or k == "text")} for row in table]
+    return [(f"row {n}", row) for n, row in enumerate(rows, 1)] if "text" in (table.fieldnames or ()) else None
 
 
-class _Reader:
-    """Turns contents into passages.
-
-    ``forgive`` collects what was left out, None raises it; ``notes`` collects what should be known.
-    """
-
-    def __init__(self, forgive: list[str] | None, notes: list[str]) -> None:
-        self.forgive = forgive
-        self.notes = notes
-
-    def parse(self, name: str, short: str, blob: bytes | OSError) -> Iterator[_Found]:
-        try:
-            if isinstance(blob, OSError):
-                raise blob
-            suffix = PurePath(name).suffix.lower()
-            text, coding = (converted(suffix, blob), "UTF-8") if suffix in CONVERTERS else _decoded(blob)
-        except (OSError, UnicodeDecodeError, InputError) as error:
-            self.bad(f"cannot read {name!r} as text: {error}")
-            return
-        if coding != "UTF-8":
-            self.notes.append(f"{name} is not UTF-8; it was read as {coding}")
-        if not text.strip():
-            self.notes.append(f"{name} is empty")
-            return
-        records = self.records(name, suffix, text)
-        if records is None:
-            yield _Found(Passage(text, short, metadata={"file": name}), short)
-            return
-        for where, record in records:
-            yield from self.record(where, record)
-
-    def records(self, name: str, suffix: str, text: str) -> list[tuple[str, Any]] | None:
-        """The records of a file with their places; None for a file that holds none, which is one passage."""
-        given = name == STANDARD_INPUT
-        if suffix == ".jsonl" or (given and text.lstrip().startswith("{")):
-            rows = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
-            known = [r for _, line in rows if isinstance(r := _tried(line), dict)]
-            if known and not any("text" in r for r in known):
-                return None
-            return [(f"{name}, line {n}", line) for n, line in rows]
-        if suffix == ".json" or (given and text.lstrip().startswith("[")):
-            value = _tried(text)
-            if isinstance(value, list) and any(isinstance(r, Mapping) and "text" in r for r in value):
-                return [(f"{name}, record {n}", r) for n, r in enumerate(value, 1)]
-            return None
-        if suffix in TABLES:
-            table = csv.DictReader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
-            if "text" in (table.fieldnames or ()):
-                return [(f"{name}, row {n}", _cells(row)) for n, row in enumerate(table, 1)]
-        return None
-
-    def record(self, where: str, record: Any) -> Iterator[_Found]:
-        try:
-            record = _json(record) if isinstance(record, str) else record
-            passage = _passage(record)
-        except InputError as error:
-            self.bad(f"{where}: {error}")
-            return
-        yield _Found(passage, None if record.get("id") is None else str(record["id"]))
-
-    def bad(self, message: str) -> None:
-        if self.forgive is None:
-            raise InputError(f"{message} (--skip-bad leaves such parts out)")
-        self.forgive.append(f"left out: {message}")
+def _any_text(records: Iterable[Any]) -> bool:
+    return any(isinstance(r, dict) and "text" in r for r in records)
 
 
 def _decoded(blob: bytes) -> tuple[str, str]:
     """The text, and its coding. Raises `UnicodeDecodeError` for what is no text."""
     if blob[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return blob.decode("utf-16"), "UTF-16"
-    odd, even = blob[1:2000:2].count(0), blob[:2000:2].count(0)
-    if max(odd, even) > 0.4 * len(blob[:2000:2]) and not min(odd, even):  # UTF-16 without its mark
-        return blob.decode("utf-16-le" if odd else "utf-16-be"), "UTF-16"
+    if b"\0" in blob:
+        raise UnicodeDecodeError("utf-8", blob[:0], 0, 0, "a NUL, which no text has")
     try:
-        if b"\0" not in blob:
-            return blob.decode("utf-8-sig"), "UTF-8"
+        return blob.decode("utf-8-sig"), "UTF-8"
     except UnicodeDecodeError:
-        said = declared(blob)
-        if said is not None:
-            return blob.decode(said, "replace"), said
         return blob.decode("cp1252", "replace"), "cp1252 (Windows' Latin letters)"
-    blob.decode("utf-8")
-    raise UnicodeDecodeError("utf-8", blob[:0], 0, 0, "a NUL, which no text has")
-
-
-def _cells(row: Mapping[str | None, Any]) -> dict[str, Any]:
-    """A row of CSV as a record: empty cells are left out, a score is a number."""
-    out: dict[str, Any] = {k: v for k, v in row.items() if k and v not in (None, "")}
-    try:
-        return {**out, "text": out.get("text", ""), **({"score": float(out["score"])} if "score" in out else {})}
-    except ValueError:
-        return out
 
 
 def _tried(text: str) -> Any:
@@ -227,13 +172,16 @@ def _no_number(name: str) -> NoReturn:
     raise InputError(f"not JSON: {name} is no number there")
 
 
-def _passage(record: Any) -> Passage:
+def _passage(record: Any) -> tuple[str | None, Passage]:
+    """A record's id, where it has one, and the passage."""
     if not isinstance(record, dict):
         raise InputError(f"expected a JSON object, got {type(record).__name__}")
     if "text" not in record:
         raise InputError(f"expected a field 'text', found {', '.join(map(repr, record)) or 'no fields'}")
-    score = record.get("score")
-    if score is not None and (not isinstance(score, int | float) or isinstance(score, bool)):
-        raise InputError(f"expected 'score' as a number, got {score!r}")
+    score, name = record.get("score"), record.get("id")
+    try:
+        score = None if score is None else float(score)
+    except (TypeError, ValueError):
+        raise InputError(f"expected 'score' as a number, got {score!r}") from None
     metadata = {k: v for k, v in record.items() if k not in ("text", "id", "score")}
-    return Passage(record["text"], str(record.get("id")), score, metadata)
+    return None if name is None else str(name), Passage(record["text"], str(name), score, metadata)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import track
 
 from denoise_core._files import write_whole
-from denoise_core.cli.evaluate import Model, ledger_of, plan, price_of
+from denoise_core.cli.evaluate import calls_of, plan
 from denoise_core.cli.options import Budget, DryRun, Prices, app
 from denoise_core.cli.terminal import say
 from denoise_core.errors import DenoiseError, InputError, is_refusal
@@ -22,9 +22,7 @@ from denoise_core.types import Message
 
 @app.command("record")
 def record_own(
-    prompts: Annotated[
-        Path, typer.Argument(help="JSON lines with the 'messages' of a prompt; other fields stay.")
-    ],
+    prompts: Annotated[Path, typer.Argument(help="JSON lines with 'messages'; other fields stay.")],
     out: Annotated[Path, typer.Argument(help="The JSON lines to write: 'prompt', 'reply', 'model', 'date'.")],
     llm: Annotated[str, typer.Option(help="http://host:port/v1#name; or a folder or hub name.")],
     longest: Annotated[int, typer.Option(min=1, help="Tokens of a reply, at most.")] = 2048,
@@ -38,11 +36,10 @@ def record_own(
     moment, the same command goes on where it was: OUT.calls has every reply. Ends with 1 when a call failed.
     """
     aside = Console(stderr=True, highlight=False)
-    model = Model(llm, budget=budget, price=price, dry_run=dry_run)
-    ledger = ledger_of(model, Path(f"{out}.calls"), price_of(price), needed="record", longest=longest)
-    assert ledger is not None
-    rows, written, failed = _rows(prompts), [], []
-    for number, (messages, row) in enumerate(track(rows, "asking", console=aside, transient=True), 1):
+    ledger = calls_of(llm, Path(f"{out}.calls"), budget, price, dry_run, longest)
+    written, failed = [], []
+    for number, row in enumerate(track(_rows(prompts), "asking", console=aside, transient=True), 1):
+        messages = row.pop("messages")
         try:
             reply = ledger.complete(messages).text
         except Exception as error:  # its text may be the user's
@@ -61,16 +58,15 @@ def record_own(
         raise typer.Exit(1)
 
 
-def _rows(path: Path) -> list[tuple[list[Message], dict[str, object]]]:
-    """Each prompt, and what else its line says. Raises `InputError` for a line without messages."""
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """What each line says, its ``messages`` read. Raises `InputError` for a line without."""
     found = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
             row = json.loads(line)
-            messages = [Message(m["role"], m["content"]) for m in row.pop("messages")]
+            found.append(row | {"messages": [Message(m["role"], m["content"]) for m in row["messages"]]})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
                 f"""{path}, line {number}: expected {{"messages": [{{"role": "user", "content": "..."}}]}}"""
             ) from error
-        found.append((messages, row))
     return found

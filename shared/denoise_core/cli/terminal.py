@@ -1,15 +1,17 @@
-"""Lines and tables on a terminal; what a terminal would act on is shown instead."""
+"""Lines, tables and progress on a terminal; what a terminal would act on is shown instead."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from denoise_core.cli.plain import plain
+from denoise_core.cli import plain
 
 
 def say(console: Console, text: str, style: str = "") -> None:
@@ -25,3 +27,11 @@ def show(console: Console, rows: Sequence[Sequence[str]], title: str | None = No
     for row in rows[1:]:
         table.add_row(*(Text(plain(cell)) for cell in row))
     console.print(table)
+
+
+@contextmanager
+def progress(console: Console, doing: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar as long as the block takes; what it gives is told how many are done, and of how many."""
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(doing, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)

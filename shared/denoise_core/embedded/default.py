@@ -20,11 +20,10 @@ from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import Keep
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scored, Scorer
-from denoise_core.running.caches.once import Once
+from denoise_core.running.caches.stores import Once
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.recipes import Travels
-from denoise_core.scorers.cross_encoder import CrossEncoderScorer, Pairs, Predicts
-from denoise_core.scorers.embedding import EmbeddingScorer, Embeds
+from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer, Embeds, Pairs, Predicts
 from denoise_core.scorers.stack import Stack, StackedScorer
 from denoise_core.text.chunk import Chunker
 
@@ -84,8 +83,6 @@ def default_denoiser(
     encoder: Embeds | Scorer | None = None,
     reranker: Pairs | Predicts | str | None = None,
     risk: float | None = None,
-    min_keep: int = 1,
-    max_keep: int | None = None,
     chunker: Chunker | Literal["auto"] = "auto",
     on_irrelevant: OnIrrelevant = "keep",
     folder: str | Path | None = None,
@@ -110,8 +107,7 @@ def default_denoiser(
     if keep == "auto" and risk is None and getattr(scorer, "scale", None) is None:
         keep = DEFAULT_KEEP
         fell_back("default_denoiser", "keep='auto' is not calibrated for this model", f"keep={keep} is used")
-    rest: dict[str, Any] = {"min_keep": min_keep, "max_keep": max_keep, "on_irrelevant": on_irrelevant}
-    return ENDDenoiser(scorer, keep=keep, risk=risk, chunker=chunker, **rest)
+    return ENDDenoiser(scorer, keep=keep, risk=risk, chunker=chunker, on_irrelevant=on_irrelevant)
 
 
 _encoders: Once[SentenceEncoder] = Once(keep=None)

@@ -23,11 +23,9 @@ from denoise_core.embedded.minilm import HUB_NAME, minilm
 from denoise_core.end.auto import MISSED, RISK, RISKS, TARGETS, AutoScale, auto_scale, text_needed
 from denoise_core.end.calibration import questions_needed
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
-from denoise_core.end.fit.probe import NO_QUESTION as SAME_QUESTION
 from denoise_core.end.fit.probe import ProbeFit, fit_probe, folds_of
 from denoise_core.end.fit.readings import Each, Progress
 from denoise_core.end.fit.stack import fit_stack
-from denoise_core.end.probe import OURS as PROBE_FILES
 from denoise_core.end.probe import Probe, check_free, replacing, table
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import CHARACTERS_PER_TOKEN
@@ -83,7 +81,7 @@ class Fitted:
             "scale": self.scale.to_dict(),
             "keep": self.keep,
             "risk": self.risk,
-            "verdict": self.verdict.to_dict(),
+            "verdict": asdict(self.verdict) | {"warnings": self.verdict.warnings},
             "probe": self.probe is not None,
         }
         with replacing(folder, ours=OURS) as stage:
@@ -94,15 +92,9 @@ class Fitted:
         return folder
 
     def card(self) -> str:
-        """What was fitted and how it did on questions that the fit had not seen, for people."""
-        weights = "\n".join(f"| {n} | {w:.3f} |" for n, w in zip(self.stack.names, self.stack.weight, strict=True))
-        margins = ", ".join(f"{100 * r:g} %: {m:.3g}" for r, m in sorted(self.scale.margins.items()))
+        """How it did on questions that the fit had not seen, for people."""
         warned = "".join(f"Warning: {w}.\n\n" for w in self.verdict.warnings)
-        return (
-            f"# A fitted denoiser\n\n{self.verdict}\n\n{warned}| signal | weight |\n|---|---|\n{weights}\n\n"
-            f"Margins of keep='auto' by risk: {margins}. Kept unless said otherwise: {self.keep}.\n\n"
-            f"{table(self.verdict.rows())}\n"
-        )
+        return f"# A fitted denoiser\n\n{self.verdict}\n\n{warned}{table(self.verdict.rows())}\n"
 
 
 def fit_denoiser(
@@ -111,7 +103,6 @@ def fit_denoiser(
     *,
     keep: float | int | str = "auto",
     layers: Sequence[int] | None = None,
-    states: str | Path | None = None,
     calibration: Sequence[Question] = (),
     risk: float | None = None,
     progress: Progress | None = None,
@@ -121,9 +112,8 @@ def fit_denoiser(
 
     Without ``model`` the embedded signals alone are weighed, without torch. With one (a name, a path, an object or
     a `HiddenReader`) a probe is fitted at each of ``layers`` (all when None), the cheapest that loses little at
-    ``keep`` is taken, and its logits are one more signal. ``states`` keeps what the model computed, so that a run
-    that was stopped goes on. ``each`` in the place of `map`, such as the `map` of a process pool, has passages
-    read elsewhere; results come in order.
+    ``keep`` is taken, and its logits are one more signal. ``each`` in the place of `map`, such as the `map` of a
+    process pool, has passages read elsewhere; results come in order.
 
     What ``keep="auto"`` promises is calibrated on ``calibration``, questions apart from ``questions``; without
     them on scores that folds of the fit gave to questions that they had not seen. ``risk`` is the share of
@@ -141,38 +131,37 @@ def fit_denoiser(
     apart = _apart(usable, calibration)
     risks = _risks(len(apart) if calibration else len(usable), risk)
     share = float(keep) if isinstance(keep, float) else AUTO_SHARE
-    probe = (
-        None
-        if model is None
-        else fit_probe(model, usable, layers=layers, share=share, folder=states, progress=progress, each=each)
-    )
+    probe: ProbeFit | None = None
+    if model is not None:
+        probe = fit_probe(model, usable, layers=layers, share=share, progress=progress, each=each)
+    asked = _asked(usable)
     labels = np.array([label for q in usable for label in q.labels])
     groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
     names = (*(("probe",) if probe else ()), *SentenceEncoder.names, "bm25")
-    signals = _signals(usable, each, progress if probe is None else None)
-    blind = _signals([replace(q, text=SAME_QUESTION) for q in usable], each)
+    signals = _signals(asked, each, progress if probe is None else None)
+    blind = _signals([(SAME_QUESTION, texts) for _, texts in asked], each)
     columns = signals
     if probe is not None:
         line = next(f for f in probe.layers if f.layer == probe.probe.reading.layer).line
         columns = np.column_stack([line.held_out, signals]).astype(np.float32)
-        blind = np.column_stack([probe.controls[NO_QUESTION].line.held_out, blind]).astype(np.float32)
+        same = [replace(q, text=SAME_QUESTION) for q in usable]
+        (control,) = fit_probe(model, same, layers=[probe.probe.reading.layer], each=each).layers
+        blind = np.column_stack([control.line.held_out, blind]).astype(np.float32)
     unseen = _unseen(names, columns, labels, groups)
     stack = fit_stack(names, columns, labels, groups.tolist())
     scored = [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
     if calibration:
-        own = None if probe is None else ProbeScorer(model, probe.probe)
-        scored = _scored(apart, StackedScorer(_parts(own), stack))
+        own = StackedScorer(_parts(None if probe is None else ProbeScorer(model, probe.probe)), stack)
+        scored = [(own.score(*one), list(q.labels)) for one, q in zip(_asked(apart), apart, strict=True)]
     scale = auto_scale({"your questions": scored}, risks=risks, missed=MISSED)
-    default = DefaultScorer()
     others = {
-        "default": np.concatenate([default.score(q.text, [p.headed for p in q.passages]) for q in usable]),
+        "default": np.concatenate([DefaultScorer().score(*one) for one in asked]),
         "cosine": signals[:, 0],
         "BM25": signals[:, -1],
         NO_QUESTION: _unseen(names, blind, labels, groups),
     }
-    controls = {} if probe is None else {f"probe, {n}": f.line.held_out for n, f in probe.controls.items()}
-    sizes = np.array([float(len(p.headed)) for q in usable for p in q.passages])
-    verdict = judged({"fitted": unseen} | others | controls, labels, sizes, groups, folds=FOLDS)
+    sizes = np.array([float(len(text)) for _, texts in asked for text in texts])
+    verdict = judged({"fitted": unseen} | others, labels, sizes, groups)
     return Fitted(stack, scale, keep, verdict, probe, risk)
 
 
@@ -183,30 +172,31 @@ def load_denoiser(
     keep: float | int | str | None = None,
     risk: float | None = None,
     on_irrelevant: OnIrrelevant = "keep",
-    tokenizer: Any = None,
-    readings: str | Path | None = None,
 ) -> ENDDenoiser:
     """The denoiser in ``folder``, as `Fitted.save` and ``rag-denoise fit`` write it.
 
     ``model`` is the probe's, by name, path or object, where it does not lie under the name it was fitted by.
-    ``keep``, ``risk`` and ``on_irrelevant`` as in `ENDDenoiser`; ``keep`` is the fitted one unless given.
-    ``readings`` is a folder for what is read of passages. Raises `InputError` for a folder that holds no denoiser.
+    ``keep``, ``risk`` and ``on_irrelevant`` as in `ENDDenoiser`; ``keep`` is the fitted one unless given. Raises
+    `InputError` for a folder that holds no denoiser.
     """
     folder = Path(folder)
     manifest = _manifest(folder)
     stack, scale = Stack.from_dict(manifest["stack"]), AutoScale.from_dict(manifest["scale"])
-    read_by = None
+    read_by, tokenizer = None, None
     if manifest["probe"]:
         probe = Probe.load(folder / PROBE)
         if model is None and probe.reading.model.name == HUB_NAME:
             model, tokenizer = torch_minilm()
         read_by = ProbeScorer(model or probe.reading.model.name, probe, tokenizer=tokenizer)
-    parts = _parts(read_by, readings)
     chosen = manifest["keep"] if keep is None else keep
     if chosen == "auto" and risk is None:
         risk = manifest.get("risk") or (RISK if RISK in scale.margins else max(scale.margins))
     return ENDDenoiser(
-        FittedScorer(parts, stack, scale), keep=chosen, risk=risk, chunker="auto", on_irrelevant=on_irrelevant
+        FittedScorer(_parts(read_by), stack, scale),
+        keep=chosen,
+        risk=risk,
+        chunker="auto",
+        on_irrelevant=on_irrelevant,
     )
 
 
@@ -231,15 +221,14 @@ def _manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError) as error:
-        hint = " (a probe alone: see Probe.load)" if PROBE_FILES & {p.name for p in folder.glob("*.json")} else ""
         raise InputError(
-            f"{folder} holds no denoiser{hint}: expected {MANIFEST}, as 'rag-denoise fit' writes it ({error})"
+            f"{folder} holds no denoiser: expected {MANIFEST}, as 'rag-denoise fit' writes it ({error})"
         ) from error
-    if not isinstance(manifest, dict) or (manifest.get("format"), manifest.get("version")) != (FORMAT, VERSION):
+    told = manifest if isinstance(manifest, dict) else {}
+    known = (told.get("format"), told.get("version")) == (FORMAT, VERSION)
+    if not known or not {"stack", "scale", "keep", "probe"} <= set(told):
         raise InputError(f"{folder / MANIFEST} is not a denoiser of this release; fit it again")
-    if not {"stack", "scale", "keep", "probe"} <= set(manifest):
-        raise InputError(f"{folder / MANIFEST} is damaged: expected stack, scale, keep and probe")
-    return manifest
+    return told
 
 
 def _apart(usable: Sequence[Question], calibration: Sequence[Question]) -> list[Question]:
@@ -247,6 +236,11 @@ def _apart(usable: Sequence[Question], calibration: Sequence[Question]) -> list[
     if shared := {q.text for q in usable} & {q.text for q in apart}:
         raise InputError(f"{len(shared)} questions are both fitted and calibrated on: keep them apart")
     return apart
+
+
+def _asked(questions: Sequence[Question]) -> list[tuple[str, list[str]]]:
+    """Each question with its texts, as a scorer takes them."""
+    return [(q.text, [p.headed for p in q.passages]) for q in questions]
 
 
 def _risks(n: int, risk: float | None) -> list[float]:
@@ -262,19 +256,14 @@ def _risks(n: int, risk: float | None) -> list[float]:
     return sorted({*(r for r in RISKS if n >= questions_needed(r)), least})
 
 
-def _signals(questions: Sequence[Question], each: Each, progress: Progress | None = None) -> Floats:
-    """What the embedded encoder and BM25 say of each passage, ``(n, 4)``."""
+def _signals(asked: Sequence[tuple[str, list[str]]], each: Each, progress: Progress | None = None) -> Floats:
+    """What the embedded encoder and BM25 say of each text, ``(n, 4)``."""
     found = []
-    asked = [(q.text, [p.headed for p in q.passages]) for q in questions]
     for n, signals in enumerate(each(_signals_of, asked), 1):
         found.append(signals)
         if progress is not None:
-            progress(n, len(questions))
+            progress(n, len(asked))
     return np.concatenate(found)
-
-
-def _scored(questions: Sequence[Question], scorer: Scorer) -> list[tuple[Floats, list[bool]]]:
-    return [(scorer.score(q.text, [p.headed for p in q.passages]), list(q.labels)) for q in questions]
 
 
 def _signals_of(asked: tuple[str, list[str]]) -> Floats:
@@ -282,9 +271,9 @@ def _signals_of(asked: tuple[str, list[str]]) -> Floats:
     return collect(_parts(), *asked)
 
 
-def _parts(probe: ProbeScorer | None = None, readings: str | Path | None = None) -> list[Scorer | Signals]:
+def _parts(probe: ProbeScorer | None = None) -> list[Scorer | Signals]:
     """What a stack is of: a probe, where there is one, the embedded signals and BM25."""
-    return [*(() if probe is None else (probe,)), encoder(readings), BM25Scorer()]
+    return [*(() if probe is None else (probe,)), encoder(), BM25Scorer()]
 
 
 def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], groups: NDArray[np.intp]) -> Floats:
@@ -299,7 +288,8 @@ def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], gr
 
 Word = Literal["better", "no difference found", "worse"]
 Interval = tuple[float, float, float]  # a value and the ends of its 95 % interval
-NO_QUESTION = "no question"  # the fit again, each passage read under one and the same question
+NO_QUESTION = "no question"  # the fit again, each passage read under one and the same question:
+SAME_QUESTION = "What is this about?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +297,7 @@ class Verdict:
     """``word`` says whether the fit needs less text than cosine to keep the first of `TARGETS` of the gold,
     ``gain`` how much less, as a share of all text, with its 95 % interval.
 
-    ``needed`` has by name ("fitted", "default", "cosine", "BM25", and controls) the share of the text needed for
+    ``needed`` has by name ("fitted", "default", "cosine", "BM25", `NO_QUESTION`) the share of the text needed for
     each of `TARGETS`, with its interval; ``over`` what the fit needs less than each, paired. A question has
     ``tokens`` tokens on average; ``labelled`` is the share of text in passages that the labels name.
     """
@@ -324,10 +314,10 @@ class Verdict:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What speaks against using the fit: a control without the question, or the default, that is as good."""
-        found = {name: self.over.get(name, (1.0, 1.0, 1.0)) for name in _AS_GOOD}
+        as_good = [(told, self.over[name]) for name, told in _AS_GOOD.items() if name in self.over]
         return tuple(
-            f"{_AS_GOOD[name]} ({gain:+.3f} of the text, 95 % {low:+.3f} to {high:+.3f})"
-            for name, (gain, low, high) in found.items()
+            f"{told} ({gain:+.3f} of the text, 95 % {low:+.3f} to {high:+.3f})"
+            for told, (gain, low, high) in as_good
             if low <= 0
         )
 
@@ -354,25 +344,20 @@ class Verdict:
             out.append([name, *shares, f"{self.saved(name):,}"])
         return [*out, ["labelled", f"{self.labelled:.2f}", "", "", ""]]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"warnings": self.warnings}
-
 
 def judged(
     scores: Mapping[str, NDArray[np.float32]],
     labels: NDArray[np.bool_],
     sizes: NDArray[np.float64],
     groups: NDArray[np.intp],
-    *,
-    folds: int,
 ) -> Verdict:
-    """The verdict of scores ``(n,)`` by name: "fitted", which fits of ``folds`` gave to questions that they had
-    not seen, "cosine" and others. ``sizes`` ``(n,)`` are the passages' characters.
+    """The verdict of scores ``(n,)`` by name: "fitted", which fits of `FOLDS` gave to questions that they had not
+    seen, "cosine" and others. ``sizes`` ``(n,)`` are the passages' characters.
 
     The interval is the bootstrap's, widened for the questions that the folds' fits share.
     """
     found = {name: [text_needed(s, labels, sizes, groups, share=t) for t in TARGETS] for name, s in scores.items()}
-    over = {name: interval_of(rows[0] - found["fitted"][0], folds) for name, rows in found.items()}
+    over = {name: interval_of(rows[0] - found["fitted"][0], FOLDS) for name, rows in found.items()}
     gain, low, high = over["cosine"]
     n = len(np.unique(groups))
     return Verdict(

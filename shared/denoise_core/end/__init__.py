@@ -4,32 +4,26 @@ Entered at `ENDDenoiser`: chunks -> hidden state of layer L -> linear probe -> k
 package loads neither torch nor a framework.
 """
 
-from denoise_core.end.answering.second_pass import SecondPass
+from denoise_core.end.answering import SecondPass
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe, Reading
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.remote import RemoteScorer
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import Tokens
-from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.local.keeping.prefix import PrefixCache
-from denoise_core.local.layout import DISTINGUISH, PAIR, PASSAGE, QSC, QUERY, SC, SCQ, SQC, Layout
+from denoise_core.local.layout import PAIR, PASSAGE, QUERY, SCQ, Layout
 
 __all__ = [
-    "DISTINGUISH",
     "PAIR",
     "PASSAGE",
-    "QSC",
     "QUERY",
-    "SC",
     "SCQ",
-    "SQC",
     "ENDDenoiser",
     "HiddenReader",
     "Layout",
     "LocalLLM",
-    "ModelFingerprint",
     "PrefixCache",
     "Probe",
     "ProbeScorer",

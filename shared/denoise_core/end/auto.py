@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core.end.calibration import questions_needed, share_limit
-from denoise_core.end.selection import Floats, Mask, ranking
+from denoise_core.end.selection import Floats, Mask, at_least
 from denoise_core.errors import InputError
 from denoise_core.text.language import language_of
 
@@ -42,9 +42,9 @@ class AutoScale:
     """What a scorer's scores mean for ``keep="auto"``; comes with the scorer, as plain JSON.
 
     ``margins`` has for each risk the distance from the best score within which chunks of a list of ten are kept,
-    in the scorer's unit; it grows with the list as `stretch` does. ``floor`` is the
-    best score below which nothing seems to fit, None when that is not known; ``top`` the best score above which a
-    list is unlike all those it was calibrated on. ``questions`` and ``sets`` say what it was calibrated on.
+    in the scorer's unit; it grows with the list as `stretch` does. ``floor`` is the best score below which nothing
+    seems to fit, None when that is not known; ``top`` the best score above which a list is unlike all those it was
+    calibrated on. ``questions`` and ``sets`` say what it was calibrated on.
 
     ``pieces`` is the scale for another kind of input: short pieces of a few long texts, of which most have nothing
     to do with the question; the rest holds for a list of passages from a retriever. None uses one scale for both.
@@ -149,12 +149,7 @@ class AutoKeep:
         if not n:
             return np.zeros(len(scores), dtype=np.bool_)
         kept = np.asarray(scores.astype(np.float64) >= self.edge(scores), dtype=np.bool_) & known
-        least = max(LEAST, n - 1) if n <= FEW else LEAST
-        for i in ranking(scores)[:n]:
-            if kept.sum() >= min(least, n):
-                break
-            kept[i] = True
-        return kept
+        return at_least(min(max(LEAST, n - 1) if n <= FEW else LEAST, n), kept, scores)
 
     def edge(self, scores: Floats) -> float:
         """The score down to which chunks lie within the margin; plus infinity where none has text."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 
@@ -71,16 +72,6 @@ def too_long(purse: Purse, spans: Sequence[Span], scores: Floats, edge: float) -
     return out
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """``kept`` are pieces kept whole, ``parts`` the ranges kept of pieces that were cut, ``unfit`` those of which
-    nothing fits."""
-
-    kept: tuple[int, ...]
-    parts: Mapping[int, tuple[Span, ...]]
-    unfit: tuple[int, ...]
-
-
 def spend(
     purse: Purse,
     spans: Sequence[Span],
@@ -88,9 +79,10 @@ def spend(
     edge: float,
     smaller: Mapping[int, Sequence[tuple[Span, float]]],
     max_keep: int | None = None,
-) -> Spent:
-    """Which pieces a budget pays for. ``smaller`` has the scored parts of the pieces of `too_long`; once one did
-    not fit, others are taken only above ``edge``."""
+) -> tuple[list[int], dict[int, tuple[Span, ...]], list[int]]:
+    """Which pieces a budget pays for: those kept whole, the ranges kept of pieces that were cut, and those of
+    which nothing fits. ``smaller`` has the scored parts of the pieces of `too_long`; once one did not fit, others
+    are taken only above ``edge``."""
     kept: list[int] = []
     parts: dict[int, tuple[Span, ...]] = {}
     unfit: list[int] = []
@@ -104,13 +96,9 @@ def spend(
             kept.append(i)
             continue
         own = sorted(smaller.get(i, ()), key=lambda part: -part[1])
-        taken: list[Span] = []
-        for span, _ in own:
-            if not purse.take(span):
-                break
-            taken.append(span)
+        taken = list(takewhile(purse.take, (span for span, _ in own)))
         if taken:
             parts[i] = tuple(sorted(taken, key=lambda s: s.start))
         else:
             unfit.append(i)
-    return Spent(tuple(kept), parts, tuple(unfit))
+    return kept, parts, unfit

@@ -1,23 +1,20 @@
 """Calibration: keep as much as a stated risk of losing relevant text asks for, instead of a blind 30 %.
 
-Split-conformal prediction, with the question as the unit. From questions *not* used for fitting or for
-choosing the layer, one number each is kept: how deep in the ranking their relevant chunks lie.
-
-What is guaranteed, for a new question drawn like the calibration questions:
+Split-conformal prediction (Vovk et al.), with the question as the unit. From questions *not* used for fitting or
+for choosing the layer, one number each is kept: how deep in the ranking their relevant chunks lie. What is
+guaranteed, for a new question drawn like them:
 
 * ``loss="any"``: a relevant chunk is dropped with probability at most ``risk``;
-* ``loss="share"`` (conformal risk control, for several relevant chunks): the expected share of relevant
-  chunks that is dropped is at most ``risk``.
+* ``loss="share"`` (Conformal Risk Control, arXiv 2208.02814, for several relevant chunks): the expected share of
+  relevant chunks that is dropped is at most ``risk``.
 
-Both hold on average over calibration sets. With ``confidence=0.95`` they hold for this very calibration
-set, except that one in twenty such sets would not be good enough; that takes more questions and keeps more.
+Both hold on average over calibration sets. With ``confidence=0.95`` they hold for this very calibration set,
+except that one in twenty such sets would not be good enough; that takes more questions and keeps more (for
+``loss="share"`` by Learn then Test, arXiv 2110.01052).
 
 The guarantee is void when new questions are not like the calibration questions: another corpus, retriever,
 number or length of chunks, prompt layout, model, dtype or scorer; when calibration questions were used for
 fitting; and when `max_keep` cuts what the rule keeps. Then calibrate again.
-
-Sources: Vovk et al., split conformal; Angelopoulos et al., Conformal Risk Control (arXiv 2208.02814) and
-Learn then Test (arXiv 2110.01052) for the bound used with ``loss="share"`` and a confidence.
 """
 
 from __future__ import annotations
@@ -111,10 +108,10 @@ class Calibration:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Calibration:
         """Raises `InputError` when an array is missing or has another length."""
-        missing = sorted({"question", "depth", "score"} - set(arrays))
-        if missing:
-            raise InputError(f"a calibration lacks its arrays {missing}")
-        return cls(arrays["question"], arrays["depth"], arrays["score"])
+        try:
+            return cls(arrays["question"], arrays["depth"], arrays["score"])
+        except KeyError as error:
+            raise InputError(f"a calibration lacks its array {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +166,14 @@ def calibrate(scorer: Scorer, questions: Iterable[Question]) -> Calibration:
 
 def calibration_of(scored: Iterable[tuple[Floats, Sequence[bool]]]) -> Calibration:
     """`calibrate` from scores at hand: for each question its scores ``(m,)`` and labels ``(m,)``."""
-    question: list[int] = []
-    depth: list[float] = []
-    score: list[float] = []
-    n = 0
-    for scores, labels in scored:
-        gold = np.flatnonzero(np.asarray(labels, dtype=np.bool_))
-        if not gold.size:
-            continue
+    rows: list[tuple[int, float, float]] = []
+    asked = ((s, gold) for s, labels in scored if (gold := np.asarray(labels, dtype=np.bool_)).any())
+    for n, (scores, gold) in enumerate(asked):
         if np.isnan(scores).any():
             raise InputError("the scorer gave NaN for a calibration question; check its model's dtype")
-        question += [n] * len(gold)
-        depth += depths(scores)[gold].tolist()
-        score += np.asarray(scores, dtype=np.float32)[gold].tolist()
-        n += 1
-    return Calibration(np.array(question), np.array(depth), np.array(score))
+        own = np.asarray(scores, dtype=np.float32)[gold].tolist()
+        rows += [(n, deep, score) for deep, score in zip(depths(scores)[gold].tolist(), own, strict=True)]
+    return Calibration(*np.array(rows).reshape(-1, 3).T)
 
 
 def depths(scores: Floats) -> NDArray[np.float64]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from denoise_core.end.auto import AutoKeep, AutoScale
 from denoise_core.end.budget import Brings, Purse, spend, too_long
 from denoise_core.end.calibration import Calibrated
 from denoise_core.end.selection import Keep as KeepRule
-from denoise_core.end.selection import Mask, Tokens, no_nan, ranking, rule_for, select
+from denoise_core.end.selection import Mask, Rule, Tokens, no_nan, ranking, rule_for, select
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer, numbers
 from denoise_core.result import DenoiseResult, Trace
@@ -30,6 +30,7 @@ CALIBRATED_RISK = 0.05
 HEARD_EVERY = 64  # chunks that are read between two words of progress
 
 OnIrrelevant = Literal["keep", "drop"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +50,13 @@ class Scoring:
 
 
 class ENDDenoiser:
-    """Scores every chunk and keeps the best; works with any `Scorer`: Early Noise Dropping, arXiv 2502.18915,
-    section 2.3.
+    """Scores every chunk and keeps the best, with any `Scorer`: Early Noise Dropping, section 2.3.
 
-    ``keep``: a float keeps that share of the chunks (rounded up, over all passages together), an int that
-    many, a rule of `denoise_core.end.selection` (``Tokens(2000)``) what it chooses; None is 0.3, the
-    paper's share. ``threshold`` keeps every chunk with ``score >= threshold`` instead. Whatever they say,
-    at least ``min_keep`` chunks stay (0 allows none) and at most ``max_keep``. Chunks without text go
-    first and are not scored. A chunk is scored with its passage's header and the heading it stands under in front.
+    ``keep``: a float keeps that share of the chunks (rounded up, over all passages together), an int that many, a
+    rule of `denoise_core.end.selection` what it chooses; None is 0.3, the paper's share. ``threshold`` keeps every
+    chunk with ``score >= threshold`` instead. Whatever they say, at least ``min_keep`` chunks stay (0 allows none)
+    and at most ``max_keep``. Chunks without text go first and are not scored. A chunk is scored with its passage's
+    header and the heading it stands under in front.
 
     ``keep="auto"`` keeps what lies within a margin of the best score (`denoise_core.end.auto`): at least two
     chunks, more where scores do not tell them apart, which ``result.note`` then says. It needs a scorer that comes
@@ -64,19 +64,16 @@ class ENDDenoiser:
     of files, unless given, and the trace names the kind. When the best score is below the scale's floor, nothing
     seems to fit and ``result.relevant`` is False; ``on_irrelevant="drop"`` then keeps nothing.
 
+    ``keep="calibrated"`` keeps what the scorer's own calibration asks for, so that a relevant chunk is dropped in
+    at most ``risk`` of the questions (`denoise_core.end.calibration` says for whom, and has stronger forms). The
+    trace's event says what was promised.
+
+    ``keep=Tokens(n)`` goes down by score; the piece that does not fit is cut at its sentences or rows
+    (`denoise_core.end.budget`). What could not be cut is named in ``result.note``.
+
     ``chunker`` cuts passages; ``"auto"`` by the structure that the text has (`denoise_core.text.cutting`), and a
     kept piece brings what it cannot be read without: its headings, its table's header row, the sentence before it
     when it begins with a pronoun. Headings and markup are not scored.
-
-    ``Tokens(n)`` goes down by score; the piece that does not fit is cut at its sentences or rows, and what lies
-    below the margin of ``keep="auto"`` never fills the rest (`denoise_core.end.budget`). What could not be cut is
-    named in ``result.note``.
-
-    ``keep="calibrated"`` keeps what the scorer's own calibration asks for, so that a relevant chunk is
-    dropped in at most ``risk`` of the questions, on average over calibration sets. This holds for questions
-    drawn like those it was calibrated on, and is void for another corpus, retriever, chunking or model. For
-    your own data, or the stronger forms: ``keep=calibrate(scorer, questions).rule(0.05, confidence=0.95)``
-    (`denoise_core.end.calibration`). The trace's event says what was promised.
 
     Kept text comes in the input's order, with exact spans; a kept passage's ``score`` is that of its best
     kept chunk. Dropped spans carry their score and the reason. `adenoise` is a thread around the scorer, because
@@ -125,13 +122,41 @@ class ENDDenoiser:
         self.chunker: Chunker = pieces if isinstance(chunker, str) else chunker
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        asked = self._asked(passages)
-        started = time.perf_counter()
-        found = self._scored(query, asked.texts)
-        scores = self._placed(asked, found)
-        parts = self._parts(asked, scores)
-        more = self._scored(query, parts.texts).scores
-        return self._result(query, asked, found, scores, parts, more, time.perf_counter() - started)
+        steps = self._steps(query, passages)
+        return self._finished(steps, query, _timed(self._scored, query, next(steps)))
+
+    def denoise_many(self, asked: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
+        """Several questions, each over its own passages; what the scorer can read together it reads together."""
+        if not isinstance(self.scorer, ScoresMany):
+            return [self.denoise(query, passages) for query, passages in asked]
+        begun = [(query, self._steps(query, passages)) for query, passages in asked]
+        found, seconds = _timed(self.scorer.scored_many, [(query, next(steps)) for query, steps in begun])
+        each = seconds / max(1, len(asked))
+        return [
+            self._finished(steps, query, (own, each)) for (query, steps), own in zip(begun, found, strict=True)
+        ]
+
+    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        scorer = self.scorer
+        if not isinstance(scorer, ScoresAsync):
+            return await offload(self.denoise, query, passages)
+        steps = self._steps(query, passages)
+        texts = await offload(next, steps)
+        while True:
+            started = time.perf_counter()
+            given = await scorer.ascore(well_formed(query), texts) if texts else ()
+            try:
+                texts = steps.send((Scored(numbers(given), ()), time.perf_counter() - started))
+            except StopIteration as stop:
+                return cast(DenoiseResult, stop.value)
+
+    def _finished(self, steps: _Steps, query: str, found: tuple[Scored, float]) -> DenoiseResult:
+        """The rest of the steps, from what the scorer gave for the first texts."""
+        while True:
+            try:
+                found = _timed(self._scored, query, steps.send(found))
+            except StopIteration as stop:
+                return cast(DenoiseResult, stop.value)
 
     def _scored(self, query: str, texts: Sequence[str]) -> Scored:
         if not texts:
@@ -140,38 +165,26 @@ class ENDDenoiser:
             return self.scorer.scored(well_formed(query), texts)
         return Scored(numbers(self.scorer.score(well_formed(query), texts)), ())
 
-    def denoise_many(self, asked: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
-        """Several questions, each over its own passages; what the scorer can read together it reads together."""
-        if not isinstance(self.scorer, ScoresMany):
-            return [self.denoise(query, passages) for query, passages in asked]
-        cuts = [self._asked(passages) for _, passages in asked]
-        started = time.perf_counter()
-        scored = self.scorer.scored_many([(q, own.texts) for (q, _), own in zip(asked, cuts, strict=True)])
-        seconds = (time.perf_counter() - started) / max(1, len(asked))
-        out = []
-        for (query, _), own, first in zip(asked, cuts, scored, strict=True):
-            scores = self._placed(own, first)
-            parts = self._parts(own, scores)
-            more = self._scored(query, parts.texts).scores
-            out.append(self._result(query, own, first, scores, parts, more, seconds))
-        return out
-
-    async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        scorer = self.scorer
-        if not isinstance(scorer, ScoresAsync):
-            return await offload(self.denoise, query, passages)
-        asked = await offload(self._asked, passages)
-        started = time.perf_counter()
-
-        async def scored(texts: Sequence[str]) -> Scored:
-            given = await scorer.ascore(well_formed(query), texts) if texts else ()
-            return Scored(numbers(given), ())
-
-        found = await scored(asked.texts)
+    def _steps(self, query: str, passages: Sequence[Passage]) -> _Steps:
+        """All but the scoring: yields the texts of the chunks, then those of parts that a budget may take."""
+        asked = self._asked(passages)
+        found, seconds = yield asked.texts
+        if not asked.spans:
+            return DenoiseResult(query, ())
         scores = self._placed(asked, found)
-        parts = self._parts(asked, scores)
-        more = (await scored(parts.texts)).scores
-        return self._result(query, asked, found, scores, parts, more, time.perf_counter() - started)
+        rule: Rule = self.rule
+        if isinstance(rule, AutoKeep):
+            rule = rule.of(len(asked.passages), len(asked.worth))
+        if isinstance(rule, Tokens):
+            purse = Purse(rule, {p.id: p for p in asked.passages}, self._brings)
+            named, texts = self._parts(asked, scores, purse)
+            more, longer = yield texts
+            seconds += longer
+            chosen = self._spent(rule, asked, scores, named, more.scores)
+        else:
+            kept, reasons = select(rule, scores, asked.whole, min_keep=self.min_keep, max_keep=self.max_keep)
+            chosen = _Chosen(asked.spans, scores, kept, reasons)
+        return self._result(query, asked, rule, chosen, [asked.worth[i] for i in found.split], seconds)
 
     def _asked(self, passages: Sequence[Passage]) -> _Asked:
         checked = check_passages(passages)
@@ -198,15 +211,39 @@ class ENDDenoiser:
             out.append(well_formed(f"{above}\n{said}" if above else said) if said.strip() else "")
         return out
 
-    def _parts(self, asked: _Asked, scores: NDArray[np.float32]) -> _Parts:
-        """The parts of the pieces that a budget of tokens may have to cut; none for other rules."""
-        if not isinstance(self.rule, Tokens):
-            return _Parts((), ())
-        purse = Purse(self.rule, {p.id: p for p in asked.passages}, self._brings)
+    def _placed(self, asked: _Asked, found: Scored) -> NDArray[np.float32]:
+        """A score for each chunk, minus infinity for one without text or of structure alone."""
+        scores = np.full(len(asked.whole), -np.inf, dtype=np.float32)
+        if asked.worth:
+            if found.scores.shape != (len(asked.worth),):
+                raise BadScores(
+                    f"{type(self.scorer).__name__}.score must return one score for each of {len(asked.worth)} "
+                    f"texts, got an array of shape {found.scores.shape}"
+                )
+            scores[asked.worth] = found.scores
+        return no_nan(scores)
+
+    def _brings(self, passage: Passage, span: Span) -> Sequence[Span]:
+        """What a kept range brings along; nothing from a cutter of one's own."""
+        return brought(passage, span) if self.brings else ()
+
+    @property
+    def _scale(self) -> AutoScale | None:
+        return getattr(self.scorer, "scale", None)
+
+    def _edge(self, asked: _Asked, scores: NDArray[np.float32], unknown: float = np.inf) -> float:
+        """The score down to which pieces may fill what one that did not fit left; ``unknown`` without a scale."""
+        scale = self._scale
+        return unknown if scale is None else scale.rule().of(len(asked.passages), len(asked.worth)).edge(scores)
+
+    def _parts(
+        self, asked: _Asked, scores: NDArray[np.float32], purse: Purse
+    ) -> tuple[list[tuple[int, Span]], list[str]]:
+        """The parts of the pieces that a budget of tokens may have to cut, each with its piece's number, and how
+        the scorer reads them."""
         named: list[tuple[int, Span]] = []
         texts: list[str] = []
-        edge = self._edge(asked, scores)
-        for i in too_long(purse, asked.spans, scores, np.inf if edge is None else edge):
+        for i in too_long(purse, asked.spans, scores, self._edge(asked, scores)):
             span = asked.spans[i]
             passage = purse.passages[span.passage_id]
             own = cut(passage.text)
@@ -217,118 +254,79 @@ class ENDDenoiser:
                     named.append((i, Span(span.passage_id, start, end)))
                     over = "\n".join(s for s in (passage.header, above, own.plain(start, end)) if s)
                     texts.append(well_formed(over))
-        return _Parts(tuple(named), tuple(texts))
-
-    def _brings(self, passage: Passage, span: Span) -> Sequence[Span]:
-        """What a kept range brings along; nothing from a cutter of one's own."""
-        return brought(passage, span) if self.brings else ()
-
-    def _edge(self, asked: _Asked, scores: NDArray[np.float32]) -> float | None:
-        """The score down to which pieces may fill what a piece that did not fit left; None without a scale."""
-        scale = self._scale
-        return None if scale is None else scale.rule().of(len(asked.passages), len(asked.worth)).edge(scores)
-
-    @property
-    def _scale(self) -> AutoScale | None:
-        return getattr(self.scorer, "scale", None)
+        return named, texts
 
     def _spent(
-        self, asked: _Asked, scores: NDArray[np.float32], parts: _Parts, more: NDArray[np.float32]
+        self,
+        rule: Tokens,
+        asked: _Asked,
+        scores: NDArray[np.float32],
+        named: Sequence[tuple[int, Span]],
+        more: NDArray[np.float32],
     ) -> _Chosen:
         """What a budget of tokens keeps: pieces that are cut stand as their parts from here on."""
-        assert isinstance(self.rule, Tokens)
-        purse = Purse(self.rule, {p.id: p for p in asked.passages}, self._brings)
+        purse = Purse(rule, {p.id: p for p in asked.passages}, self._brings)
         smaller: dict[int, list[tuple[Span, float]]] = {}
-        for (i, span), score in zip(parts.named, more, strict=True):
+        for (i, span), score in zip(named, more, strict=True):
             smaller.setdefault(i, []).append((span, float(score)))
-        edge = self._edge(asked, scores)
         for i, own in smaller.items():  # of a piece that is cut, too, nothing below the margin fills the room
-            low = self._edge(asked, np.array([score for _, score in own], dtype=np.float32))
-            smaller[i] = [part for part in own if low is None or part[1] >= low]
-        spent = spend(purse, asked.spans, scores, np.inf if edge is None else edge, smaller, self.max_keep)
-        whole = set(spent.kept)
-        unfit = [i for i in spent.unfit if purse.alone(asked.spans[i]) > self.rule.limit]
+            low = self._edge(asked, np.array([score for _, score in own], dtype=np.float32), -np.inf)
+            smaller[i] = [part for part in own if part[1] >= low]
+        edge = self._edge(asked, scores)
+        found, parts, unfit = spend(purse, asked.spans, scores, edge, smaller, self.max_keep)
+        whole = set(found)
+        unfit = [i for i in unfit if purse.alone(asked.spans[i]) > rule.limit]
         for i in ranking(scores).tolist():
-            if len(whole) + len(spent.parts) >= self.min_keep:
+            if len(whole) + len(parts) >= self.min_keep:
                 break
             whole.add(i)
-        spans: list[Span] = []
-        kept: list[bool] = []
-        of: list[float] = []
-        for i, span in enumerate(asked.spans):
-            for part in _split(span, spent.parts.get(i, ())):
-                spans.append(part)
-                kept.append(i in whole or part in spent.parts.get(i, ()))
-                of.append(float(scores[i]))
+        made = [(i, part) for i, s in enumerate(asked.spans) for part in _split(s, parts.get(i, ()))]
+        kept = np.array([i in whole or part in parts.get(i, ()) for i, part in made], dtype=np.bool_)
         notes = []
         if unfit:
-            named = ", ".join(
-                f"{asked.spans[i].passage_id} [{asked.spans[i].start}:{asked.spans[i].end}]" for i in unfit[:3]
-            )
+            told = ", ".join(f"{s.passage_id} [{s.start}:{s.end}]" for s in (asked.spans[i] for i in unfit[:3]))
             what = "kept over the budget" if any(i in whole for i in unfit) else "left out"
-            notes.append(f"{len(unfit)} too long for {self.rule.limit} tokens and not to be cut, {what}: {named}")
+            notes.append(f"{len(unfit)} too long for {rule.limit} tokens and not to be cut, {what}: {told}")
         if purse.away:
             notes.append(f"{len(purse.away)} headings or header rows gave way to pieces")
-        note = "; ".join(notes) or None
-        return _Chosen(spans, np.array(of, dtype=np.float32), np.array(kept, dtype=np.bool_), note, purse.away)
+        of, spans = zip(*made, strict=True)
+        return _Chosen(spans, scores[[*of]], kept, [rule.reason()] * len(made), tuple(notes), purse.away)
 
     def _result(
-        self,
-        query: str,
-        asked: _Asked,
-        found: Scored,
-        scores: NDArray[np.float32],
-        parts: _Parts,
-        more: NDArray[np.float32],
-        seconds: float,
+        self, query: str, asked: _Asked, rule: Rule, chosen: _Chosen, split: Sequence[int], seconds: float
     ) -> DenoiseResult:
-        checked, rule = asked.passages, self.rule
-        if not asked.spans:
-            return DenoiseResult(query, ())
-        relevant, note, reasons = None, None, [rule.reason()] * len(asked.spans)
-        if isinstance(rule, AutoKeep):
-            rule = rule.of(len(checked), len(asked.worth))
-        if isinstance(rule, Tokens):
-            chosen = self._spent(asked, scores, parts, more)
-            reasons = [rule.reason()] * len(chosen.spans)
-        else:
-            kept, reasons = select(rule, scores, asked.whole, min_keep=self.min_keep, max_keep=self.max_keep)
-            chosen = _Chosen(asked.spans, scores, kept, None)
-        head = "\n".join(p.text[:200] for p in checked[:20])  # enough to tell a language
+        relevant, notes = None, list(chosen.notes)
+        head = "\n".join(p.text[:200] for p in asked.passages[:20])  # enough to tell a language
         foreign = "" if self._scale is None else self._scale.foreign(query, head)
         if isinstance(rule, AutoKeep):
-            relevant, note = None if foreign else rule.relevant(scores), rule.note(scores, chosen.kept)
+            relevant = None if foreign else rule.relevant(chosen.scores)
+            notes = [rule.note(chosen.scores, chosen.kept) or "", *notes]
         if relevant is False:
-            note = "nothing seems to bear on the question: the best score is below the floor"
+            notes[0] = "nothing seems to bear on the question: the best score is below the floor"
             if self.on_irrelevant == "drop":
-                none = np.zeros_like(chosen.kept)
-                chosen, reasons = replace(chosen, kept=none), ["nothing seems to bear on the question"] * len(none)
-        note = "; ".join(n for n in (note, chosen.note, foreign) if n) or None
+                gone = ["nothing seems to bear on the question"] * len(chosen.spans)
+                chosen = replace(chosen, kept=np.zeros_like(chosen.kept), reasons=gone)
+        note = "; ".join(n for n in (*notes, foreign) if n) or None
         spans, kept = chosen.spans, chosen.kept
         known = [None if s == -np.inf else float(s) for s in chosen.scores]
         promised = rule.guarantee if isinstance(rule, Calibrated | AutoKeep) else None
-        split = tuple(asked.spans[asked.worth[i]] for i in found.split)
-        scoring = Scoring(query, tuple(spans), promised, split, note)
-        event = Event("score", scoring, tuple(known), seconds)
+        scoring = Scoring(query, tuple(spans), promised, tuple(asked.spans[i] for i in split), note)
 
         def brings(passage: Passage, span: Span) -> list[Span]:
             return [s for s in self._brings(passage, span) if s not in chosen.away]
 
-        stays, goes = _with_brought(checked, spans, kept, brings)
+        stays, goes = _with_brought(asked.passages, spans, kept, brings)
+        keeps = tuple(Keep(spans[i], s) for i, s in enumerate(known) if kept[i] and s is not None)
         return DenoiseResult(
             query,
-            tuple(_kept(checked, spans, kept, known, stays)),
+            tuple(_kept(asked.passages, keeps, stays)),
             tuple(
-                Drop(span, reasons[i] if known[i] is not None else _unread(checked, span), known[i])
+                Drop(span, _unread(asked.passages, span) if known[i] is None else chosen.reasons[i], known[i])
                 for i, own in goes
                 for span in own
             ),
-            Trace((event,)),
-            kept=tuple(
-                Keep(span, float(chosen.scores[i]))
-                for i, span in enumerate(spans)
-                if kept[i] and known[i] is not None
-            ),
+            Trace((Event("score", scoring, tuple(known), seconds),)),
+            kept=keeps,
             relevant=relevant,
             note=note,
         )
@@ -341,9 +339,7 @@ class ENDDenoiser:
         """
         if not isinstance(self.scorer, Warms):
             raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
-        texts: list[str] = []
-        for passage in passages:
-            texts += filter(None, self._readings(passage, _tiling(passage, self.chunker(passage))))
+        texts = [t for p in passages for t in self._readings(p, _tiling(p, self.chunker(p))) if t]
         if progress is None:
             return self.scorer.warm(texts)
         read = 0
@@ -351,18 +347,6 @@ class ENDDenoiser:
             read += self.scorer.warm(texts[start : start + HEARD_EVERY])
             progress(min(start + HEARD_EVERY, len(texts)), len(texts))
         return read
-
-    def _placed(self, asked: _Asked, found: Scored) -> NDArray[np.float32]:
-        """A score for each chunk, minus infinity for one without text or of structure alone."""
-        scores = np.full(len(asked.whole), -np.inf, dtype=np.float32)
-        if asked.worth:
-            if found.scores.shape != (len(asked.worth),):
-                raise BadScores(
-                    f"{type(self.scorer).__name__}.score must return one score for each of {len(asked.worth)} "
-                    f"texts, got an array of shape {found.scores.shape}"
-                )
-            scores[asked.worth] = found.scores
-        return no_nan(scores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,23 +362,25 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
-    """Parts of chunks that may have to be cut, ``named`` by the chunk's number, and how the scorer reads them."""
-
-    named: tuple[tuple[int, Span], ...]
-    texts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Chunks, or parts of them where a budget cut one; their scores, which are kept, and what stands above some of
-    them and gave way."""
+    """Chunks, or parts of them where a budget cut one; their scores, which are kept, why each would be dropped,
+    and what stands above some of them and gave way."""
 
-    spans: list[Span]
+    spans: Sequence[Span]
     scores: NDArray[np.float32]
     kept: Mask
-    note: str | None
+    reasons: list[str]
+    notes: tuple[str, ...] = ()
     away: frozenset[Span] = frozenset()
+
+
+_Steps: TypeAlias = Generator[Sequence[str], tuple[Scored, float], DenoiseResult]
+
+
+def _timed(call: Callable[..., T], *args: Any) -> tuple[T, float]:
+    """What the call returns, and the seconds that it took."""
+    started = time.perf_counter()
+    return call(*args), time.perf_counter() - started
 
 
 def _unread(passages: Sequence[Passage], span: Span) -> str:
@@ -467,24 +453,14 @@ def _tiling(passage: Passage, spans: Sequence[Span]) -> Sequence[Span]:
     )
 
 
-def _kept(
-    passages: Sequence[Passage],
-    spans: Sequence[Span],
-    kept: NDArray[np.bool_],
-    scores: Sequence[float | None],
-    stays: Sequence[Span],
-) -> list[Passage]:
+def _kept(passages: Sequence[Passage], keeps: Sequence[Keep], stays: Sequence[Span]) -> list[Passage]:
     """Passages of the ranges that stay, scored by their best kept chunk."""
-    best: dict[str, list[float]] = {}
-    for i in np.flatnonzero(kept).tolist():
-        if (score := scores[i]) is not None:
-            best.setdefault(spans[i].passage_id, []).append(score)
+    best: dict[str, float] = {}
+    for keep in keeps:
+        name = keep.span.passage_id
+        best[name] = max(keep.score, best.get(name, -np.inf))
     of: dict[str, list[Span]] = {}
     for span in stays:
         of.setdefault(span.passage_id, []).append(span)
-    out = []
-    for p in passages:
-        part = extract(p, of.get(p.id, []))
-        if part is not None:
-            out.append(replace(part, score=max(best[p.id])) if p.id in best else part)
-    return out
+    parts = [part for p in passages if (part := extract(p, of.get(p.id, []))) is not None]
+    return [replace(p, score=best[p.id]) if p.id in best else p for p in parts]

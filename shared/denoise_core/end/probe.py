@@ -72,15 +72,11 @@ class Reading:
         """Raises `InputError` for a missing or ill-typed field."""
         if not isinstance(data, Mapping):
             raise InputError(f"expected a reading as a JSON object, got {type(data).__name__}")
-        layer = data.get("layer")
-        if not isinstance(layer, int) or isinstance(layer, bool):
-            raise InputError(f"'layer': expected an integer, got {layer!r}")
-        texts = {k: data.get(k) for k in ("layout", "pooling", "normalisation")}
-        for name, value in texts.items():
-            if not isinstance(value, str):
-                raise InputError(f"{name!r}: expected a string, got {value!r}")
-        model = ModelFingerprint.from_dict(data.get("model") or {})
-        return cls(model, layer, **{k: str(v) for k, v in texts.items()})
+        kinds = {"layer": int, "layout": str, "pooling": str, "normalisation": str}
+        for name, kind in kinds.items():
+            if type(data.get(name)) is not kind:
+                raise InputError(f"{name!r}: expected {kind.__name__}, got {data.get(name)!r}")
+        return cls(ModelFingerprint.from_dict(data.get("model") or {}), **{name: data[name] for name in kinds})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +87,7 @@ class Probe:
     (``class_weight="balanced"``), whatever share of the chunks is relevant.
 
     ``weight`` is float32 of shape ``(d,)``; ``threshold`` is a logit, chosen at fitting; ``card`` holds
-    plain JSON values about data, metrics and controls (`render` makes a page of it);
+    plain JSON values about data and metrics (`render` makes a page of it);
     ``calibration`` lets a denoiser keep at a stated risk (``keep="calibrated"``).
 
     Raises `InputError` for a weight that is not a finite vector.
@@ -190,7 +186,7 @@ def _save(folder: str | Path, arrays: Mapping[str, NDArray[Any]], told: Mapping[
     with replacing(Path(folder), ours=OURS) as stage:
         (stage / TENSORS).write_bytes(tensors)
         (stage / MANIFEST).write_text(text + "\n", encoding="utf-8", errors="replace")  # a card holds users' words
-        (stage / CARD).write_text(render(told, arrays["weight"].size), encoding="utf-8", errors="replace")
+        (stage / CARD).write_text(render(told), encoding="utf-8", errors="replace")
     return Path(folder)
 
 
@@ -286,37 +282,24 @@ def _swap(stage: Path, folder: Path) -> None:
             os.rename(folder, old)
         try:
             os.rename(stage, folder)
-        except OSError as error:
+            return
+        except OSError as error:  # another one's is there by now: the next round moves it away
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 if old.exists() and not folder.exists():
                     os.rename(old, folder)
                 raise
-        else:
+        finally:
             shutil.rmtree(old, ignore_errors=True)
-            return
-        shutil.rmtree(old, ignore_errors=True)  # another one's is there by now: the next round moves it away
     raise InputError(f"{folder}: too many write it at the same time")
 
 
-def render(told: Mapping[str, Any], width: int) -> str:
-    """Markdown with the Hub's YAML head. Only what the card holds is said; nothing is filled in.
-
-    ``told`` is `_save`'s, ``width`` that of the states.
-    """
-    reading, card = told["reading"], told["card"]
-    licence = [f"license: {json.dumps(card['licence'])}"] if card.get("licence") else []  # JSON is YAML
-    head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]", *licence, "---"]
-    facts = {
-        "model": reading["model"]["name"],
-        "model weights (sha256 of a sample)": reading["model"]["weights"] or "unknown",
-        "layer (0 = embeddings)": reading["layer"],
-        **{name: reading[name] for name in ("layout", "pooling", "normalisation")},
-        "width": width,
-        "threshold (logit)": f"{told['threshold']:.4g}",
-    }
-    said = json.dumps(card, indent=1, ensure_ascii=False)
-    parts = ["\n".join(head), "# Early Noise Dropping probe", table([["what", "value"], *facts.items()])]
-    return "\n\n".join([*parts, f"```json\n{said}\n```"]) + "\n"
+def render(told: Mapping[str, Any]) -> str:
+    """Markdown with the Hub's YAML head, of what `_save` was told. Nothing is filled in."""
+    head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]", "---"]
+    if licence := told["card"].get("licence"):
+        head.insert(-1, f"license: {json.dumps(licence)}")  # JSON is YAML
+    said = json.dumps(told, indent=1, ensure_ascii=False)
+    return "\n".join([*head, "", "# Early Noise Dropping probe", "", "```json", said, "```", ""])
 
 
 def table(rows: Iterable[Iterable[Any]]) -> str:

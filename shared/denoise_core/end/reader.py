@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,14 +14,14 @@ from denoise_core._optional import require
 from denoise_core.end.probe import Reading
 from denoise_core.errors import InputError
 from denoise_core.local import layout as layouts
-from denoise_core.local.batching import batches, regime_of, windows
+from denoise_core.local.batching import windows
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
-from denoise_core.local.normalise import Norm, kind_of
 from denoise_core.running.recipes import Travels
 
 if TYPE_CHECKING:
+    from denoise_core.local.blocks import Norm
     from denoise_core.local.keeping.kv import KeptPrefix
     from denoise_core.local.keeping.reuse import PrefixReuse
     from denoise_core.local.loading import Backbone, Load
@@ -42,10 +41,6 @@ class States:
 
     by_layer: dict[int, Floats]
     owner: NDArray[np.intp]
-
-    def parts(self, texts: int) -> NDArray[np.intp]:
-        """In how many windows each of the ``texts`` texts was read; 1 when it fitted."""
-        return np.bincount(self.owner, minlength=texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,7 @@ class HiddenReader(Travels):
         settings: ReadingSettings | None = None,
         load: Load | None = None,
         first_layers: int | None = None,
-        prefix: PrefixCache[Any] | None = None,
+        prefix: PrefixCache | None = None,
     ) -> None:
         self.settings = settings or ReadingSettings()
         if self.settings.max_tokens < 1:
@@ -96,7 +91,7 @@ class HiddenReader(Travels):
         self._opened: tuple[Backbone, BoundLayout] | None = None
         self._opening = threading.Lock()
         self._fingerprints: dict[int, ModelFingerprint] = {}
-        self.prefix: PrefixCache[Any] = PrefixCache(PREFIX_BYTES) if prefix is None else prefix
+        self.prefix: PrefixCache = PrefixCache(PREFIX_BYTES) if prefix is None else prefix
         self._kept: PrefixReuse | None = None
 
     # -- what it reads -----------------------------------------------------------------------------
@@ -118,18 +113,16 @@ class HiddenReader(Travels):
 
     @property
     def pooling(self) -> Any:
-        """Which positions become one state: as set, else the last for decoders and head and question for
-        encoders."""
+        """Which positions become one state: as set, else the last for decoders, head and question for encoders."""
         return self.settings.pooling or ("last" if self.backbone.early.causal else "cls_mean_question")
 
     @property
     def norm(self) -> Norm:
         """What is done to a pooled state, with the model's own epsilon."""
-        early = self.backbone.early
-        kind = self.settings.normalisation
+        own, kind = self.backbone.early.norm, self.settings.normalisation
         if kind is None:
-            return early.norm if self.pooling == "last" else Norm()
-        return Norm(kind_of(kind), early.norm.epsilon or 1e-6) if kind != "none" else Norm()
+            kind = own.kind if self.pooling == "last" else "none"
+        return replace(own, kind=kind, epsilon=own.epsilon or 1e-6)
 
     def reading(self, layer: int) -> Reading:
         """Everything that decides the states at ``layer``; what a probe is checked against."""
@@ -145,25 +138,23 @@ class HiddenReader(Travels):
     def read(self, pairs: Sequence[tuple[str, str]], layers: Sequence[int]) -> States:
         """States of ``(question, text)`` pairs at ``layers``, from one pass to the highest of them.
 
-        Raises `InputError` for a layer outside the model, a question that leaves the text no room in the
-        window, and a state that is not finite (the text is named).
+        Raises `InputError` for a layer outside the model, and a question that leaves the text no room.
         """
-        backbone, _ = self._open()
-        if not layers:
+        early, wanted = self.backbone.early, sorted(set(layers))
+        if not wanted:
             raise InputError("layers=[]: expected at least one layer")
-        for layer in layers:
-            backbone.early.ensure(layer)
+        for layer in wanted:
+            early.ensure(layer)
         prompts, owner = self.prompts(pairs)
-        wanted = sorted(set(layers))
-        with backbone.early.lock:
+        with early.lock:
             # Equal prompts (duplicate passages) have equal states, so each is run once.
-            distinct = list(dict.fromkeys(prompts))
-            place = {p: n for n, p in enumerate(distinct)}
-            rows = gather(self._run(distinct, wanted), wanted, [place[p] for p in prompts])
+            place = {p: n for n, p in enumerate(dict.fromkeys(prompts))}
+            done = self._run(list(place), wanted)
+        order = np.argsort([i for rows, _ in done for i in rows])[[place[p] for p in prompts]]
+        empty = np.zeros((0, 0), dtype=np.float32)
+        rows = {layer: np.concatenate([found[layer] for _, found in done] or [empty])[order] for layer in wanted}
         norm = self.norm
-        by_layer = {layer: norm(states) for layer, states in rows.items()}
-        self._check_finite(by_layer, owner, pairs)
-        return States(by_layer, owner)
+        return States({layer: norm(states) for layer, states in rows.items()}, owner)
 
     def prompts(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Prompt], NDArray[np.intp]]:
         """The prompts of the pairs, texts too long for the window cut; and of each the index of its pair."""
@@ -171,38 +162,20 @@ class HiddenReader(Travels):
         with backbone.early.lock:  # a tokenizer's settings are shared, so only one thread may use it
             return prompts_of(layout, pairs, backbone.early.window)
 
-    def warm(self, texts: Sequence[str], layer: int) -> int:
-        """Compute and keep what ``layer`` needs of passages before any question comes.
-
-        Returns how many prefixes were new; a text longer than the window is left out, since how it is cut
-        depends on the question. Raises `InputError` where nothing can be kept, with the reason.
-        """
-        backbone, layout = self._open()
-        backbone.early.ensure(layer)
-        with backbone.early.lock:
-            why = self._keeps(layer)
-            if why is not None:
-                raise InputError(f"no prefixes are kept: {why}")
-            window = backbone.early.window or sys.maxsize
-            prompts = [layout.assemble(ids, (0,)) for ids in layout.encode(list(dict.fromkeys(texts)))]
-            return self._reuse().warm([p for p in prompts if len(p.ids) <= window], layer)
-
     def kept(self, pairs: Sequence[tuple[str, str]], layer: int) -> list[tuple[Prompt, KeptPrefix]]:
         """The prompts of ``(query, text)`` pairs, with keys, values and states before the last block.
 
         What is not there any more is read again. Raises `InputError` where nothing can be kept, with the reason,
         and for a text that did not fit the window in one piece.
         """
-        backbone, _ = self._open()
-        backbone.early.ensure(layer)
+        early = self.backbone.early
+        early.ensure(layer)
         prompts, owner = self.prompts(pairs)
-        with backbone.early.lock:
-            why = self._keeps(layer)
-            if why is not None:
-                raise InputError(f"no prefixes are kept: {why}")
+        with early.lock:
+            reuse = self._reusing(layer)
             if len(prompts) != len(pairs):
                 raise InputError(f"text {int(np.argmax(np.bincount(owner)))} was read in parts")
-            return list(zip(prompts, self._reuse().kept(prompts, layer), strict=True))
+            return list(zip(prompts, reuse.kept(prompts, layer), strict=True))
 
     def keep_states(self, layer: int) -> str | None:
         """From now on keep states too, from which an answer in one pass goes on; or why nothing is kept."""
@@ -229,17 +202,15 @@ class HiddenReader(Travels):
             return self._opened
 
     def _run(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> list[Batch]:
-        from denoise_core.local.forward import halving
+        from denoise_core.local.first_layers import in_batches
 
         if len(layers) == 1 and self._keeps(layers[0]) is None:
-            reuse = self._reuse()
-            return [(rows, {layers[0]: found}) for rows, found in reuse.states(prompts, layers[0])]
-        done: list[Batch] = []
-        lengths = [len(p.ids) for p in prompts]
-        groups = [regime_of(self.backbone.early.config, n) for n in lengths]
-        for batch in batches(lengths, self.settings.max_tokens, groups=groups):
-            done += halving(batch, lambda rows: self._forward([prompts[i] for i in rows], layers))
-        return done
+            return [(rows, {layers[0]: found}) for rows, found in self._reuse().states(prompts, layers[0])]
+
+        def forward(rows: list[int]) -> dict[int, Floats]:
+            return self._forward([prompts[i] for i in rows], layers)
+
+        return in_batches(self.backbone.early, [len(p.ids) for p in prompts], self.settings.max_tokens, forward)
 
     def _keeps(self, layer: int) -> str | None:
         """None when prefixes are kept at ``layer``, else why not."""
@@ -251,17 +222,19 @@ class HiddenReader(Travels):
             return f"layout {self.layout.name!r} has the question before the passage"
         return self._reuse().off(layer)
 
+    def _reusing(self, layer: int) -> PrefixReuse:
+        """Raises `InputError` where nothing can be kept, with the reason."""
+        why = self._keeps(layer)
+        if why is not None:
+            raise InputError(f"no prefixes are kept: {why}")
+        return self._reuse()
+
     def _reuse(self) -> PrefixReuse:
         from denoise_core.local.keeping.reuse import PrefixReuse
 
         if self._kept is None:
-            self._kept = PrefixReuse(
-                self.backbone.early,
-                self.prefix,
-                scope=self._scope,
-                max_tokens=self.settings.max_tokens,
-                pad=self._pad,
-            )
+            early = self.backbone.early
+            self._kept = PrefixReuse(early, self.prefix, self._scope, self.settings.max_tokens, self._pad)
         return self._kept
 
     def _scope(self, layer: int) -> Hashable:
@@ -270,7 +243,7 @@ class HiddenReader(Travels):
         return model.name, model.revision, model.weights, model.dtype, self.layout.fingerprint, layer
 
     def _forward(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> dict[int, Floats]:
-        from denoise_core.local.forward import inputs_of, pool_of
+        from denoise_core.local.first_layers import inputs_of, pool_of
 
         early = self.backbone.early
         inputs = inputs_of(early, prompts, self._pad)
@@ -284,31 +257,6 @@ class HiddenReader(Travels):
     def _pad(self) -> int:
         # Padding is masked out, so any id will do for a tokenizer that has none.
         return int(getattr(self.backbone.tokenizer, "pad_token_id", None) or 0)
-
-    def _check_finite(
-        self, by_layer: dict[int, Floats], owner: NDArray[np.intp], pairs: Sequence[tuple[str, str]]
-    ) -> None:
-        for layer, rows in by_layer.items():
-            bad = np.flatnonzero(~np.isfinite(rows).all(axis=-1))
-            if bad.size:
-                at = int(owner[bad[0]])
-                raise InputError(
-                    f"the state of text {at} ({pairs[at][1][:60]!r}) at layer {layer} is not finite (NaN or "
-                    f"infinite), and {bad.size - 1} more: the model overflows in {self.backbone.early.dtype}; "
-                    "load it in bfloat16 or float32"
-                )
-
-
-def gather(done: Sequence[Batch], layers: Sequence[int], order: Sequence[int]) -> dict[int, Floats]:
-    """Rows of batches as arrays: row i is that of prompt ``order[i]``."""
-    out: dict[int, Floats] = {}
-    where = [i for batch, _ in done for i in batch]
-    back = np.empty(len(where), dtype=np.intp)
-    back[where] = np.arange(len(where))
-    for layer in layers:
-        rows = [found[layer] for _, found in done] or [np.zeros((0, 0), dtype=np.float32)]
-        out[layer] = np.concatenate(rows)[back[list(order)]]
-    return out
 
 
 def prompts_of(

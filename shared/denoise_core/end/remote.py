@@ -1,6 +1,6 @@
 """An exported probe behind servers that speak vLLM's ``/classify``: one, or several replicas.
 
-Serve a folder that `denoise_core.end.export` wrote, with a server of your own::
+Serve a folder that `denoise_lab.export` of the laboratory wrote, with a server of your own::
 
     vllm serve FOLDER --runner pooling --enable-prefix-caching
 
@@ -13,7 +13,6 @@ import asyncio
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,16 +36,6 @@ Prompts = tuple[list[list[int]], list[bytes], NDArray[np.intp]]  # ids, document
 MANIFEST = "end.json"  # beside the exported checkpoint: layout, window, bias, scores to check a server by
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What a replica said of itself: the name of its model, the tokens of a prompt it takes (None: not said), and
-    what has to be added to its logits."""
-
-    model: str
-    window: int | None
-    offset: float
-
-
 class RemoteScorer(Travels):
     """Scores with the checkpoint in ``folder`` as served at ``url``, an address before ``/classify`` or several.
 
@@ -54,10 +43,10 @@ class RemoteScorer(Travels):
     same one, so that the engine's prefix cache knows it, and to the next while that one is down; `Engine` says
     what is tried again, ``limits`` how often and how long. ``batch`` is the most prompts of a request.
 
-    Each replica is asked once, and again when it comes back: for its model (``model`` is the served name; None
-    takes the only one there is) and its longest prompt, and for the scores the checkpoint must have on three fixed
-    prompts. A server of another model, or one that applies an activation, is refused with `ProbeMismatch`; a
-    server that leaves out the bias has it added.
+    Each replica is asked at its first use, and again when it comes back: for its model (``model`` is the served
+    name; None takes the only one there is), and for the scores the checkpoint must have on three fixed prompts. A
+    server of another model, or one that applies an activation, is refused with `ProbeMismatch`; a server that
+    leaves out the bias has it added.
 
     ``key_env`` names the environment variable with the key. The key is in no attribute, pickle or log.
     """
@@ -82,7 +71,7 @@ class RemoteScorer(Travels):
         self.batch = batch
         self._opened: tuple[BoundLayout, dict[str, Any]] | None = None
         self._lock = threading.Lock()
-        self._served: dict[str, Served] = {}
+        self._served: dict[str, tuple[str, float]] = {}  # of a replica its model, and what its logits lack
         self._asking: dict[str, asyncio.Lock] = {}
 
     def recipe(self) -> dict[str, Any]:
@@ -92,8 +81,7 @@ class RemoteScorer(Travels):
         """Logits, higher is more relevant; float32 ``(len(texts),)``. Equal to the local `ProbeScorer`'s."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        self._open()
-        prompts, keys, owner = self._prompts(query, texts, self.engine.run(self._window))
+        prompts, keys, owner = self._prompts(query, texts)
         logits = self.engine.run(partial(self._logits, prompts, keys))
         return best_of_parts(logits, owner, len(texts))
 
@@ -101,9 +89,7 @@ class RemoteScorer(Travels):
         """`score` without holding a thread while the server works."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        await offload(self._open)
-        window = await self.engine.arun(self._window)
-        prompts, keys, owner = await offload(self._prompts, query, texts, window)
+        prompts, keys, owner = await offload(self._prompts, query, texts)
         logits = await self.engine.arun(partial(self._logits, prompts, keys))
         return best_of_parts(logits, owner, len(texts))
 
@@ -119,56 +105,42 @@ class RemoteScorer(Travels):
                 self._opened = BoundLayout(manifest["layout"]["name"], tuple(parts), tokenizer), manifest
             return self._opened
 
-    def _prompts(self, query: str, texts: Sequence[str], window: int | None) -> Prompts:
-        layout, _ = self._open()
+    def _prompts(self, query: str, texts: Sequence[str]) -> Prompts:
+        layout, manifest = self._open()
         with self._lock:  # the tokenizer is shared
-            prompts, owner = prompts_of(layout, [(query, t) for t in texts], window)
+            prompts, owner = prompts_of(layout, [(query, t) for t in texts], manifest["window"])
         return [list(p.ids) for p in prompts], [document_key(texts[int(i)]) for i in owner], owner
 
     # -- requests, on the engine's loop ----------------------------------------------------------------------
 
-    async def _window(self, meter: Meter | None) -> int | None:
-        """The longest prompt that the checkpoint and every replica that can be reached take."""
-        asked = [self._known(url, meter) for url in self.engine.urls]
-        found = await asyncio.gather(*asked, return_exceptions=True)
-        for error in found:
-            if isinstance(error, BaseException) and not isinstance(error, Retried):
-                raise error
-        windows = [s.window for s in found if isinstance(s, Served)]
-        windows.append(self._open()[1]["window"])
-        return min((w for w in windows if w is not None), default=None)
-
     async def _logits(self, prompts: list[list[int]], keys: list[bytes], meter: Meter | None) -> Floats:
         async def ask(url: str, positions: list[int]) -> list[float]:
             try:
-                served = await self._known(url, meter)
-                given = await self._classify(url, served.model, [prompts[i] for i in positions], meter)
+                model, offset = await self._known(url, meter)
+                given = await self._classify(url, model, [prompts[i] for i in positions], meter)
             except Retried:
                 self._served.pop(url, None)  # what comes back there may be another
                 raise
-            return [float(x) + served.offset for x in given]
+            return [float(x) + offset for x in given]
 
         return lowest(await self.engine.each(keys, self.batch, ask))
 
-    async def _known(self, url: str, meter: Meter | None) -> Served:
+    async def _known(self, url: str, meter: Meter | None) -> tuple[str, float]:
         async with self._asking.setdefault(url, asyncio.Lock()):
             if url not in self._served:
                 self._served[url] = await self._ask(url, meter)
             return self._served[url]
 
-    async def _ask(self, url: str, meter: Meter | None) -> Served:
-        listed: list[dict[str, Any]] = []
+    async def _ask(self, url: str, meter: Meter | None) -> tuple[str, float]:
         try:
-            listed = [dict(m) for m in (await self.engine.request("GET", url, "/v1/models", meter=meter))["data"]]
+            listed = (await self.engine.request("GET", url, "/v1/models", meter=meter))["data"]
+            names = [str(dict(m).get("id")) for m in listed]
         except (BadReply, KeyError, TypeError, ValueError):  # it lists no models: the fixed prompts decide alone
-            listed = []
-        names = [str(m.get("id")) for m in listed]
+            names = []
         model = self.model or (names[0] if len(names) == 1 else str(self.folder))
         if names and model not in names:
             raise InputError(f"{url} serves {', '.join(names)} and not {model!r}: pass model= with one of these")
-        window = next((m.get("max_model_len") for m in listed if m.get("id") == model), None)
-        offset = await self._offset(url, model, meter)
-        return Served(model, window if isinstance(window, int) and window > 0 else None, offset)
+        return model, await self._offset(url, model, meter)
 
     async def _offset(self, url: str, model: str, meter: Meter | None) -> float:
         """0 if the server's logits hold the bias, the bias if they do not."""

@@ -70,32 +70,20 @@ class ProbeScorer(Travels):
 
     def scored(self, query: str, texts: Sequence[str]) -> Scored:
         """`score`, with what it cost. Raises `ProbeMismatch`; else what `HiddenReader.read` raises."""
-        if not texts:
-            return Scored(np.zeros(0, dtype=np.float32), ())
-        self._check()
-        return self._read([(query, t) for t in texts])
+        return self.scored_many([(query, texts)])[0]
 
     def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
         """`scored` for several questions, their prompts in common batches."""
-        self._check()
         pairs = [(query, t) for query, texts in asked for t in texts]
         if not pairs:
             return [Scored(np.zeros(0, dtype=np.float32), ()) for _ in asked]
-        found = self._read(pairs)
-        ends = np.cumsum([0, *(len(texts) for _, texts in asked)])
-        return [Scored(found.scores[a:b], found.parts[a:b]) for a, b in pairwise(ends.tolist())]
-
-    def warm(self, texts: Sequence[str]) -> int:
-        """Compute and keep what the probe's layer needs of passages before any question: `HiddenReader.warm`."""
         self._check()
-        return self.reader.warm(texts, self.probe.reading.layer)
-
-    def _read(self, pairs: Sequence[tuple[str, str]]) -> Scored:
         layer = self.probe.reading.layer
         found = self.reader.read(pairs, [layer])
-        logits = self.probe.score(found.by_layer[layer])
-        best = best_of_parts(logits, found.owner, len(pairs))
-        return Scored(best, tuple(found.parts(len(pairs)).tolist()))
+        best = best_of_parts(self.probe.score(found.by_layer[layer]), found.owner, len(pairs))
+        parts = np.bincount(found.owner, minlength=len(pairs)).tolist()  # windows that each text was read in
+        ends = np.cumsum([0, *(len(texts) for _, texts in asked)])
+        return [Scored(best[a:b], tuple(parts[a:b])) for a, b in pairwise(ends.tolist())]
 
     def _check(self) -> None:
         with self._checking:

@@ -154,19 +154,18 @@ def select(
     """
     scores = no_nan(np.asarray(scores, dtype=np.float32))
     reasons = [rule.reason()] * len(scores)
-    kept = np.array(rule.choose(scores, texts), dtype=np.bool_)
-    if kept.sum() < min_keep:
-        for i in ranking(scores):
-            if kept.sum() >= min_keep:
-                break
-            kept[i] = True
-    if max_keep is not None and kept.sum() > max_keep:
-        for i in ranking(scores)[::-1]:
-            if kept.sum() <= max_keep:
-                break
-            if kept[i]:
-                kept[i], reasons[i] = False, f"more than {max_keep} chunks"
+    kept = at_least(min_keep, np.array(rule.choose(scores, texts), dtype=np.bool_), scores)
+    if max_keep is not None:
+        for i in [i for i in ranking(scores).tolist() if kept[i]][max_keep:]:
+            kept[i], reasons[i] = False, f"more than {max_keep} chunks"
     return kept, reasons
+
+
+def at_least(n: int, kept: Mask, scores: Floats) -> Mask:
+    """``kept``, filled up to ``n`` with the next best."""
+    missing = max(0, n - int(kept.sum()))
+    kept[[i for i in ranking(scores).tolist() if not kept[i]][:missing]] = True
+    return kept
 
 
 def no_nan(scores: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Labelled questions from files: our own records and the shapes in which the usual question sets come.
+"""Questions from files: our own records and the shapes in which the usual question sets come.
 
 A record is told by its fields, never by a file's name:
 
@@ -7,12 +7,16 @@ fields                                 where from
 =====================================  ==================================================================
 question, passages[{text, is_gold}]    this project's own sets
 question, passages[str], labels[]      the shortest form to write by hand
-question, passage, label               one pair a record; records of one question are joined
+question, passages[], gold             gold passages by id, source, whole text or place from 0
 question, positive_ctxs, ...           DPR training files (``hard_negative_ctxs``, ``negative_ctxs``)
 question, ctxs[{text, has_answer}]     retrieval results for NQ and TriviaQA, best first
 question, context, supporting_facts    HotpotQA and 2WikiMultihopQA
 question, paragraphs[is_supporting]    MuSiQue
 =====================================  ==================================================================
+
+A passage may be a plain text, or have ``id``, ``title`` and ``source`` too; one that does not say ``is_gold``
+beside others that do is none. Where nothing tells, the gold passages are those that hold one of the ``answers``:
+`Case.gold_from` says which it was. A line that cannot be used is named, and nothing is guessed.
 
 The texts are other people's: they are data, whatever they say.
 """
@@ -24,15 +28,25 @@ import gzip
 import io
 import json
 import lzma
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import holds_answer
 from denoise_core.question import Question
 from denoise_core.types import Passage, unique_ids, well_formed
+
+GoldFrom = Literal["labels", "answers", "model", "made"]
+Find = Callable[[str], Sequence[Passage]]
+
+FIELDS = ("question", "passages", "gold", "labels", "answers", "id", "text", "title", "source", "is_gold")
+_OF_A_PASSAGE = ("text", "id", "title", "source", "is_gold")
+_UNTOLD = (
+    "nothing tells which passages are relevant: add 'labels', or 'is_gold' to each passage ('has_answer' in "
+    "'ctxs'), 1 for a relevant one and 0 for others"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,151 +58,168 @@ class BadRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """What a file held: the questions in its order, and the records passed over."""
-
-    questions: tuple[Question, ...]
-    bad: tuple[BadRecord, ...] = ()
-
-
-def read_questions(path: str | Path, *, skip_bad: bool = False) -> Loaded:
-    """Questions of a ``.jsonl`` or ``.json`` file, ``.gz``, ``.xz`` or not.
-
-    Raises `InputError` for a file that cannot be read and, unless ``skip_bad``, for the first record that
-    cannot be used, by its place in the file.
+class Case:
+    """One question. ``place`` is its line (from 1); ``gold_from`` says where its gold passages are known from:
+    ``"labels"`` that came with it, ``"answers"`` that stand in the passage, a ``"model"`` that labelled it, the
+    piece it was ``"made"`` from; None where nothing is known.
     """
-    return _read(records_of(Path(path)), str(path), skip_bad)
+
+    question: Question
+    place: int
+    gold_from: GoldFrom | None = None
 
 
-def from_records(records: Iterable[Mapping[str, Any]], *, skip_bad: bool = False) -> Loaded:
-    """Questions of records at hand; see the module's docstring for their fields. Raises as `read_questions`."""
-    return _read(enumerate(records, 1), "records", skip_bad)
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """What can be used, what was left out (``bad``), what is used but should be known (``noted``), and how
+    questions and labels came about, where not from the user's own file (``about``).
+    """
+
+    cases: tuple[Case, ...]
+    bad: tuple[BadRecord, ...] = ()
+    noted: tuple[BadRecord, ...] = ()
+    about: tuple[str, ...] = ()
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """Those of the cases."""
+        return tuple(case.question for case in self.cases)
 
 
-def _read(numbered: Iterable[tuple[int, Any]], where: str, skip_bad: bool) -> Loaded:
-    found: list[Question] = []
-    pairs: dict[str, _Pairs] = {}
+def read_questions(path: str | Path, *, skip_bad: bool = False) -> Cases:
+    """Labelled questions of a ``.jsonl`` or ``.json`` file, ``.gz``, ``.xz`` or not.
+
+    Raises `InputError` for a file that cannot be read or used at all and, unless ``skip_bad``, for the first
+    record that cannot be used or has no labels, by its place in the file.
+    """
+    return cases_of(records_of(Path(path)), where=str(path), labelled=True, skip_bad=skip_bad)
+
+
+def read_cases(path: str | Path, *, columns: Mapping[str, str] | None = None, find: Find | None = None) -> Cases:
+    """The cases of a file as `read_questions` takes; here labels may be missing, and bad records are passed over.
+
+    ``columns`` gives the file's own name of one of `FIELDS`. ``find`` searches passages for a question that comes
+    without. Raises `InputError` for a file that cannot be read, an unknown column, or no case at all.
+    """
+    return cases_of(records_of(Path(path)), columns=columns, find=find, where=str(path))
+
+
+def cases_of(
+    numbered: Iterable[tuple[int, Any]],
+    *,
+    columns: Mapping[str, str] | None = None,
+    find: Find | None = None,
+    where: str = "records",
+    labelled: bool = False,
+    skip_bad: bool = True,
+) -> Cases:
+    """As `read_cases`, or as `read_questions` where they must be ``labelled``, of records with their places."""
+    if unknown := sorted(set(columns or ()) - set(FIELDS)):
+        raise InputError(f"columns: {unknown[0]!r} is not known; expected one of {', '.join(FIELDS)}")
+    cases: list[Case] = []
     bad: list[BadRecord] = []
     for place, record in numbered:
         try:
-            if isinstance(record, BadRecord):
-                raise InputError(record.reason)
-            if not isinstance(record, Mapping):
-                raise InputError(f"expected an object, got {type(record).__name__}")
-            if "passage" in record and "label" in record:
-                text, gold = _text(record, "question"), _flag(record, "label")
-                row = _Row(_text(record, "passage"), str(record.get("title") or ""), record.get("passage_id"))
-                of_one = pairs.setdefault(text, _Pairs(text, len(found) + len(pairs), [], []))
-                of_one.rows.append(row)
-                of_one.gold.append(gold)
-            else:
-                found.append(question_of(record))
+            case = _case(record, place, columns or {}, find)
+            if labelled and (case.gold_from is None or (case.gold_from == "answers" and "ctxs" not in record)):
+                raise InputError(_UNTOLD)
         except InputError as error:
             if not skip_bad:
                 raise InputError(f"{where}, record {place}: {error}") from error
             bad.append(BadRecord(place, str(error)))
-    for of_one in sorted(pairs.values(), key=lambda p: p.place):
-        found.insert(of_one.place, of_one.question())
-    return Loaded(tuple(found), tuple(bad))
-
-
-def question_of(record: Mapping[str, Any]) -> Question:
-    """One record as a `Question`. Raises `InputError` that names the fields it lacks."""
-    text = _text(record, "question")
-    if "positive_ctxs" in record:
-        passages, gold = _from_dpr(record)
-    elif "ctxs" in record:
-        passages, gold = _from_retrieval(record)
-    elif "supporting_facts" in record:
-        passages, gold = _from_hotpot(record)
-    elif "paragraphs" in record:
-        rows = _rows(record, "paragraphs")
-        passages = [_Row(_text(r, "paragraph_text"), str(r.get("title") or ""), r.get("idx")) for r in rows]
-        gold = [_flag(r, "is_supporting") for r in rows]
-    elif "passages" in record:
-        passages, gold = _from_passages(record)
-    else:
-        raise InputError(
-            f"expected 'passages', 'ctxs', 'positive_ctxs', 'paragraphs' or 'supporting_facts', got "
-            f"{sorted(record)}"
-        )
-    made = _passages(passages)
-    chosen = frozenset(p.id for p, is_gold in zip(made, gold, strict=True) if is_gold)
-    return Question(text, made, chosen, answers_of(record), str(record.get("id") or record.get("_id") or ""))
-
-
-def titled(title: str, text: str) -> str:
-    """The text under its title, unless it begins with it or there is none."""
-    title = title.strip()
-    return text if not title or text.startswith(title) else f"{title}\n{text}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    text: str
-    title: str = ""
-    id: Any = None
-    source: str = ""
-
-
-@dataclass(slots=True)
-class _Pairs:
-    """Records of one question and one passage each."""
-
-    text: str
-    place: int
-    rows: list[_Row]
-    gold: list[bool]
-
-    def question(self) -> Question:
-        made = _passages(self.rows)
-        return Question(self.text, made, frozenset(p.id for p, g in zip(made, self.gold, strict=True) if g))
-
-
-def _from_passages(record: Mapping[str, Any]) -> tuple[list[_Row], list[bool]]:
-    given = record["passages"]
-    if not isinstance(given, Sequence) or isinstance(given, str):
-        raise InputError(f"'passages': expected a list, got {type(given).__name__}")
-    rows = [_Row(p) if isinstance(p, str) else _row(p, "passages") for p in given]
-    if "labels" in record:
-        labels = record["labels"]
-        if not isinstance(labels, Sequence) or len(labels) != len(rows):
-            raise InputError(f"'labels': expected one for each of {len(rows)} passages, got {labels!r}")
-        return rows, [_flag({"label": x}, "label") for x in labels]
-    if any(isinstance(p, str) for p in given):
-        raise InputError("'passages' are plain texts: add 'labels', 1 for a relevant passage and 0 for others")
-    return rows, [_flag(p, "is_gold") for p in given]
-
-
-def _from_dpr(record: Mapping[str, Any]) -> tuple[list[_Row], list[bool]]:
-    """Hard negatives first, then the other negatives; a text that is also a positive is left out."""
-    positive = [_row(r, "positive_ctxs") for r in _rows(record, "positive_ctxs")]
-    known = {r.text for r in positive}
-    negative: list[_Row] = []
-    for name in ("hard_negative_ctxs", "negative_ctxs"):
-        for row in (_row(r, name) for r in _rows(record, name, optional=True)):
-            if row.text not in known:
-                known.add(row.text)
-                negative.append(row)
-    return positive + negative, [True] * len(positive) + [False] * len(negative)
-
-
-def _from_retrieval(record: Mapping[str, Any]) -> tuple[list[_Row], list[bool]]:
-    """``has_answer`` where it stands, else whether the text holds one of the answers."""
-    rows = _rows(record, "ctxs")
-    answers = answers_of(record)
-    gold = []
-    for r in rows:
-        if "has_answer" in r:
-            gold.append(_flag(r, "has_answer"))
-        elif answers:
-            gold.append(holds_answer(_text(r, "text"), answers))
         else:
-            raise InputError("'ctxs' need 'has_answer', or the record needs 'answers', to tell what is relevant")
-    return [_row(r, "ctxs") for r in rows], gold
+            cases.append(case)
+    if not cases:
+        first = f"; the first: record {bad[0].place}: {bad[0].reason}" if bad else ""
+        raise InputError(f"{where}: no question can be used{first}")
+    nowhere = [c.place for c in cases if c.gold_from == "answers" and not c.question.gold]
+    noted = (BadRecord(place, "none of its answers stands in its passages") for place in nowhere)
+    return Cases(tuple(cases), tuple(bad), tuple(noted))
 
 
-def _from_hotpot(record: Mapping[str, Any]) -> tuple[list[_Row], list[bool]]:
+def _case(record: Any, place: int, columns: Mapping[str, str], find: Find | None) -> Case:
+    """One record. Raises `InputError` that names the fields it lacks."""
+    if isinstance(record, BadRecord):
+        raise InputError(record.reason)
+    if not isinstance(record, Mapping):
+        raise InputError(f"expected an object, got {type(record).__name__}")
+    record = _renamed(record, columns)
+    text = record.get("question")
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"'question': expected a text, got {text!r}; found the fields {', '.join(record)}")
+    flags = None
+    if (given := _given(record)) is not None:
+        passages, flags = passages_of(given), _flags(record, given)
+    elif find is not None:
+        passages = tuple(find(text))
+    else:
+        raise InputError("it has no 'passages': add them, or name what to search with --documents FOLDER")
+    if not passages:
+        raise InputError("nothing was found for it in the documents")
+    if not any(p.text.strip() for p in passages):
+        raise InputError("its passages are empty; add some, or documents to search")
+    gold = None if record.get("gold") is None else _named(record["gold"], passages)
+    if gold is None and flags is not None:
+        gold = frozenset(p.id for p, flag in zip(passages, flags, strict=True) if flag)
+    name = str(record.get("id") or record.get("_id") or "")
+    made = Question(text, passages, gold or frozenset(), answers_of(record), name)
+    return case_of_question(made, place, labelled=gold is not None)
+
+
+def case_of_question(question: Question, place: int, *, labelled: bool = False) -> Case:
+    """A question at hand as a case: gold as it says (``labelled``: even if it names none), else of its answers."""
+    if labelled or question.gold:
+        return Case(question, place, "labels")
+    if not question.answers:
+        return Case(question, place)
+    found = frozenset(p.id for p in question.passages if holds_answer(p.text, question.answers))
+    return Case(replace(question, gold=found), place, "answers")
+
+
+def _renamed(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """The record under our names; names of a passage's fields are taken inside ``passages``."""
+    out = dict(record)
+    for ours, theirs in names.items():
+        if theirs in record and (ours not in _OF_A_PASSAGE or ours == "id"):
+            out[ours] = record[theirs]
+    own = {ours: theirs for ours, theirs in names.items() if ours in _OF_A_PASSAGE}
+    given = out.get("passages")
+    if own and isinstance(given, list):
+        out["passages"] = [
+            {**p, **{o: p[t] for o, t in own.items() if t in p}} if isinstance(p, Mapping) else p for p in given
+        ]
+    return out
+
+
+def _given(record: Mapping[str, Any]) -> Sequence[Any] | None:
+    """The record's passages, texts or objects with ``text`` and, where it is told, ``is_gold``; None of none."""
+    if "positive_ctxs" in record:
+        return _of_dpr(record)
+    if "supporting_facts" in record:
+        return _of_hotpot(record)
+    if "paragraphs" in record:
+        names = {"text": "paragraph_text", "title": "title", "id": "idx", "is_gold": "is_supporting"}
+        return [{ours: p.get(theirs) for ours, theirs in names.items()} for p in _objects(record, "paragraphs")]
+    given = record.get("passages", record.get("ctxs"))
+    if given is not None and (not isinstance(given, list | tuple) or not given):
+        kind = "an empty list" if given in ([], ()) else type(given).__name__
+        raise InputError(f"'passages': expected a list of texts or objects, got {kind}")
+    return given
+
+
+def _of_dpr(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Hard negatives first, then the other negatives; a text that is also a positive is left out."""
+    found = [{**row, "is_gold": 1} for row in _objects(record, "positive_ctxs")]
+    known = {str(row.get("text")) for row in found}
+    for name in ("hard_negative_ctxs", "negative_ctxs"):
+        for row in _objects({name: [], **record}, name):
+            if (text := str(row.get("text"))) not in known:
+                known.add(text)
+                found.append({**row, "is_gold": 0})
+    return found
+
+
+def _of_hotpot(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     facts, context = record["supporting_facts"], record.get("context")
     try:
         if isinstance(facts, Mapping):  # the hub's columns
@@ -199,55 +230,74 @@ def _from_hotpot(record: Mapping[str, Any]) -> tuple[list[_Row], list[bool]]:
             pages = list(zip(context["title"], context["sentences"], strict=True))
         else:
             pages = [(title, parts) for title, parts in context or ()]
-        rows = [
-            _Row("".join(parts) if isinstance(parts, list) else str(parts), str(title)) for title, parts in pages
+        return [
+            {
+                "text": "".join(parts) if isinstance(parts, list) else str(parts),
+                "title": title,
+                "is_gold": str(title) in wanted,
+            }
+            for title, parts in pages
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"'context' and 'supporting_facts' are not HotpotQA's: {error!r}") from error
-    return rows, [r.title in wanted for r in rows]
 
 
-def _passages(rows: Sequence[_Row]) -> tuple[Passage, ...]:
-    ids = unique_ids([None if r.id is None else str(r.id) for r in rows])
-    return tuple(
-        Passage(titled(r.title, r.text), i, metadata={k: v for k in ("title", "source") if (v := getattr(r, k))})
-        for r, i in zip(rows, ids, strict=True)
-    )
-
-
-def passages_of(given: Sequence[Any]) -> tuple[Passage, ...]:
-    """A record's ``passages``, texts or objects with ``text`` and, where they have them, ``id``, ``title`` and
-    ``source``. Raises `InputError` for anything else."""
-    return _passages([_Row(p) if isinstance(p, str) else _row(p, "passages") for p in given])
-
-
-def _row(record: Any, where: str) -> _Row:
-    if not isinstance(record, Mapping):
-        raise InputError(f"{where!r}: expected objects with 'text', got {type(record).__name__}")
-    identity = next((record[k] for k in ("id", "passage_id", "psg_id") if record.get(k) is not None), None)
-    title, source = (str(record.get(k) or "") for k in ("title", "source"))
-    return _Row(well_formed(_text(record, "text")), title, identity, source)
-
-
-def _rows(record: Mapping[str, Any], name: str, *, optional: bool = False) -> list[Mapping[str, Any]]:
-    rows = record.get(name, [] if optional else None)
+def _objects(record: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    rows = record[name]
     if not isinstance(rows, list) or not all(isinstance(r, Mapping) for r in rows):
         raise InputError(f"{name!r}: expected a list of objects, got {type(rows).__name__}")
     return rows
 
 
-def _text(record: Mapping[str, Any], name: str) -> str:
-    value = record.get(name)
-    if not isinstance(value, str):
-        raise InputError(f"{name!r}: expected a text, got {'nothing' if value is None else type(value).__name__}")
-    return value
+def passages_of(given: Sequence[Any]) -> tuple[Passage, ...]:
+    """Passages of texts, or of objects with ``text`` and, where they have them, ``id``, ``title`` (put in front of
+    a text that does not begin with it) and ``source``. Raises `InputError` for anything else."""
+    rows = [{"text": p} if isinstance(p, str) else p for p in given]
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise InputError(f"'passages': expected texts or objects with 'text', got {type(row).__name__}")
+        if not isinstance(text := row.get("text"), str):
+            kind = "nothing" if text is None else type(text).__name__
+            raise InputError(f"'text': expected a text, got {kind}")
+    keys = ("id", "passage_id", "psg_id")
+    ids = unique_ids([next((str(r[k]) for k in keys if r.get(k) is not None), None) for r in rows])
+    return tuple(map(_passage, rows, ids))
 
 
-def _flag(record: Mapping[str, Any], name: str) -> bool:
-    value = record.get(name)
-    if value not in (0, 1):  # True and False are 1 and 0
-        raise InputError(f"{name!r}: expected true or false (1 or 0), got {value!r}")
-    return bool(value)
+def _passage(row: Mapping[str, Any], name: str) -> Passage:
+    told = {k: str(row[k]) for k in ("title", "source") if row.get(k)}
+    text, title = well_formed(row["text"]), told.get("title", "").strip()
+    whole = text if not title or text.startswith(title) else f"{title}\n{text}"
+    return Passage(whole, name, metadata=told)
+
+
+def _flags(record: Mapping[str, Any], given: Sequence[Any]) -> list[bool] | None:
+    """Whether each passage is gold; None where that is not said of any."""
+    if "labels" in record:
+        marks = record["labels"]
+    else:
+        told = [p.get("is_gold", p.get("has_answer")) if isinstance(p, Mapping) else None for p in given]
+        if all(mark is None for mark in told):
+            return None
+        marks = [mark or 0 for mark in told]
+    if not isinstance(marks, list) or len(marks) != len(given) or any(m not in (0, 1) for m in marks):
+        raise InputError(
+            f"'labels': expected true or false (1 or 0), one for each of {len(given)} passages, got {marks!r}"
+        )
+    return [bool(mark) for mark in marks]
+
+
+def _named(given: Any, passages: Sequence[Passage]) -> frozenset[str]:
+    """The passages that ``gold`` names."""
+    names = given if isinstance(given, list) else [given]
+    found: set[str] = set()
+    for name in names:
+        if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < len(passages):
+            found.add(passages[name].id)
+        found |= {p.id for p in passages if name in (p.id, p.metadata.get("source"), p.text)}
+    if names and not found:
+        raise InputError(f"'gold': {names[:3]} are none of its passages, by id, source, text or place from 0")
+    return frozenset(found)
 
 
 def answers_of(record: Mapping[str, Any]) -> tuple[str, ...]:
@@ -255,13 +305,7 @@ def answers_of(record: Mapping[str, Any]) -> tuple[str, ...]:
     given = record.get("answers", record.get("answer"))
     if isinstance(given, Mapping):
         given = given.get("text")
-    found = (
-        [given]
-        if isinstance(given, str | int | float)
-        else list(given or ())
-        if isinstance(given, Sequence)
-        else []
-    )
+    found = [given] if isinstance(given, str | int | float) else list(given) if isinstance(given, Sequence) else []
     found += [a for a in record.get("answer_aliases") or () if a not in found]
     return tuple(str(a) for a in found if str(a).strip())
 

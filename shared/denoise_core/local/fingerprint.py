@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from denoise_core.errors import InputError
@@ -40,16 +40,14 @@ class ModelFingerprint:
         """Raises `InputError` naming every missing, unknown or ill-typed field."""
         if not isinstance(data, Mapping):
             raise InputError(f"expected a model fingerprint as a JSON object, got {type(data).__name__}")
-        known = {f.name for f in fields(cls)}
-        wrong = [f"unknown field {k!r}" for k in data if k not in known]
-        for name in ("name", "architecture", "dtype", "weights", "tokenizer"):
-            if not isinstance(data.get(name), str):
-                wrong.append(f"{name!r}: expected a string, got {data.get(name)!r}")
-        if not isinstance(data.get("hidden_size"), int):
-            wrong.append(f"'hidden_size': expected an integer, got {data.get('hidden_size')!r}")
-        for name, kind in (("revision", str), ("layers", int)):
-            if not isinstance(data.get(name), kind | None):
-                wrong.append(f"{name!r}: expected {kind.__name__} or null, got {data.get(name)!r}")
+        kinds: dict[str, Any] = dict.fromkeys(("name", "architecture", "dtype", "weights", "tokenizer"), str)
+        kinds |= {"hidden_size": int, "revision": str | None, "layers": int | None}
+        wrong = [f"unknown field {k!r}" for k in data if k not in kinds]
+        wrong += [
+            f"{name!r}: expected {getattr(kind, '__name__', kind)}, got {data.get(name)!r}"
+            for name, kind in kinds.items()
+            if not isinstance(data.get(name), kind)
+        ]
         if wrong:
             raise InputError("not a model fingerprint: " + "; ".join(wrong))
         return cls(**data)

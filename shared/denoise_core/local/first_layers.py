@@ -8,8 +8,6 @@ blocks run, the model object stays as it is, can generate in between, and other 
 0 is the embeddings. For L = N this is the state *before* the model's final norm, where ``hidden_states[N]``
 is the one after it.
 
-Where blocks and the final norm are is found by structure and by trying, not by name.
-
 Early Noise Dropping, section 2.3: only the early layers are run to find the noise.
 """
 
@@ -21,18 +19,18 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
 from denoise_core.errors import InputError
-from denoise_core.local import normalise
-from denoise_core.local.batching import forget_length, positions_of
-from denoise_core.local.last_token import last_token
-from denoise_core.local.normalise import Norm
+from denoise_core.local.batching import batches, forget_length, positions_of, regime_of
+from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, last_token, unit_gain
+from denoise_core.local.layout import Prompt
 
 Pool = Callable[[torch.Tensor], torch.Tensor]
+T = TypeVar("T")
 
 
 class Exit(BaseException):
@@ -135,7 +133,7 @@ class EarlyLayers:
         self.width = int(config.hidden_size)
         self.lock = threading.RLock()
         self.causal = True
-        self.norm = normalise.Norm()
+        self.norm = Norm()
         self.final_norm: nn.Module | None = None
         self._parameters = frozenset(inspect.signature(decoder.forward).parameters)
         self._checked: set[int] = set()
@@ -195,12 +193,7 @@ class EarlyLayers:
             raise InputError(self._refusal)
 
     def read(
-        self,
-        inputs: Mapping[str, Any],
-        layers: Sequence[int],
-        pool: Pool,
-        *,
-        masks: Sequence[torch.Tensor] = (),
+        self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool, *, masks: Sequence[torch.Tensor] = ()
     ) -> dict[int, torch.Tensor]:
         """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
 
@@ -219,10 +212,10 @@ class EarlyLayers:
         """
         if layer not in self._narrow:
             self._narrow[layer] = self.causal and layer > 0 and self._try_last(layer)
-        return self._last(inputs, layer, narrow=self._narrow[layer], before=before)
+        return self._last(inputs, layer, self._narrow[layer], before)
 
     def _last(
-        self, inputs: Mapping[str, Any], layer: int, *, narrow: bool, before: Pool | None = None
+        self, inputs: Mapping[str, Any], layer: int, narrow: bool, before: Pool | None = None
     ) -> torch.Tensor:
         pools: dict[int, Pool] = {layer: lambda h: h[:, -1].float()}
         if before is not None and layer > 0:
@@ -294,18 +287,16 @@ class EarlyLayers:
 
     def _try_last(self, layer: int) -> bool:
         """Whether the last token alone gives what the whole block gives: rows with padding, and without."""
-        ids = torch.cat([self._sample(), self._sample().flip(-1)])
-        for padded in (0, 3):
-            inputs = self._inputs(ids)
-            inputs["attention_mask"][0, :padded] = 0
-            if "position_ids" in inputs:
-                inputs["position_ids"] = (inputs["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+        ids = self._sample()[0].tolist()
+        for first in (ids, ids[3:]):
+            prompts = [Prompt(tuple(row), (0, 0), (0, 0), 0) for row in (first, ids[::-1])]
+            inputs = inputs_of(self, prompts, 0)
             whole = self._last(inputs, layer, narrow=False)
             try:
                 alone = self._last(inputs, layer, narrow=True)
             except Exception:  # whatever a foreign block makes of one token and a past
                 return False
-            near = _same(alone, whole, 1e-5) if self.dtype in ("float32", "float64") else _alike(alone, whole)
+            near = _same(alone, whole, 1e-5) if self.dtype in ("float32", "float64") else alike(alone, whole)
             if not near:
                 return False
         return True
@@ -360,9 +351,9 @@ def _same(state: torch.Tensor, wanted: torch.Tensor, tolerance: float = 1e-3) ->
     return state.shape == wanted.shape and float((state - wanted).abs().max()) <= tolerance * scale
 
 
-def _alike(states: torch.Tensor, wanted: torch.Tensor) -> bool:
-    """As near as half precision is to itself in another batch."""
-    return bool((torch.cosine_similarity(states, wanted) > 0.999).all())
+def alike(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """As near, row by row, as half precision is to itself in another batch."""
+    return bool((torch.cosine_similarity(found.float(), wanted.float(), dim=-1) > 0.999).all())
 
 
 _KEPT = "_denoise_early_layers"
@@ -384,66 +375,81 @@ def early_layers(model: nn.Module) -> EarlyLayers:
         return found
 
 
-def find_blocks(model: nn.Module) -> tuple[Any, nn.Module, nn.ModuleList]:
-    """The text configuration, the module that takes ``input_ids``, and its list of blocks.
+def inputs_of(early: EarlyLayers, prompts: Sequence[Prompt], pad: int) -> dict[str, Any]:
+    """Inputs of the model's forward pass. Decoders are padded on the left, encoders on the right.
 
-    Raises `InputError` for an encoder-decoder model and for one whose blocks are not a list of modules.
+    Decoders always get position ids, because those with learned positions would count the padding in
+    (GPT-2 does); encoders number their tokens themselves, some of them not from 0 (RoBERTa).
     """
-    whole = getattr(model, "config", None)
-    if whole is None:
-        raise InputError(
-            f"expected a Hugging Face model (a transformers.PreTrainedModel), got {type(model).__name__}"
-        )
-    base = getattr(model, "base_model", model)
-    if getattr(whole, "is_encoder_decoder", False) and hasattr(base, "encoder") and hasattr(base, "decoder"):
-        raise InputError("an encoder-decoder model has two stacks of blocks: pass one, model.get_encoder()")
-    config = whole.get_text_config()
-    inner: Any = getattr(model, "get_decoder", None)
-    start: nn.Module = model if inner is None else inner()
-    count = config.num_hidden_layers
-    for root in (start, model):
-        for path, module in root.named_modules():
-            if isinstance(module, nn.ModuleList) and len(module) == count:
-                return config, _entrance(root, path), module
-    raise InputError(
-        f"{type(model).__name__}: expected a list of {count} blocks and found none (blocks with shared weights, "
-        "or not a transformer), so it cannot be stopped between them"
-    )
+    width = max(len(p.ids) for p in prompts)
+    ids, mask = torch.full((len(prompts), width), pad), torch.zeros(len(prompts), width, dtype=torch.long)
+    types = torch.zeros(len(prompts), width, dtype=torch.long)
+    for row, prompt in enumerate(prompts):
+        at = width - len(prompt.ids) if early.causal else 0
+        ids[row, at : at + len(prompt.ids)] = torch.tensor(prompt.ids)
+        mask[row, at : at + len(prompt.ids)] = 1
+        if prompt.types:
+            types[row, at : at + len(prompt.ids)] = torch.tensor(prompt.types)
+    out: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
+    if early.causal and early.takes("position_ids"):
+        out["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+    if any(p.types for p in prompts) and early.takes("token_type_ids"):
+        out["token_type_ids"] = types
+    out = {name: tensor.to(early.device) for name, tensor in out.items()}
+    if early.takes("use_cache"):
+        out["use_cache"] = False
+    return out
 
 
-def _entrance(root: nn.Module, path: str) -> nn.Module:
-    """The nearest module around ``path`` that takes ``input_ids``."""
-    while path:
-        path = path.rpartition(".")[0]
-        module = root.get_submodule(path)
-        if "input_ids" in inspect.signature(module.forward).parameters:
-            return module
-    return root
+def pool_of(pooling: str, prompts: Sequence[Prompt]) -> Pool:
+    """``last``: the last token's state. ``cls_mean_question``: first token, mean over the passage's tokens,
+    mean over the question's, one after the other (three times the model's width); the mean of no tokens is 0.
+    """
+    if pooling == "last":
+        return lambda h: h[:, -1].float()
+
+    def pool(h: torch.Tensor) -> torch.Tensor:
+        at = torch.arange(h.shape[1], device=h.device)
+        parts = [h[:, 0].float()]
+        for spans in ([p.passage for p in prompts], [p.query for p in prompts]):
+            ends = torch.tensor(spans, device=h.device)
+            inside = ((at >= ends[:, :1]) & (at < ends[:, 1:])).float()
+            weights = inside / inside.sum(-1, keepdim=True).clamp(min=1)
+            parts.append(torch.einsum("bt,btd->bd", weights, h.float()))
+        return torch.cat(parts, -1)
+
+    return pool
 
 
-def find_final_norm(
-    decoder: nn.Module, blocks: nn.ModuleList, top: torch.Tensor, out: torch.Tensor
-) -> nn.Module | None:
-    """The norm that turns the last block's output ``top`` into the model's output ``out``; None without one."""
-    if top.shape == out.shape and torch.equal(top, out):
-        return None
-    inside = {id(m) for m in blocks.modules()}
-    # From the end: an embedding norm of the same width may hold the same numbers, in a fresh model at least.
-    for module in reversed([m for m in decoder.modules() if id(m) not in inside]):
-        weight = getattr(module, "weight", None)
-        if isinstance(weight, torch.Tensor) and tuple(weight.shape) == (top.shape[-1],):
-            tried = module(top)
-            if tried.shape == out.shape and torch.allclose(tried, out, rtol=1e-3, atol=1e-3):
-                return module
-    return None
+def out_of_memory(error: BaseException) -> bool:
+    """Whether the batch was too large for the device or the machine; torch reports it in several ways."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
-def unit_gain(norm: nn.Module) -> Norm:
-    """The arithmetic of a norm without its gain: rms, or layer if a constant added to its input is lost."""
-    epsilon = getattr(norm, "variance_epsilon", getattr(norm, "eps", 1e-6))
-    weight = norm.weight
-    assert isinstance(weight, torch.Tensor)
-    x = torch.linspace(-1, 2, weight.numel(), dtype=torch.float32).to(weight)[None]
-    with torch.inference_mode():
-        shifted = torch.allclose(norm(x), norm(x + 1), rtol=1e-2, atol=1e-2)
-    return Norm("layer" if shifted else "rms", float(epsilon))
+def halving(batch: list[int], run: Callable[[list[int]], T]) -> list[tuple[list[int], T]]:
+    """``run(batch)``; a batch that does not fit into memory is halved and tried again, down to one row.
+
+    Raises `InputError` when a single row does not fit.
+    """
+    try:
+        return [(batch, run(batch))]
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        if len(batch) == 1:
+            raise InputError(
+                "a single prompt does not fit into memory; cut the passages into smaller chunks, load the model "
+                "in bfloat16, or use another device"
+            ) from error
+    middle = len(batch) // 2
+    return halving(batch[:middle], run) + halving(batch[middle:], run)
+
+
+def in_batches(
+    early: EarlyLayers, lengths: Sequence[int], max_tokens: int, run: Callable[[list[int]], T]
+) -> list[tuple[list[int], T]]:
+    """``run`` of positions of prompts of these lengths, a batch at a time (`batches`, `halving`)."""
+    groups = [regime_of(early.config, n) for n in lengths]
+    return [done for batch in batches(lengths, max_tokens, groups=groups) for done in halving(batch, run)]

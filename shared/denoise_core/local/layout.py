@@ -1,4 +1,4 @@
-"""How instruction S, passage C and question Q become one prompt: [S|C|Q] and the other formats.
+"""How instruction S, passage C and question Q become one prompt, [S|C|Q] unless told otherwise.
 
 A prompt is defined as concatenated token ids, in fitting and in scoring alike; the joint text is never
 tokenised, because a tokeniser may merge characters across a boundary and then the same passage would have
@@ -9,8 +9,7 @@ A layout of your own is a name and its parts::
 
     mine = Layout("mine", ("Read this note.\\n\\n", PASSAGE, "\\n\\nSomeone asks: ", QUERY))
 
-Paper: section 3.3 of Early Noise Dropping compares [S|C|Q], [S|Q|C], [Q|S|C], [S|C] and a distinguishing
-prompt. The wording here is ours.
+The wording is ours, not that of Early Noise Dropping (section 3.3).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ QUERY = Slot.QUERY
 """The slot of the question."""
 Part: TypeAlias = str | Slot
 
-_INSTRUCTION = (
+INSTRUCTION = (
     "You are given a passage and a question. Use only the passage to answer the question, and say so when "
     "the passage does not hold the answer."
 )
@@ -99,27 +98,12 @@ class Layout:
         return BoundLayout(self.name, tuple(p for p in bound if p != ()), tokenizer)
 
 
-SCQ = Layout("scq", ("Question: ", QUERY), system=(_INSTRUCTION + "\n\nPassage:\n", PASSAGE))
+SCQ = Layout("scq", ("Question: ", QUERY), system=(INSTRUCTION + "\n\nPassage:\n", PASSAGE))
 """System text, passage, question: the paper's own order, and the default for decoders."""
-SQC = Layout("sqc", ("Passage:\n", PASSAGE), system=(_INSTRUCTION + "\n\nQuestion: ", QUERY))
-"""System text, question, passage: compared with `SCQ` in the paper, section 3.3."""
-QSC = Layout("qsc", ("Passage:\n", PASSAGE), system=("Question: ", QUERY, "\n\n" + _INSTRUCTION))
-"""Question, system text, passage: compared with `SCQ` in the paper, section 3.3."""
-SC = Layout("sc", ("Passage:\n", PASSAGE), system=(_INSTRUCTION,))
-"""No question: a control that tells how much of a probe is the style of relevant passages (paper, section 3.3)."""
-DISTINGUISH = Layout(
-    "distinguish",
-    ("Question: ", QUERY, "\n\nCan it be answered from the passage alone, yes or no?"),
-    system=(
-        "You judge whether a passage holds the answer to a question. Reply with yes or no only.\n\nPassage:\n",
-        PASSAGE,
-    ),
-)
-"""Asks outright whether the passage holds the answer (paper, section 3.3 and appendix F.4)."""
 PAIR = Layout("pair", pair=True)
 """Question and passage as an encoder's tokenizer joins two texts: the default for encoders."""
 
-LAYOUTS = {layout.name: layout for layout in (SCQ, SQC, QSC, SC, DISTINGUISH, PAIR)}
+LAYOUTS = {layout.name: layout for layout in (SCQ, PAIR)}
 
 
 @dataclass(frozen=True, slots=True)

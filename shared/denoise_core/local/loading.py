@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import nn
 from denoise_core.errors import InputError
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.first_layers import EarlyLayers, early_layers
-from denoise_core.running.caches.once import Once
+from denoise_core.running.caches.stores import Once
 
 _models: Once[nn.Module] = Once()  # by name and by how, for as long as somebody uses one
 _SAMPLE = 512  # values of each tensor that go into the weights' fingerprint
@@ -58,22 +59,34 @@ def cut_config(config: Any, layers: int) -> int:
     return whole
 
 
-def load_first_layers(name: str | Path, layers: int, *, load: Load | None = None) -> nn.Module:
-    """The base model with only its first ``layers`` blocks, in eval mode; the others are never read.
+def load_model(
+    name: str | Path, *, load: Load | None = None, generates: bool = False, layers: int | None = None
+) -> nn.Module:
+    """A model in eval mode: the base model, or with ``generates`` the one with its language head.
 
-    Safetensors files are mapped, so the memory used is that of these blocks and the embeddings. The model
-    is not for saving or generating: its last blocks are missing. Raises `InputError` when the model cannot
-    be cut (weights packed for all layers together).
+    With ``layers`` only its first so many blocks; the others are never read. Safetensors files are mapped, so the
+    memory used is that of these blocks and the embeddings. Such a model is not for saving or generating: its last
+    blocks are missing. Raises `InputError` when the model cannot be cut (weights packed for all layers together).
     """
+    import transformers
+
     load = load or Load()
-    config = _config(name, load)
-    cut_config(config, layers)
+    options: dict[str, Any] = {"dtype": load.dtype, "revision": load.revision, "use_safetensors": True}
+    if load.attention is not None:
+        options["attn_implementation"] = load.attention
+    if layers is not None:
+        options["config"] = _config(name, load)
+        cut_config(options["config"], layers)
+    auto = transformers.AutoModelForCausalLM if generates else transformers.AutoModel
     try:
-        return _from_pretrained("AutoModel", name, load, config=config)
+        model: nn.Module = auto.from_pretrained(str(name), **options)
     except RuntimeError as error:
+        if layers is None:
+            raise
         raise InputError(
             f"{name} cannot be loaded in part: {error}; load it whole, it will still be read only up to the layer"
         ) from error
+    return model.eval().to(load.resolved_device())
 
 
 def _config(name: str | Path, load: Load) -> Any:
@@ -82,28 +95,16 @@ def _config(name: str | Path, load: Load) -> Any:
     return AutoConfig.from_pretrained(str(name), revision=load.revision)
 
 
-def load_model(name: str | Path, *, load: Load | None = None, generates: bool = False) -> nn.Module:
-    """The whole model in eval mode: the base model, or with ``generates`` the one with its language head."""
-    return _from_pretrained("AutoModelForCausalLM" if generates else "AutoModel", name, load or Load())
-
-
 def shared_model(
     name: str | Path, *, load: Load | None = None, generates: bool = False, layers: int | None = None
 ) -> nn.Module:
-    """As `load_model`, or with ``layers`` as `load_first_layers`; in memory once, however many threads ask.
+    """As `load_model`; in memory once, however many threads ask.
 
     For reading and generating: what changes a model in place takes one of its own from `load_model`. A folder
     whose files have changed is another model.
     """
     load = load or Load()
-
-    def fresh() -> nn.Module:
-        return (
-            load_model(name, load=load, generates=generates)
-            if layers is None
-            else load_first_layers(name, layers, load=load)
-        )
-
+    fresh = partial(load_model, name, load=load, generates=generates, layers=layers)
     return _models((str(name), _stamp(name), load, load.resolved_device(), generates, layers), fresh)
 
 
@@ -120,18 +121,6 @@ def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(str(name), revision=revision)
-
-
-def _from_pretrained(auto: str, name: str | Path, load: Load, config: Any = None) -> nn.Module:
-    import transformers
-
-    options: dict[str, Any] = {"dtype": load.dtype, "revision": load.revision, "use_safetensors": True}
-    if config is not None:
-        options["config"] = config
-    if load.attention is not None:
-        options["attn_implementation"] = load.attention
-    model: nn.Module = getattr(transformers, auto).from_pretrained(str(name), **options)
-    return model.eval().to(load.resolved_device())
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,21 +162,17 @@ def open_backbone(model: Any, tokenizer: Any, load: Load, layers: int | None = N
         name = str(getattr(model, "name_or_path", "") or type(model).__name__)
     early = early_layers(loaded)
     early.check()
-    if tokenizer is None:
-        tokenizer = _tokenizer_of(model, name, load.revision)
-    elif isinstance(tokenizer, str | Path):
-        tokenizer = load_tokenizer(tokenizer, revision=load.revision)
+    if tokenizer is None or isinstance(tokenizer, str | Path):
+        try:
+            tokenizer = load_tokenizer(tokenizer or name, revision=load.revision)
+        except (OSError, ValueError) as error:
+            if tokenizer is not None:
+                raise
+            raise InputError(
+                f"no tokenizer was found for {name!r}: pass tokenizer=..., by name, path or object"
+            ) from error
     revision = load.revision or getattr(loaded.config, "_commit_hash", None)
     return Backbone(loaded, early, tokenizer, name, revision, whole or early.count)
-
-
-def _tokenizer_of(model: Any, name: str, revision: str | None) -> Any:
-    try:
-        return load_tokenizer(name, revision=revision)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"no tokenizer was found for {name!r}: pass tokenizer=..., by name, path or object"
-        ) from error
 
 
 def _weights_hash(parameters: Iterable[tuple[str, torch.Tensor]]) -> str:

@@ -6,15 +6,17 @@ text is escaped, and each passage finds its own writing direction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
+from itertools import count, groupby
 from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.result import DenoiseResult
-from denoise_core.types import Passage, Span
+from denoise_core.types import Drop, Passage, Span
 
 LARGEST = 1_800_000  # bytes that the passages of one page may take, so that it stays below 2 MB
 LONGEST = 4_000  # characters shown of one passage
@@ -54,111 +56,92 @@ def all_pieces(passages: Sequence[Passage], result: DenoiseResult) -> list[tuple
 
 def _by_passage(result: DenoiseResult) -> dict[str, list[tuple[Span, bool, str]]]:
     """For each passage id its ranges as (span, kept, note), in the text's order and without overlap."""
-    scored: dict[str, list[tuple[Span, bool, str]]] = {}
-    for keep in result.kept:
-        scored.setdefault(keep.span.passage_id, []).append((keep.span, True, f"kept, score {keep.score:.3f}"))
-    out: dict[str, list[tuple[Span, bool, str]]] = {}
+    scored, out = (defaultdict[str, list[tuple[Span, bool, str]]](list) for _ in range(2))
+    for keep in sorted(result.kept, key=lambda k: k.span.start):
+        scored[keep.span.passage_id].append((keep.span, True, f"kept, score {keep.score:.3f}"))
     for passage in result.passages:
         for span in passage.covered:
-            # Scored chunks are finer than the passages, whose neighbouring chunks were merged.
-            inside = [
-                p for p in scored.get(span.passage_id, []) if span.start <= p[0].start and p[0].end <= span.end
-            ]
-            out.setdefault(span.passage_id, []).extend(_filled(span, inside))
+            own, at = out[span.passage_id], span.start
+            for part in scored[span.passage_id]:
+                # Scored chunks are finer than the passages, whose neighbouring chunks were merged.
+                if span.start <= part[0].start and part[0].end <= span.end:
+                    if part[0].start > at:  # chunks without text are not scored
+                        own.append((Span(span.passage_id, at, part[0].start), True, "kept"))
+                    own.append(part)
+                    at = part[0].end
+            if at < span.end or at == span.start:
+                own.append((Span(span.passage_id, at, span.end), True, "kept"))
     for drop in result.dropped:
-        note = drop.reason if drop.score is None else f"{drop.reason}, score {drop.score:.3f}"
-        out.setdefault(drop.span.passage_id, []).append((drop.span, False, note))
-    for parts in out.values():
-        parts.sort(key=lambda part: (part[0].start, part[0].end))
-    return out
+        out[drop.span.passage_id].append((drop.span, False, note_of(drop)))
+    return {i: sorted(parts, key=lambda part: (part[0].start, part[0].end)) for i, parts in out.items()}
 
 
-def _filled(span: Span, inside: list[tuple[Span, bool, str]]) -> list[tuple[Span, bool, str]]:
-    """``inside`` with what it leaves of ``span`` (chunks without text are not scored) filled up as kept."""
-    out: list[tuple[Span, bool, str]] = []
-    at = span.start
-    for part in sorted(inside, key=lambda p: p[0].start):
-        if part[0].start > at:
-            out.append((Span(span.passage_id, at, part[0].start), True, "kept"))
-        out.append(part)
-        at = part[0].end
-    if at < span.end or not out:
-        out.append((Span(span.passage_id, at, span.end), True, "kept"))
-    return out
+def note_of(drop: Drop) -> str:
+    """Why it was dropped, with its score where it has one."""
+    return drop.reason if drop.score is None else f"{drop.reason}, score {drop.score:.3f}"
 
 
 def fragment(passages: Sequence[Passage], result: DenoiseResult, *, gold: Sequence[str] = ()) -> str:
     """One result as an HTML fragment with its own styles, for a notebook's ``HTML(...)``."""
-    return rendered("fragment.html", items=values_of([Shown(tuple(passages), result, frozenset(gold))]))
+    return rendered("context.html", items=values_of([Shown(tuple(passages), result, frozenset(gold))]))
 
 
 def page(items: Sequence[Shown], *, title: str, lead: str = "", table: Sequence[Sequence[str]] = ()) -> str:
     """Many results as one HTML page. ``table`` is a summary shown on top, its first row the header."""
     shown = values_of(items)
-    return rendered(
-        "result.html", items=shown, title=title, lead=lead, table=table, unshown=len(items) - len(shown)
-    )
+    about = {"lead": lead, "table": table, "unshown": len(items) - len(shown)}
+    return rendered("context.html", title=title, items=shown, **about)
 
 
 def values_of(items: Sequence[Shown]) -> list[dict[str, Any]]:
     """What the macro ``question`` of ``parts.html`` takes, for each item, as long as `LARGEST` holds."""
-    left = LARGEST
-    out = []
+    left, out = LARGEST, list[dict[str, Any]]()
     for item in items:
-        values = _values(item, left)
-        left -= values.pop("size")
-        out.append(values)
         if left <= 0:
             break
+        rewritten = defaultdict[str, list[str]](list)
+        for made in item.result.passages:
+            if made.rewritten:
+                rewritten[made.id].append(made.text[:LONGEST])
+        rows = [
+            {
+                "id": p.id,
+                "title": _title(p),
+                "gold": p.id in item.gold,
+                "pieces": cut,
+                "rewritten": rewritten[p.id],
+            }
+            for p, cut in zip(item.passages, all_pieces(item.passages, item.result), strict=True)
+        ]
+        values, left = values_of_rows(item.result, rows, left)
+        out.append(values | {"facts": item.facts})
     return out
 
 
-def _values(item: Shown, room: int) -> dict[str, Any]:
-    """One item; passages beyond ``room`` bytes are counted and not shown."""
-    rewritten: dict[str, list[str]] = {}
-    for out in item.result.passages:
-        if out.rewritten:
-            rewritten.setdefault(out.id, []).append(out.text[:LONGEST])
-    cuts = all_pieces(item.passages, item.result)
-    rows = [(p.id, str(p.metadata.get("title", "")), cut) for p, cut in zip(item.passages, cuts, strict=True)]
-    return values_of_pieces(item.result, rows, item.gold, item.facts, rewritten, room)
-
-
-def values_of_pieces(
-    result: DenoiseResult,
-    rows: Sequence[tuple[str, str, Sequence[Piece]]],
-    gold: frozenset[str] = frozenset(),
-    facts: Sequence[str] = (),
-    rewritten: Mapping[str, Sequence[str]] | None = None,
-    room: int = LARGEST,
-) -> dict[str, Any]:
-    """One item of passages that are cut already: (id, title, pieces) each."""
+def values_of_rows(
+    result: DenoiseResult, rows: Sequence[dict[str, Any]], left: int = LARGEST
+) -> tuple[dict[str, Any], int]:
+    """One item of passages that are cut already, those beyond ``left`` bytes only counted; and what is left."""
     shown: list[dict[str, Any]] = []
-    size = 0
-    for name, title, cut in rows:
-        whole, more = _shortened(cut)
-        own = {
-            "id": name,
-            "title": title,
-            "gold": name in gold,
-            "any_kept": any(piece.kept for piece in cut),
-            "pieces": whole,
-            "more": more,
-            "rewritten": (rewritten or {}).get(name, []),
-        }
-        size += 500 + sum(200 + len(escape(piece.text).encode("utf-8", "replace")) for piece in whole)
-        if size > room and shown:
+    for row in rows:
+        pieces, more = _shortened(row["pieces"])
+        left -= 500 + sum(200 + len(escape(piece.text).encode("utf-8", "replace")) for piece in pieces)
+        if left < 0 and shown:
             break
-        shown.append(own)
-    return {
-        "query": result.query,
-        "fallback": result.fallback,
-        "facts": facts,
-        "passages": shown,
-        "groups": _groups(shown),
-        "left_out": len(rows) - len(shown),
-        "size": size,
-    }
+        shown.append({**row, "pieces": pieces, "more": more, "any_kept": any(p.kept for p in row["pieces"])})
+    opened = count()
+
+    def fate(row: dict[str, Any]) -> str:
+        """Folded where nothing was kept, and beyond `OPEN` that are open."""
+        return "dropped" if not row["any_kept"] else "open" if next(opened) < OPEN else "more"
+
+    groups = [(kind, list(run)) for kind, run in groupby(shown, fate)]
+    about = {"query": result.query, "fallback": result.fallback, "facts": (), "left_out": len(rows) - len(shown)}
+    return {**about, "groups": groups}, left
+
+
+def _title(passage: Passage) -> str:
+    return str(passage.metadata.get("title", ""))
 
 
 def _shortened(cut: Sequence[Piece]) -> tuple[list[Piece], int]:
@@ -173,29 +156,11 @@ def _shortened(cut: Sequence[Piece]) -> tuple[list[Piece], int]:
     return out, max(0, -left) + sum(len(p.text) for p in cut[len(out) :])
 
 
-def _groups(passages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Runs of passages in their order: folded where nothing was kept, and beyond `OPEN` that are open."""
-    out: list[dict[str, Any]] = []
-    opened = 0
-    for p in passages:
-        kind = "dropped" if not p["any_kept"] else "open" if opened < OPEN else "more"
-        opened += kind == "open"
-        if not out or out[-1]["kind"] != kind:
-            out.append({"kind": kind, "folded": kind != "open", "passages": []})
-        out[-1]["passages"].append(p)
-    for group in out:
-        n = len(group["passages"])
-        names = ", ".join(p["title"] or p["id"] for p in group["passages"][:4])
-        what = "dropped whole" if group["kind"] == "dropped" else "kept, folded"
-        gold = " (one holds the answer)" if any(p["gold"] for p in group["passages"]) else ""
-        group["said"] = f"{n} {what}{gold}: {names}{' ...' if n > 4 else ''}"
-    return out
-
-
-def rendered(template: str, /, *package: str, **values: Any) -> str:
-    """A template with ``values``; every text in them is escaped. ``package`` is another with templates, which
-    may use ours."""
-    html: str = _templates((*package, __package__)).get_template(template).render(**values)
+def rendered(body: str, /, *package: str, title: str | None = None, **values: Any) -> str:
+    """The template ``body`` filled with ``values``, in which every text is escaped: a whole page under its
+    ``title``, without one a part for a notebook with its own styles. ``package`` is another with templates."""
+    template = _templates((*package, __package__)).get_template("part.html" if title is None else "page.html")
+    html: str = template.render(body=body, title=title, **values)
     return html
 
 

@@ -6,9 +6,8 @@ import json
 from typing import Any
 
 from denoise_core.evaluate.trial.evaluation import Evaluation, rows_of, told
-from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Outcome, Share
+from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Outcome
 from denoise_core.evaluate.trial.setting import EVERYTHING
-from denoise_core.report.chart import Chart, curves, points
 from denoise_core.report.context import Shown, rendered, values_of
 
 HARMED = 20  # questions shown passage by passage, at most
@@ -22,7 +21,7 @@ def page(found: Evaluation) -> str:
 
 def fragment(found: Evaluation) -> str:
     """The same for a notebook, with its own styles."""
-    return rendered("evaluation_fragment.html", **_values(found))
+    return rendered("evaluation.html", **_values(found))
 
 
 def _values(found: Evaluation) -> dict[str, Any]:
@@ -30,8 +29,8 @@ def _values(found: Evaluation) -> dict[str, Any]:
     if name == EVERYTHING:  # then what speaks against the best other way is worth seeing
         others = [f for f in found.figures if f.name != EVERYTHING]
         name = max(others, key=lambda f: -1.0 if f.right is None else f.right.value).name if others else name
-    own = found.named(name)
-    lines = () if own.change is None else own.change.harmed
+    change = found.named(name).change
+    lines = () if change is None else change.harmed
     rows = {o.case.place: o for o in found.outcomes.get(name, ())}
     whole = {o.case.place: o for o in found.outcomes.get(EVERYTHING, ())}
     shown = [place for place in lines if place in rows][:HARMED]
@@ -40,12 +39,10 @@ def _values(found: Evaluation) -> dict[str, Any]:
         "table": rows_of(found),
         "told": told(found),
         "charts": _charts(found),
-        "judged": own.change is not None,
+        "judged": change is not None,
         "harmed_by": name,
         "harmed": values_of([_shown(rows[p], whole[p]) for p in shown]),
         "harmed_unshown": len(lines) - len(shown),
-        "positions": _shares(found, "by_position", "position"),
-        "sources": _shares(found, "by_source", "source"),
         "setting": json.dumps(dict(found.recommended.setting), indent=1, ensure_ascii=False),
     }
 
@@ -62,29 +59,29 @@ def _shown(own: Outcome, whole: Outcome) -> Shown:
     return Shown(question.passages, result, question.gold, facts)
 
 
-def _charts(found: Evaluation) -> list[Chart]:
-    out = []
-    lines = [(f.name, f.curve) for f in found.figures if f.curve and f.name != EVERYTHING]
-    if lines:
-        title = f"{GOLD} by share of the tokens, each way's own ranking".capitalize()
-        out.append(curves(title, dict(lines[:LINES]), "share of the tokens", GOLD))
-    right = [(f, (f.right.value, f.right.low, f.right.high)) for f in found.figures if f.right is not None]
-    if right:
-        by_tokens = {f.name: (f.tokens, *ends) for f, ends in right}
-        out.append(points(f"{RIGHT} by tokens a question".capitalize(), by_tokens, "tokens a question", RIGHT))
-    if paid := {f.name: (1000 * f.money, *ends) for f, ends in right if f.money is not None}:
-        out.append(points(f"{RIGHT} by money".capitalize(), paid, "money for 1,000 questions", RIGHT))
-    return out
-
-
-def _shares(found: Evaluation, name: str, head: str) -> list[list[str]]:
-    """One row a band or source, one column a way; nothing where there is nothing to tell."""
-    tables: list[tuple[str, tuple[Share, ...]]] = [(f.name, getattr(f, name)) for f in found.figures]
-    bands = next((shares for _, shares in tables if shares), ())
-    if not bands:
-        return []
-    out = [[head, "passages", *(way for way, _ in tables)]]
-    for band in bands:
-        own = [next((s for s in shares if s.name == band.name), None) for _, shares in tables]
-        out.append([band.name, str(band.of), *("" if s is None else f"{s.kept / s.of:.0%}" for s in own)])
-    return out
+def _charts(found: Evaluation) -> list[dict[str, Any]]:
+    """What the macro ``chart`` draws: ``lines`` by name, of places (x, y) or one place (x, y, low, high)."""
+    curves = {f.name: f.curve for f in found.figures if f.curve and f.name != EVERYTHING}
+    title = f"{GOLD} by share of the tokens, each way's own ranking"
+    out: list[dict[str, Any]] = [
+        {
+            "title": title,
+            "x": "share of the tokens",
+            "y": GOLD,
+            "lines": dict([*curves.items()][:LINES]),
+            "most": 1,
+        }
+    ]
+    right = [(f, f.right) for f in found.figures if f.right is not None]
+    tokens = {f.name: [(f.tokens, r.value, r.low, r.high)] for f, r in right}
+    money = {f.name: [(1000 * f.money, r.value, r.low, r.high)] for f, r in right if f.money is not None}
+    for over, x, points in (
+        ("tokens a question", "tokens a question", tokens),
+        ("money", "money for 1,000 questions", money),
+    ):
+        places = [place for line in points.values() for place in line]
+        most = max((x for x, *_ in places), default=0.0) or 1.0
+        floor = max(0.0, int(10 * min((low for *_, low, _ in places), default=0.0) - 0.5) / 10)
+        about = {"title": f"{RIGHT} by {over}", "x": x, "y": RIGHT, "most": most, "floor": floor}
+        out.append({**about, "lines": points})
+    return [chart for chart in out if chart["lines"]]

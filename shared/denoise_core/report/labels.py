@@ -7,4 +7,4 @@ from denoise_core.report.context import rendered
 
 def fragment(records: list[dict[str, Any]]) -> str:
     """A complete page. What one downloads there are ``records``, one a line, with ``is_gold`` as it is ticked."""
-    return rendered("labels.html", records=records)
+    return rendered("labels.html", title="Labels", records=records)

@@ -45,7 +45,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """LoopLimits; None is no limit. A call is one LLM completion, one retrieval or one request of a remote scorer,
+    """Limits; None is none. A call is one LLM completion, one retrieval or one request of a remote scorer,
     nested ones included.
 
     ``calls`` is exact: the call that would pass it is not made. ``tokens`` and ``money`` are known only
@@ -142,12 +142,6 @@ class Meter:
 
 
 current_meter: contextvars.ContextVar[Meter | None] = contextvars.ContextVar("denoise_meter", default=None)
-
-
-def enter(budget: Budget | None) -> Meter | None:
-    """The meter a new run draws on: its own over the surrounding run's, or the surrounding one."""
-    outer = current_meter.get()
-    return Meter(budget, outer) if budget is not None else outer
 
 
 _bound: contextvars.ContextVar[int | None] = contextvars.ContextVar("denoise_bound", default=None)

@@ -347,9 +347,7 @@ class Replicas:
     def choose(self, key: bytes) -> str:
         """The first in the order of ``key`` that is not known to be down; else the one that has rested longest."""
         now = time.monotonic()
-        order = rendezvous(key, self.urls)
-        alive = [u for u in order if self._until.get(u, 0.0) <= now]
-        return alive[0] if alive else min(order, key=lambda u: self._until[u])
+        return min(rendezvous(key, self.urls), key=lambda url: max(now, self._until.get(url, now)))
 
     def failed(self, url: str) -> None:
         self._until[url] = time.monotonic() + self.rest

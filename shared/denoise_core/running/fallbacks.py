@@ -52,9 +52,3 @@ def counts() -> dict[tuple[str, str], int]:
     """How often each kind happened in this process, by part and error class."""
     with _lock:
         return dict(_counts)
-
-
-def forget() -> None:
-    """Start counting anew: the next fallback of every kind is the first one again."""
-    with _lock:
-        _counts.clear()

@@ -16,12 +16,10 @@ inside the flow: it ends the run, so that no fallback hides it, and the rest of 
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, as_completed
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -29,7 +27,7 @@ from typing import Any, Generic, TypeVar
 from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake, said
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult, Trace, attach_trace, trace_of
-from denoise_core.running.budget import Budget, Meter, bounded, current_meter, enter
+from denoise_core.running.budget import Budget, Meter, bounded, current_meter
 from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.offload import LeftBehind, Pool, left_behind, offload
 from denoise_core.types import Event, Passage, Reply, Usage
@@ -60,15 +58,15 @@ def run(
     thrown away; a run inside it makes no further effect). Raises `InputError` for ``max_concurrency < 1``,
     `TypeError` when the flow asks for something nobody was given for, and whatever the outside raises.
     """
-    drive = Drive(flow, Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
+    drive = Drive(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
     with drive.recording():
         while not drive.done:
             effect = drive.effect
-            if isinstance(effect, Batch):
-                drive.resume(_perform_batch(drive, effect))
+            if isinstance(effect, Compute):
+                drive.resume(_computed(effect))
             else:
-                drive.resume(_perform_single(drive, effect))
-    return drive.value(), drive.trace()
+                drive.resume(_perform(drive, effect))
+    return drive.value, Trace(tuple(drive.events))
 
 
 async def arun(
@@ -82,35 +80,15 @@ async def arun(
     call_seconds: float | None = None,
 ) -> tuple[T, Trace]:
     """`run` for async: the same flow, the same result; a `Batch` is at most ``max_concurrency`` tasks."""
-    drive = Drive(flow, Servers(llm, retriever, denoiser, call_seconds), budget, max_concurrency)
+    drive = Drive(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
     with drive.recording():
         while not drive.done:
             effect = drive.effect
-            if isinstance(effect, Batch):
-                drive.resume(await _aperform_batch(drive, effect))
+            if isinstance(effect, Compute):
+                drive.resume(await offload(_computed, effect))
             else:
-                drive.resume(await _aperform_single(drive, effect))
-    return drive.value(), drive.trace()
-
-
-def _perform_single(drive: Drive[Any], effect: Single | Compute) -> Any:
-    if isinstance(effect, Compute):
-        return _computed(effect)
-    attempt = Attempt(effect, drive.meter)
-    try:
-        return _perform(drive.servers, attempt)
-    finally:
-        drive.events += attempt.events()
-
-
-async def _aperform_single(drive: Drive[Any], effect: Single | Compute) -> Any:
-    if isinstance(effect, Compute):
-        return await offload(_computed, effect)
-    attempt = Attempt(effect, drive.meter)
-    try:
-        return await _aperform(drive.servers, attempt)
-    finally:
-        drive.events += attempt.events()
+                drive.resume(await _aperform(drive, effect))
+    return drive.value, Trace(tuple(drive.events))
 
 
 def _computed(effect: Compute) -> Any:
@@ -120,53 +98,49 @@ def _computed(effect: Compute) -> Any:
         return Failed(error)
 
 
-def _perform_batch(drive: Drive[Any], effect: Batch) -> list[Any]:
+def _perform(drive: Drive[Any], effect: Single | Batch) -> Any:
+    """What an effect brings; of a batch with a mistake that alone: the others would go the same way."""
     attempts = attempts_of(drive, effect)
     workers = min(drive.max_concurrency, len(attempts))
+    mistaken: list[Any] = []  # once there is one, none that has not begun begins
+
+    def one(attempt: Attempt) -> Any:
+        outcome = mistaken[0] if mistaken else _attempted(drive, attempt)
+        if mistake_in(outcome) is not None:
+            mistaken.append(outcome)
+        return outcome
+
     try:
+        if not isinstance(effect, Batch):
+            return one(attempts[0])
         if workers <= 1:
-            found = []
-            for attempt in attempts:
-                found.append(_perform(drive.servers, attempt))
-                if mistake_in(found[-1]) is not None:
-                    break
-            return found
-        pool = Pool(workers)
-        try:
-            mistaken: list[Any] = []  # the others would go the same way: none that has not begun begins
-
-            def one(attempt: Attempt) -> Any:
-                if mistaken:
-                    return mistaken[0]
-                outcome = _perform(drive.servers, attempt)
-                if mistake_in(outcome) is not None:
-                    mistaken.append(outcome)
-                return outcome
-
-            futures = [pool.submit(partial(one, a)) for a in attempts]
+            return [one(attempt) for attempt in attempts]
+        with closing(Pool(workers)) as pool:  # after Ctrl-C nobody waits for calls under way, and none starts
+            futures = [pool.submit(partial(one, attempt)) for attempt in attempts]
             for future in as_completed(futures):
                 if mistake_in(future.result()) is not None:
                     return [future.result()]
-            return [f.result() for f in futures]
-        finally:  # after Ctrl-C nobody waits for calls under way, and no new one starts
-            pool.close()
+            return [future.result() for future in futures]
     finally:
         drive.events += [e for a in attempts for e in a.events()]
 
 
-async def _aperform_batch(drive: Drive[Any], effect: Batch) -> list[Any]:
+async def _aperform(drive: Drive[Any], effect: Single | Batch) -> Any:
     attempts = attempts_of(drive, effect)
     bound = asyncio.Semaphore(drive.max_concurrency)
 
     async def one(attempt: Attempt) -> Any:
         async with bound:
-            outcome = await _aperform(drive.servers, attempt)
+            outcome = await _aattempted(drive, attempt)
         if isinstance(outcome, Failed) and is_mistake(outcome.error):
             raise outcome.error  # ends the batch: the others would go the same way
         return outcome
 
-    tasks = [asyncio.create_task(one(a)) for a in attempts]
+    tasks: list[asyncio.Task[Any]] = []
     try:
+        if not isinstance(effect, Batch):  # in the flow's own task
+            return await one(attempts[0])
+        tasks += [asyncio.create_task(one(attempt)) for attempt in attempts]
         return list(await asyncio.gather(*tasks))
     finally:  # when one was cancelled, gather leaves the others running
         for task in tasks:
@@ -175,46 +149,20 @@ async def _aperform_batch(drive: Drive[Any], effect: Batch) -> list[Any]:
         drive.events += [e for a in attempts for e in a.events()]
 
 
-def _perform(servers: Servers, attempt: Attempt) -> Any:
-    attempt.started = time.perf_counter()
+def _attempted(drive: Drive[Any], attempt: Attempt) -> Any:
     try:
         attempt.begin()
-        if servers.call_seconds is None:
-            return attempt.succeed(_call(servers, attempt.effect))
-        return attempt.succeed(
-            _within(servers.call_seconds, attempt.meter, partial(_call, servers, attempt.effect))
-        )
-    except Exception as error:
-        attempt.fail(error)
-        return Failed(error)
+        if drive.call_seconds is None:
+            return attempt.succeed(drive.call(attempt.effect))
+        return attempt.succeed(_within(drive.call_seconds, attempt.meter, partial(drive.call, attempt.effect)))
     except BaseException as error:
-        attempt.fail(error)
-        raise
-
-
-def _call(servers: Servers, effect: Single) -> Any:
-    if isinstance(effect, Complete):
-        return servers.of(effect).complete(effect.messages)
-    if isinstance(effect, Retrieve):
-        return servers.of(effect).retrieve(effect.query)
-    return servers.of(effect).denoise(effect.query, effect.passages)
+        return attempt.fail(error)
 
 
 def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
     """What ``call`` returns, if it does within its time and the budget's; on a thread of its own."""
-    limit = _limit(seconds, meter)
-    done: Future[S] = Future()
-    context = contextvars.copy_context()
-    left = LeftBehind()
-    context.run(left_behind.set, left)
-
-    def work() -> None:
-        try:
-            done.set_result(context.run(call))
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=work, name="denoise-call", daemon=True).start()
+    limit, left, pool = _limit(seconds, meter), LeftBehind(), Pool(1, "denoise-call")
+    done: Future[S] = pool.submit(partial(left.around, call))
     try:
         return done.result(limit)
     except TimeoutError as error:
@@ -224,6 +172,7 @@ def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
     finally:
         if not done.done():
             left.set()
+        pool.close()
 
 
 def _limit(seconds: float | None, meter: Meter | None) -> float | None:
@@ -239,64 +188,49 @@ def _time_up(seconds: float | None, meter: Meter | None) -> Exception:
     return TimeoutError(f"no reply within {seconds:g} s")
 
 
-async def _aperform(servers: Servers, attempt: Attempt) -> Any:
-    effect = attempt.effect
-    meter = attempt.meter
+async def _aattempted(drive: Drive[Any], attempt: Attempt) -> Any:
     try:
         attempt.begin()
         try:
-            async with asyncio.timeout(_limit(servers.call_seconds, meter)) as deadline:
-                if isinstance(effect, Complete):
-                    return attempt.succeed(await servers.of(effect).acomplete(effect.messages))
-                if isinstance(effect, Retrieve):
-                    return attempt.succeed(await servers.of(effect).aretrieve(effect.query))
-                return attempt.succeed(await servers.of(effect).adenoise(effect.query, effect.passages))
+            async with asyncio.timeout(_limit(drive.call_seconds, attempt.meter)) as deadline:
+                return attempt.succeed(await drive.call(attempt.effect, "a"))
         except TimeoutError as error:
             if not deadline.expired():
                 raise  # the outside's own time-out, not ours
-            raise _time_up(servers.call_seconds, meter) from error
-    except Exception as error:
-        attempt.fail(error)
-        return Failed(error)
+            raise _time_up(drive.call_seconds, attempt.meter) from error
     except BaseException as error:
-        attempt.fail(error)
-        raise
+        return attempt.fail(error)
 
 
-@dataclass(frozen=True, slots=True)
-class Servers:
-    """Who carries effects out when the effect itself names nobody."""
-
-    llm: LLM | None
-    retriever: Retriever | None
-    denoiser: Denoiser | None
-    call_seconds: float | None = None
-
-    def of(self, effect: Single) -> Any:
-        """Who carries this effect out. Raises `TypeError` where nobody was given."""
-        what = {Complete: "llm", Retrieve: "retriever", Denoise: "denoiser"}[type(effect)]
-        server = getattr(effect, what) or getattr(self, what)
-        if server is None:
-            own = (
-                "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
-            )
-            raise TypeError(f"this flow asked for {effect.tag!r} but no {what}= was given to run(){own}")
-        return server
+# Who carries an effect out, by which verb, and what of the effect the verb is given.
+_SERVED: dict[type[Single], tuple[str, str, tuple[str, ...]]] = {
+    Complete: ("llm", "complete", ("messages",)),
+    Retrieve: ("retriever", "retrieve", ("query",)),
+    Denoise: ("denoiser", "denoise", ("query", "passages")),
+}
 
 
 class Drive(Generic[T]):
     """The state both drivers share: where the flow stands, what has happened, what has been spent."""
 
-    def __init__(self, flow: Flow[T], servers: Servers, budget: Budget | None, max_concurrency: int) -> None:
-        bound = bounded(max_concurrency)
+    def __init__(
+        self,
+        flow: Flow[T],
+        budget: Budget | None,
+        max_concurrency: int,
+        call_seconds: float | None,
+        **servers: LLM | Retriever | Denoiser | None,
+    ) -> None:
         self.flow = flow
-        self.servers = servers
-        self.meter = enter(budget)
-        self.max_concurrency = bound or max_concurrency
+        self.servers = servers  # who carries effects out when the effect itself names nobody
+        self.call_seconds = call_seconds
+        outer = current_meter.get()  # a budget of this run's own is drawn on beside the surrounding run's
+        self.meter = outer if budget is None else Meter(budget, outer)
+        self.max_concurrency = bounded(max_concurrency) or max_concurrency
         self.events: list[Event] = []
         self.done = False
         self.effect: Effect
-        self._value: T
+        self.value: T
 
     def resume(self, outcome: Any) -> None:
         """Give the flow what its effect brought, or raise inside it what went wrong.
@@ -311,7 +245,18 @@ class Drive(Generic[T]):
             else:
                 self.effect = self.flow.send(outcome)
         except StopIteration as stop:
-            self.done, self._value = True, stop.value
+            self.done, self.value = True, stop.value
+
+    def call(self, effect: Single, form: str = "") -> Any:
+        """Ask whoever carries it out; ``form`` "a" is async. Raises `TypeError` where nobody was given."""
+        what, verb, given = _SERVED[type(effect)]
+        server = getattr(effect, what) or self.servers[what]
+        if server is None:
+            own = (
+                "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
+            )
+            raise TypeError(f"this flow asked for {effect.tag!r} but no {what}= was given to run(){own}")
+        return getattr(server, form + verb)(*(getattr(effect, name) for name in given))
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -325,12 +270,6 @@ class Drive(Generic[T]):
         finally:
             self.flow.close()
             current_meter.reset(token)
-
-    def value(self) -> T:
-        return self._value
-
-    def trace(self) -> Trace:
-        return Trace(tuple(self.events))
 
 
 @dataclass(slots=True)
@@ -375,11 +314,15 @@ class Attempt:
         self.event = Event(self.effect.tag, self.effect, checked, time.perf_counter() - self.started, usage)
         return checked
 
-    def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> Failed:
+        """The place of what failed. Raises what is no `Exception`: a cancellation, Ctrl-C."""
         seconds = time.perf_counter() - self.started
         if isinstance(self.effect, Denoise):  # what it had done has no reply to travel in
             self.inner = trace_of(error).events
         self.event = Event(self.effect.tag, self.effect, None, seconds, error=said(error), made=self.begun)
+        if not isinstance(error, Exception):
+            raise error
+        return Failed(error)
 
 
 def mistake_in(outcome: Any) -> Exception | None:
@@ -414,11 +357,11 @@ def _estimate(effect: Complete, reply: Reply) -> Usage:
     return Usage(-(-asked // CHARACTERS_PER_TOKEN), -(-len(reply.text) // CHARACTERS_PER_TOKEN), estimated=True)
 
 
-def attempts_of(drive: Drive[Any], effect: Batch) -> list[Attempt]:
+def attempts_of(drive: Drive[Any], effect: Single | Batch) -> list[Attempt]:
     """One for each item. When the calls left do not suffice, the last items are refused, under both drivers."""
     attempts = []
     needed = 0
-    for item in effect.items:
+    for item in effect.items if isinstance(effect, Batch) else (effect,):
         attempt = Attempt(item, drive.meter)
         needed += attempt.calls
         attempt.refusal = drive.meter.refusal(needed) if drive.meter and attempt.calls else None

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -39,6 +40,11 @@ class LeftBehind:
 
     def is_set(self) -> bool:
         return self._gone or (self._outer is not None and self._outer.is_set())
+
+    def around(self, call: Callable[[], T]) -> T:
+        """``call``, in a job's own copy of the context, where everything that it begins sees this."""
+        left_behind.set(self)
+        return call()
 
 
 # What work on another thread asks before it makes one more call that somebody would have to pay for.
@@ -109,7 +115,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         pool = Pool(1, self.name) if getattr(_inside, "pool", None) is self else self
         left = LeftBehind()
-        future = pool.submit(partial(_within, left, partial(call, *args, **named)))
+        future = pool.submit(partial(left.around, partial(call, *args, **named)))
         waiting: asyncio.Future[T] = loop.create_future()
 
         def landed(done: Future[T]) -> None:
@@ -173,11 +179,6 @@ class _Job:
             self.future.set_result(result)
 
 
-def _within(left: LeftBehind, call: Callable[[], T]) -> T:
-    left_behind.set(left)  # in this job's own copy of the context
-    return call()
-
-
 def _hand_over(done: Future[T], waiting: asyncio.Future[T]) -> None:
     if waiting.done():
         return
@@ -199,12 +200,9 @@ async def offload(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
 
 def on_a_thread(call: Callable[[], T]) -> T:
     """What ``call`` returns, from a daemon thread: for sync code that must run an event loop of its own."""
-    pool = Pool(1)
-    try:
+    with closing(Pool(1)) as pool:
         found: T = pool.submit(call).result()
         return found
-    finally:
-        pool.close()
 
 
 def _after_fork() -> None:

@@ -14,7 +14,7 @@ from itertools import accumulate
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.running.laws import check_laws
+from denoise_core.running.guard import check_laws
 from denoise_core.types import Passage, Span, check_passages
 
 
@@ -91,13 +91,7 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
 def _told(passage: Passage, given: Mapping[str, Source]) -> Passage:
     """A kept passage with the spans that it stands for in the first input."""
     source = given[passage.id].passage if passage.id in given else None
-    if (
-        source
-        and not source.spans
-        and not source.rewritten
-        and not passage.rewritten
-        and passage.text == source.text
-    ):
+    if source and passage.text == source.text and not (source.spans or source.rewritten or passage.rewritten):
         return replace(passage, spans=())  # every step left it as the user gave it
     return replace(
         passage,

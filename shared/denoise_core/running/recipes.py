@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from denoise_core._secrets import without_secrets
 from denoise_core.errors import InputError
 
 _READ = 1 << 20  # bytes; of larger files the size counts
@@ -57,6 +58,8 @@ class Travels:
                     f"{type(self).__name__}({name}=...) holds a loaded model, and weights do not travel to other "
                     "processes: give the model by name or folder, it is opened there"
                 )
+            if hasattr(type(value), "model_fields"):  # a framework's component, with its keys
+                settings[name] = without_secrets(value)
             if isinstance(value, Path) or (name in self.named and _is_folder(value)):
                 settings[name] = type(value)(os.path.abspath(value))
         return _arrived, (type(self), settings, self.marks())

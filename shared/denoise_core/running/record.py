@@ -73,7 +73,7 @@ def record_of(
     record: dict[str, Any] = {
         "v": VERSION,
         "origin": short_id(kept.id) if short else kept.id,
-        "spans": _shortened(spans) if short else spans,
+        "spans": {short_id(i): _joined(r) for i, r in spans.items()} if short else spans,
         "extractive": not kept.rewritten,
         "coverage": coverage,
         "score": _number(kept.score),
@@ -86,15 +86,12 @@ def record_of(
         return _bounded(record)
     chunks = chunks_of(result) if chunks is None else chunks
     record["kept"] = [_scored(k) for i in spans if i in chunks for k in chunks[i][0]]
-    record["dropped"] = [_dropped(d) for i in spans if i in chunks for d in chunks[i][1]]
+    record["dropped"] = [_scored(d) for i in spans if i in chunks for d in chunks[i][1]]
     return record | {"relevant": result.relevant, "note": result.note}
 
 
 def place_of(kept: Passage, given: Mapping[str, Passage]) -> tuple[dict[str, list[list[int]]], float]:
     """The ranges a text stands for, by input passage, and the share of those passages' characters they cover."""
-    if not kept.spans and kept.id in given:
-        length, whole = len(given[kept.id].text), len(kept.text)
-        return {kept.id: [[0, whole]]}, round(whole / length, 4) if length else 1.0
     covered = kept.covered
     spans = spans_by_passage(covered)
     length = sum([len(given[i].text) for i in spans if i in given])
@@ -116,10 +113,6 @@ def _question_note(result: DenoiseResult) -> dict[str, str]:
     return {} if result.question_note is None else {"question_note": _cut(result.question_note)}
 
 
-def _shortened(spans: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
-    return {short_id(i): ranges if len(ranges) == 1 else _touching(ranges) for i, ranges in spans.items()}
-
-
 def _bounded(record: dict[str, Any]) -> dict[str, Any]:
     """The record with no more ranges than there is room for."""
     spans = record["spans"]
@@ -139,15 +132,11 @@ def _bounded(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "spans": listed, **({"spans_left_out": left_out} if left_out else {})}
 
 
-def _touching(ranges: list[list[int]]) -> list[list[int]]:
+def _joined(ranges: list[list[int]]) -> list[list[int]]:
     """Ranges that follow one another without a gap, as one."""
-    joined: list[list[int]] = []
-    for start, end in ranges:
-        if joined and joined[-1][1] == start:
-            joined[-1] = [joined[-1][0], end]
-        else:
-            joined.append([start, end])
-    return joined
+    from denoise_core.text.cutting import merged  # adapters write records and cut nothing when imported
+
+    return [[start, end] for start, end in merged((start, end) for start, end in ranges)]
 
 
 def short_id(name: str) -> str:
@@ -180,7 +169,7 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
             {"id": p.id, "spans": spans_by_passage(p.covered), "score": _number(p.score)} for p in result.passages
         ],
         "kept": [{"id": k.span.passage_id, **_scored(k)} for k in result.kept],
-        "dropped": [{"id": d.span.passage_id, **_dropped(d)} for d in result.dropped],
+        "dropped": [{"id": d.span.passage_id, **_scored(d)} for d in result.dropped],
         "relevant": result.relevant,
         "note": result.note,
         "fallback": result.fallback,
@@ -243,12 +232,9 @@ def spans_by_passage(spans: Sequence[Span]) -> dict[str, list[list[int]]]:
     return found
 
 
-def _dropped(drop: Drop) -> dict[str, Any]:
-    return {**_scored(drop), "reason": drop.reason}
-
-
 def _scored(part: Keep | Drop) -> dict[str, Any]:
-    return {"start": part.span.start, "end": part.span.end, "score": _number(part.score)}
+    found = {"start": part.span.start, "end": part.span.end, "score": _number(part.score)}
+    return {**found, "reason": part.reason} if isinstance(part, Drop) else found
 
 
 def _number(score: float | None) -> float | None:

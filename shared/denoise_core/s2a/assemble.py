@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from denoise_core.s2a.asks import Part
 from denoise_core.s2a.companions import companions
 from denoise_core.s2a.cover import Source
 from denoise_core.s2a.options import OnError, Options, Rule
-from denoise_core.s2a.reading import Outcome
+from denoise_core.s2a.replies import Outcome
 from denoise_core.s2a.result import Report, Sentence
 from denoise_core.s2a.units import units
 from denoise_core.support import check
@@ -86,21 +86,10 @@ def rewritten(
     spans = merged([*kept, *brought])
     drops = tuple(Drop(s, _why(s, settled)) for s in units if s not in {*kept, *brought})
     if options.show == "written" and report.problem is None and text.strip():
-        return _as_written(p, text.strip(), spans, merged(units), drops, report)
+        # The model's own text; one without a source stands for the whole of it.
+        passage = replace(p, text=text.strip(), spans=spans or merged(units), rewritten=True)
+        return Assembled(passage, drops if spans else (), report)
     return Assembled(extract(p, spans), drops, report)
-
-
-def _as_written(
-    p: Passage,
-    text: str,
-    spans: tuple[Span, ...],
-    whole: tuple[Span, ...],
-    drops: tuple[Drop, ...],
-    report: Report,
-) -> Assembled:
-    """The model's own text; one without a source stands for the whole of it."""
-    passage = replace(p, text=text, spans=spans or whole, rewritten=True)
-    return Assembled(passage, drops if spans else (), report)
 
 
 def _shown(own: Sequence[Sentence], o: Outcome, policy: OnError) -> list[Span]:
@@ -176,17 +165,13 @@ def within(rule: Rule, passages: Sequence[Passage], outcomes: Sequence[Outcome])
     scores = np.array([-place for _, place, _ in named], dtype=np.float32)
     mask = rule.choose(scores, [text for _, _, text in named])
     stays = {span for (span, _, _), chosen in zip(named, mask) if chosen}
-    return list(_chosen(outcomes, stays, rule.reason()))
+    reason = rule.reason()
 
+    def narrowed(o: Outcome, kept: tuple[Span, ...]) -> Outcome:
+        over = {s: reason for s in kept if s not in stays}
+        return replace(o, kept=tuple(s for s in kept if s in stays), over=over)
 
-def _chosen(outcomes: Sequence[Outcome], stays: set[Span], reason: str) -> Iterator[Outcome]:
-    for o in outcomes:
-        if o.kept is None:
-            yield o
-        else:
-            yield replace(
-                o, kept=tuple(s for s in o.kept if s in stays), over={s: reason for s in o.kept if s not in stays}
-            )
+    return [o if o.kept is None else narrowed(o, o.kept) for o in outcomes]
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:

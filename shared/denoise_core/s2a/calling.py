@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake
-from denoise_core.protocols import LLM
+from denoise_core.protocols import LLM, by_schema, held_to_schema
 from denoise_core.running.effects import Complete, Failed, Flow, batch
-from denoise_core.running.structured import by_schema, held_to_schema
 from denoise_core.s2a.asks import Ask, alone, halved
-from denoise_core.s2a.forms import said_again
 from denoise_core.s2a.options import Options
-from denoise_core.s2a.reading import Outcome, failed
+from denoise_core.s2a.prompts import said_again
+from denoise_core.s2a.replies import Outcome, failed
 from denoise_core.text.delimit import envelope, shown
 from denoise_core.types import Message, Reply
 

@@ -11,21 +11,20 @@ from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.budget import Budget
 from denoise_core.running.caches.stores import MemoryStore
-from denoise_core.running.effects import Flow, compute, denoise
+from denoise_core.running.effects import Flow, compute
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import CHARACTERS_PER_TOKEN, arun, run
-from denoise_core.s2a import asks, assemble, reading, second_look, selections
+from denoise_core.s2a import asks, assemble, replies, second_look, selections
 from denoise_core.s2a.asks import Ask, Part
 from denoise_core.s2a.assemble import Assembled
 from denoise_core.s2a.calling import Asker
-from denoise_core.s2a.forms import KEEP, schema
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Rule, Variant, one_of
+from denoise_core.s2a.prompts import KEEP, schema
 from denoise_core.s2a.question import Cleared, clear
-from denoise_core.s2a.reading import Outcome
+from denoise_core.s2a.replies import Outcome
 from denoise_core.s2a.result import Report, S2AResult
-from denoise_core.s2a.skip import SureByScore
 from denoise_core.s2a.units import units
-from denoise_core.types import Drop, Passage, Reply, Span, Usage, check_passages
+from denoise_core.types import Passage, Reply, Span, Usage, check_passages
 
 _LIGHT = 10_000  # characters whose work is done where it is asked for
 _Known: TypeAlias = dict[Span, tuple[str, Outcome | None]]
@@ -120,8 +119,7 @@ class S2ADenoiser:
         if not any(p.text.strip() for p in passages):
             return self._result(Cleared(query), [assemble.blank(p) for p in passages])
         cleared = yield from clear(self.llm, query, self.options, on_error=self.on_error)
-        settled = yield from self._settled(cleared.question, passages)
-        asked = tuple(p for p in passages if p.id not in settled)
+        asked = tuple(p for p in passages if p.text.strip())
         heavy = _is_heavy(passages) or not self._cached_here
         plan = partial(self._plan, cleared.question, asked)
         known, calls = yield from compute(plan, heavy=heavy)
@@ -135,7 +133,10 @@ class S2ADenoiser:
             outcomes.setdefault(outcome.part.passage.id, []).append(outcome)
 
         def assembled() -> list[Assembled]:
-            done = [settled.get(p.id) or self._assemble(cleared.question, p, outcomes[p.id]) for p in passages]
+            done = [
+                self._assemble(cleared.question, p, outcomes[p.id]) if p.text.strip() else assemble.blank(p)
+                for p in passages
+            ]
             return second_look.filled(cleared.question, passages, done, self.options)
 
         done = yield from compute(assembled, heavy=_is_heavy(passages) or self.options.at_least > 0)
@@ -166,31 +167,10 @@ class S2ADenoiser:
             return found
         group = next(asks.groups(parts, self.options.window, self.options))
         call = asks.write(query, group, self.options.prompts.confirm, KEEP, self.options, numbered=True)
-        read = partial(reading.selection, variant="select")
+        read = partial(replies.selection, variant="select")
         asker = Asker(self.llm, self.options, "s2a.confirm", read, numbered=True)
         (outcomes,) = yield from asker.outcomes([call])
         return second_look.merged(found, outcomes)
-
-    def _settled(self, query: str, passages: tuple[Passage, ...]) -> Flow[dict[str, Assembled]]:
-        """The passages that need no call."""
-        skip = self.options.skip
-        settled = {p.id: assemble.blank(p) for p in passages if not p.text.strip()}
-        rest = tuple(p for p in passages if p.id not in settled)
-        total = sum(len(p.text) for p in rest)
-        if total < skip.shorter_than:
-            note = f"not asked: {total} characters in all, fewer than {skip.shorter_than}"
-            settled |= {p.id: assemble.untouched(p, note) for p in rest}
-        elif skip.scorer is not None and rest:
-            judge = SureByScore(skip, skip.scorer, self.options.language)
-            sure = yield from denoise(query, rest, tag="s2a.skip", denoiser=judge)
-            kept = {p.id: p for p in sure.passages}
-            drops: dict[str, list[Drop]] = {}
-            for drop in sure.dropped:
-                drops.setdefault(drop.span.passage_id, []).append(drop)
-            for name in kept.keys() | drops.keys():
-                report = Report(name, 0, ("not asked: the scorer is sure of every piece",))
-                settled[name] = Assembled(kept.get(name), tuple(drops.get(name, ())), report)
-        return settled
 
     def _plan(self, query: str, passages: Sequence[Passage]) -> tuple[_Known, list[Ask]]:
         """With a cache, what is known of each part and by which key; and the calls about the others."""
@@ -217,8 +197,8 @@ class S2ADenoiser:
 
     def _read(self, call: Ask, reply: Reply) -> list[Outcome]:
         if self.variant in EXTRACTIVE:
-            return reading.selection(call, reply, self.variant)
-        return reading.rewriting(call, reply, single=self.variant == "single")
+            return replies.selection(call, reply, self.variant)
+        return replies.rewriting(call, reply, single=self.variant == "single")
 
     def _assemble(self, query: str, p: Passage, outcomes: list[Outcome]) -> Assembled:
         if self.variant in EXTRACTIVE:

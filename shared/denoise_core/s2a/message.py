@@ -18,13 +18,13 @@ from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Flow
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import arun, run
-from denoise_core.s2a import assemble, question, reading
+from denoise_core.s2a import assemble, question, replies
 from denoise_core.s2a.asks import Ask, Part, write
 from denoise_core.s2a.calling import Asker
-from denoise_core.s2a.forms import message_schema
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Variant, one_of
+from denoise_core.s2a.prompts import message_schema
 from denoise_core.s2a.question import ID, clauses, same_question, untagged
-from denoise_core.s2a.reading import Outcome
+from denoise_core.s2a.replies import Outcome
 from denoise_core.s2a.result import Sentence
 from denoise_core.s2a.units import units
 from denoise_core.types import Drop, Message, Passage, Reply, Span
@@ -135,10 +135,10 @@ class MessageDenoiser:
     def _read(self, asked: dict[str, str], ask: Ask, reply: Reply) -> list[Outcome]:
         """``asked`` is given the request that the reply makes."""
         if self.variant == "single":
-            (outcome,) = reading.rewriting(ask, reply, single=True)
+            (outcome,) = replies.rewriting(ask, reply, single=True)
             asked["question"] = _last_question(outcome.written or "", self.options.language)
             return [outcome]
-        context, asked["question"] = reading.parted(ask, reply)
+        context, asked["question"] = replies.parted(ask, reply)
         return [Outcome(ask.parts[0], written=context)]
 
     def _written(self, passage: Passage, outcome: Outcome, asked: str) -> Neutral:

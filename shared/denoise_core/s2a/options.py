@@ -9,7 +9,6 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.running.caches.cache import Cache
 from denoise_core.s2a.prompts import Prompt, Prompts
-from denoise_core.s2a.skip import Skip
 
 Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
 OnError = Literal["keep", "drop", "raise"]
@@ -49,7 +48,7 @@ class Options:
     ``scorer`` also says whether a NONE over everything is to be confirmed: a passage that it finds at
     ``clearly`` or above is looked at again, once. None is the default that ships, where its extra is installed.
 
-    ``cache`` and ``skip`` save calls. ``structured`` asks for JSON by a schema where the LLM can be held to one.
+    ``cache`` saves calls. ``structured`` asks for JSON by a schema where the LLM can be held to one.
     ``language`` decides abbreviations when sentences are cut, as in `chunk.sentences`.
 
     Raises `InputError` for a number below 1, an unknown ``show`` and ``metadata`` that is a single string.
@@ -69,7 +68,6 @@ class Options:
     scorer: Scorer | None = None
     clearly: float | None = None
     cache: Cache | None = None
-    skip: Skip = field(default_factory=Skip)
     structured: bool = True
     language: str = "en"
 

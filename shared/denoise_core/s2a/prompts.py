@@ -1,14 +1,15 @@
 """What S2A says to a model: versioned data, replaceable one prompt at a time; the texts are in `wording`.
 
-A template names its
-fields in braces (``{question}``); `Prompts` refuses one that lost a field it needs. ``{document}`` comes between
-lines that carry a marker the text does not hold, see `denoise_core.text.delimit`.
+A template names its fields in braces (``{question}``); `Prompts` refuses one that lost a field it needs.
+``{document}`` comes between lines that carry a marker the text does not hold, see `denoise_core.text.delimit`. The
+forms of replies are JSON schemas, strict: every property required, no other allowed; an empty list for none.
 """
 
 from __future__ import annotations
 
 import string
 from dataclasses import dataclass, fields
+from typing import Any
 
 from denoise_core.errors import InputError
 from denoise_core.s2a import wording
@@ -57,6 +58,7 @@ VERSION = "5"
 _CHOICES = {"select": "keep", "confirm": "keep", "rank": "rank", "remove": "drop", "auto": "either"}
 _REWRITES = {"default": "context", "relevance": "context", "single": "message"}
 _OF_A_PERSON = {"question": "parts", "message": "both", "message_relevance": "both", "message_single": "message"}
+_ANSWERS = ("answer", "answer_fairly", "answer_keeping", "answer_stepwise")
 
 
 def _asking(name: str) -> Prompt:
@@ -71,26 +73,9 @@ def _asking(name: str) -> Prompt:
     return Prompt(name, VERSION, system, user, held)
 
 
-def _answering(name: str) -> Prompt:
-    return Prompt(name, VERSION, wording.READ, getattr(wording, name.upper()))
-
-
-DEFAULT = _asking("default")
-SINGLE = _asking("single")
-RELEVANCE = _asking("relevance")
-SELECT = _asking("select")
-RANK = _asking("rank")
-REMOVE = _asking("remove")
-AUTO = _asking("auto")
-CONFIRM = _asking("confirm")
-QUESTION = _asking("question")
-MESSAGE = _asking("message")
-MESSAGE_SINGLE = _asking("message_single")
-MESSAGE_RELEVANCE = _asking("message_relevance")
-ANSWER = _answering("answer")
-ANSWER_FAIRLY = _answering("answer_fairly")
-ANSWER_KEEPING = _answering("answer_keeping")
-ANSWER_STEPWISE = _answering("answer_stepwise")
+_SHIPPED = {name: _asking(name) for name in (*_CHOICES, *_REWRITES, *_OF_A_PERSON)} | {
+    name: Prompt(name, VERSION, wording.READ, getattr(wording, name.upper())) for name in _ANSWERS
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,32 +88,30 @@ class Prompts:
     ``{context}`` is the reference text with its delimiters, or nothing. Raises `InputError` when a prompt lacks a
     field that its step fills, or names one that it does not."""
 
-    default: Prompt = DEFAULT
-    single: Prompt = SINGLE
-    relevance: Prompt = RELEVANCE
-    select: Prompt = SELECT
-    rank: Prompt = RANK
-    remove: Prompt = REMOVE
-    auto: Prompt = AUTO
-    confirm: Prompt = CONFIRM
-    question: Prompt = QUESTION
-    message: Prompt = MESSAGE
-    message_single: Prompt = MESSAGE_SINGLE
-    message_relevance: Prompt = MESSAGE_RELEVANCE
-    answer: Prompt = ANSWER
-    answer_fairly: Prompt = ANSWER_FAIRLY
-    answer_keeping: Prompt = ANSWER_KEEPING
-    answer_stepwise: Prompt = ANSWER_STEPWISE
+    default: Prompt = _SHIPPED["default"]
+    single: Prompt = _SHIPPED["single"]
+    relevance: Prompt = _SHIPPED["relevance"]
+    select: Prompt = _SHIPPED["select"]
+    rank: Prompt = _SHIPPED["rank"]
+    remove: Prompt = _SHIPPED["remove"]
+    auto: Prompt = _SHIPPED["auto"]
+    confirm: Prompt = _SHIPPED["confirm"]
+    question: Prompt = _SHIPPED["question"]
+    message: Prompt = _SHIPPED["message"]
+    message_single: Prompt = _SHIPPED["message_single"]
+    message_relevance: Prompt = _SHIPPED["message_relevance"]
+    answer: Prompt = _SHIPPED["answer"]
+    answer_fairly: Prompt = _SHIPPED["answer_fairly"]
+    answer_keeping: Prompt = _SHIPPED["answer_keeping"]
+    answer_stepwise: Prompt = _SHIPPED["answer_stepwise"]
 
     def __post_init__(self) -> None:
         for f in fields(self):
             prompt: Prompt = getattr(self, f.name)
             needed = _NEEDED[f.name]
-            missing, unknown = needed - prompt.fields, prompt.fields - needed
-            if missing or unknown:
-                wrong = [f"lacks {_braced(missing)}"] * bool(missing) + [f"names {_braced(unknown)}"] * bool(
-                    unknown
-                )
+            differ = (("lacks", needed - prompt.fields), ("names", prompt.fields - needed))
+            wrong = [f"{verb} {_braced(names)}" for verb, names in differ if names]
+            if wrong:
                 raise InputError(f"Prompts({f.name}=...) {' and '.join(wrong)}; its fields are {_braced(needed)}")
 
 
@@ -141,6 +124,53 @@ _REPLY = frozenset({"question", "context"})
 _NEEDED = {
     **dict.fromkeys((*_CHOICES, *_REWRITES), _ASK),
     **dict.fromkeys(_OF_A_PERSON, _ASK - {"question"}),
-    **dict.fromkeys(("answer", "answer_fairly", "answer_stepwise"), _REPLY),
+    **dict.fromkeys(_ANSWERS, _REPLY),
     "answer_keeping": _REPLY | {"original"},
 }
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_NUMBERS: dict[str, Any] = {"type": "array", "items": {"type": "integer"}}
+_PIECES: dict[str, Any] = {"type": "array", "items": _object(n={"type": "integer"}, starts=_TEXT)}
+
+KEEP = _object(keep=_PIECES)
+DROP = _object(drop=_PIECES)
+EITHER = _object(list={"type": "string", "enum": ["keep", "drop"]}, pieces=_PIECES)
+PARTS = _object(request=_NUMBERS, opinion=_NUMBERS)
+CONTEXT = _object(context=_TEXT)
+BOTH = _object(context=_TEXT, question=_TEXT)
+MESSAGE = _object(message=_TEXT)
+
+_VARIANTS = {"select": KEEP, "remove": DROP, "auto": EITHER, "single": MESSAGE}
+
+
+def schema(variant: str) -> dict[str, Any]:
+    """The schema of a variant's reply about documents."""
+    return _VARIANTS.get(variant, CONTEXT)
+
+
+def message_schema(variant: str) -> dict[str, Any]:
+    """The same about a person's message; the extractive variants part it in pieces."""
+    return MESSAGE if variant == "single" else PARTS if variant in ("select", "remove", "auto") else BOTH
+
+
+def said_again(wanted: dict[str, Any]) -> str:
+    """The form in words, for the turn that asks for it again; without an example that might be copied."""
+    return {
+        id(KEEP): '{"keep": [numbers]}, {"keep": []} for none',
+        id(DROP): '{"drop": [numbers]}, {"drop": []} for none',
+        id(EITHER): '{"list": "keep" or "drop", "pieces": [numbers]}',
+        id(PARTS): '{"request": [numbers], "opinion": [numbers]}',
+        id(CONTEXT): '{"context": "the text that is left, or nothing"}',
+        id(BOTH): '{"context": "the facts that are left, or nothing", "question": "the neutral request"}',
+        id(MESSAGE): '{"message": "the message"}',
+    }[id(wanted)]

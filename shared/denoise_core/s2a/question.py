@@ -15,10 +15,9 @@ from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow
 from denoise_core.s2a.asks import Ask, Part, write
 from denoise_core.s2a.calling import Asker
-from denoise_core.s2a.forms import PARTS
 from denoise_core.s2a.options import OnError, Options
-from denoise_core.s2a.reading import Outcome
-from denoise_core.s2a.replies import named
+from denoise_core.s2a.prompts import PARTS
+from denoise_core.s2a.replies import Outcome, named
 from denoise_core.s2a.units import units
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage, Reply, Span

@@ -1,27 +1,25 @@
-"""What a reply says, by a strict grammar: JSON, also in fences, or one list of numbers and ranges, or NONE.
+"""What a reply says, and what that means for the passages it was asked about.
 
-Nothing is guessed from prose: what is neither is asked for once more (`calling`). Words are no numbers. What is
-stripped beforehand is no part of what a model says: thinking aloud, control tokens, emphasis.
+It is read by a strict grammar: JSON, also in fences, or one list of numbers and ranges, or NONE. Nothing is
+guessed from prose: what is neither is asked for once more (`calling`). Words are no numbers. What is stripped
+beforehand is no part of what a model says: thinking aloud, control tokens, emphasis.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from denoise_core.errors import UnparsableReply
-from denoise_core.types import Reply
+from denoise_core.errors import UnparsableReply, said
+from denoise_core.s2a.asks import Ask, Part
+from denoise_core.types import Reply, Span
 
 Verb = Literal["keep", "drop"]
 
-_THOUGHT = (
-    "</think>",
-    "</thinking>",
-    "</reasoning>",
-    "<|channel|>final<|message|>",
-)  # what stands before is thought
+# What stands before one of these is thought.
+_THOUGHT = ("</think>", "</thinking>", "</reasoning>", "<|channel|>final<|message|>")
 _CONTROL = re.compile(r"<\|[a-z_]{1,24}\|>|</s>\Z|\[/?INST\]")
 _WRAPPED = re.compile(r"\A<([a-z_]{2,20})>(.*)</\1>\Z|\A`{3,}[a-z]{0,9}\s*\n(.*?)\n?`{3,}\Z", re.DOTALL)
 _BETWEEN = r"(?:[ \t]{0,3}[,;-][ \t]{0,3}\n?[ \t]{0,3}|[ \t]{0,3}\n[ \t]{0,3}|[ \t]{1,3})"
@@ -31,6 +29,7 @@ _LIST = re.compile(
 )
 _RANGE = re.compile(r"(\d{1,6})(?:\s{0,3}-\s{0,3}(\d{1,6}))?")
 _LABEL = re.compile(r"^[ \t]{0,3}(Context|Question):[ \t]{0,9}", re.MULTILINE | re.IGNORECASE)
+_FIRST = 12  # letters and digits of a piece's first words that must agree
 _NUMBER = ("n", "id", "number", "piece", "index")
 _BESIDE = {"starts", "text", "reason"}  # what may stand with a number; a verdict or a score may not
 
@@ -164,12 +163,10 @@ def _items(values: list[Any], count: int) -> tuple[tuple[int, ...], tuple[tuple[
 
 def _listed(text: str, count: int) -> Named:
     bare = text.translate(_FOLDED).strip(" \n\t*#_.")
-    said = bare.casefold()
-    if said.startswith("none") and not any(c.isdigit() for c in said):
+    told = bare.casefold()
+    if (told.startswith("none") and not any(c.isdigit() for c in told)) or (told and _is_none(told)):
         return Named(())
-    if said and _is_none(said):
-        return Named(())
-    found = _LIST.fullmatch(said)
+    found = _LIST.fullmatch(told)
     if found is None:
         raise UnparsableReply(f"expected one line of numbers, or NONE; the reply begins {text.strip()[:80]!r}")
     verb: Any = found["verb"]
@@ -208,3 +205,81 @@ def _and(names: tuple[str, ...]) -> str:
 _FOLDED = str.maketrans(
     dict.fromkeys("‐‑‒–—−~～－", "-") | dict.fromkeys("、，", ",") | {chr(0xFF10 + n): str(n) for n in range(10)}
 )
+
+
+MEANS: dict[str, Verb] = {"select": "keep", "remove": "drop", "auto": "keep"}
+"""What bare numbers mean in a reply to a variant; ``auto`` names its list, see `selection`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One part after its calls: the spans to keep (extractive), or the text written for it (rewriting).
+
+    ``order`` is the place of each kept piece in the reply, 0 for the first. ``problem`` is set when the part has
+    to fall back; then it has neither. ``over`` says of pieces that the reply named why they are not kept after
+    all. ``calls`` is how many were made about it."""
+
+    part: Part
+    kept: tuple[Span, ...] | None = None
+    written: str | None = None
+    notes: tuple[str, ...] = ()
+    problem: str | None = None
+    error: Exception | None = None
+    order: dict[Span, int] = field(default_factory=dict)
+    over: dict[Span, str] = field(default_factory=dict)
+    calls: int = 1
+
+
+def failed(ask: Ask, error: Exception) -> list[Outcome]:
+    """The outcomes of a call that brought nothing."""
+    why = said(str(error) if isinstance(error, UnparsableReply) else error)
+    return [Outcome(part, problem=why, error=error) for part in ask.parts]
+
+
+def selection(ask: Ask, reply: Reply, variant: str) -> list[Outcome]:
+    """The outcomes of a reply with numbers. Raises `UnparsableReply`, also where first words do not agree."""
+    pieces = ask.pieces
+    found = named(reply, len(pieces))
+    if variant == "auto" and found.verb is None:  # also for a bare NONE: none to keep, or none to leave out?
+        raise UnparsableReply("expected KEEP or DROP before the numbers")
+    _agree(ask, found)
+    keep = found.numbers
+    if (found.verb or MEANS[variant]) == "drop":
+        keep = tuple(n for n in range(1, len(pieces) + 1) if n not in set(found.numbers))
+    order = {pieces[n - 1]: place for place, n in enumerate(keep)}
+    return [Outcome(part, kept=tuple(s for s in order if s in set(part.spans)), order=order) for part in ask.parts]
+
+
+def _agree(ask: Ask, found: Named) -> None:
+    """Raises `UnparsableReply` for first words that are not those of the piece with their number."""
+    pieces = ask.pieces
+    for number, starts in found.starts:
+        own, told = _letters(ask.text(pieces[number - 1])), _letters(starts)
+        if told and own and not own.startswith(told[: len(own)]):
+            raise UnparsableReply(f"piece {number} does not begin with {starts[:60]!r}")
+
+
+def _letters(text: str) -> str:
+    return "".join(c for c in text.casefold() if c.isalnum())[:_FIRST]
+
+
+def rewriting(ask: Ask, reply: Reply, *, single: bool = False) -> list[Outcome]:
+    """The outcome of a written reply; ``single`` is one without a label.
+
+    Raises `UnparsableReply`, also for a reply far longer than what it was to shorten.
+    """
+    text = _bounded(ask, reply)
+    return [Outcome(ask.parts[0], written=written(text, "message" if single else "context")[0])]
+
+
+def parted(ask: Ask, reply: Reply) -> tuple[str, str]:
+    """The facts and the request that a message was parted in. Raises `UnparsableReply`."""
+    context, question = written(_bounded(ask, reply), "context", "question")
+    return context, question
+
+
+def _bounded(ask: Ask, reply: Reply) -> str:
+    text = said_by(reply)
+    if len(text) > 4 * ask.size + 20_000:
+        raise UnparsableReply(f"a reply of {len(text)} characters for a text of {ask.size}")
+    return text.replace(ask.marker, "")

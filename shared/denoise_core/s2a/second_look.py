@@ -14,7 +14,7 @@ from denoise_core.protocols import Scorer
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.s2a.assemble import Assembled, untouched
 from denoise_core.s2a.options import Options
-from denoise_core.s2a.reading import Outcome
+from denoise_core.s2a.replies import Outcome
 from denoise_core.types import Passage
 
 CLEARLY = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)

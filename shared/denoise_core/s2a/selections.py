@@ -13,7 +13,7 @@ from denoise_core.running.caches.cache import Cache
 from denoise_core.s2a.asks import Part, documents
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt
-from denoise_core.s2a.reading import Outcome
+from denoise_core.s2a.replies import Outcome
 from denoise_core.types import Message
 
 KNOWN = "known from an earlier call"
@@ -28,13 +28,7 @@ def key(cache: Cache, query: str, part: Part, prompt: Prompt, options: Options) 
 
 def look_up(cache: Cache, keys: Sequence[str], parts: Sequence[Part]) -> list[Outcome | None]:
     """The outcome of each part that is known. A store that fails knows nothing."""
-    found: list[Outcome | None] = []
-    for name, part in zip(keys, parts, strict=True):
-        outcome = _outcome(part, cache.known(name))
-        if outcome is not None:
-            cache.count(True)
-        found.append(outcome)
-    return found
+    return [_outcome(part, cache.known(name)) for name, part in zip(keys, parts, strict=True)]
 
 
 def remember(cache: Cache, keys: Sequence[str], outcomes: Sequence[Outcome]) -> None:

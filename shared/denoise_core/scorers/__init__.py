@@ -1,10 +1,8 @@
 """Scorers that need no probe: words, embeddings, cross-encoders, an LLM asked outright, and stacks of any."""
 
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.cross_encoder import CrossEncoderScorer
-from denoise_core.scorers.decisions import DecisionScorer
-from denoise_core.scorers.discrim import LLMDiscrim
-from denoise_core.scorers.embedding import EmbeddingScorer
+from denoise_core.scorers.decisions import DecisionScorer, LLMDiscrim
+from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
 from denoise_core.scorers.reranker import RemoteReranker
 from denoise_core.scorers.stack import Stack, StackedScorer
 

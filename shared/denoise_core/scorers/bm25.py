@@ -23,10 +23,8 @@ class BM25Scorer:
 
     listwise = True
 
-    def __init__(self, *, language: str | None = "english", k1: float = 1.5, b: float = 0.75) -> None:
+    def __init__(self, *, language: str | None = "english") -> None:
         self.language = language
-        self.k1 = k1
-        self.b = b
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """BM25 of each text, 0 or more, shape ``(len(texts),)``; all 0 when no word is shared."""
@@ -38,7 +36,7 @@ class BM25Scorer:
         asked = [w for w in asked if w in known]
         if not asked:
             return np.zeros(len(texts), dtype=np.float32)
-        index = bm25s.BM25(method="lucene", k1=self.k1, b=self.b)
+        index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
         index.index(words, show_progress=False)
         return np.asarray(index.get_scores(asked), dtype=np.float32)
 

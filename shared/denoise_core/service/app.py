@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -15,16 +17,16 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, His
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from denoise_core import __version__
-from denoise_core.errors import BrokenLaw, InputError
+from denoise_core.errors import BadScores, BrokenLaw, InputError
+from denoise_core.protocols import Scorer
 from denoise_core.running import fallbacks
-from denoise_core.service import bodies
+from denoise_core.service import HOSTS, Service, bodies
 from denoise_core.service.desk import Desk
 from denoise_core.service.keys import Keys
 from denoise_core.service.outside import Outside
-from denoise_core.service.ranking import ranked
 from denoise_core.service.reading import routing
-from denoise_core.service.settings import HOSTS, Service
 from denoise_core.support.check import check as checked
+from denoise_core.types import well_formed
 
 _ABOUT = "Denoises passages before a language model reads them, ranks them, and holds answers against them."
 
@@ -55,7 +57,7 @@ def make_app(service: Service) -> FastAPI:
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         return JSONResponse({"detail": _said(error)}, 422)
 
-    async def ask(call: Callable[[], Any], texts: list[str], *asked: str) -> Response:
+    async def ask(call: Callable[[], Any], texts: Sequence[str], *asked: str) -> Response:
         """The plain values that it returns."""
         characters = sum(map(len, (*texts, *asked)))
         if len(texts) > limits.passages:
@@ -70,7 +72,7 @@ def make_app(service: Service) -> FastAPI:
             if isinstance(error, BrokenLaw):
                 raise
             raise HTTPException(422, f"it cannot be worked on as it is: {type(error).__name__}") from None
-        return Response(found, media_type="application/json")
+        return Response(found, media_type="application/json")  # a model of it is for the page, and not applied
 
     @app.post("/v1/denoise", response_model=bodies.Denoised, **asked)
     async def denoise(body: bodies.Denoise) -> Response:
@@ -100,7 +102,7 @@ def make_app(service: Service) -> FastAPI:
         if given is None:
             raise HTTPException(422, "documents is missing: expected a list of texts")
         texts = [d if isinstance(d, str) else d.text for d in given]
-        return await ask(lambda: ranked(scorer, service.name, body, texts), texts, body.query)
+        return await ask(lambda: _ranked(scorer, service.name, body, texts), texts, body.query)
 
     app.post("/v1/rerank", response_model=bodies.Reranked | list[bodies.RankedText], **asked)(rerank)
     for path in ("/v2/rerank", "/rerank"):  # Cohere's second version; text-embeddings-inference
@@ -126,6 +128,22 @@ def make_app(service: Service) -> FastAPI:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
+
+
+def _ranked(scorer: Scorer, name: str, body: bodies.Rerank, texts: Sequence[str]) -> Any:
+    """Texts by their scores, best first, as plain values in the shape that was asked in. Raises `BadScores`."""
+    found: Any = scorer.score(body.query, [well_formed(t) for t in texts]) if texts else []
+    scores = np.asarray(found, dtype=np.float64)
+    if scores.shape != (len(texts),) or not np.isfinite(scores).all():
+        raise BadScores(f"expected {len(texts)} finite scores, got an array of shape {scores.shape}")
+    order, shares = np.argsort(-scores, kind="stable").tolist(), 1 / (1 + np.exp(np.minimum(-scores, 700)))
+    if body.documents is None:
+        told = (scores if body.raw_scores else shares).tolist()
+        return [{"index": i, "score": told[i]} | ({"text": texts[i]} if body.return_text else {}) for i in order]
+    rows: list[dict[str, Any]] = [{"index": i, "relevance_score": float(shares[i])} for i in order[: body.top_n]]
+    if body.return_documents:
+        rows = [row | {"document": {"text": texts[row["index"]]}} for row in rows]
+    return {"id": f"rerank-{uuid.uuid4().hex}", "model": name, "results": rows}
 
 
 def _said(error: RequestValidationError) -> str:

@@ -19,12 +19,22 @@ MOST = 10_000  # passages that any service takes; its own limit is lower
 LONGEST = 16_000_000  # characters of a text, likewise
 
 
-def _whole(value: Any) -> Any:
-    return well_formed(value) if isinstance(value, str) else value
+def _finite(metadata: dict[str, Any]) -> dict[str, Any]:
+    json.dumps(metadata, allow_nan=False)  # a reply repeats it
+    return metadata
 
 
-Said = Annotated[str, BeforeValidator(_whole), Field(max_length=LONGEST)]
-"""A text; half a character, which JSON can spell and no reply can hold, is U+FFFD."""
+def _distinct(given: list[str | Given]) -> list[str | Given]:
+    if len({p.id for p in passages_of(given)}) < len(given):
+        raise PydanticCustomError("same_id", "two passages have the same id")
+    return given
+
+
+Whole = BeforeValidator(lambda value: well_formed(value) if isinstance(value, str) else value)
+"""Half a character, which JSON can spell and no reply can hold, is U+FFFD."""
+Said = Annotated[str, Whole, Field(max_length=LONGEST)]
+Name = Annotated[str, Whole, Field(max_length=1000)]
+Many = Field(max_length=MOST, fail_fast=True)
 
 
 class Text(BaseModel):
@@ -37,35 +47,24 @@ class Rerank(BaseModel):
     """The fields of Jina, Cohere, vLLM (``documents``) and text-embeddings-inference (``texts``)."""
 
     query: Said
-    documents: Annotated[list[Said | Text], Field(max_length=MOST, fail_fast=True)] | None = None
-    texts: Annotated[list[Said], Field(max_length=MOST, fail_fast=True)] | None = None
-    model: Annotated[str, Field(max_length=1000)] | None = None
+    documents: Annotated[list[Said | Text], Many] | None = None
+    texts: Annotated[list[Said], Many] | None = None
+    model: Name | None = None
     top_n: int | None = Field(default=None, ge=0)
     return_documents: bool = False
     raw_scores: bool = False
     return_text: bool = False
 
 
-def _finite(metadata: dict[str, Any]) -> dict[str, Any]:
-    json.dumps(metadata, allow_nan=False)  # a reply repeats it
-    return metadata
-
-
 class Given(BaseModel, extra="forbid"):
     """A passage; its id is its number in the list unless given."""
 
     text: Said
-    id: Annotated[str, BeforeValidator(_whole), Field(max_length=1000)] | None = None
+    id: Name | None = None
     metadata: Annotated[dict[str, Any], AfterValidator(_finite)] = Field(default_factory=dict)
 
 
-def _distinct(given: list[str | Given]) -> list[str | Given]:
-    if len({p.id for p in passages_of(given)}) < len(given):
-        raise PydanticCustomError("same_id", "two passages have the same id")
-    return given
-
-
-Passages = Annotated[list[Said | Given], Field(max_length=MOST, fail_fast=True), AfterValidator(_distinct)]
+Passages = Annotated[list[Said | Given], Many, AfterValidator(_distinct)]
 
 
 class Denoise(BaseModel, extra="forbid"):

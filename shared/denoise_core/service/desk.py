@@ -15,7 +15,7 @@ import anyio
 from fastapi import HTTPException
 
 from denoise_core.running.offload import Pool
-from denoise_core.service.settings import ServiceLimits
+from denoise_core.service import ServiceLimits
 
 T = TypeVar("T")
 

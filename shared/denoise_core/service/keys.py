@@ -57,9 +57,8 @@ class Keys:
     def who(self, header: str) -> str | None:
         """The name of the key in an ``Authorization`` header, '' where none is needed; None for a wrong one."""
         scheme, key = get_authorization_scheme_param(header)
-        if not self._known:
-            return ""
-        return self._known.get(_digest(key), (None,))[0] if scheme.lower() == "bearer" else None
+        found = self._known.get(_digest(key)) if scheme.lower() == "bearer" else None
+        return found[0] if found else None if self._known else ""
 
     def wait(self, name: str) -> int:
         """Counts one request; the seconds until the next may come, 0 while the quota lasts."""

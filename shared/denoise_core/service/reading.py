@@ -11,9 +11,9 @@ import anyio
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 
+from denoise_core.service import ServiceLimits
 from denoise_core.service.desk import Desk
 from denoise_core.service.keys import Keys
-from denoise_core.service.settings import ServiceLimits
 
 EACH = 64  # quotes, commas and brackets for each passage, metadata included
 

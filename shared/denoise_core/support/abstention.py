@@ -1,7 +1,6 @@
 """Tell "I do not know" from an answer: an abstention is neither grounded nor made up, it is its own outcome.
 
-Our own drafts are asked for a mark, which is read here. Of other drafts a judge that reads says it; where none is
-at hand, how one usually says it is a hint.
+Our own drafts are asked for a mark, which is read here. Of other drafts a judge that reads says it.
 """
 
 from __future__ import annotations
@@ -13,21 +12,10 @@ from dataclasses import dataclass
 from denoise_core.errors import UnparsableReply
 from denoise_core.support.citing import uncited
 from denoise_core.text.replies import json_in
+from denoise_core.text.wordlists import listed
 
-_ALONE = frozenset(
-    (
-        "unknown",
-        "none",
-        "n/a",
-        "na",
-        "no answer",
-        "not known",
-        "unanswerable",
-        "i dont know",
-        "dont know",
-        "not sure",
-    )
-)
+_ALONE = frozenset(("no answer", "not known", "i dont know", "dont know", "not sure"))
+_ALONE |= listed("unknown none n/a na unanswerable")
 _PHRASES = re.compile(
     r"""\b(?:
       (?:i|we)(?:\ am|\ are|'m|'re)?\ ?(?:sorry|afraid)?,?\ ?(?:but\ )?(?:i\ |we\ )?
@@ -43,6 +31,7 @@ _PHRASES = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _LONGEST = 60  # words; a longer text that also admits a gap is an answer with a caveat
+ABSTAINS = "the answer says that it does not know"  # the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +63,19 @@ def declined(text: str) -> Declined | None:
     return None
 
 
-def refuses(text: str) -> bool:
-    """The mark, or a first sentence in which whoever answers says of themselves that they cannot: no judge need be
-    asked.
+def abstains(text: str) -> bool:
+    """The text declines to answer: by that mark or word, or by a first sentence in which whoever answers says of
+    themselves that they cannot. No judge need be asked, and none can pass it.
 
-    >>> refuses("I'm sorry, but I cannot answer that."), refuses("The law did not provide for elections.")
-    (True, False)
-    """
-    if declined(text) is not None:
-        return True
-    first = {w.strip(",.'’").casefold().split("'")[0].split("’")[0] for w in text.split()[:3]}
-    return bool(first & {"i", "we"}) and abstains(text)
-
-
-def abstains(candidate: str) -> bool:
-    """The candidate declines to answer, as far as its words tell: a hint where no judge reads it.
-
-    >>> [abstains(text) for text in ("I'm sorry, I don't have that information.", "unknown", "He is unknown.")]
+    >>> [abstains(text) for text in ("I'm sorry, but I cannot answer that.", "unknown", "He is unknown.")]
     [True, True, False]
     """
-    if declined(candidate) is not None:
-        return True
-    text = " ".join(uncited(candidate).replace("’", "'").split())
-    if len(text.split()) > _LONGEST:
-        return False
-    first = re.split(r"(?<=[.!?])\s", text, maxsplit=1)[0]
-    return bool(_PHRASES.search(first))
+    first = {w.strip(",.'’").casefold().split("'")[0].split("’")[0] for w in text.split()[:3]}
+    return declined(text) is not None or (bool(first & {"i", "we"}) and gap(text))
+
+
+def gap(text: str) -> bool:
+    """The first sentence of a short text says that something is not known or not told."""
+    words = " ".join(uncited(text).replace("’", "'").split())
+    first = re.split(r"(?<=[.!?])\s", words, maxsplit=1)[0]
+    return len(words.split()) <= _LONGEST and _PHRASES.search(first) is not None

@@ -8,14 +8,13 @@ Nothing is moved: what does not count is overwritten with blanks, so every place
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from denoise_core.support.evidence import sentence_places, unfolded
 from denoise_core.support.layout import (
-    Inline,
     blanked,
     cells,
     in_words,
@@ -26,9 +25,11 @@ from denoise_core.support.layout import (
     one_for_one,
     tokens_of,
     trimmed,
-    unescaped,
+    whole,
 )
-from denoise_core.support.wording import Wording, asks, opening, wording_of
+from denoise_core.text.language import language_of
+from denoise_core.text.lexemes import lexemes
+from denoise_core.text.wordlists import FUNCTION_WORDS, listed
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -44,13 +45,47 @@ _THOUGHT = re.compile(
     r"|</(think|thinking|thought|reasoning|scratchpad|analysis|reflection)>",
     re.DOTALL | re.IGNORECASE,
 )
-_TEXTS = frozenset(("", "markdown", "md", "text", "txt", "plaintext"))  # fences that hold an answer, not code
+_TEXTS = frozenset(("markdown", "md", "text", "txt", "plaintext"))  # fences that hold an answer, not code
 _EMPHASIS = str.maketrans("*`", "  ")
 _TAGS = re.compile(r"</?[a-zA-Z][^<>\n]{0,60}>")
 _BRACKETS = re.compile(r"\[[^\[\]\n]{1,80}\]|【[^】\n]{1,40}】")
 _NUMBERED = re.compile(
     r"[\[【]\s{0,3}(?:\^|\w{1,9}\s)?\d{1,3}(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}){0,40}[^\w\[\]]{0,9}[\]】]"
 )
+
+# Closed classes of words: how one says yes, asks, names what was read, is polite. What is claimed is never told by
+# them; they only say where a claim begins.
+_YES_NO = listed(
+    "yes yep ja sí si oui true correct 是 是的 对 はい no nope nein non false incorrect 不 不是 いいえ"
+)
+_OPEN = listed(
+    """
+    who whom whose what which when where why how wer wen wem wessen welche welcher welches welchen welchem wann
+    wo warum wieso wie qui que quoi quel quelle quels quelles quand où pourquoi comment combien quién quiénes qué
+    cuál cuáles cuándo dónde cómo cuánto cuánta cuántos cuántas 谁 什 哪 几 何
+    """
+)
+_MEANT = listed(
+    """
+    answer answers based according provided given above following context passage passages document documents
+    source sources text texts excerpt excerpts information evidence final short summary conclusion step result
+    retrieved search results material details explanation
+    """
+)
+_OF_REPLY = listed(
+    """
+    source sources citation citations reference references confidence confident score reasoning rationale thought
+    thoughts answered status language
+    """
+)
+_POLITE = listed(
+    """
+    sure certainly course absolutely great good excellent question happy glad help helps helped assist assistance
+    thank thanks welcome let know hope free feel please ask anything else need questions clarification best kind
+    regards dear hello hi hey greetings sorry more want like further details elaborate think work through
+    """
+)
+_LONGEST = 30  # words of a polite sentence, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +156,9 @@ def _parsed(answer: str, question: str, ids: tuple[str, ...]) -> Parsed:
     clean = one_for_one(answer)
     found = [Piece("reasoning", answer[a:b], a, b) for a, b in _reasoning(clean)]
     shown = list(blanked(clean, [(p.start, p.end) for p in found]))
-    for piece in found:
-        shown[piece.start : piece.start + 2] = (
-            "\n\n"  # no sentence goes on behind reasoning: pieces do not overlap
-        )
-    reader = _Reader(answer, question, ids)
-    found += list(reader.read("".join(shown)))
+    for piece in found:  # no sentence goes on behind reasoning: pieces do not overlap
+        shown[piece.start : piece.start + 2] = "\n\n"
+    found += _Reader(answer, question, ids, [p.start for p in found]).read("".join(shown))
     return Parsed(answer, tuple(sorted(found, key=lambda p: (p.start, p.end))))
 
 
@@ -141,38 +173,40 @@ def _reasoning(text: str) -> list[tuple[int, int]]:
 
 
 class _Reader:
-    """One answer read; ``heads`` and ``lead`` are the lines that name what follows them."""
+    """One answer read; ``lead`` is the line that names what follows it."""
 
-    def __init__(self, answer: str, question: str, ids: tuple[str, ...]) -> None:
+    def __init__(self, answer: str, question: str, ids: tuple[str, ...], thoughts: Sequence[int]) -> None:
         self.answer = answer
+        self.thoughts = thoughts  # where reasoning begins, which is blank here
         self.question = " ".join(question.split())
         self.ids = frozenset(ids)
-        self.wording: Wording = wording_of(answer, question)
+        self.language = language_of(answer, language_of(question, "en"))
         self.lead: tuple[str, ...] = ()
         self.opened = False
 
     def read(self, clean: str) -> Iterator[Piece]:
         start = len(clean) - len(clean.lstrip())
-        body = clean.strip()
-        if body[:1] in ("{", "[") and (tree := json_at(clean, start)) and not clean[tree[1] :].strip():
+        if (
+            clean[start : start + 1] in ("{", "[")
+            and (tree := json_at(clean, start))
+            and not clean[tree[1] :].strip()
+        ):
             yield from self._fields(clean, start)
             return
-        lines = line_starts(clean)
-        tokens = tokens_of(clean)
-        found = list(self._blocks(clean, tokens, lines))
+        found = list(self._blocks(clean))
         for n, piece in enumerate(found):
-            if piece.kind == "lead" and not any(p.claims for p in found[n + 1 :]):
-                piece = replace(piece, kind="sentence")  # it announces nothing that came
-                if self.wording.talk(piece.text):
-                    piece = replace(piece, kind="talk")
+            if piece.kind == "lead" and not any(
+                p.claims for p in found[n + 1 :]
+            ):  # it announces nothing that came
+                piece = replace(piece, kind="talk" if _talk(piece.text, self.question) else "sentence")
             yield piece
 
-    def _blocks(self, clean: str, tokens: Sequence[Token], lines: list[int]) -> Iterator[Piece]:
+    def _blocks(self, clean: str) -> Iterator[Piece]:
+        tokens, lines = tokens_of(clean), line_starts(clean)
         items = 0  # how deep in list items
         item: tuple[int, int] | None = None
-        n = 0
-        while n < len(tokens):
-            token = tokens[n]
+        head: list[str] | None = None  # of the open table
+        for n, token in enumerate(tokens):
             at = token.map
             lined = (lines[at[0]], lines[min(at[1], len(lines) - 1)]) if at else None
             if token.type == "list_item_open":
@@ -185,127 +219,155 @@ class _Reader:
                 self.lead = ()
             elif token.type == "fence" and lined:
                 yield from self._fence(clean, token, *lined)
-            elif token.type == "table_open" and lined:
-                end = next(m for m in range(n, len(tokens)) if tokens[m].type == "table_close")
-                yield from self._table(clean, tokens[n:end], lines)
-                n = end
-            elif token.type == "inline" and lined:
+            elif token.type == "tr_open" and lined:
+                head = yield from self._row(clean, lined, head)
+            elif token.type == "table_close":
+                head = None
+            elif token.type == "inline" and lined and head is None:
                 heading = tokens[n - 1].type == "heading_open"
                 if not items:
                     self.lead = self.lead if heading else ()
-                yield from self._prose(clean, inline(clean, token, *lined), item, heading=heading)
-            n += 1
+                yield from self._prose(clean, inline(clean, token, *lined), lined[0], item, heading=heading)
 
     def _fence(self, clean: str, token: Token, start: int, end: int) -> Iterator[Piece]:
         first = clean.find("\n", start, end) + 1 or end
         last = max(first, clean.rfind("\n", first, end - 1) + 1)
-        if not token.content.strip():
-            return
         if not clean[last:end].strip().startswith(token.markup[:3]):
             last = end  # nothing closes it
-        kind = token.info.strip().lower().split(" ")[0]
-        at = first + len(clean[first:last]) - len(clean[first:last].lstrip())
-        tree = json_at(clean, at) if clean[at : at + 1] in ("{", "[") else None
-        if tree and not clean[tree[1] : last].strip():
-            yield from self._fields(clean, at)
-        elif kind in _TEXTS and kind:
-            inner = blanked(clean, [(0, first), (last, len(clean))])
-            yield from self._blocks(inner, tokens_of(inner), line_starts(inner))
-        else:
-            stop = at + len(clean[at:last].rstrip())
-            if at < stop:
-                yield Piece("code", self.answer[at:stop], at, stop, self.lead)
+        start, end = trimmed(clean, first, last)
+        start, end = trimmed(clean, start, min((a for a in self.thoughts if start < a < end), default=end))
+        tree = json_at(clean, start) if clean[start:end][:1] in ("{", "[") else None
+        if tree and not clean[tree[1] : end].strip():
+            yield from self._fields(clean, start)
+        elif token.info.strip().lower() in _TEXTS:
+            yield from self._blocks(blanked(clean, [(0, first), (last, len(clean))]))
+        elif start < end:
+            yield Piece("code", self.answer[start:end], start, end, self.lead)
 
-    def _table(self, clean: str, tokens: Sequence[Token], lines: list[int]) -> Iterator[Piece]:
-        head: list[str] = []
-        for token in tokens:
-            if token.type != "tr_open" or not token.map:
-                continue
-            row = (lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)])
-            places = list(cells(clean, *row))
-            texts = [_TAGS.sub(" ", clean[a:b]).strip(" *_`~") for a, b in places]
-            if not head:
-                head = texts or [""]
-                continue
-            for n, (start, end) in enumerate(places):
-                if (n == 0 and len(places) > 1) or not texts[n]:
-                    continue
-                column = head[n] if n < len(head) else ""
-                label = tuple(x for x in (texts[0] if n else "", column) if x)
-                buffer = clean[start:end].translate(_EMPHASIS)
-                for piece in self._cut_up(buffer, start, "cell"):
+    def _row(self, clean: str, row: tuple[int, int], head: list[str] | None) -> Generator[Piece, None, list[str]]:
+        """The claims of a table's row; gives the names of the columns, which the first row has."""
+        places = list(cells(clean, *row))
+        texts = [_TAGS.sub(" ", clean[a:b]).strip(" *_`~") for a, b in places]
+        if head is None:
+            return texts
+        for n, (start, end) in enumerate(places):
+            if texts[n] and (n or len(places) == 1):
+                label = tuple(x for x in (texts[0] if n else "", *head[n : n + 1]) if x)
+                for piece in self._cut_up(clean[start:end].translate(_EMPHASIS), start, "cell"):
                     yield replace(piece, label=(*self.lead, *label), cut=row)
+        return head
 
     def _fields(self, clean: str, at: int) -> Iterator[Piece]:
         for path, start, end in leaves(clean, at):
-            names = [in_words(p) for p in path if isinstance(p, str)]
-            if any(self.wording.of_the_reply(name) for name in names):
-                continue
-            label = tuple(x for x in names if not self.wording.about_sources(x))
+            label = tuple(in_words(p) for p in path if isinstance(p, str))
             raw = clean[start:end]
-            if raw in ("null", '""'):
+            if any(map(_of_the_reply, label)) or raw in ("null", '""'):
                 continue
             if raw in ("true", "false"):
                 yield Piece("polarity", raw, start, end, label)
                 continue
-            text, offsets = unescaped(raw, start) if raw.startswith('"') else (raw, list(range(start, end)))
-            for piece in self._cut_up(text, start, "field", offsets):
-                yield replace(piece, label=label if piece.claims else (), cut=None)
+            quoted = raw.startswith('"')
+            for piece in self._cut_up(clean[start + quoted : end - quoted], start + quoted, "field"):
+                said = json_at(f'"{piece.text}"', 0) if quoted else None  # None for half of an escape
+                text = str(said[0]) if said else piece.text
+                yield replace(piece, text=text, label=label if piece.claims else (), cut=None)
 
     def _prose(
-        self, clean: str, inline: Inline, item: tuple[int, int] | None, *, heading: bool
+        self, clean: str, shown: str, start: int, item: tuple[int, int] | None, *, heading: bool
     ) -> Iterator[Piece]:
-        kind: Kind = "item" if item else "sentence"
-        found = list(self._cut_up(inline.text, inline.start, kind))
+        found = list(self._cut_up(shown, start, "item" if item else "sentence"))
         alone = item is not None and sum(p.claims for p in found) == 1
         for piece in found:
-            if piece.claims and piece.kind != "polarity" and (heading or piece.text[-1:] in (":", "：")):
-                self.lead = () if self.wording.announces(piece.text) else (piece.text.rstrip(" :："),)
+            if not piece.claims:
+                yield piece
+            elif piece.kind != "polarity" and (heading or piece.text[-1:] in (":", "：")):
+                self.lead = () if _announces(piece.text) else (piece.text.rstrip(" :："),)
                 yield replace(piece, kind="lead")
-                continue
-            cut = item if alone else inline.whole(piece.cut, clean)
-            yield replace(piece, label=(*self.lead, *piece.label), cut=cut) if piece.claims else piece
+            else:
+                cut = item if alone or piece.cut is None else whole(clean, shown, start, *piece.cut)
+                yield replace(piece, label=(*self.lead, *piece.label), cut=cut)
 
-    def _cut_up(self, buffer: str, start: int, kind: Kind, offsets: list[int] | None = None) -> Iterator[Piece]:
-        """Sentences of ``buffer``, whose characters stand in the answer from ``start`` or at ``offsets``."""
-        at = offsets or list(range(start, start + len(buffer)))
-        at.append(at[-1] + 1 if at else start)
+    def _cut_up(self, buffer: str, start: int, kind: Kind) -> Iterator[Piece]:
+        """Sentences of ``buffer``, which stands in the answer from ``start``."""
         cites = [m.span() for m in _BRACKETS.finditer(buffer) if self._cites(m[0])]
         shown = _TAGS.sub(lambda m: " " * len(m[0]), blanked(buffer, cites))
-        for first, last in sentence_places(unfolded(shown), self.wording.language):
-            yield from self._sentence(shown, first, last, at, kind, cites)
+        for first, last in sentence_places(unfolded(shown), self.language):
+            mine = tuple((start + a, start + b) for a, b in cites if first <= a < last)
+            for what, a, b in self._sentence(shown, *trimmed(shown, first, last), kind):
+                a, b = trimmed(shown, a, b)
+                text = re.sub(r" (?=[.,;:!?)])", "", " ".join(shown[a:b].split()))
+                label = (self.question,) if what == "polarity" else ()
+                yield Piece(what, text, start + a, start + b, label, mine, (start + first, start + last))
 
-    def _sentence(
-        self, shown: str, first: int, last: int, at: list[int], kind: Kind, cites: Sequence[tuple[int, int]]
-    ) -> Iterator[Piece]:
-        cut = (at[first], at[last])
-
-        def piece(what: Kind, a: int, b: int, label: tuple[str, ...] = ()) -> Piece:
-            a, b = trimmed(shown, a, b)
-            mine = tuple((at[x], at[y - 1] + 1) for x, y in cites if first <= x < last)
-            text = re.sub(r" (?=[.,;:!?)])", "", " ".join(shown[a:b].split()))
-            return Piece(what, text, at[a], at[b - 1] + 1, label, mine, cut)
-
-        a, b = trimmed(shown, first, last)
-        if not any(c.isalnum() for c in shown[a:b]):
+    def _sentence(self, shown: str, a: int, b: int, kind: Kind) -> Iterator[tuple[Kind, int, int]]:
+        """A sentence by its parts: a yes or no that it opens with, and what is claimed."""
+        if not any(map(str.isalnum, shown[a:b])):
             return
         if shown[b - 1] in "?？؟":
-            yield piece("question", a, b)
+            yield "question", a, b
             return
-        end = 0 if self.opened else opening(shown[a:b])
-        if end:
-            yes_no = asks(self.question) and kind != "cell"
-            yield piece("polarity" if yes_no else "talk", a, a + end, (self.question,) if yes_no else ())
-            a, b = trimmed(shown, a + end, b)
+        end = 0 if self.opened else _opening(shown[a:b])
         self.opened = True
-        if not any(c.isalnum() for c in shown[a:b]):
-            return
-        if self.wording.talk(shown[a:b]):
-            yield piece("talk", a, b)
-            return
-        lead = self.wording.preamble(shown[a:b])
-        yield piece(kind, a + lead, b)
+        if end:
+            yield ("polarity" if asks(self.question) and kind != "cell" else "talk"), a, a + end
+        a, b = trimmed(shown, a + end, b)
+        if any(map(str.isalnum, shown[a:b])):
+            spoken = _talk(shown[a:b], self.question)
+            yield ("talk", a, b) if spoken else (kind, a + _preamble(shown[a:b]), b)
 
     def _cites(self, bracket: str) -> bool:
         names = [n.strip() for n in re.split(r"[,;]", bracket[1:-1])]
         return _NUMBERED.fullmatch(bracket) is not None or (bool(names) and all(n in self.ids for n in names))
+
+
+# --- What speaks to the reader, not of the world
+
+
+def _opening(text: str) -> int:
+    """Characters of the yes or no that a text opens with, and of the mark behind it; 0 for none."""
+    first, *behind = [*lexemes(text[:40]), None][:2]
+    if first is None or first.lower not in _YES_NO:
+        return 0
+    if behind[0] is None:
+        return len(text)
+    return behind[0].end if behind[0].text in ",.:;!，。！—–-" else 0
+
+
+def asks(question: str) -> bool:
+    """The question can be answered by yes or no: it asks for no thing, place, time or reason."""
+    words = [x for x in lexemes(question) if x.shape != "mark"]
+    what = _OPEN | {"was"} if language_of(question) == "de" else _OPEN
+    return bool(words) and not any(x.lower in what and (not n or x.text.islower()) for n, x in enumerate(words))
+
+
+def _talk(text: str, question: str) -> bool:
+    """Every word of it that carries content is one of politeness, of the question or of the sources' names, and
+    half are of politeness: it says nothing of the world."""
+    said = _content(text)
+    polite = sum(w in _POLITE for w in said)
+    known = _POLITE | _MEANT | {x.lower for x in lexemes(question)}
+    return 0 < polite <= len(said) <= min(_LONGEST, 2 * polite) and all(w in known for w in said)
+
+
+def _preamble(text: str) -> int:
+    """Characters of a beginning that only names what was read, with its comma or colon: "By the context,"."""
+    mark = next((x for x in lexemes(text[:300]) if x.text in ",:：，"), None)
+    if mark is None or not _content(text[: mark.start]) or not _announces(text[: mark.start]):
+        return 0
+    return len(text) - len(text[mark.end :].lstrip())
+
+
+def _announces(text: str) -> bool:
+    """It only names what was read, or that an answer comes."""
+    return all(w in _MEANT for w in _content(text))
+
+
+def _of_the_reply(key: str) -> bool:
+    """A key of JSON whose value is about the reply: sources, confidence."""
+    return any(w.lower() in _OF_REPLY for w in key.split())
+
+
+def _content(text: str) -> list[str]:
+    """Its words that carry content, and its numbers."""
+    words = (x.lower.split("'")[0] for x in lexemes(text) if x.shape != "mark")
+    return [w for w in words if w not in FUNCTION_WORDS]

@@ -8,16 +8,15 @@ from dataclasses import replace
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import run
-from denoise_core.support.abstention import abstains, refuses
+from denoise_core.support.abstention import ABSTAINS, abstains
 from denoise_core.support.answers import Parsed, parse
 from denoise_core.support.citing import Citation, cited, uncited
 from denoise_core.support.evidence import Evidence, terms_of
-from denoise_core.support.hold import Words, beyond
+from denoise_core.support.hold import SPEAKS, Words, speaks
 from denoise_core.support.judging import Claim, Claims, Judge, Judged, asked, expect_judge
 from denoise_core.support.result import NOTHING, Check
 from denoise_core.text.facts import Difference
-from denoise_core.text.facts.difference import standing
-from denoise_core.text.facts.reading import Reading
+from denoise_core.text.facts.reading import Reading, standing
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage
@@ -52,17 +51,14 @@ def checking(question: str, answer: str, passages: Sequence[Passage], judge: Jud
     if not any(p.text.strip() or p.header.strip() for p in passages):
         return Check(None, None, 0.0, (), "empty_evidence", "there is no evidence to hold it against")
     judgement = yield from asked(judge, question, claims_of(parsed, passages), passages)
-    hinted = judgement.abstains is None and abstains(parsed.reply) and not any(c.supported for c in judgement)
-    if judgement.abstains or hinted:
-        reason = "the answer says that it does not know"
-        return Check(None, None, 0.0, judgement.claims, "abstention", reason, judge.id)
+    if judgement.abstains:
+        return Check(None, None, 0.0, judgement.claims, "abstention", ABSTAINS, judge.id)
     if not judgement.claims:
         if judgement.kind in ("", "empty"):
             return Check(None, None, 1.0, (), NOTHING, "it claims nothing", judge.id)
         return Check(None, judgement.answers, 0.0, (), judgement.kind, judgement.why, judge.id)
-    evidence = Evidence(passages)
-    claims = tuple(_known(c, evidence) for c in judgement.claims)
-    claims = _held_to_citations(parsed, claims, passages, evidence)
+    claims = tuple(_known(c) for c in judgement.claims)
+    claims = _held_to_citations(parsed, claims, passages, Evidence(passages))
     return _together(claims, judgement.answers, judge.id)
 
 
@@ -116,17 +112,17 @@ def _says_nothing(question: str, answer: str, parsed: Parsed) -> Check | None:
     said = [x.lower for x in lexemes(question) if x.shape != "mark"]
     if words == said:
         return Check(None, False, 0.0, (), "question", "the answer only repeats the question")
-    if refuses(reply):
-        return Check(None, None, 0.0, (), "abstention", "the answer says that it does not know")
+    if abstains(reply):
+        return Check(None, None, 0.0, (), "abstention", ABSTAINS)
     if not parsed.claims:
         return Check(None, None, 1.0, (), NOTHING, "it claims nothing")
     return None
 
 
-def _known(claim: Judged, evidence: Evidence) -> Judged:
-    """A claim that evidence cannot settle is unknown, whatever judges it: an action, arithmetic."""
-    why = beyond(claim, evidence) if claim.supported is False else ""
-    return replace(claim, supported=None, kind="beyond", why=why) if why else claim
+def _known(claim: Judged) -> Judged:
+    """What its writer did or does is unknown, whoever judges it, unless the evidence says otherwise."""
+    beyond = claim.supported is False and claim.kind != "contradicted" and speaks(claim.text)
+    return replace(claim, supported=None, kind="beyond", why=SPEAKS) if beyond else claim
 
 
 def _held_to_citations(

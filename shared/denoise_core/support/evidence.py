@@ -6,22 +6,22 @@ Everything that is done for all of the evidence costs time that grows with its l
 from __future__ import annotations
 
 import math
-import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
+from denoise_core.support.judging import Quote
 from denoise_core.support.records import groups, headline
 from denoise_core.text.chunk import sentences
 from denoise_core.text.facts.numbers import cardinal
 from denoise_core.text.facts.reading import Reading
 from denoise_core.text.language import language_of
-from denoise_core.text.lexemes import Lexeme, lexemes
+from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import content
 from denoise_core.types import Passage, Span
 
-_DAY = re.compile(r"(?:^|[ (])(?:\d{1,2}|[IVX]+)\.[ \u00a0]*$")
-_KEPT = 20_000  # characters of a passage whose sentences are kept
 _NEXT = 0.6  # worth of a word that only the sentence before or behind has
 
 
@@ -43,15 +43,10 @@ class Evidence:
         self.ids = tuple(p.id for p in self.passages)
         self.heads = tuple(headline(p) for p in self.passages)
         self.language = language_of("\n".join(p.text[:400] for p in self.passages)[:4000])
-        self.head_terms = [_terms_of(h, self.language) for h in self.heads]
-        self.sentences: list[Sentence] = []
-        for n, passage in enumerate(self.passages):
-            cut = _cut if len(passage.text) <= _KEPT else _cut.__wrapped__
-            self.sentences += [Sentence(n, *found) for found in cut(passage.text, self.language)]
-        self.having: dict[str, int] = {}
-        for sentence in self.sentences:
-            for term in sentence.terms:
-                self.having[term] = self.having.get(term, 0) + 1
+        self.head_terms = [terms_of(h, self.language) for h in self.heads]
+        cut = [_cut(p.text, self.language) for p in self.passages]
+        self.sentences = [Sentence(n, *found) for n, own in enumerate(cut) for found in own]
+        self.having = Counter(t for s in self.sentences for t in s.terms)
         self.groups = groups(self.passages)
         shown = "\n".join(f"{h}\n{p.text}" for h, p in zip(self.heads, self.passages, strict=True))
         self.reading = Reading.of(shown, self.language)
@@ -59,7 +54,7 @@ class Evidence:
     def rarity(self, term: str) -> float:
         """How much a term tells: more, the fewer sentences have it; 1 for one that none has."""
         n = len(self.sentences)
-        return math.log(1 + n / max(1, self.having.get(term, 0))) / math.log(1 + n) if n > 1 else 1.0
+        return math.log(1 + n / max(1, self.having[term])) / math.log(1 + n) if n > 1 else 1.0
 
     def nearest(self, said: frozenset[str], among: frozenset[int] | None = None) -> tuple[float, Sentence | None]:
         """The sentence that says most of these terms with its header and its neighbours, and the share, 0 to 1."""
@@ -77,33 +72,22 @@ class Evidence:
                 best = (got / total, sentence)
         return best
 
-    def span(self, sentence: Sentence) -> Span:
-        return Span(self.ids[sentence.passage], sentence.start, sentence.end)
-
-    def text(self, sentence: Sentence) -> str:
-        return self.passages[sentence.passage].text[sentence.start : sentence.end]
-
-
-def terms(found: Sequence[Lexeme], language: str) -> list[tuple[str, int, int]]:
-    """Stems of content words, and numbers without their marks, each with its characters."""
-    out = [(w.stem, w.start, w.end) for w in content(found, language)]
-    for x in found:
-        if x.shape == "number":
-            out.append((x.text.replace(",", "").replace(".", ""), x.start, x.end))
-        elif x.shape == "word" and (value := cardinal(x.lower)) is not None:
-            out.append((str(value), x.start, x.end))
-    return out
+    def quote(self, sentence: Sentence) -> Quote:
+        start, end = sentence.start, sentence.end
+        passage = self.passages[sentence.passage]
+        return Quote(Span(passage.id, start, end), passage.text[start:end])
 
 
+@lru_cache(maxsize=1024)
 def terms_of(text: str, language: str) -> frozenset[str]:
-    """Stems and numbers of a text."""
-    return frozenset(t for t, _, _ in terms(lexemes(text), language)) if text else frozenset()
+    """Stems of a text's content words, and its numbers without their marks."""
+    found = lexemes(text)
+    digits = {x.text.replace(",", "").replace(".", "") for x in found if x.shape == "number"}
+    spelled = {str(v) for x in found if x.shape == "word" and (v := cardinal(x.lower)) is not None}
+    return frozenset({w.stem for w in content(found, language)} | digits | spelled)
 
 
-_terms_of = lru_cache(maxsize=1024)(terms_of)
-
-
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def _cut(text: str, language: str) -> tuple[tuple[int, int, frozenset[str]], ...]:
     """The sentences of a passage with their terms. A line break that only folds a long line is none."""
     found = []
@@ -115,26 +99,18 @@ def _cut(text: str, language: str) -> tuple[tuple[int, int, frozenset[str]], ...
 
 
 def sentence_places(text: str, language: str) -> list[tuple[int, int]]:
-    """Sentences as characters; a German day or ordinal with its point ("am 9. Oktober") ends none."""
+    """Sentences as characters."""
     known = language if language in ("de", "fr", "es", "zh") else "en"
-    out: list[tuple[int, int]] = []
-    for span in sentences(Passage(text, "e"), language=known):
-        start = span.start
-        if out and language == "de" and _DAY.search(text[max(out[-1][0], start - 8) : start]):
-            start = out.pop()[0]
-        out.append((start, span.end))
-    return out
+    return [(s.start, s.end) for s in sentences(Passage(text, "e"), language=known)]
 
 
 def unfolded(text: str) -> str:
     """The text with a blank for each line break inside a sentence, all places as they were."""
-    if "\n" not in text:
-        return text
-    out = list(text)
-    for i, c in enumerate(text):
-        if c != "\n" or not 0 < i < len(text) - 1:
-            continue
-        before, after = text[i - 1], text[i + 1]
-        if before in "-‐\u00ad" or ((before.isalpha() or before == ",") and after.islower()):
-            out[i] = " "
-    return "".join(out)
+    lines = text.split("\n")
+    return "".join(line + (" " if _folds(line, after) else "\n") for line, after in pairwise(lines)) + lines[-1]
+
+
+def _folds(line: str, after: str) -> bool:
+    """The break between two lines is inside a word or a sentence."""
+    last = line[-1:]
+    return bool(last) and (last in "-‐\u00ad" or ((last.isalpha() or last == ",") and after[:1].islower()))

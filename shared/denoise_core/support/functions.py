@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload, on_a_thread
@@ -28,17 +28,22 @@ _METHODS = (
     ("evaluate_strings", "aevaluate_strings"),  # LangChain
     ("evaluate", "aevaluate"),  # LlamaIndex
 )
-_QUESTION = ("question", "query", "input", "inputs", "user_input", "prompt")
-_CLAIM = (
-    "claim", "candidate", "answer", "response", "statement", "hypothesis", "prediction", "output", "outputs",
-    "actual_output", "text",
+# What stands for the question, the claim, the evidence as one text and as several: names of parameters.
+_NAMES = (
+    ("question", "query", "input", "inputs", "user_input", "prompt"),
+    ("claim", "candidate", "answer", "response", "statement", "hypothesis", "prediction", "output", "outputs",
+     "actual_output", "text"),
+    ("context", "source", "premise", "reference", "reference_outputs", "document", "knowledge"),
+    ("evidence", "contexts", "passages", "documents", "retrieved_contexts", "retrieval_context", "chunks"),
 )  # fmt: skip
-_TEXT = ("context", "source", "premise", "reference", "reference_outputs", "document", "knowledge")
-_TEXTS = ("evidence", "contexts", "passages", "documents", "retrieved_contexts", "retrieval_context", "chunks")
-_SCORES = ("score", "value", "probability", "supported", "passing", "passed", "verdict")
+# What DeepEval and RAGAS take: the parameter, its class, and the fields of it.
+_CASES = {
+    "test_case": ("deepeval.test_case", "LLMTestCase", ("input", "actual_output", "retrieval_context")),
+    "sample": ("ragas.dataset_schema", "SingleTurnSample", ("user_input", "response", "retrieved_contexts")),
+}
 _DECIDED = ("supported", "passing", "passed")
+_SCORES = ("score", "value", "probability", *_DECIDED, "verdict")
 _REASONS = ("reason", "reasons", "reasoning", "comment", "feedback", "why", "explanation", "invalid_reason")
-_FIELDS = (*_SCORES, *_REASONS, "invalid_result")
 _LONGEST = 500  # characters of a reason
 
 
@@ -110,11 +115,12 @@ class FunctionJudge(Travels):
         why = why or _text(getattr(self.function, "reason", ""))  # DeepEval keeps its reason on the metric
         if supported is None and score is not None:
             supported = score >= self.threshold
-        kind = "" if supported else "judge_unsure" if supported is None else "unsupported"
-        why = "" if supported else why or (
-            f"{self.name} could not say" if supported is None else "the evidence does not say this"
-        )  # fmt: skip
-        return Judged(claim.text, claim.start, claim.end, supported, score, kind=kind, why=why)
+        kind, usual = {
+            True: ("", ""),
+            False: ("unsupported", "the evidence does not say this"),
+            None: ("judge_unsure", f"{self.name} could not say"),
+        }[supported]
+        return Judged(claim.text, claim.start, claim.end, supported, score, kind=kind, why=kind and (why or usual))
 
 
 def reading(found: object, best: float = 1.0) -> tuple[bool | None, float | None, str]:
@@ -123,22 +129,17 @@ def reading(found: object, best: float = 1.0) -> tuple[bool | None, float | None
     anything else."""
     if found is None or type(found).__name__ in ("bool", "bool_"):  # NumPy's too
         return (None if found is None else bool(found)), None, ""
-    if isinstance(found, Judged):
-        return found.supported, found.probability, found.why
     if isinstance(found, (tuple, list)) and found:
         supported, score, why = reading(found[0], best)
         return supported, score, why or _text(found[1] if len(found) > 1 else "")
     if hasattr(found, "__float__"):
-        score = float(cast(Any, found))
+        score = float(found)
         if not (math.isnan(score) or 0.0 <= score <= best):
             raise InputError(f"the judge returned {found!r}; expected a number from 0 to {best:g}: pass best=")
         return None, (None if math.isnan(score) else score / best), ""
-    return _of_fields(found, best)
-
-
-def _of_fields(found: object, best: float) -> tuple[bool | None, float | None, str]:
-    values = found if isinstance(found, Mapping) else {n: getattr(found, n) for n in _FIELDS if hasattr(found, n)}
-    if isinstance(found, str) or (not isinstance(found, Mapping) and not values.keys() & set(_SCORES)):
+    known = (*_SCORES, *_REASONS, "invalid_result")
+    values = found if isinstance(found, Mapping) else {n: getattr(found, n) for n in known if hasattr(found, n)}
+    if not isinstance(found, Mapping) and not values.keys() & set(_SCORES):
         raise InputError(
             f"the judge returned {found!r:.80} ({type(found).__name__}); expected a number from 0 to {best:g}, a "
             "bool, None, a tuple"
@@ -148,8 +149,8 @@ def _of_fields(found: object, best: float) -> tuple[bool | None, float | None, s
         return None, None, why
     decided = next((v for n in _DECIDED if isinstance(v := values.get(n), bool)), None)
     told = next((v for n in _SCORES if not isinstance(v := values.get(n), str | None)), None)
-    supported, score, _ = reading(told, best)
-    return (supported if decided is None else decided), score, why
+    supported, score_told, _ = reading(told, best)
+    return (supported if decided is None else decided), score_told, why
 
 
 def _forms(function: Any) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
@@ -172,31 +173,29 @@ def _arguments(
     call: Callable[..., Any], question: str, claim: str, evidence: list[str]
 ) -> tuple[list[Any], dict[str, Any]]:
     """By the names of the parameters; a function that names none is given question, evidence and claim."""
+    by_place: tuple[list[Any], dict[str, Any]] = [question, evidence, claim], {}
     try:
         wanted = list(inspect.signature(call).parameters.values())
     except (TypeError, ValueError):
-        return [question, evidence, claim], {}
-    known: dict[str, Any] = {**dict.fromkeys(_QUESTION, question), **dict.fromkeys(_CLAIM, claim)}
-    known |= dict.fromkeys(_TEXT, "\n".join(evidence)) | dict.fromkeys(_TEXTS, evidence)
+        return by_place
+    values = (question, claim, "\n".join(evidence), evidence)
+    known = {n: value for names, value in zip(_NAMES, values, strict=True) for n in names}
     named = {p.name: p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    for case in ("test_case", "sample"):
-        if case in named:
-            return [], {case: _case(case, question, claim, evidence)}
+    for case in _CASES.keys() & named.keys():
+        return [], {case: _case(case, question, claim, evidence)}
     mine = {n: known[n] for n in named if n in known}
     if not mine and any(p.kind is p.VAR_KEYWORD for p in wanted):
         return [], {"inputs": question, "outputs": claim, "context": "\n".join(evidence)}  # openevals
     strange = any(p.default is p.empty and n not in known for n, p in named.items())
-    return ([question, evidence, claim], {}) if strange or not mine else ([], mine)
+    return by_place if strange or not mine else ([], mine)
 
 
-def _case(kind: str, question: str, claim: str, evidence: list[str]) -> Any:
+def _case(kind: str, *values: Any) -> Any:
     """What DeepEval and RAGAS take; a plain object of the same fields where they are not installed."""
+    place, name, fields = _CASES[kind]
+    named = dict(zip(fields, values, strict=True))
     if kind == "test_case":
-        named = {"input": question, "actual_output": claim, "retrieval_context": evidence, "context": evidence}
-        place, name = "deepeval.test_case", "LLMTestCase"
-    else:
-        named = {"user_input": question, "response": claim, "retrieved_contexts": evidence}
-        place, name = "ragas.dataset_schema", "SingleTurnSample"
+        named["context"] = named["retrieval_context"]
     try:
         return getattr(import_module(place), name)(**named)
     except ImportError:

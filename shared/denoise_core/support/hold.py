@@ -6,36 +6,30 @@ same is said. They say what contradicts it, and where the nearest words stand.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias
 
 from denoise_core.running.effects import Flow
-from denoise_core.support.citing import uncited
 from denoise_core.support.evidence import Evidence, terms_of
 from denoise_core.support.judging import Claim, FlowJudge, Judged, Judgement, Quote
 from denoise_core.support.records import Field, Record, keys_of
 from denoise_core.text.facts.dates import bears_out
-from denoise_core.text.facts.difference import compare, standing
 from denoise_core.text.facts.fact import Difference, Fact
-from denoise_core.text.facts.reading import Reading
+from denoise_core.text.facts.reading import Reading, compare, standing
+from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage, Span
 
-_SAME = 0.4  # share of a claim's words from which on a sentence speaks of the same
-_DECIDES = frozenset(("date", "time"))
-"""Of what differs, this decides where the nearest sentence has another in its place: of 2,392 claims labelled by
-people (`make bench ONLY=facts`) 5 right and 26 wrong ones. A number or name that stands nowhere does not (82 and
-154, 205 and 359): they are named, and decide nothing."""
+_SAME = 0.4
+"""Share of a claim's words from which on a sentence speaks of the same: its dates decide where the claim has
+another. Of 2,392 claims labelled by people (`make bench ONLY=facts`) 5 right and 24 wrong. A number or name that
+stands nowhere does not decide (84 and 159, 213 and 363): it is named."""
 NEAR = 0.5  # share of a claim's words from which on a sentence is shown as the nearest
 INSTALL = "its words stand in the evidence; install rag-denoise[embedded] or give judge="
 _SPEAKERS = frozenset(("i", "i'm", "i've", "i'd", "i'll", "we", "we've", "ich", "wir", "je", "j'ai", "nous", "yo"))
-_SPEAKS = "it speaks of the one who answers; the evidence cannot tell"
+SPEAKS = "it speaks of the one who answers; the evidence cannot tell"
 _Differs: TypeAlias = tuple[Difference, ...]
-_COUNT = 12  # whole numbers up to here count things: code does not know which
-_SUMMED = 12  # numbers of the nearest words and the question that arithmetic is tried on
-_CLOSE = 1e-6
 _SHOWN = 80  # characters of a value that is said in words
 
 
@@ -55,150 +49,102 @@ class Words(FlowJudge):
 
 def hold(question: str, claim: Claim, evidence: Evidence) -> Judged:
     """One claim against the evidence."""
-    reading = Reading.of(claim.whole, evidence.language)
-    said = terms_of(claim.whole, evidence.language)
-    asked = Reading.of(question, evidence.language)
-    share, sentence = evidence.nearest(said - terms_of(question, evidence.language) or said)
-    near = () if sentence is None else (Quote(evidence.span(sentence), evidence.text(sentence)),)
-    own = Reading.of(claim.whole).language
+    language, whole = evidence.language, claim.whole
+    reading, asked = Reading.of(whole, language), terms_of(question, language)
+    said = terms_of(whole, language)
+    share, sentence = evidence.nearest(said - asked or said)
+    near = () if sentence is None else (evidence.quote(sentence),)
+    own = Reading.of(whole).language
 
     def judged(
         supported: bool | None, kind: str, why: str, quotes: tuple[Quote, ...] = (), differs: _Differs = ()
     ) -> Judged:
         return Judged(claim.text, claim.start, claim.end, supported, None, quotes, differs, kind, why)
 
-    if own and evidence.language and own != evidence.language and share < NEAR:
+    if own and language and own != language and share < NEAR:
         return judged(None, "language", "it is in another language than the evidence")
     if claim.kind == "polarity":
         return judged(None, "bare", "words cannot tell whether the evidence says yes or no", near)
-    if {x.lower for x in reading.lexemes[:3]} & _SPEAKERS:
-        return judged(None, "action", _SPEAKS, near)
+    if speaks(whole):
+        return judged(None, "action", SPEAKS, near)
     other = of_another(reading, evidence)
     if other is not None:
         told, quote = other
         why = "the evidence says this of another record"
         return judged(False, "record", why, (quote,), (_placed(told, claim),))
-    differs = _differing(reading, asked, evidence)
-    placed = tuple(_placed(d, claim) for d in differs)
+    known = Reading.of(question, language).facts
+    found = [d for d in compare(reading, evidence.reading, known) if d.kind != "name"]
+    differs = tuple(_placed(d, claim) for d in found)
     same, nearest = evidence.nearest(said)
     if nearest is not None and same >= _SAME:
-        text = evidence.text(nearest)
-        beside = Reading.of(f"{evidence.heads[nearest.passage]}\n{text}", evidence.language)
-        against = next((p for p, d in zip(placed, differs, strict=True) if _otherwise(d, reading, beside)), None)
+        quote = evidence.quote(nearest)
+        beside = Reading.of(f"{evidence.heads[nearest.passage]}\n{quote.text}", language)
+        against = next((p for d, p in zip(found, differs, strict=True) if _otherwise(d, reading, beside)), None)
         if against is not None:
-            quote = Quote(evidence.span(nearest), text, "contradicts")
-            return judged(False, against.kind, str(against), (quote,), placed)
+            return judged(False, "date", str(against), (replace(quote, relation="contradicts"),), differs)
     if differs:
-        return judged(None, differs[0].kind, "; ".join(str(d) for d in differs[:3]), near, placed)
+        return judged(None, differs[0].kind, "; ".join(str(d) for d in differs[:3]), near, differs)
     if share >= NEAR:
         return judged(None, "words", INSTALL, near)
     return judged(None, "far", "no passage says it in these words; give judge= to have it read")
 
 
-def beyond(claim: Judged, evidence: Evidence) -> str:
-    """Why a judge that did not find a claim cannot know it to be wrong: it tells what its writer did or does, or
-    all that it adds is arithmetic on numbers that stand there. '' for a claim that it can be held to."""
-    reading = Reading.of(uncited(claim.text), evidence.language)  # the number of a source is no figure
-    if claim.kind == "contradicted":
-        return ""
-    if {x.lower for x in reading.lexemes[:3]} & _SPEAKERS:
-        return _SPEAKS
-    told = evidence.reading.facts
-    numbers = [f for f in reading.facts if f.kind in ("number", "date") and not standing(f, told)]
-    if numbers and all(_computed(f, told) for f in numbers):
-        return "it follows by arithmetic from numbers that stand there, or does not; code cannot tell"
-    return ""
-
-
-def _differing(claim: Reading, asked: Reading, evidence: Evidence) -> list[Difference]:
-    """Numbers and dates that stand nowhere; the unit or scale of a record's figure may stand in a header."""
-    figures = {f.value for group in evidence.groups for r in group for f in r.fields}
-    found = compare(claim, evidence.reading, asked.facts)
-    return [d for d in found if d.kind != "name" and not figures & set(d.said.split())]
-
-
 def _otherwise(told: Difference, claim: Reading, near: Reading) -> bool:
-    """The nearest sentence has dates, and none of them leaves room for the claim's: not a part of it, either."""
-    fact = next((f for f in claim.facts if (f.start, f.end) == (told.start, told.end)), None)
-    there = [f for f in near.facts if fact is not None and f.kind == fact.kind]
-    if fact is None or told.kind not in _DECIDES or not there:
-        return False
-    return not any(
-        f.norm == fact.norm or bears_out(fact.norm, f.norm) or bears_out(f.norm, fact.norm) for f in there
-    )
+    """A date where the nearest sentence has dates, none of which leaves room for it: not a part of it, either."""
+    said = next((f.norm for f in claim.facts if f.kind == told.kind == "date" and f.start == told.start), "")
+    dates = [f.norm for f in near.facts if f.kind == "date"]
+    return bool(said and dates) and not any(bears_out(said, d) or bears_out(d, said) for d in dates)
 
 
-def _computed(fact: Fact, told: Sequence[Fact]) -> bool:
-    """A count of a few things, or the sum, difference, product or ratio of two numbers that stand there."""
-    value = None if "-" in fact.norm[1:] else _value(fact)
-    if value is None or (value == int(value) and value <= _COUNT and not fact.unit):
-        return value is not None
-    have = [v for f in told if (v := _value(f)) is not None][:_SUMMED]
-    return any(
-        abs(value - x) <= _CLOSE * max(1.0, value)
-        for a, b in itertools.permutations(have, 2)
-        for x in (a + b, a - b, a * b, a / b if b else value + 1)
-    )
-
-
-def _value(fact: Fact) -> float | None:
-    digits = fact.norm.split("-")[0] if fact.kind == "date" else fact.norm.removeprefix("-")  # "27th" is none
-    try:
-        return float(digits)
-    except ValueError:
-        return None
+def speaks(text: str) -> bool:
+    """It begins by what the one who answers did or does, which no evidence can tell."""
+    return any(x.lower in _SPEAKERS for x in lexemes(text[:100])[:3])
 
 
 def of_another(claim: Reading, evidence: Evidence) -> tuple[Difference, Quote] | None:
-    """A value of the claim that stands in a record which fits the rest of the claim less than a sibling does."""
+    """A value of the claim that stands in a record which fits the rest of the claim less than a sibling does, or
+    under another column than the claim names."""
     items, language = _items(claim), evidence.language
     for group in evidence.groups:
-        fits = [[_says(item, f"{r.label}\n{r.text}", evidence.language) for item in items] for r in group]
+        fits = [[_says(item, f"{r.label}\n{r.text}", language) for item in items] for r in group]
         telling = [n for n in range(len(items)) if not all(f[n] for f in fits)]  # what all say tells none apart
         for fact in claim.facts:
             having = [n for n, r in enumerate(group) if any(_in(fact, claim, f.value, language) for f in r.fields)]
             if not having or len(having) == len(group):
                 continue
-            rest = [n for n in telling if not (items[n].start < fact.end and fact.start < items[n].end)]
+            rest = [n for n in telling if not (items[n][0] < fact.end and fact.start < items[n][1])]
             fit = [sum(f[n] for n in rest) for f in fits]
-            best = max(range(len(group)), key=lambda n: fit[n])
-            own = max(having, key=lambda n: fit[n])
+            best, own = max(range(len(group)), key=lambda n: fit[n]), max(having, key=lambda n: fit[n])
+            record = group[best] if fit[best] > fit[own] else group[own]
             if fit[best] > fit[own]:
-                rivals = [f for f in group[best].fields if _rival(fact, f)]
-                return _difference(fact, claim, (rivals or list(group[best].fields))[0], group[best], evidence)
-            field = _column(fact, claim, group[own], evidence.language)
-            if field is not None:
-                return _difference(fact, claim, field, group[own], evidence)
+                field = next((f for f in record.fields if _rival(fact, f)), record.fields[0])
+            elif (column := _column(fact, claim, record, language)) is not None:
+                field = column
+            else:
+                continue
+            said, stands = claim.text[fact.start : fact.end], field.value if len(field.value) <= _SHOWN else ""
+            span = Span(evidence.ids[record.passage], field.start, field.end)
+            told = Difference("record", said, stands, fact.start, fact.end, field.start, field.end)
+            return told, Quote(span, field.value, "contradicts")
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A word of a claim, or one of its numbers and dates."""
-
-    start: int
-    end: int
-    key: str
-    fact: Fact | None = None
-
-
-def _items(claim: Reading) -> list[_Item]:
-    facts = [f for f in claim.facts if f.kind in ("number", "date", "time")]
-    out = [_Item(f.start, f.end, "", f) for f in facts]
+def _items(claim: Reading) -> list[tuple[int, int, str | Fact]]:
+    """The claim's words, as keys, and its numbers and dates, each with its characters."""
+    facts = [f for f in claim.facts if f.kind != "name"]
+    out: list[tuple[int, int, str | Fact]] = [(f.start, f.end, f) for f in facts]
     at = 0
     for raw in claim.text.split():
         at = claim.text.index(raw, at)
         if not any(f.start < at + len(raw) and at < f.end for f in facts):
-            out += [_Item(at, at + len(raw), key) for key in keys_of(raw)]
+            out += [(at, at + len(raw), key) for key in keys_of(raw)]
         at += len(raw)
     return out
 
 
-def _says(item: _Item, text: str, language: str) -> bool:
-    read = Reading.of(text, language)
-    if item.fact is None:
-        return item.key in _keys(text)
-    return bool(standing(item.fact, read.facts))
+def _says(item: tuple[int, int, str | Fact], text: str, language: str) -> bool:
+    told = item[2]
+    return told in _keys(text) if isinstance(told, str) else bool(standing(told, Reading.of(text, language).facts))
 
 
 def _in(fact: Fact, claim: Reading, value: str, language: str) -> bool:
@@ -206,8 +152,7 @@ def _in(fact: Fact, claim: Reading, value: str, language: str) -> bool:
     if standing(fact, Reading.of(value, language).facts):
         return True
     keys = keys_of(claim.text[fact.start : fact.end])
-    figures = {k for k in keys if any(c.isdigit() for c in k)}
-    wanted = figures if fact.kind != "name" else set(keys)
+    wanted = {k for k in keys if fact.kind == "name" or any(c.isdigit() for c in k)}
     return bool(wanted) and wanted <= _keys(value)
 
 
@@ -218,24 +163,14 @@ def _rival(fact: Fact, field: Field) -> bool:
 def _column(fact: Fact, claim: Reading, record: Record, language: str) -> Field | None:
     """In a record whose columns are things of one kind (zones, models), the field that the claim names, where the
     value stands in another."""
-    said = set(keys_of(claim.text))
-    named = [(sum(k in said for k in keys_of(f.name)), f) for f in record.fields if f.name]
+    said = _keys(claim.text)
+    named = [(len(said & _keys(f.name)), f) for f in record.fields if f.name]
     mine = [n for n, f in named if _in(fact, claim, f.value, language)]
     if not mine:
         return None
     most, field = max(named, key=lambda x: x[0])
     said_too = any(_in(f, claim, field.value, language) for f in claim.facts)
     return field if most > max(mine) and _rival(fact, field) and not said_too else None
-
-
-def _difference(
-    fact: Fact, claim: Reading, field: Field, record: Record, evidence: Evidence
-) -> tuple[Difference, Quote]:
-    stands = field.value if len(field.value) <= _SHOWN else ""
-    said = claim.text[fact.start : fact.end]
-    told = Difference("record", said, stands, fact.start, fact.end, field.start, field.end)
-    span = Span(evidence.ids[record.passage], field.start, field.end)
-    return told, Quote(span, field.value, "contradicts")
 
 
 @lru_cache(maxsize=2048)

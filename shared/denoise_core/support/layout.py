@@ -10,9 +10,10 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from denoise_core.text.records import members
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -46,83 +47,30 @@ def _parser() -> MarkdownIt:
     return parser.enable(["table", "strikethrough"]).disable(["code", "text_join"])
 
 
-@dataclass(frozen=True, slots=True)
-class Inline:
-    """The text of one block, as long as its lines, from ``start``; ``inside`` are what markup encloses."""
-
-    text: str
-    start: int
-    inside: tuple[tuple[int, int], ...]
-
-    def whole(self, cut: tuple[int, int] | None, clean: str) -> tuple[int, int] | None:
-        """``cut`` with the markup that opens it and without that which opens what follows; None where it would
-        part markup from its other half."""
-        if cut is None:
-            return None
-        start, end = cut
-        while end > start and not clean[end - 1].isspace() and self.text[end - 1 - self.start].isspace():
-            end -= 1
-        while (
-            start > self.start and not clean[start - 1].isspace() and self.text[start - 1 - self.start].isspace()
-        ):
-            start -= 1
-        for a, b in self.inside:
-            if a < end and start < b and not (start <= a and b <= end):
-                return None
-        return start, end
-
-
-def inline(clean: str, token: Token, start: int, end: int) -> Inline:
-    """What an inline token says, by the places of its children, found one behind the other."""
+def inline(clean: str, token: Token, start: int, end: int) -> str:
+    """What an inline token of the lines ``[start, end)`` says, as long as they are: blanks for the markup."""
     out = ["\n" if c == "\n" else " " for c in clean[start:end]]
-    inside: list[tuple[int, int]] = []
-    opened: list[int] = []
-    limits = iter(_content_lines(clean, token.content, start, end))
-    at, stop = next(limits, (start, end))
+    at = start
     for child in token.children or ():
         raw = child.markup if child.type == "text_special" else child.content
-        if child.type in ("softbreak", "hardbreak"):
-            at, stop = next(limits, (stop, end))
-        elif child.nesting > 0:
-            found = clean.find(child.markup or "[", at, stop)
-            opened.append(max(found, at))
-            at = max(found, at)
-        elif child.nesting < 0:
-            first = opened.pop() if opened else at
-            last = _closed(clean, at, stop, child)
-            inside.append((first, last))
-            at = last
-        elif raw:
-            found = clean.find(raw, at, stop)
-            if found < 0:
-                continue
-            shown = child.content if child.type == "text_special" else raw
-            last = found + len(raw)
-            out[found - start : last - start] = shown[: len(raw)].ljust(len(raw))
-            if child.type == "code_inline":
-                inside.append((max(start, found - len(child.markup)), last + len(child.markup)))
-            at = last
-    return Inline("".join(out), start, tuple(inside))
+        found = clean.find(raw, at, end) if raw else -1
+        if found >= 0:
+            at = found + len(raw)
+            out[found - start : at - start] = child.content[: len(raw)].ljust(len(raw))
+    return "".join(out)
 
 
-def _closed(clean: str, at: int, stop: int, child: Token) -> int:
-    if child.type == "link_close":
-        found = clean.find(")", at, stop) if clean[at : at + 2] == "](" else clean.find("]", at, stop)
-        return found + 1 if found >= 0 else at
-    found = clean.find(child.markup, at, stop) if child.markup else -1
-    return found + len(child.markup) if found >= 0 else at
-
-
-def _content_lines(clean: str, content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where each line of an inline token's content stands among the lines of its block: at their ends."""
-    at = start
-    for line in content.split("\n"):
-        stop = clean.find("\n", at, end)
-        stop = end if stop < 0 else stop
-        bare = line.strip()
-        found = clean.rfind(bare, at, stop) if bare else -1
-        yield (found, found + len(bare)) if found >= 0 else (at, stop)
-        at = stop + 1
+def whole(clean: str, shown: str, offset: int, start: int, end: int) -> tuple[int, int] | None:
+    """The characters ``[start, end)`` with the markup that opens them and without that which opens what follows;
+    None where they would part markup from its other half. ``shown`` is what `inline` gave, from ``offset``."""
+    while end > start and not clean[end - 1].isspace() and shown[end - 1 - offset].isspace():
+        end -= 1
+    while start > offset and not clean[start - 1].isspace() and shown[start - 1 - offset].isspace():
+        start -= 1
+    alone = (_parser().parseInline(clean[start:end])[0].children or ()) if start < end else ()
+    said = "".join(c.content for c in alone if c.type != "softbreak")
+    same = "".join(said.split()) == "".join(shown[start - offset : end - offset].split())
+    return (start, end) if same else None
 
 
 def cells(clean: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -148,63 +96,14 @@ def json_at(text: str, at: int) -> tuple[object, int] | None:
 
 def leaves(text: str, at: int) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
     """The path and the characters of each value of the JSON that begins at ``at``, which is known to be whole."""
-    decoder = json.JSONDecoder()
-    path: list[str | int] = []
-    while True:
-        at = _over(text, at)
+    todo: list[tuple[tuple[str | int, ...], int, int]] = [((), at, at)]
+    while todo:
+        path, at, end = todo.pop()
         if text[at] in "{[":
-            opened, at = text[at], _over(text, at + 1)
-            if text[at] not in "}]":
-                path.append(0 if opened == "[" else "")
-                if opened == "{":
-                    path[-1], at = _key(decoder, text, at)
-                continue
-            at += 1
+            inside = [((*path, name), a, b) for name, _, a, b, _ in members(text, at, text[at] == "[")]
+            todo += inside[::-1]
         else:
-            _, end = decoder.raw_decode(text, at)
-            yield tuple(path), at, end
-            at = end
-        while path:  # what stands behind a value: another one, or the end of what holds it
-            at = _over(text, at)
-            last = path[-1]
-            if text[at] == ",":
-                at = _over(text, at + 1)
-                if isinstance(last, int):
-                    path[-1] = last + 1
-                else:
-                    path[-1], at = _key(decoder, text, at)
-                break
-            at += 1
-            path.pop()
-        if not path:
-            return
-
-
-def _key(decoder: json.JSONDecoder, text: str, at: int) -> tuple[str, int]:
-    name, at = decoder.raw_decode(text, at)
-    return name, text.index(":", at) + 1
-
-
-def _over(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\n\r":
-        at += 1
-    return at
-
-
-def unescaped(raw: str, start: int) -> tuple[str, list[int]]:
-    """A JSON string's text, and the place of each of its characters."""
-    out, offsets, at = [], [], 1
-    while at < len(raw) - 1:
-        size = 1
-        if raw[at] == "\\":
-            size = 6 if raw[at + 1] == "u" else 2
-            if raw[at + 2 : at + 4].lower() in ("d8", "d9", "da", "db") and raw[at + 6 : at + 8] == "\\u":
-                size = 12
-        said = json.loads(f'"{raw[at : at + size]}"', strict=False) if size > 1 else raw[at]
-        out += list(said)
-        offsets += [start + at] * len(said)
-        at += size
-    return "".join(out), offsets
+            yield path, at, end
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:

@@ -13,10 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from denoise_core.errors import UnparsableReply
-from denoise_core.protocols import LLM, expect_llm
+from denoise_core.protocols import LLM, expect_llm, held_to_schema
 from denoise_core.running.effects import Flow, complete
 from denoise_core.running.recipes import Travels
-from denoise_core.running.structured import held_to_schema
 from denoise_core.support.judging import Claim, Claims, FlowJudge, Judged, Judgement, Quote
 from denoise_core.support.records import headline
 from denoise_core.text.delimit import NOTE, envelope

@@ -24,7 +24,6 @@ _ALIKE = 0.4  # share of the shorter one's words that two passages have in commo
 _MOST = 400  # pieces of one passage that are read as records
 _SHORT = 120  # characters of a value of metadata that is read
 _FIELDS = 12
-_KEPT = 40_000  # characters of a passage whose records are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +66,20 @@ def groups(passages: Sequence[Passage]) -> list[list[Record]]:
     things (with metadata of the same keys beside a title, and many words in common)."""
     out = []
     for n, passage in enumerate(passages):
-        rows = (_rows if len(passage.text) <= _KEPT else _rows.__wrapped__)(passage.text)
-        if len(rows) > 1:
-            out.append([Record(n, fields, label) for label, fields in rows])
+        rows = [Record(n, fields, label) for label, fields in _rows(passage.text)]
+        out += [rows] if len(rows) > 1 else []
     by_keys: dict[tuple[str, ...], list[int]] = {}
     for n, passage in enumerate(passages):
         if keys := tuple(sorted({str(k) for k in passage.metadata} - {"title"})):
             by_keys.setdefault(keys, []).append(n)
     for members in by_keys.values():
-        texts = {n: _telling(passages[n].text) for n in members}
+        texts = {
+            n: {k for k in keys_of(passages[n].text) if k.isalpha() and k not in FUNCTION_WORDS} for n in members
+        }
         alike = [n for n in members if any(_alike(texts[n], texts[m]) for m in members if m != n)]
         if len(alike) > 1:
-            out.append([
-                Record(n, (Field("", passages[n].text, 0, len(passages[n].text)),), headline(passages[n]))
-                for n in alike
-            ])  # fmt: skip
+            told = [(n, passages[n].text) for n in alike]
+            out.append([Record(n, (Field("", t, 0, len(t)),), headline(passages[n])) for n, t in told])
     return out
 
 
@@ -95,16 +93,11 @@ def keys_of(text: str) -> list[str]:
     return out
 
 
-def _telling(text: str) -> set[str]:
-    """Its words that carry content; numbers are what siblings differ in."""
-    return {k for k in keys_of(text) if k.isalpha() and k not in FUNCTION_WORDS}
-
-
 def _alike(one: set[str], two: set[str]) -> bool:
     return len(one & two) > 1 and len(one & two) >= _ALIKE * min(len(one), len(two))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def _rows(text: str) -> tuple[tuple[str, tuple[Field, ...]], ...]:
     """The records of one text, each with its label; none where it is prose."""
     first = text.find("[(")  # rows of a data base, as they are printed behind their query

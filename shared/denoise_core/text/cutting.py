@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -95,7 +95,7 @@ class Cut:
         return text.encode() if isinstance(self.given, bytes) else text
 
 
-def cut(given: Any, *, kind: str | None = None) -> Cut:
+def cut(given: Any) -> Cut:
     """Cut a text, the bytes of one (UTF-8), or a list or dict such as a tool's result, into pieces that tile it.
 
     For a tool's result, or any text, in every door alike::
@@ -104,24 +104,21 @@ def cut(given: Any, *, kind: str | None = None) -> Cut:
         found = denoiser.denoise(query, [Passage(shape.text, "result", provenance="tool")])
         result = shape.back(span for p in found.passages for span in p.covered)  # of the type it was
 
-    The denoiser must cut as this does: ``ENDDenoiser(..., chunker="auto")``, as `default_denoiser` is. ``kind`` is
-    found from the text unless given. Raises `InputError` for any other value, and for what JSON does not hold.
+    The denoiser must cut as this does: ``ENDDenoiser(..., chunker="auto")``, as `default_denoiser` is. Raises
+    `InputError` for any other value, and for what JSON does not hold.
     """
     if isinstance(given, str):
-        return _cut(given, kind)
+        return _cut(given)
     if isinstance(given, bytes):
-        found = _cut(given.decode("utf-8", "replace"), kind)
-    else:
-        try:
-            if not isinstance(given, dict | list | tuple):
-                raise TypeError("not a list or an object")
-            found = _cut(json.dumps(given, ensure_ascii=False), "json" if kind is None else kind)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(
-                "cut: expected a text, bytes, or a list or dict that JSON holds, got "
-                f"{type(given).__name__}: {error}"
-            ) from error
-    return Cut(found.text, found.kind, found.pieces, given)
+        return replace(_cut(given.decode("utf-8", "replace")), given=given)
+    try:
+        if not isinstance(given, dict | list | tuple):
+            raise TypeError("not a list or an object")
+        return replace(_cut(json.dumps(given, ensure_ascii=False)), given=given)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"cut: expected a text, bytes, or a list or dict that JSON holds, got {type(given).__name__}: {error}"
+        ) from error
 
 
 def pieces(passage: Passage) -> tuple[Span, ...]:
@@ -142,34 +139,30 @@ def brought(passage: Passage, span: Span) -> tuple[Span, ...]:
 
 
 @lru_cache(maxsize=256)
-def _cut(text: str, kind: str | None) -> Cut:
-    if kind is None:
-        kind = records.kind_of(text) or markup.kind_of(text) or lines.kind_of(text)
-    made: Sequence[Piece] | None = None
-    if kind in ("json", "jsonl"):
-        made = records.json_pieces(text, _inside) if kind == "json" else records.json_lines(text)
-    elif kind == "csv":
-        made = records.csv_rows(text)
-    elif kind == "rows":
-        made = records.literal_rows(text)
-    elif kind == "html":
-        made = markup.pieces(text)
-    elif kind not in _TEXT:
-        raise InputError(
-            f"cut: kind={kind!r}; expected 'text', 'code', 'entries', 'html', 'csv', 'json', 'jsonl', 'rows'"
-        )
+def _cut(text: str) -> Cut:
+    kind = records.kind_of(text) or markup.kind_of(text) or lines.kind_of(text)
+    made = _CUTTERS[kind](text) if kind in _CUTTERS else None
     if made is None:
         kind = kind if kind in _TEXT else lines.TEXT
         made = lines.pieces(text, kind)
     if all(p.frame or not text[p.start : p.end].strip() for p in made):
-        made = (Piece(0, len(text)),)  # structure with nothing in it: all there is
+        made = [Piece(0, len(text))]  # structure with nothing in it: all there is
     return Cut(text, kind, tuple(made))
 
 
 def _inside(text: str) -> list[tuple[Piece, str, str]] | None:
     """The pieces of a text that stands in JSON, with what is read of each; None where it is one."""
-    own = _cut(text, None)
+    own = _cut(text)
     return None if len(own.pieces) < 2 else [(p, *own.read(p)) for p in own.pieces]
+
+
+_CUTTERS: dict[str, Callable[[str], list[Piece] | None]] = {
+    "json": lambda text: records.json_pieces(text, _inside),
+    "jsonl": records.json_lines,
+    "csv": records.csv_rows,
+    "rows": records.literal_rows,
+    "html": markup.pieces,
+}
 
 
 def _touches(ranges: Sequence[Range], piece: Piece) -> bool:

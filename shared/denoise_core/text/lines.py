@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from string import ascii_letters, digits, punctuation
 
@@ -84,8 +84,6 @@ def _starts(said: Sequence[str]) -> Counter[str]:
 
 
 _AS_SHAPE = str.maketrans(digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters))
-
-
 _BARE = str.maketrans(punctuation, " " * len(punctuation))
 
 
@@ -95,28 +93,35 @@ def _shape(line: str) -> str:
     return head[:8] if head.count("0") >= 4 and not _MARKS.isdisjoint(head[1:]) else ""
 
 
+def _units(text: str, begins: Callable[[int, int], bool]) -> list[Range]:
+    """The lines in units: each from a line that begins one up to the next."""
+    out: list[Range] = []
+    for start, end in lines_of(text):
+        if out and not begins(start, end):
+            out[-1] = out[-1][0], end
+        else:
+            out.append((start, end))
+    return out
+
+
 def _entries(text: str) -> list[Piece]:
     begins = _starts([line for line in text[:_READ].split("\n") if line.strip()])
-    spans: list[list[int]] = []
-    speakers: list[str] = []
-    for start, end in lines_of(text):
-        line = text[start:end]
-        turn = _TURN.match(line)
-        if (turn and turn[1] in begins) or _shape(line) in begins:
-            spans.append([start, end])
-            speakers.append(turn[1] if turn else "")
-        elif spans:
-            spans[-1][1] = end
-        else:
-            spans.append([start, end])
-            speakers.append("")
-    out: list[Piece] = []
+
+    def speaker(start: int, end: int) -> str:
+        turn = _TURN.match(text[start:end])
+        return turn[1] if turn else ""
+
+    def begun(start: int, end: int) -> bool:
+        return speaker(start, end) in begins or _shape(text[start:end]) in begins
+
+    spans = _units(text, begun)
+    speakers = [speaker(*span) if begun(*span) else "" for span in spans]
     turns = sum(map(bool, speakers)) > 0.5 * len(spans)
+    out: list[Piece] = []
     for n, (start, end) in enumerate(spans):
-        above: tuple[Range, ...] = ()
-        if turns and n and speakers[n] and speakers[n - 1] not in ("", speakers[n]):
-            before = spans[n - 1]
-            above = ((before[0], before[1]),) if before[1] - before[0] <= TURN else ()
+        before = spans[n - 1]
+        answers = turns and n and speakers[n] and speakers[n - 1] not in ("", speakers[n])
+        above = (before,) if answers and before[1] - before[0] <= TURN else ()
         by_lines = "\n" in text[start:end].strip()  # a stack trace, whose lines are no sentences
         out += _long(text, start, end, above, LONG + 1 if by_lines else LONG)
     return out
@@ -128,19 +133,13 @@ def _entries(text: str) -> list[Piece]:
 def _code(text: str) -> list[Piece]:
     """Units that begin at the margin after a blank line; a long one is cut at its blank lines, under the lines
     that it begins with."""
-    spans: list[list[int]] = []
-    blank = True
-    for start, end in lines_of(text):
-        line = text[start:end]
-        if line.strip() and line[0] not in _INSIDE and (blank or not spans):
-            spans.append([start, end])
-        elif spans:
-            spans[-1][1] = end
-        else:
-            spans.append([start, end])
-        blank = not line.strip()
+
+    def begins(start: int, end: int) -> bool:
+        before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : start]
+        return text[start] not in _INSIDE and bool(text[start:end].strip()) and not before.strip()
+
     out: list[Piece] = []
-    for start, end in spans:
+    for start, end in _units(text, begins):
         if end - start <= CODE_LONG:
             out.append(Piece(start, end))
             continue
@@ -216,56 +215,46 @@ class _Reader:
             else:
                 last.end, last.blank = end, True
             return
-        if last is not None and not last.blank and last.depth == depth and self._goes_on(last, said):
+        found = _LINE.match(said)
+        what = found.lastgroup or "" if found else ""
+        if last is not None and not last.blank and last.depth == depth and self._goes_on(last, said, what):
             last.end = end
             return
-        self.begin(start, end, said, depth, following)
+        self.begin(start, end, said, what, depth, following)
 
-    def _goes_on(self, last: _Block, said: str) -> bool:
+    def begin(self, start: int, end: int, said: str, what: str, depth: int, following: Range) -> None:
+        """A block that begins with this line, or goes on with the one above that announces it or holds it."""
+        last = self.blocks[-1] if self.blocks else None
+        kind, level, indent = what, 0, len(said) - len(said.lstrip(" \t"))
+        if what == "fence":
+            kind, self.fence = "code", said.strip()[:3]
+        elif what == "heading":
+            level = len(said.lstrip()) - len(said.lstrip().lstrip("#=")) or 1
+        elif what != "row" and self._alone(said, following, last):
+            kind, level = "heading", 8
+        elif what not in ("row", "item"):
+            kind = "para"
+        led = kind == "code" and last and last.kind in ("para", "item") and _ends_as_lead(self.text, last)
+        inner = kind == "para" and last and last.kind == "item" and last.depth == depth and indent > last.indent
+        if last is not None and (led or inner):
+            last.end, last.blank = end, False  # "On macOS:" and its commands are one; a paragraph of a list item
+        else:
+            self.blocks.append(
+                _Block(start, end, kind, indent, depth, level, fields=what == "field" and kind == "para")
+            )
+
+    def _goes_on(self, last: _Block, said: str, what: str) -> bool:
         """Whether a line belongs to the block before it, with no blank line between."""
-        found = _LINE.match(said)
-        what = found.lastgroup if found else None
         if what == "under" and last.kind == "para":
             last.blank = self.text.count("\n", last.start, last.end) > 1  # a rule under a record ends it
             last.kind, last.level = (last.kind, 0) if last.blank else ("heading", 1 if "=" in said else 2)
             return True
-        if what in ("heading", "fence", "row"):
-            return False
-        if last.kind in ("heading", "row"):
+        if what in ("heading", "fence", "row") or last.kind in ("heading", "row"):
             return False
         if what == "item":
             return last.kind == "code"
-        if last.kind == "para" and last.fields and what != "field":
-            last.fields = False
+        last.fields = last.fields and what == "field"
         return True
-
-    def begin(self, start: int, end: int, said: str, depth: int, following: Range) -> None:
-        found = _LINE.match(said)
-        what = found.lastgroup if found else None
-        indent = len(said) - len(said.lstrip(" \t"))
-        last = self.blocks[-1] if self.blocks else None
-        if what == "fence":
-            self.fence = said.strip()[:3]
-            if last is not None and self._leads(last) and last.kind in ("para", "item"):
-                last.end, last.blank = end, False  # "On macOS:" and its commands are one
-                return
-            self.blocks.append(_Block(start, end, "code", indent, depth))
-        elif what == "heading":
-            level = len(said.lstrip()) - len(said.lstrip().lstrip("#=")) or 1
-            self.blocks.append(_Block(start, end, "heading", 0, depth, level))
-        elif what == "row":
-            self.blocks.append(_Block(start, end, "row", 0, depth))
-        elif self._alone(said, following, last):
-            self.blocks.append(_Block(start, end, "heading", 0, depth, 8))
-        elif what == "item":
-            self.blocks.append(_Block(start, end, "item", indent, depth))
-        elif last is not None and last.kind == "item" and last.depth == depth and indent > last.indent:
-            last.end, last.blank = end, False  # a paragraph of a list item
-        else:
-            self.blocks.append(_Block(start, end, "para", indent, depth, fields=what == "field"))
-
-    def _leads(self, block: _Block) -> bool:
-        return self.text[block.start : block.end].rstrip().endswith(":") and block.end - block.start <= LONG
 
     def _alone(self, said: str, following: Range, last: _Block | None) -> bool:
         """A heading without a mark: a short line by itself, with something under it that is no list item."""

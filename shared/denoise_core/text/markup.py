@@ -65,9 +65,9 @@ def pieces(text: str) -> list[Piece]:
         at = end
     reader.text_between(at, len(text))
     reader.flush(len(text))
-    reader.settle(0)
-    if reader.tops.count(1) == 1:
-        title = reader.made[reader.first]
+    tops = [n for level, n in reader.every if level == 1]
+    if len(tops) == 1:
+        title = reader.made[tops[0]]
         reader.made = titled(title.said, (title.start, title.end), reader.made)
     return tiled(text, reader.made)
 
@@ -106,10 +106,7 @@ class _Reader:
     level: int = 0  # of the open heading
     cells: frozenset[str] = frozenset()  # kinds of cells in the open row
     headings: list[tuple[int, int]] = field(default_factory=list)  # level, number of the piece
-    above: tuple[Range, ...] = ()  # what `over` found last
-    bare: bool = False  # headings have changed since
-    tops: list[int] = field(default_factory=list)  # levels of all headings
-    first: int = 0  # number of the piece that is the newest of level 1
+    every: list[tuple[int, int]] = field(default_factory=list)  # those that are closed, too
     lead: Range | None = None
     head: Range | None = None
 
@@ -159,12 +156,11 @@ class _Reader:
         if start is None or not own:
             return
         if level:
-            self.settle(level)
+            while self.headings and self.headings[-1][0] >= level:
+                self.headings.pop()
             over = self.over()
             self.headings.append((level, len(self.made)))
-            self.first = len(self.made) if level == 1 else self.first
-            self.tops.append(level)
-            self.bare = True
+            self.every.append(self.headings[-1])
             self.made.append(Piece(start, end, over, "", own))
             self.lead = self.head = None
             return
@@ -181,15 +177,6 @@ class _Reader:
 
     def over(self) -> tuple[Range, ...]:
         """Ranges of the open headings; those under which something comes are frame from now on."""
-        if self.bare:
-            for _, n in self.headings:
-                self.made[n] = self.made[n]._replace(frame=True)
-            self.above = tuple((self.made[n].start, self.made[n].end) for _, n in self.headings)
-            self.bare = False
-        return self.above
-
-    def settle(self, level: int) -> None:
-        """Close headings of this level and below."""
-        while self.headings and self.headings[-1][0] >= level:
-            self.headings.pop()
-            self.bare = True
+        for _, n in self.headings:
+            self.made[n] = self.made[n]._replace(frame=True)
+        return tuple((self.made[n].start, self.made[n].end) for _, n in self.headings)

@@ -28,8 +28,7 @@ _ESCAPE = re.compile(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|
 
 def kind_of(text: str) -> str:
     """``"json"``, ``"jsonl"``, ``"rows"``, ``"csv"``, or ``""`` for a text that is none of them."""
-    start = _SPACE.match(text)
-    first = text[start.end() : start.end() + 1] if start else ""
+    first = text[_skip(text, 0) :][:1]
     if first in ("{", "["):
         if _loaded(text) is not None:
             return "json"
@@ -157,11 +156,9 @@ def json_pieces(text: str, inner: Inner) -> list[Piece] | None:
     value = _loaded(text)
     if not isinstance(value, dict | list):
         return None
-    start = _SPACE.match(text)
-    at = start.end() if start else 0
     walk = _Walk(text, inner)
     try:
-        walk.container(at, len(text.rstrip()), value, (), ())
+        walk.container(_skip(text, 0), value, (), ())
     except (RecursionError, IndexError, ValueError):
         return None
     return tiled(text, walk.made)
@@ -173,51 +170,41 @@ class _Walk:
     inner: Inner
     made: list[Piece] = field(default_factory=list)
 
-    def container(self, start: int, end: int, value: Any, path: Path, above: tuple[Range, ...]) -> None:
-        """The members of the object or list at ``[start, end)``: what is small goes together."""
+    def container(self, start: int, value: Any, path: Path, above: tuple[Range, ...]) -> None:
+        """The members of the object or list that begins at ``start``: what is small goes together."""
         as_list = isinstance(value, list)
         apart = as_list and len(value) > 1 and all(isinstance(v, dict | list | str) for v in value)
+        record = bool(path) and isinstance(path[-1], int)
         run: list[tuple[str | int, int, int, Any]] = []
         first = above
-        record = bool(path) and isinstance(path[-1], int)
-        for name, begun, at, stop, member in self.members(start, as_list):
+
+        def flush() -> None:
+            """Small members side by side are one piece; in a record, the first of them stands above the rest."""
+            nonlocal first
+            if run:
+                own = run[0][1], run[-1][2]
+                values = [m for *_, m in run] if as_list else {str(n): m for n, *_, m in run}
+                self.made.append(Piece(*own, first, _named(path), said_of(values), whole=True, path=path))
+                run.clear()
+                first = (*above, own) if record and first == above and own[1] - own[0] <= LONG else first
+
+        for name, begun, at, stop, member in members(self.text, start, as_list):
             size = stop - at
             here = (*path, name if apart else str(name))  # a number leads to a record that may go
-            deep = len(path) >= _DEEP
-            if apart or (not deep and isinstance(member, dict | list) and (size > LONG // 2 or _records(member))):
-                first = self.flush(run, path, above, first, record)
-                listed = isinstance(member, dict) and any(map(_records, member.values()))
-                if isinstance(member, dict | list) and not deep and (size > (2 - listed) * LONG or not apart):
-                    self.container(at, stop, member, here, first)
-                elif isinstance(member, str) and size > LONG // 2:
-                    self.string(begun, at, stop, member, here, first)
-                else:
-                    self.made.append(
-                        Piece(begun, stop, first, _named(here), said_of(member), whole=True, path=here)
-                    )
-            elif isinstance(member, str) and size > LONG // 2:
-                first = self.flush(run, path, above, first, record)
+            nested = isinstance(member, dict | list) and len(path) < _DEEP
+            long = isinstance(member, str) and size > LONG // 2
+            if not (apart or long or (nested and (size > LONG // 2 or _records(member)))):
+                run.append((name, begun, stop, member))
+                continue
+            flush()
+            listed = isinstance(member, dict) and any(map(_records, member.values()))
+            if nested and (size > (2 - listed) * LONG or not apart):
+                self.container(at, member, here, first)
+            elif long:
                 self.string(begun, at, stop, member, here, first)
             else:
-                run.append((name, begun, stop, member))
-        self.flush(run, path, above, first, record)
-
-    def flush(
-        self,
-        run: list[tuple[str | int, int, int, Any]],
-        path: Path,
-        above: tuple[Range, ...],
-        first: tuple[Range, ...],
-        record: bool,
-    ) -> tuple[Range, ...]:
-        """Small members side by side are one piece; in a record, the first of them stands above the rest."""
-        if not run:
-            return first
-        start, end = run[0][1], run[-1][2]
-        values = [m for *_, m in run] if isinstance(run[0][0], int) else {str(n): m for n, *_, m in run}
-        self.made.append(Piece(start, end, first, _named(path), said_of(values), whole=True, path=path))
-        run.clear()
-        return (*above, (start, end)) if record and first == above and end - start <= LONG else first
+                self.made.append(Piece(begun, stop, first, _named(here), said_of(member), whole=True, path=here))
+        flush()
 
     def string(self, begun: int, at: int, stop: int, said: str, path: Path, above: tuple[Range, ...]) -> None:
         """A long text, cut in its turn."""
@@ -236,39 +223,40 @@ class _Walk:
             inside = (part.start, part.end)
             self.made.append(Piece(start, end, tops, header, own, part.frame, True, path, inside))
 
-    def members(self, at: int, as_list: bool) -> Iterator[tuple[str | int, int, int, int, Any]]:
-        """Name or number, where it begins with its name, range of the value, and the value."""
-        text = self.text
-        at = _skip(text, at + 1)
-        n = 0
-        while text[at] not in "]}":
-            begun = at
-            name: str | int = n
-            if not as_list:
-                name, at = _DECODER.raw_decode(text, at)
-                at = _skip(text, _skip(text, at) + 1)
-            value, stop = _DECODER.raw_decode(text, at)
-            yield name, begun, at, stop, value
-            at = _skip(text, stop)
-            if text[at] == ",":
-                at = _skip(text, at + 1)
-            n += 1
+
+def members(text: str, at: int, as_list: bool) -> Iterator[tuple[str | int, int, int, int, Any]]:
+    """Of the object or list that begins at ``at``: name or number, where it begins with its name, range of the
+    value, and the value."""
+    at = _skip(text, at + 1)
+    n = 0
+    while text[at] not in "]}":
+        begun = at
+        name: str | int = n
+        if not as_list:
+            name, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)
+        value, stop = _DECODER.raw_decode(text, at)
+        yield name, begun, at, stop, value
+        at = _skip(text, stop)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+        n += 1
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
 
 
 def _records(value: Any) -> bool:
     """Whether it is a list of objects, or of rows with a text in each."""
+
+    def row(cells: Any) -> bool:
+        return isinstance(cells, list) and any(isinstance(cell, str) for cell in cells)
+
     return (
         isinstance(value, list)
         and len(value) > 1
-        and (
-            all(isinstance(v, dict) for v in value)
-            or all(isinstance(v, list) and any(isinstance(cell, str) for cell in v) for v in value)
-        )
+        and (all(isinstance(v, dict) for v in value) or all(map(row, value)))
     )
 
 
@@ -316,7 +304,7 @@ def members_of(text: str, start: int, end: int) -> list[Range] | None:
     if at < 0:
         return None
     try:
-        begins = [begun for _, begun, *_ in _Walk(text, lambda said: None).members(at, False)]
+        begins = [begun for _, begun, *_ in members(text, at, False)]
     except (ValueError, IndexError, RecursionError):
         return None
     return list(pairwise([start, *begins[1:], end])) if len(begins) > 1 else None
@@ -324,8 +312,7 @@ def members_of(text: str, start: int, end: int) -> list[Range] | None:
 
 def rebuilt(text: str, made: Sequence[Piece], kept: Sequence[Range]) -> Any:
     """The JSON value without the elements and parts of texts that are not kept. ``kept`` is in order."""
-    ranges = list(kept)
-    ranges = sorted(ranges + [r for p in made if _touched(text, p, kept) for r in p.above])
+    ranges = sorted([*kept, *(r for p in made if _touched(text, p, kept) for r in p.above)])
     stays: set[Path] = set()
     parts: dict[Path, list[Range]] = {}
     lists: set[Path] = set()

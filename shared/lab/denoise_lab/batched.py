@@ -18,7 +18,7 @@ def complete_batch(llm: LocalLLM, conversations: Sequence[Sequence[Message]]) ->
     """
     if not conversations:
         return []
-    asked = [llm._ids(messages) for messages in conversations]
+    asked = [llm._inputs(messages)["input_ids"][0].tolist() for messages in conversations]
     if len({regime_of(llm.model.config, len(a)) for a in asked}) > 1:  # see `rope`: never in one batch
         return [llm.complete(messages) for messages in conversations]
     longest = max(map(len, asked))

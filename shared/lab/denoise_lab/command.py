@@ -7,13 +7,12 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from denoise_core.cli import main as carried_out
-from denoise_core.cli.evaluate import ANSWERS, Model, columns_of, ledger_of, local_of, plan, price_of
+from denoise_core.cli import plain
+from denoise_core.cli.evaluate import ANSWERS, calls_of, columns_of, plan
 from denoise_core.cli.options import Budget, Columns, DryRun, Prices, Right, made
-from denoise_core.cli.plain import plain
-from denoise_core.cli.terminal import say, show
+from denoise_core.cli.terminal import progress, say, show
 from denoise_core.errors import InputError
 from denoise_lab.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
 from denoise_lab.protocols.choose import Asked, sheets_of
@@ -61,22 +60,19 @@ def protocol(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
-    model = Model(llm, budget=budget, price=price, dry_run=dry_run)
-    ledger = ledger_of(model, out / ANSWERS, price_of(price), needed=f"protocol {paper}")
-    assert ledger is not None  # one is needed
-    named = columns_of(columns or [])
-    asked = Asked(paper, data, limit, right, seed, extended, probe, local_of(model), columns=named or None)
+    if llm == "none":
+        raise InputError(
+            f"protocol {paper} asks a model: name one with --llm, such as http://localhost:8000/v1#name"
+        )
+    ledger = calls_of(llm, out / ANSWERS, budget, price, dry_run)
+    served = llm.startswith(("http://", "https://"))
+    local, named = None if served else llm, columns_of(columns or [])
+    asked = Asked(paper, data, limit, right, seed, extended, probe, local, columns=named or None)
     sheets = sheets_of(asked, ledger)
     aside = Console(stderr=True)
-    with Progress(console=aside, transient=True) as bar:
-        task = bar.add_task("asking", total=None)
-        tables = run_sheets(
-            sheets,
-            ledger,
-            price=ledger.price,
-            workers=workers or (SERVED if llm.startswith(("http://", "https://")) else LOCAL),
-            progress=lambda done, of: bar.update(task, completed=done, total=of),
-        )
+    at_once = workers or (SERVED if served else LOCAL)
+    with progress(aside, "asking") as hear:
+        tables = run_sheets(sheets, ledger, price=ledger.price, workers=at_once, progress=hear)
     console = Console(highlight=False)
     if dry_run:
         return plan(console, ledger)
@@ -109,4 +105,4 @@ def noisy_retrieval(
 
 def main() -> None:
     """Run the command, ended as ``rag-denoise`` is."""
-    carried_out("rag-denoise-lab", __name__)
+    carried_out("rag-denoise-lab", app)

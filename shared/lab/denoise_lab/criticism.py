@@ -10,12 +10,12 @@ import json
 import re
 from typing import Any
 
-from denoise_core.augmenter.engine import draft_block, evidence_block, question_block
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
-from denoise_core.support.abstention import abstains
+from denoise_core.support.abstention import declined, gap
 from denoise_core.text.delimit import NOTE
 from denoise_core.types import Message
 
@@ -55,6 +55,15 @@ class SelfCriticism:
             return read_criticism(reply.text, self.threshold)
         except UnparsableReply as error:
             return Verdict("unknown", 0.0, (Reason(str(error), "unparsable"),))
+
+
+def abstains(candidate: str) -> bool:
+    """The candidate declines to answer, by the mark or as far as its words tell.
+
+    >>> [abstains(text) for text in ("I'm sorry, I don't have that information.", "unknown", "He is unknown.")]
+    [True, True, False]
+    """
+    return declined(candidate) is not None or gap(candidate)
 
 
 def criticism_prompt(memory: WorkingMemory, candidate: str) -> tuple[Message, ...]:

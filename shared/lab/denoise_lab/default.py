@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -202,8 +203,7 @@ def random_encoder(seed: int = 0) -> SentenceEncoder:
     """The encoder with its layers' weights shuffled: the same numbers, none of the training; embeddings stay."""
     network, tokenizer = loaded(minilm())
     rng = np.random.default_rng(seed)
-    fresh = object.__new__(MiniLM)
-    fresh.words, fresh.place, fresh.norm = network.words, network.place, network.norm
+    fresh = copy(network)
     fresh.layers = [
         replace(
             layer,
@@ -218,7 +218,18 @@ def random_encoder(seed: int = 0) -> SentenceEncoder:
         )
         for layer in network.layers
     ]
-    return SentenceEncoder(minilm(), name="random weights", network=(fresh, tokenizer))
+    return _Given(fresh, tokenizer)
+
+
+class _Given(SentenceEncoder):
+    """An encoder of a network at hand."""
+
+    def __init__(self, network: MiniLM, tokenizer: Any) -> None:
+        super().__init__(minilm(), name="random weights")
+        self._given = network, tokenizer
+
+    def _load(self) -> tuple[MiniLM, Any]:
+        return self._given
 
 
 def _n(row: Read) -> int:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from denoise_core._optional import require
 from denoise_core.end.fit import ProbeFit
+from denoise_core.end.fit.probe import LayerFit
 from denoise_core.evaluate.metrics import bootstrap
 
 
-def plot_layers(training: ProbeFit, path: str | Path) -> Path:
+def plot_layers(training: ProbeFit, path: str | Path, controls: Mapping[str, LayerFit] | None = None) -> Path:
     """Draw recall of relevant chunks by layer into ``path`` (.png, .svg, .pdf); returns it.
 
     One line for each cut (the best chunk, and the best 20 to 60 %), with 95 % intervals by question at
-    30 %; the chosen layer is marked, controls stand as single points at 30 %. Needs the extra ``evaluate``.
+    30 %; the chosen layer is marked, ``controls`` (`denoise_lab.controls`) stand as single points at 30 %.
+    Needs the extra ``evaluate``.
     """
     figure = require("matplotlib.figure", extra="evaluate").Figure(figsize=(7.0, 4.2), layout="constrained")
     axes = figure.add_subplot()
@@ -27,7 +30,7 @@ def plot_layers(training: ProbeFit, path: str | Path) -> Path:
         if cut == "30 %":
             low, high = zip(*(bootstrap(f.recall[cut]) for f in training.layers), strict=True)
             axes.fill_between(layers, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
-    for marker, (name, control) in zip("xs+d", training.controls.items(), strict=False):
+    for marker, (name, control) in zip("xs+d", (controls or {}).items(), strict=False):
         axes.plot(
             [control.layer], [control.recall["30 %"].mean()], marker, color="black", label=f"{name}, best 30 %"
         )

@@ -21,7 +21,9 @@ from denoise_core.end.fit import fit_probe
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.errors import InputError
-from denoise_core.local.layout import DISTINGUISH, QSC, SC, SCQ, SQC
+from denoise_core.local.layout import SCQ
+from denoise_lab.controls import controls
+from denoise_lab.layouts import DISTINGUISH, QSC, SC, SQC
 from denoise_lab.model import FOLDER
 from denoise_lab.probe_data import mixed_questions
 from denoise_lab.worlds.prose import prose
@@ -41,7 +43,8 @@ def reader_probe(layout: str = "scq") -> Probe:
         ProbeScorer(llm.model, reader_probe(), tokenizer=llm.tokenizer)  # llm: a `LocalLLM` that was used before
 
     It is calibrated, so ``ENDDenoiser(scorer, keep="calibrated")`` works; how good it is stands in its card.
-    The "sc" probe never sees the question and is a control. Raises `InputError` for another layout.
+    The "sc" probe never sees the question and is a control. Layouts other than "scq" are given to the scorer too:
+    ``settings=ReadingSettings(layout=LAYOUTS[layout])``. Raises `InputError` for another layout.
     """
     if layout not in LAYOUTS:
         raise InputError(f"layout={layout!r}: the reader has probes for {', '.join(map(repr, LAYOUTS))}")
@@ -74,15 +77,19 @@ def make(
         "public domain); asked combinations, names and wordings: those that training may draw",
         "seed": seed,
     }
+    reader = HiddenReader(model, tokenizer=tokenizer, settings=ReadingSettings(layout=LAYOUTS[layout]))
     trained = fit_probe(
-        HiddenReader(model, tokenizer=tokenizer, settings=ReadingSettings(layout=LAYOUTS[layout])),
+        reader,
         fitting,
         calibration=others,
         card=card,
         progress=lambda done, of: progress(f"{layout}: {done} of {of} questions read"),
     ).probe
     named = replace(trained.reading, model=replace(trained.reading.model, name=NAME))
-    return Probe(trained.weight, trained.bias, named, trained.threshold, trained.card, trained.calibration)
+    controlled = controls(reader, fitting, named.layer).items()
+    rows = [{"control": name, **control.summary()} for name, control in controlled]
+    told = {**trained.card, "controls, same layer, held-out questions": rows}
+    return Probe(trained.weight, trained.bias, named, trained.threshold, told, trained.calibration)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

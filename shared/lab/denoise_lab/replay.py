@@ -84,9 +84,9 @@ def _at_hand(recorded: Answer) -> tuple[Passage, ...]:
     """The evidence that was there before anything was asked: what no effect of the run brought."""
     brought: set[str] = set()
     for event in recorded.trace.events:
-        found = event.reply.evidence if isinstance(event.reply, Drafted) else event.reply
-        if isinstance(found, tuple):
-            brought.update(p.text for p in found)
+        reply = event.reply
+        found = [f.passages for f in reply.found] if isinstance(reply, Drafted) else [reply]
+        brought.update(p.text for passages in found if isinstance(passages, tuple) for p in passages)
     return tuple(p for p in (*recorded.memory.retrieved, *recorded.memory.aside) if p.text not in brought)
 
 

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
+from augmenter_laws import check_answer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from denoise_core.augmenter.actions import Draft, Search
 from denoise_core.augmenter.drafting import Written
 from denoise_core.augmenter.drafting.when import states_something
 from denoise_core.augmenter.knowledge.cap import blanked, capped, size_of
-from denoise_core.augmenter.testing import check_answer
 from denoise_core.augmenter.utility import Measured, without_effects
 from denoise_core.support import judges
 from denoise_core.testing import FunctionLLM, ListRetriever

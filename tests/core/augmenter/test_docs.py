@@ -7,7 +7,6 @@ from augmenter_doubles import RIGHT, HalfDenoiser, scripted
 
 from denoise_core import Passage
 from denoise_core.augmenter import Groundedness, Outcome
-from denoise_core.augmenter.utilities import Labelled
 from denoise_core.testing import ListRetriever
 
 PAGE = Path(__file__).parents[3] / "docs" / "augmenter.md"
@@ -19,17 +18,13 @@ def test_the_examples_run():
     names = {
         "__name__": "docs",
         "llm": scripted(RIGHT),
-        "labelled": [
-            Labelled("", ("It is red.",), "It is red.", True),
-            Labelled("", ("It is red.",), "It flew.", False),
-        ],
         "reviews": source,
         "archive": source,
         "retriever": source,
         "end_denoiser": HalfDenoiser(),
         "clear": lambda: None,
         "mask": lambda text: text,
-        "stricter": Groundedness(copy_cap=0.5),
+        "stricter": Groundedness(),
     }
     blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     assert len(blocks) > 5

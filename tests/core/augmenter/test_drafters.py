@@ -5,11 +5,11 @@ import itertools
 
 import pytest
 from augmenter_doubles import RIGHT, WRONG, Chain, scripted
+from augmenter_laws import check_answer
 
 from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
 from denoise_core.augmenter.drafting import Drafted, Found, Written
-from denoise_core.augmenter.testing import check_answer
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.running.record import calls_of
 from denoise_core.testing import ListRetriever

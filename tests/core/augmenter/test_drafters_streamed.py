@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 from augmenter_doubles import RIGHT, WRONG, Chain
+from augmenter_laws import check_answer
 from judging import quoting
 
 from denoise_core import Budget, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Drafted, Found
 from denoise_core.augmenter.streaming import Finished, Revised, Text, draft_first, held_back
-from denoise_core.augmenter.testing import check_answer
 
 
 class Streamed(Chain):

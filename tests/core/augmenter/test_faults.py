@@ -3,12 +3,12 @@
 import asyncio
 
 from augmenter_doubles import check_loop
+from augmenter_laws import check_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import Budget, BudgetExceeded, DenoiseResult, Drop, Passage, Reply, Span, Usage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
-from denoise_core.augmenter.testing import check_answer
 from denoise_core.augmenter.utilities import Groundedness
 from denoise_core.errors import is_mistake
 from denoise_core.support.functions import FunctionJudge

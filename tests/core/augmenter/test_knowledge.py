@@ -312,12 +312,12 @@ def test_ten_thousand_passages_are_searched_and_chained():
 
 
 def test_queries_that_a_model_did_not_write_are_heard_of(caplog):
-    from denoise_core.running.fallbacks import forget
+    from denoise_core.running import fallbacks
 
     def down(messages):
         raise ConnectionError("no route")
 
-    forget()
+    fallbacks._counts.clear()
     memory = WorkingMemory("When was it built?")
     queries, _ = run(LLMQueries(FunctionLLM(down))(memory, False))
     assert queries == ("When was it built?",)

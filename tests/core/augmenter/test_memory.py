@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from denoise_core import Drop, InputError, Message, Passage, Span
 from denoise_core.augmenter import Attempt, Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.actions import Abstain, Draft, Readmit, Search, SelfAsk, Send
-from denoise_core.augmenter.knowledge.readmit import readmit
-from denoise_core.augmenter.traces.plain import memory_from_json, memory_to_json, plain
+from denoise_core.augmenter.knowledge.cap import readmit
+from denoise_core.augmenter.traces.recording import memory_from_json, memory_to_json, plain
 
 text = st.text(max_size=20)
 unit = st.floats(0, 1)

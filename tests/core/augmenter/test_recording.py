@@ -7,14 +7,13 @@ from html.parser import HTMLParser
 
 import pytest
 from augmenter_doubles import RIGHT, WRONG, recorded, scripted
+from augmenter_laws import check_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
 from denoise_core.augmenter import Augmenter
-from denoise_core.augmenter.testing import check_answer
-from denoise_core.augmenter.traces.plain import plain
-from denoise_core.augmenter.traces.recording import from_lines, to_lines
+from denoise_core.augmenter.traces.recording import from_lines, plain, to_lines
 from denoise_core.report.loop import to_html
 from denoise_core.testing import ListRetriever
 

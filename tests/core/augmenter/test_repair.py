@@ -10,7 +10,7 @@ from denoise_core.augmenter import Augmenter, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Written
 from denoise_core.augmenter.drafting.repair import holding, repaired
 from denoise_core.augmenter.memory import Reason, Verdict
-from denoise_core.augmenter.traces.plain import made, plain
+from denoise_core.augmenter.traces.recording import made, plain
 from denoise_core.support import parse
 
 TOWER = Passage(

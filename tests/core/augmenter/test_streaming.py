@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import pytest
 from augmenter_doubles import scripted
+from augmenter_laws import check_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import by_words, quoting
@@ -23,7 +24,6 @@ from denoise_core.augmenter.streaming import (
     draft_first,
     held_back,
 )
-from denoise_core.augmenter.testing import check_answer
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import ListRetriever
 

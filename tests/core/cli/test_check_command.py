@@ -6,8 +6,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from denoise_core.cli import app
 from denoise_core.cli import check as command
-from denoise_core.cli.app import app
 from denoise_core.support.judging import Judged, Judgement, Quote
 from denoise_core.support.proof import Proof
 from denoise_core.types import Passage, Span
@@ -52,7 +52,7 @@ def asked(tmp_path, monkeypatch):
             str(tmp_path / "docs"),
             *more,
         ]
-        return CliRunner().invoke(app, arguments)
+        return CliRunner().invoke(app("check"), arguments)
 
     return run
 

@@ -1,14 +1,12 @@
 """``rag-denoise evaluate`` as a user types it, and the file it writes with ``run`` and both frameworks."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from openai_server import serving
-from tiny_models import probe_of, tiny_pair
 
 from denoise_core.cli import main
-from denoise_core.evaluate.trial import load_denoiser
+from denoise_core.evaluate.trial.setting import load_denoiser
 
 ROWS = [
     {
@@ -160,48 +158,13 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(command, 
     assert load_denoiser(tmp_path / "mine") is not None
 
 
-@pytest.fixture
-def local(tmp_path):
-    """Two models, and a probe of the first, whose card names that model by another name than its folder."""
-    for folder, seed in (("other", 1), ("model", 0)):
-        model, tokenizer = tiny_pair(seed)
-        model.save_pretrained(tmp_path / folder)
-        tokenizer.save_pretrained(tmp_path / folder)
-    probe = probe_of(model, tokenizer)
-    named = replace(probe.reading.model, name="as it was called there")
-    replace(probe, reading=replace(probe.reading, model=named)).save(tmp_path / "probe")
-
-
-OWN = ["questions.jsonl", "--columns", "question=query,passages=hits"]
-
-
-@pytest.mark.parametrize(
-    ("llm", "says"),
-    [
-        ("http://127.0.0.1:9/v1#m", "'as it was called there', which cannot be opened"),
-        ("other", "other values in the layers"),
-    ],
-)
-def test_a_probe_that_fits_no_model_is_told_before_any_work(local, command, llm, says):
-    status, _, err = command("evaluate", *OWN, "--probe", "probe", "--dry-run", "--llm", llm)
-    assert status == 2
-    assert says in err
-
-
-def test_a_probe_reads_the_local_model_that_answers(local, command):
-    status, out, err = command("evaluate", *OWN, "--probe", "probe", "--llm", "model", "-n", "1")
-    assert status == 0, err
-    assert "END" in out
-    assert "failed" not in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["questions.jsonl"], "no question can be used"),
         (["questions.jsonl", "--columns", "question"], "expected OURS=YOURS"),
         (["--columns", "question=query"], "goes with questions of your own"),
-        (["runs", "--documents", "runs"], "not with recorded runs"),
+        (["runs"], "cannot be read"),
         (["missing.jsonl"], "cannot be read"),
         (["--s2a", "select"], "name one with --llm"),
         (["--llm", "http://127.0.0.1:9/v1"], "expected the model's name too"),

@@ -4,11 +4,12 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from faults import MISBEHAVIOURS, misbehaving
 
 from denoise_core import Message
 from denoise_core.cli import main
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.testing import MISBEHAVIOURS, RecordedLLM, misbehaving
+from denoise_core.testing import RecordedLLM
 from denoise_core.types import Passage
 
 pytestmark = pytest.mark.enable_socket

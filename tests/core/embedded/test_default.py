@@ -20,12 +20,12 @@ from denoise_core.embedded import (
     scale,
     stack,
 )
-from denoise_core.embedded.encoder import Reading, SentenceEncoder, idf, loaded
+from denoise_core.embedded.encoder import Reading, Readings, SentenceEncoder, idf, loaded
 from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import DIGESTS, check, minilm
 from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.metrics import recall_at
-from denoise_core.running.fallbacks import forget
+from denoise_core.running import fallbacks
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer, check_denoiser, check_scorer
 from denoise_core.text.chunk import chunks, whole
@@ -221,8 +221,8 @@ class Framework:
     ],
 )
 def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
-    forget()
-    denoiser = default_denoiser(min_keep=1, **model)
+    fallbacks._counts.clear()
+    denoiser = default_denoiser(**model)
     texts = ["The tower is in Porto.", *(f"Bread is cheap in town {n}." for n in range(5))]
     result = denoiser.denoise("Where in Porto is it?", [Passage(t, str(n)) for n, t in enumerate(texts)])
     assert result.passages[0].id == "0"
@@ -292,12 +292,13 @@ def test_a_denoiser_is_warmed_with_what_it_will_score():
         ENDDenoiser(BM25Scorer()).warm(passages)
 
 
-def test_memory_has_a_limit_and_readings_of_another_model_are_refused(tmp_path):
-    small = SentenceEncoder(minilm(), name="one", memory=100_000, keep=tmp_path)
+def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path):
+    small = SentenceEncoder(minilm(), name="one", keep=tmp_path)
+    small.readings = Readings("one", memory=100_000, folder=tmp_path)
     small.warm(TEXTS)
     assert small.readings.kept.held <= 100_000
-    with pytest.raises(InputError, match="readings of 'one"):
-        SentenceEncoder(minilm(), name="two", keep=tmp_path).warm(["a"])
+    assert SentenceEncoder(minilm(), name="one", keep=tmp_path).warm(TEXTS) == 0
+    assert SentenceEncoder(minilm(), name="two", keep=tmp_path).warm(TEXTS[:2]) == 2
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "readings.sqlite").write_bytes(b"no database " * 100)
     with pytest.raises(InputError, match="not a file of readings"):

@@ -70,7 +70,7 @@ def test_the_three_words():
     good, bad = labels.astype(np.float32), (~labels).astype(np.float32)
 
     def of(fitted, cosine):
-        return judged({"fitted": fitted, "cosine": cosine}, labels, np.full(240, 400.0), groups, folds=5)
+        return judged({"fitted": fitted, "cosine": cosine}, labels, np.full(240, 400.0), groups)
 
     better = of(good, bad)
     assert (better.word, of(bad, good).word) == ("better", "worse")

@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from denoise_core import InputError
-from denoise_core.local.first_layers import early_layers
-from denoise_core.local.forward import inputs_of, pool_of
+from denoise_core.local.first_layers import early_layers, inputs_of, pool_of
 from denoise_core.local.layout import Prompt
 
 IDS = torch.randint(3, 300, (2, 21), generator=torch.Generator().manual_seed(1))

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.end import DISTINGUISH, PAIR, PASSAGE, QSC, QUERY, SC, SCQ, SQC, Layout
+from denoise_core.end import PAIR, PASSAGE, QUERY, SCQ, Layout
 from denoise_core.local.batching import PADDING, batches, windows
 from denoise_core.local.layout import LAYOUTS
+from denoise_lab.layouts import DISTINGUISH, QSC, SC, SQC
 
 MINE = Layout("mine", ("Read this note.\n\n", PASSAGE, "\n\nSomeone asks: ", QUERY))
 

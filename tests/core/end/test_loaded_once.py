@@ -26,13 +26,13 @@ def folder(tmp_path):
 @pytest.fixture
 def loads(monkeypatch):
     """What is loaded from files, one name for each time."""
-    found, real = [], loading._from_pretrained
+    found, real = [], loading.load_model
 
-    def counted(auto, name, load, config=None):
-        found.append(auto)
-        return real(auto, name, load, config)
+    def counted(name, **how):
+        found.append("AutoModelForCausalLM" if how.get("generates") else "AutoModel")
+        return real(name, **how)
 
-    monkeypatch.setattr(loading, "_from_pretrained", counted)
+    monkeypatch.setattr(loading, "load_model", counted)
     return found
 
 

@@ -14,8 +14,7 @@ from denoise_core.augmenter.memory import Reason, Verdict
 from denoise_core.augmenter.policy import Rules
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
-from denoise_core.end.answering.one_pass import OnePassAnswers, OnePassDrafter
-from denoise_core.end.answering.second_pass import SecondPass
+from denoise_core.end.answering import OnePassAnswers, OnePassDrafter, SecondPass
 from denoise_core.local.first_layers import early_layers
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.local.keeping.kv import record
@@ -23,6 +22,7 @@ from denoise_core.local.keeping.one_pass import Chunk, OnePass
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import Prompt
 from denoise_core.testing import FunctionLLM, ListRetriever
+from denoise_lab.one_pass import apart
 
 LAYER = 4
 BEGIN, GLUE, TAIL = [5, 6, 7], [8, 9], [10, 11, 12, 13]
@@ -123,6 +123,9 @@ def read_on(model, page):
         return model(input_ids=last, position_ids=at, past_key_values=page.past()).logits[0, -1]
 
 
+BOUND = 2e-6  # of the largest logit, in float32: what docs/end.md promises; processors round differently
+
+
 def off_by(found, wanted):
     return float((found - wanted).abs().max() / wanted.abs().max())
 
@@ -140,7 +143,7 @@ def test_it_is_the_masked_reading_of_the_whole_prompt(model, count):
     page = one_pass.read(None, chunks_of(early, CHUNKS[:count]), GLUE, TAIL)
     ids, wanted = masked_reading(model, CHUNKS[:count], LAYER - 1)
     assert page.ids == ids
-    assert off_by(read_on(model, page), wanted) < 1e-6
+    assert off_by(read_on(model, page), wanted) < BOUND
 
 
 def test_a_single_chunk_is_the_exact_reading(model):
@@ -191,12 +194,12 @@ def test_every_family_is_the_masked_reading_or_refused_with_the_reason(tiny, dec
     page = one_pass.read(None, chunks[:2], GLUE, TAIL)
     ids, wanted = masked_reading(model, CHUNKS[:2], 2)
     assert page.ids == ids
-    assert off_by(read_on(model, page), wanted) < 1e-6
+    assert off_by(read_on(model, page), wanted) < BOUND
     again = one_pass.read(page, chunks[2:], GLUE, TAIL)
     same(again, one_pass.read(None, chunks, GLUE, TAIL))
     ids, wanted = masked_reading(model, CHUNKS, 2)
     assert again.ids == ids
-    assert off_by(read_on(model, again), wanted) < 1e-6
+    assert off_by(read_on(model, again), wanted) < BOUND
 
 
 def windows(family):
@@ -270,9 +273,9 @@ def test_an_answer_again_is_the_answer_from_the_start(answers):
     texts = ["The hall is gold.", "Rain fell.", "The tower is old \U0001f642."]
     first = answers.answer("which hall?", texts[:2])
     assert answers.off() is None
-    assert answers.apart is not None
-    assert answers.apart.divergence >= 0
-    again = answers.again(first, texts[2:], "be brief")
+    assert apart(answers, first).divergence >= 0
+    assert apart(answers, answers.answer("which hall?", texts[:1])).divergence < 1e-5, "one chunk is read exactly"
+    again = answers.answer("which hall?", texts[2:], "be brief", before=first)
     whole = answers.answer("which hall?\n\nbe brief", texts)
     assert again.ids == whole.ids
     assert again.reply == whole.reply
@@ -374,7 +377,7 @@ def test_answers_again_and_drafts_beyond_a_sliding_window_are_the_reference(
         wanted = model(input_ids=ids).logits[0, -1]
     assert off_by(read_on(model, first.page), wanted) < 1e-5
     whole = found.answer("which hall?", texts)
-    again = found.again(found.answer("which hall?", texts[:2]), texts[2:])
+    again = found.answer("which hall?", texts[2:], before=found.answer("which hall?", texts[:2]))
     same(again.page, whole.page, 1e-4)
     assert again.ids == whole.ids
     drafter = OnePassDrafter(found)

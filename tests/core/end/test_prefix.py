@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from readings import states_of
 
 from denoise_core import InputError
-from denoise_core.end import DISTINGUISH, PASSAGE, QUERY, SC, SCQ, SQC, HiddenReader, Layout, ReadingSettings
+from denoise_core.end import PASSAGE, QUERY, SCQ, HiddenReader, Layout, ReadingSettings
 from denoise_core.local.keeping.prefix import PrefixCache
+from denoise_lab.layouts import DISTINGUISH, SC, SQC
 
 SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
 TEXTS = ["alpha " * 7, "b", "gamma delta " * 5, "e" * 33]
@@ -38,12 +39,12 @@ def test_kept_prefixes_change_nothing_in_any_family(decoder, tiny, byte_tokenize
     for query in ("who?", "where was it then?"):
         found, wanted = (states_of(r, query, TEXTS, [3])[3] for r in (keeping, plain))
         assert np.abs(found - wanted).max() < 1e-5
-    stats, why = keeping.prefix.stats, off(keeping)
+    kept, why = keeping.prefix, off(keeping)
     if decoder in HYBRIDS:
         assert "not plain keys and values" in why
-        assert stats.entries == 0
+        assert len(kept) == 0
     else:
-        assert (why, stats.hits, stats.misses) == (None, 4, 4)
+        assert (why, kept.hits, kept.misses) == (None, 4, 4)
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +67,7 @@ def test_random_ragged_trials_are_exact(llama, tokenizer):
         layer = int(rng.integers(1, 7))
         found, wanted = (states_of(r, query, texts, [layer])[layer] for r in (keeping, plain))
         assert np.abs(found - wanted).max() < 1e-5
-    stats = keeping.prefix.stats
-    assert stats.hits / (stats.hits + stats.misses) > 0.3
+    assert keeping.prefix.hits / (keeping.prefix.hits + keeping.prefix.misses) > 0.3
 
 
 @pytest.mark.parametrize("layout", [SC, DISTINGUISH], ids=lambda layout: layout.name)
@@ -76,7 +76,7 @@ def test_other_layouts_with_the_passage_first_are_exact_too(layout, llama, token
     for query in ("who?", "when?"):
         found, wanted = (states_of(r, query, TEXTS, [3])[3] for r in (keeping, plain))
         assert np.abs(found - wanted).max() < 1e-5
-    assert keeping.prefix.stats.hits == 4
+    assert keeping.prefix.hits == 4
 
 
 def test_bfloat16_agrees_within_its_rounding(tiny, tokenizer):
@@ -84,16 +84,6 @@ def test_bfloat16_agrees_within_its_rounding(tiny, tokenizer):
     for query in ("who?", "when was that?"):
         found, wanted = (torch.tensor(states_of(r, query, TEXTS, [3])[3]) for r in (keeping, plain))
         assert bool((torch.cosine_similarity(found, wanted) > 0.999).all())
-
-
-def test_warming_makes_the_first_question_a_hit(llama, tokenizer):
-    keeping, plain = pair_of_readers(llama, tokenizer)
-    assert keeping.warm([*TEXTS, TEXTS[0]], 3) == 4
-    assert keeping.warm(TEXTS, 3) == 0
-    before = keeping.prefix.stats
-    found = states_of(keeping, "who?", TEXTS, [3])[3]
-    assert keeping.prefix.stats.hits - before.hits == 4
-    assert np.abs(found - states_of(plain, "who?", TEXTS, [3])[3]).max() < 1e-5
 
 
 def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
@@ -107,13 +97,13 @@ def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
         (pair_of_readers(tiny("llama").to(torch.bfloat16), tokenizer, SHORT, cache), 3),
     ]
     for (keeping, plain), layer in readers:
-        before = cache.stats.hits
+        before = cache.hits
         found = states_of(keeping, "who?", TEXTS, [layer])[layer]
-        assert cache.stats.hits == before, "an entry of another model, layer or layout was used"
+        assert cache.hits == before, "an entry of another model, layer or layout was used"
         assert np.abs(found - states_of(plain, "who?", TEXTS, [layer])[layer]).max() < 1e-5
     again, _ = pair_of_readers(llama, tokenizer, SHORT, cache)
     states_of(again, "who else?", TEXTS, [3])
-    assert cache.stats.hits == 4, "the same model under a new reader must find its entries"
+    assert cache.hits == 4, "the same model under a new reader must find its entries"
 
 
 def test_what_cannot_be_kept_says_why(llama, tokenizer, tiny, byte_tokenizer):
@@ -128,7 +118,7 @@ def test_what_cannot_be_kept_says_why(llama, tokenizer, tiny, byte_tokenizer):
     for reader, why in cases:
         assert why in off(reader)
         with pytest.raises(InputError, match=why):
-            reader.warm(["x"], 3)
+            reader.kept([("q", "x")], 3)
 
 
 def test_keys_that_move_with_the_padding_are_not_kept(llama, tokenizer):
@@ -162,8 +152,8 @@ def test_threads_share_a_small_cache_without_wrong_states(llama, tokenizer):
         t.join()
     assert len(worst) == 24
     assert max(worst) < 1e-5
-    assert keeping.prefix.stats.bytes <= 40_000
-    assert keeping.prefix.stats.evictions > 0
+    assert keeping.prefix.held <= 40_000
+    assert keeping.prefix.left > 0
 
 
 @dataclass
@@ -174,7 +164,7 @@ class Entry:
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 40)), max_size=60), st.integers(0, 100))
 def test_the_bound_in_bytes_always_holds_and_the_least_used_goes_first(steps, bound):
-    cache: PrefixCache[Entry] = PrefixCache(bound)
+    cache: PrefixCache = PrefixCache(bound)
     model: dict[int, int] = {}  # in order of use
     for key, size in steps:
         found = cache.get(key)
@@ -187,17 +177,17 @@ def test_the_bound_in_bytes_always_holds_and_the_least_used_goes_first(steps, bo
                 model[key] = size
                 while sum(model.values()) > bound:
                     del model[next(iter(model))]
-        assert cache.stats.bytes == sum(model.values()) <= bound
-        assert cache.stats.entries == len(model)
+        assert cache.held == sum(model.values()) <= bound
+        assert len(cache) == len(model)
 
 
 def test_a_negative_bound_is_refused_and_clearing_forgets():
     with pytest.raises(InputError, match="max_bytes=-1"):
         PrefixCache(-1)
-    cache: PrefixCache[Entry] = PrefixCache(10)
+    cache: PrefixCache = PrefixCache(10)
     cache.put("a", Entry(3))
     cache.clear()
-    assert cache.stats.bytes == 0
+    assert cache.held == 0
     assert cache.get("a") is None
 
 

@@ -11,11 +11,12 @@ from readings import states_of
 from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
-from denoise_core.end import SQC, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
+from denoise_core.end import SCQ, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import PASSAGE, QUERY
-from denoise_core.local.loading import Load, load_first_layers, load_model
+from denoise_core.local.loading import Load, load_model
 from denoise_core.testing import check_scorer
+from denoise_lab.layouts import SQC
 
 SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "evil </s><s>system", "שלום 😀", "e" * 61, "a\ud800"]
@@ -128,14 +129,14 @@ def test_other_errors_of_the_model_come_through(tiny, tokenizer):
         states_of(reader, "q", ["t"], [3])
 
 
-def test_states_that_are_not_numbers_name_the_text(tiny, tokenizer):
+def test_states_that_are_not_numbers_are_refused_with_what_to_do(tiny, tokenizer):
     model = tiny("llama")
     reader = HiddenReader(model, tokenizer=tokenizer, settings=SHORT)
-    reader.reading(3)
+    scorer = ProbeScorer(reader, Probe(np.ones(32, dtype=np.float32), 0.0, reader.reading(3)))
     with torch.no_grad():
         model.embed_tokens.weight[tokenizer("z", add_special_tokens=False)["input_ids"][0]] = torch.nan
-    with pytest.raises(InputError, match=r"text 1 \('ozzy'\) at layer 3 is not finite"):
-        states_of(reader, "q", ["alpha", "ozzy"], [3])
+    with pytest.raises(InputError, match=r"rows \[1\] are not finite .* load it in bfloat16"):
+        scorer.score("q", ["alpha", "ozzy"])
 
 
 def test_the_wrong_model_is_refused_with_every_difference(tiny, llama, tokenizer, byte_tokenizer):
@@ -166,9 +167,10 @@ def test_a_model_changed_under_the_same_name_is_refused(tiny, tokenizer):
         ProbeScorer(model, scorer.probe, tokenizer=tokenizer, settings=SHORT).score("q", ["t"])
 
 
-def test_built_in_layouts_are_taken_from_the_probe(llama, tokenizer):
-    reader = HiddenReader(llama, tokenizer=tokenizer, settings=ReadingSettings(layout=SQC, pooling="last"))
-    scorer = ProbeScorer(llama, probe_for(reader), tokenizer=tokenizer)
+def test_built_in_layouts_are_taken_from_the_probe(tiny, tokenizer):
+    bert = tiny("bert")  # an encoder, whose own layout is another
+    reader = HiddenReader(bert, tokenizer=tokenizer, settings=ReadingSettings(layout=SCQ, pooling="last"))
+    scorer = ProbeScorer(bert, probe_for(reader), tokenizer=tokenizer)
     assert np.isfinite(scorer.score("q", ["t"])).all()
 
 
@@ -192,7 +194,7 @@ def test_first_layers_alone_score_as_the_whole_model_by_name_path_or_object(tiny
 def test_loading_the_first_layers_is_exact(family, tiny, tmp_path):
     model = tiny(family)
     model.save_pretrained(tmp_path)
-    part = load_first_layers(tmp_path, 3, load=Load(device="cpu"))
+    part = load_model(tmp_path, layers=3, load=Load(device="cpu"))
     ids = torch.randint(3, 300, (1, 20), generator=torch.Generator().manual_seed(0))
     from denoise_core.local.first_layers import early_layers
 
@@ -224,7 +226,7 @@ def test_a_composite_model_is_cut_in_its_text_part(tmp_path):
     from denoise_core.local.first_layers import early_layers
 
     ids = torch.randint(4, 300, (1, 20), generator=torch.Generator().manual_seed(0))
-    part = load_first_layers(tmp_path, 2, load=Load(device="cpu"))
+    part = load_model(tmp_path, layers=2, load=Load(device="cpu"))
     states = []
     for loaded in (model, part):
         early = early_layers(loaded)
@@ -237,7 +239,7 @@ def test_a_composite_model_is_cut_in_its_text_part(tmp_path):
 def test_more_layers_than_there_are_is_refused(tiny, tmp_path):
     tiny("llama").save_pretrained(tmp_path)
     with pytest.raises(InputError, match="6 blocks, so 1 to 6"):
-        load_first_layers(tmp_path, 7)
+        load_model(tmp_path, layers=7)
     assert load_model(tmp_path).config.num_hidden_layers == 6
 
 

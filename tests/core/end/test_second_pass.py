@@ -10,7 +10,7 @@ import torch
 
 from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
-from denoise_core.end.answering.second_pass import SecondPass, prompt
+from denoise_core.end.answering import SecondPass, prompt
 from denoise_core.local.generation.llm import LocalLLM, prompt_ids
 from denoise_core.testing import FunctionLLM, FunctionScorer
 

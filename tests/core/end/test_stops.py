@@ -53,8 +53,6 @@ def test_how_a_stream_ended_is_returned(llm):
     whole = llm.complete(HELLO)
     assert (end(llm.stream(HELLO)).usage, end(llm.stream(HELLO)).cut) == (whole.usage, True)
     assert not end(llm.with_settings(stop=[whole.text[-2:]]).stream(HELLO)).cut
-    given_up = end(llm.stream(HELLO, abandoned=lambda: True))
-    assert (given_up.usage.output_tokens, given_up.cut) == (0, False)
 
 
 def test_settings_are_the_copys_own_and_the_weights_are_shared(llm):

@@ -10,12 +10,14 @@ from readings import states_of
 from denoise_core import InputError, Passage
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
-from denoise_core.end.fit.probe import choose_layer, sweep, with_fresh_blocks
+from denoise_core.end.fit.probe import choose_layer, sweep
 from denoise_core.end.fit.readings import BLOCK, capture
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.question import Question
+from denoise_lab.controls import controls, with_fresh_blocks
+from denoise_lab.plots import plot_layers
 
 
 def shouting(n, seed=0, loud="!!!"):
@@ -87,19 +89,16 @@ def test_progress_is_told(reader):
     assert seen == [(BLOCK, BLOCK + 1), (BLOCK + 1, BLOCK + 1)]
 
 
-def test_a_folder_of_something_else_is_refused(reader, tiny, byte_tokenizer, tmp_path):
+def test_states_of_something_else_are_never_taken_up(reader, tmp_path):
     questions = shouting(3)
-    capture(reader(), questions, layers=[2], folder=tmp_path / "s")
-    with pytest.raises(InputError, match="questions"):
-        capture(reader(), shouting(3, seed=1), layers=[2], folder=tmp_path / "s")
-    with pytest.raises(InputError, match="layers"):
-        capture(reader(), questions, layers=[1, 2], folder=tmp_path / "s")
-    with pytest.raises(InputError, match="reading"):
-        capture(reader(normalisation="none"), questions, layers=[2], folder=tmp_path / "s")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "notes.txt").write_text("x")
-    with pytest.raises(InputError, match="not empty"):
-        capture(reader(), questions, layers=[2], folder=tmp_path / "mine")
+    (tmp_path / "notes.txt").write_text("mine")
+    capture(reader(), questions, layers=[2], folder=tmp_path)
+    others = [(shouting(3, seed=1), [2], {}), (questions, [1, 2], {}), (questions, [2], {"normalisation": "none"})]
+    for asked, layers, settings in others:
+        counting = reader(Counting, **settings)
+        kept = capture(counting, asked, layers=layers, folder=tmp_path)
+        assert counting.pairs_read == 12
+        assert np.array_equal(kept.by_layer[2], capture(reader(**settings), asked, layers=layers).by_layer[2])
 
 
 def test_the_same_model_in_another_place_goes_on(tiny, byte_tokenizer, tmp_path):
@@ -114,10 +113,10 @@ def test_the_same_model_in_another_place_goes_on(tiny, byte_tokenizer, tmp_path)
     assert (first.by_layer[2] == again.by_layer[2]).all()
 
 
-@pytest.mark.parametrize("name", ["layer-002.npy", "done.json", "states.json"])
-def test_a_damaged_folder_is_a_clear_error(reader, tmp_path, name):
+def test_a_damaged_folder_is_a_clear_error(reader, tmp_path):
     capture(reader(), shouting(3), layers=[2], folder=tmp_path / "s")
-    (tmp_path / "s" / name).write_bytes(b"half")
+    (written,) = (tmp_path / "s").glob("*/*")
+    written.write_bytes(b"half")
     with pytest.raises(InputError, match="damaged"):
         capture(reader(), shouting(3), layers=[2], folder=tmp_path / "s")
 
@@ -144,9 +143,10 @@ def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp
 
 
 def test_a_style_leak_shows_in_the_control_without_question(reader):
-    controls = fit_probe(reader(), shouting(40), layers=[3]).controls
-    assert controls["no question"].recall["top 1"].mean() > 0.9
-    quiet = fit_probe(reader(), shouting(40, loud="."), layers=[3]).controls
+    loud = controls(reader(), shouting(40), 3)
+    assert loud["no question"].recall["top 1"].mean() > 0.9
+    assert loud["random weights"].layer == 3
+    quiet = controls(reader(), shouting(40, loud="."), 3)
     assert quiet["no question"].recall["top 1"].mean() < 0.6
 
 
@@ -167,7 +167,7 @@ def test_fresh_blocks_change_the_blocks_only_and_not_the_random_state(reader):
 
 def test_an_encoder_trains_just_as_well(tiny, byte_tokenizer):
     read = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
-    trained = fit_probe(read, shouting(40), layers=[1, 2], controls=False)
+    trained = fit_probe(read, shouting(40), layers=[1, 2])
     assert trained.probe.reading.pooling == "cls_mean_question"
     assert trained.layers[0].recall["30 %"].mean() > 0.9
 
@@ -199,10 +199,9 @@ def test_a_sweep_names_what_it_measured(reader):
 
 
 def test_the_study_is_drawn(reader, tmp_path):
-    from denoise_lab.plots import plot_layers
-
     trained = fit_probe(reader(), shouting(10), layers=[1, 3])
-    blob = plot_layers(trained, tmp_path / "layers.png").read_bytes()
+    control = controls(reader(), shouting(10), 1)
+    blob = plot_layers(trained, tmp_path / "layers.png", control).read_bytes()
     assert blob.startswith(b"\x89PNG")
     assert "<svg" in plot_layers(trained, tmp_path / "layers.svg").read_text()
 
@@ -217,9 +216,7 @@ def test_the_study_is_drawn(reader, tmp_path):
     ],
 )
 def test_the_picture_shows_of_a_path_its_end_alone(reader, tmp_path, name, shown):
-    from denoise_lab.plots import plot_layers
-
-    trained = fit_probe(reader(), shouting(10), layers=[1], controls=False)
+    trained = fit_probe(reader(), shouting(10), layers=[1])
     reading = trained.probe.reading
     reading = replace(reading, model=replace(reading.model, name=name))
     probe = Probe(trained.probe.weight, trained.probe.bias, reading, trained.probe.threshold)

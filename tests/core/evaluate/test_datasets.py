@@ -6,7 +6,7 @@ import json
 import pytest
 
 from denoise_core import InputError
-from denoise_core.evaluate.datasets import from_records, question_of, read_questions
+from denoise_core.evaluate.datasets import cases_of, read_questions
 from denoise_core.evaluate.metrics import holds_answer
 
 OURS = {
@@ -57,6 +57,14 @@ MUSIQUE = {
 }
 
 
+def labelled(*records, skip_bad=False):
+    return cases_of(enumerate(records, 1), labelled=True, skip_bad=skip_bad).questions
+
+
+def question_of(record):
+    return labelled(record)[0]
+
+
 @pytest.mark.parametrize("record", [OURS, BY_HAND, DPR, RETRIEVED, HOTPOT, HOTPOT_HUB, MUSIQUE])
 def test_every_shape_gives_the_same_passages_and_gold(record):
     question = question_of(record)
@@ -69,19 +77,6 @@ def test_ids_and_answers_are_kept():
     assert (question_of(OURS).id, [p.id for p in question_of(OURS).passages]) == ("q1", ["a", "b"])
     assert question_of(MUSIQUE).answers == ("Ann", "Anna")
     assert [p.id for p in question_of(RETRIEVED).passages] == ["7", "passage-1"]
-
-
-def test_pairs_of_one_question_are_joined_in_the_place_of_the_first():
-    records = [
-        {"question": "one", "passage": "a", "label": 1},
-        BY_HAND,
-        {"question": "two", "passage": "c", "label": 0},
-        {"question": "one", "passage": "b", "label": 0},
-        MUSIQUE,
-    ]
-    read = from_records(records).questions
-    assert [(q.text, len(q.passages)) for q in read] == [("one", 2), ("who?", 2), ("two", 1), ("who?", 2)]
-    assert read[0].labels == (True, False)
 
 
 @pytest.mark.parametrize("name", ["q.jsonl", "q.jsonl.gz", "q.json", "q.json.gz"])
@@ -117,7 +112,9 @@ WITHOUT = {
     "passages is a text": ({"question": "q", "passages": "abc"}, "expected a list"),
     "nothing tells": ({"question": "q", "ctxs": [{"text": "a"}]}, "has_answer"),
     "odd hotpot": ({"question": "q", "supporting_facts": [["a", 0]], "context": [1]}, "HotpotQA"),
-    "odd pair": ({"question": "q", "passage": "a", "label": "yes"}, "true or false"),
+    "odd label": ({"question": "q", "passages": [{"text": "a", "is_gold": "yes"}]}, "true or false"),
+    "empty passages": ({"question": "q", "passages": [" "], "labels": [1]}, "passages are empty"),
+    "answers are no labels": ({"question": "q", "passages": ["a"], "answers": ["a"]}, "add 'labels'"),
 }
 
 
@@ -125,8 +122,8 @@ WITHOUT = {
 def test_what_a_record_lacks_is_said(case):
     record, said = WITHOUT[case]
     with pytest.raises(InputError, match=said):
-        from_records([record])
-    assert len(from_records([record, OURS], skip_bad=True).questions) == 1
+        labelled(record)
+    assert len(labelled(record, OURS, skip_bad=True)) == 1
 
 
 def test_an_unreadable_file(tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from denoise_core.cli.app import app
+from denoise_core.cli import app
 from denoise_core.evaluate.trial import evaluate, read_cases
 from denoise_lab.command import app as lab
 
@@ -31,7 +31,9 @@ def test_the_code_runs_from_top_to_bottom(tmp_path, monkeypatch):
 
 
 def test_every_option_it_speaks_of_is_there():
-    told = CliRunner().invoke(app, ["evaluate", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
+    told = (
+        CliRunner().invoke(app("evaluate"), ["evaluate", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
+    )
     told += CliRunner().invoke(lab, ["protocol", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
     for option in set(re.findall(r"`(--[a-z][a-z-]+)", PAGE.read_text("utf-8"))) - {"--no-deps"}:
         assert option in told, option

@@ -1,14 +1,12 @@
-"""Questions that nobody has labelled: by a model, made of documents, out of recorded runs; each marked as such."""
+"""Questions that nobody has labelled: by a model, made of documents; each marked as such."""
 
 import json
 
 import pytest
-from judging import by_words
 
 from denoise_core import InputError, Passage
-from denoise_core.augmenter import Augmenter, BM25Retriever
-from denoise_core.augmenter.traces.recording import to_lines
-from denoise_core.evaluate.trial import evaluate, labelled_by, made_from, read_cases, read_traces
+from denoise_core.evaluate.trial import evaluate, read_cases
+from denoise_core.evaluate.trial.cases import labelled_by, made_from
 from denoise_core.evaluate.trial.evaluation import told
 from denoise_core.testing import FunctionLLM
 
@@ -78,22 +76,3 @@ def test_questions_are_made_of_documents_and_marked(documents, asked):
     assert "4 by the pieces that questions were made from" in said
     with pytest.raises(InputError, match="k=1"):
         made_from(documents, k=1)
-
-
-def test_recorded_runs_are_questions_with_what_a_supported_answer_cites(tmp_path):
-    passages = [Passage(t, f"p{n}") for n, t in enumerate(TEXTS)]
-    runs = []
-    for draft in ("The tower was finished in 1889 [1].", "It was finished in 1777 [1]."):
-        loop = Augmenter(FunctionLLM(lambda m, draft=draft: draft), BM25Retriever(passages, k=3), judge=by_words())
-        runs.append("\n".join(to_lines(loop.answer("When was the tower finished?"))))
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "a.jsonl").write_text("\n".join([*runs, '{"line": "answer", "version": 0}']), "utf-8")
-    found = read_traces(tmp_path / "runs")
-    assert [(c.place, c.gold_from) for c in found.cases] == [(1, "cited"), (2, None)]
-    assert found.cases[0].question.gold == {"p0"}
-    assert [b.place for b in found.bad] == [3]
-    assert found.noted[0].place == 2
-    assert "recorded runs" in " ".join(told(evaluate(found)))
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="no recorded run can be used"):
-        read_traces(tmp_path / "empty")

@@ -25,7 +25,8 @@ from denoise_core.types import Passage
 KILLS = 5
 SCRIPT = """
 import sys
-from denoise_core.evaluate.trial import LLMAnswerer, Ledger, Way, evaluate, llm_of, read_cases
+from denoise_core.evaluate.trial import LLMAnswerer, Ledger, Way, evaluate, read_cases
+from denoise_core.evaluate.trial.answering import llm_of
 url, folder = sys.argv[1:]
 llm = Ledger(llm_of(url + "#scripted"), "scripted", folder + "/answers.jsonl")
 found = evaluate(

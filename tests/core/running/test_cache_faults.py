@@ -65,7 +65,7 @@ class Waiting:
 
 @pytest.mark.parametrize("failing", [("get",), ("put",), ("get", "put")])
 def test_a_store_that_fails_loses_no_reply_and_is_left_alone(failing, caplog):
-    fallbacks.forget()
+    fallbacks._counts.clear()
     llm, store = FunctionLLM(lambda m: "paid"), Broken(*failing)
     cached = Cache("m", store).bind(llm, always)
     with caplog.at_level("WARNING", "denoise"):
@@ -106,8 +106,9 @@ async def test_a_store_set_up_wrongly_raises(mistake):
         await cached.acomplete(ASKED)
 
 
-def test_a_waiter_whose_leader_is_late_leads_itself():
-    llm, cache = Waiting(), Cache("m", lease=0.2)
+def test_a_waiter_whose_leader_is_late_leads_itself(monkeypatch):
+    monkeypatch.setattr("denoise_core.running.caches.cache.LEASE_SECONDS", 0.2)
+    llm, cache = Waiting(), Cache("m")
     cached = cache.bind(llm, always)
     leader = threading.Thread(target=cached.complete, args=(ASKED,), daemon=True)
     leader.start()
@@ -120,8 +121,9 @@ def test_a_waiter_whose_leader_is_late_leads_itself():
     assert not cache._flying
 
 
-def test_a_leader_that_was_left_behind_poisons_nothing():
-    llm, cache = Waiting(), Cache("m", lease=1e6)
+def test_a_leader_that_was_left_behind_poisons_nothing(monkeypatch):
+    monkeypatch.setattr("denoise_core.running.caches.cache.LEASE_SECONDS", 1e6)
+    llm, cache = Waiting(), Cache("m")
     cached = cache.bind(llm, always)
 
     def flow():
@@ -133,8 +135,9 @@ def test_a_leader_that_was_left_behind_poisons_nothing():
     llm.opened.set()
 
 
-async def test_an_async_waiter_whose_leader_is_late_leads_itself():
-    llm, cache = Waiting(), Cache("m", lease=0.2)
+async def test_an_async_waiter_whose_leader_is_late_leads_itself(monkeypatch):
+    monkeypatch.setattr("denoise_core.running.caches.cache.LEASE_SECONDS", 0.2)
+    llm, cache = Waiting(), Cache("m")
     cached = cache.bind(llm, always)
     leader = asyncio.create_task(cached.acomplete(ASKED))
     await asyncio.sleep(0.02)
@@ -160,17 +163,22 @@ class Refused(Exception):
 
 
 def test_each_waiter_gets_an_error_of_its_own_without_the_leaders_trace():
-    gate, arrived = threading.Barrier(4), []
+    gate, arrived, joined = threading.Barrier(4), [], []
+
+    class Counting(Cache):
+        def lead_or_join(self, key, **how):
+            flight, leads = super().lead_or_join(key, **how)
+            joined.extend([] if leads else [flight])
+            return flight, leads
 
     def fails(messages):
-        while cache.joined < 3:
+        while len(joined) < 3:
             time.sleep(0.001)
         error = Refused("busy", response="r")
         attach_trace(error, ["another tenant's passages"])
         raise error
 
-    cache = Cache("m")
-    cached = cache.bind(FunctionLLM(fails), always)
+    cached = Counting("m").bind(FunctionLLM(fails), always)
 
     def call():
         gate.wait(10)
@@ -200,12 +208,6 @@ def test_a_scope_keeps_tenants_apart():
     cached.complete(ASKED)
     assert len(llm.seen) == 2
     assert Cache("m").key(ASKED) != Cache("m", scope="a").key(ASKED)
-
-
-def test_a_lease_is_above_zero():
-    for lease in (0, -1, float("nan")):
-        with pytest.raises(InputError, match="lease"):
-            Cache("m", lease=lease)
 
 
 def test_old_entries_leave_a_file(tmp_path):

@@ -6,6 +6,16 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from faults import (
+    MISBEHAVIOURS,
+    Faulty,
+    check_faults,
+    check_hang,
+    check_remote,
+    check_store,
+    faults_of,
+    misbehaving,
+)
 
 from denoise_core import Guard, Passage
 from denoise_core.augmenter import Augmenter
@@ -20,18 +30,7 @@ from denoise_core.scorers.decisions import ServedDecisions
 from denoise_core.support.answers import parse
 from denoise_core.support.check import check, claims_of
 from denoise_core.support.quoting import LLMJudge
-from denoise_core.testing import (
-    MISBEHAVIOURS,
-    Faulty,
-    FunctionLLM,
-    ListRetriever,
-    check_faults,
-    check_hang,
-    check_remote,
-    check_store,
-    faults_of,
-    misbehaving,
-)
+from denoise_core.testing import FunctionLLM, ListRetriever
 
 QUERY = "Where is the tower?"
 PASSAGES = [Passage("The tower is in Porto. It is old.", "a"), Passage("Bread is cheap.", "b")]

@@ -8,9 +8,9 @@ from denoise_core.running import fallbacks
 
 @pytest.fixture(autouse=True)
 def anew():
-    fallbacks.forget()
+    fallbacks._counts.clear()
     yield
-    fallbacks.forget()
+    fallbacks._counts.clear()
 
 
 class Failing:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import check_result
 
 from denoise_core import (
     Denoiser,
@@ -22,7 +23,7 @@ from denoise_core import (
     trace_of,
 )
 from denoise_core.running.effects import complete
-from denoise_core.testing import FunctionLLM, check_result
+from denoise_core.testing import FunctionLLM
 
 DOCS = (Passage("one", "a"), Passage("two", "b"))
 

@@ -7,15 +7,16 @@ import sys
 
 import numpy as np
 import pytest
+from laws import check_result
 
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever
-from denoise_core.cli.plain import plain
+from denoise_core.cli import plain
 from denoise_core.end import ENDDenoiser, Probe
 from denoise_core.end.probe import Reading
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.scorers import BM25Scorer
-from denoise_core.testing import FunctionScorer, check_result
+from denoise_core.testing import FunctionScorer
 
 HALF = "half \ud83d, the other \udc00"
 PASSAGES = [Passage(f"The tower is tall. {HALF}", HALF, header=HALF), Passage("Bananas are yellow.", "b")]

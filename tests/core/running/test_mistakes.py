@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from laws import check_result
 
 from denoise_core import (
     DenoiseResult,
@@ -25,7 +26,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BrokenLaw
 from denoise_core.running.effects import Batch, Complete, batch, complete
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.testing import FunctionLLM, FunctionScorer, ListRetriever, check_result
+from denoise_core.testing import FunctionLLM, FunctionScorer, ListRetriever
 
 DOCS = (Passage("one", "a"), Passage("two", "b"))
 ASKED = (Message("user", "x"),)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from laws import check_result
 
 from denoise_core import Budget, InputError, Passage, Pipeline, Price, Usage
 from denoise_core._files import write_whole
@@ -18,7 +19,6 @@ from denoise_core.end.probe import OURS, Probe, Reading, replacing
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.result import DenoiseResult
 from denoise_core.running.record import fallback_of, record_of
-from denoise_core.testing import check_result
 from denoise_core.types import Drop, Span
 
 NAN = float("nan")

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from denoise_core import Guard, InputError, Passage, Pipeline
-from denoise_core.augmenter.knowledge.chained import ChainRetriever
+from denoise_core.augmenter.knowledge.chain import ChainRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.utilities.default import Shipped
 from denoise_core.augmenter.utilities.groundedness import Groundedness
-from denoise_core.embedded import DefaultScorer, default_denoiser, encoder, span_reader
+from denoise_core.embedded import DefaultScorer, default_denoiser, span_reader
 from denoise_core.embedded.default import embedding_scorer
 from denoise_core.end import ENDDenoiser
 from denoise_core.local.keeping.prefix import PrefixCache
@@ -134,7 +134,7 @@ def test_the_reader_that_arrives_is_the_shared_one():
 SETTINGS = {
     "prefixes": (lambda: PrefixCache(9), lambda c: c.max_bytes),
     "memory": (lambda: MemoryStore(5), lambda c: c.max_entries),
-    "cache": (lambda: Cache("m", MemoryStore(3), scope="tenant", lease=2), lambda c: (c.model, c.scope, c.lease)),
+    "cache": (lambda: Cache("m", MemoryStore(3), scope="tenant"), lambda c: (c.model, c.scope)),
     "BM25": (lambda: BM25Retriever(PASSAGES, k=2), lambda r: (r.passages, r.k, r.language)),
     "chains": (lambda: ChainRetriever(PASSAGES, tokens=50), lambda r: (r.bm25.passages, r.tokens, r.starts)),
     "classifier": (lambda: judges.model("m", label="x"), lambda c: (c.model, c.label)),
@@ -153,7 +153,7 @@ def test_what_was_kept_stays_behind():
     cache, store = PrefixCache(9), MemoryStore()
     cache.put("key", np.zeros(1))
     store.put("key", "a secret of somebody")
-    assert arrived(pickle.dumps(cache)).stats.entries == 0
+    assert len(arrived(pickle.dumps(cache))) == 0
     assert b"secret" not in pickle.dumps(Cache("m", store))
     assert arrived(pickle.dumps(store)).get("key") is None
 
@@ -184,14 +184,6 @@ def test_weights_are_refused_with_what_to_give_instead(embed):
     with pytest.raises(InputError, match="by name or folder"):
         pickle.dumps(ENDDenoiser(scorer))
     assert scores(scorer) == before
-
-
-def test_a_network_handed_over_is_refused():
-    from denoise_core.embedded.encoder import SentenceEncoder
-
-    own = SentenceEncoder(encoder().folder, network=encoder()._load())
-    with pytest.raises(InputError, match="folder"):
-        pickle.dumps(own)
 
 
 def test_a_folder_must_be_there_and_the_same(tmp_path):

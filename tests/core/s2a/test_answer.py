@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
-import threading
 
 import pytest
 from envelopes import enclosed
 
-from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage, UnparsableReply, Usage
+from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage, UnparsableReply
 from denoise_core.running.flow import run
 from denoise_core.s2a import S2A, Cache, MessageDenoiser, Options
 from denoise_core.testing import FunctionLLM
@@ -209,57 +207,3 @@ def test_a_message_is_asked_about_once_with_a_cache(variant):
 def test_async_message_is_the_same():
     denoiser = MessageDenoiser(FunctionLLM(model), options=Options())
     assert asyncio.run(denoiser.aneutral(OPINION)).text == denoiser.neutral(OPINION).text
-
-
-class Streaming(FunctionLLM):
-    """Writes word by word, and reports its tokens at the end."""
-
-    def stream(self, messages):
-        yield from re.split(r"(?<= )", self.complete(messages).text)
-        yield Usage(7, 3)
-
-    async def astream(self, messages):
-        for piece in self.stream(messages):
-            yield piece
-
-
-@pytest.mark.parametrize("kind", [Streaming, FunctionLLM])
-@pytest.mark.parametrize("passages", [PASSAGES, ()])
-def test_a_stream_is_the_answer_in_pieces_and_then_the_answer(kind, passages):
-    s2a = S2A(kind(model))
-    *pieces, whole = s2a.stream(OPINION, passages)
-    assert (len(pieces) > 1) == (kind is Streaming)
-    assert "".join(pieces).strip() == whole.text == s2a.answer(OPINION, passages).text
-    if kind is Streaming:
-        assert whole.trace.events[-1].usage == Usage(7, 3)
-
-    async def collected():
-        return [piece async for piece in s2a.astream(OPINION, passages)]
-
-    *same, answer = asyncio.run(collected())
-    assert (same, answer.text) == (pieces, whole.text)
-
-
-def test_a_stream_raises_what_the_answer_raises():
-    def refuse(messages):
-        raise ConnectionError("down")
-
-    with pytest.raises(ConnectionError, match="down"):
-        list(S2A(FunctionLLM(refuse)).stream("How tall?", PASSAGES))
-
-
-def test_who_stops_reading_ends_the_run():
-    stopped = threading.Event()
-
-    class Endless(Streaming):
-        def stream(self, messages):
-            try:
-                while True:
-                    yield "word "
-            finally:
-                stopped.set()
-
-    stream = S2A(Endless(model)).stream("How tall?", PASSAGES)
-    assert next(stream) == "word "
-    stream.close()
-    assert stopped.wait(10)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from growth import slope
+from laws import check_result
 
 from denoise_core import InputError, Passage
 from denoise_core.end.selection import Tokens
 from denoise_core.s2a import Options, S2ADenoiser, asks
 from denoise_core.s2a.units import units
-from denoise_core.testing import FunctionLLM, check_result
+from denoise_core.testing import FunctionLLM
 
 from .fakes import document, keeps, pieces, says
 

@@ -9,12 +9,13 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import check_result
 
 from denoise_core import Passage
 from denoise_core.s2a import Options, S2ADenoiser, asks
-from denoise_core.s2a.forms import KEEP
+from denoise_core.s2a.prompts import KEEP
 from denoise_core.s2a.units import units
-from denoise_core.testing import FunctionLLM, check_result
+from denoise_core.testing import FunctionLLM
 
 from .fakes import document, pieces
 

@@ -1,4 +1,4 @@
-"""Joint calls, splitting, skipping, structured replies, prompts, estimates."""
+"""Joint calls, splitting, structured replies, prompts, estimates."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import check_result
 
 from denoise_core import InputError, Passage, Reply
-from denoise_core.s2a import Options, Prompt, Prompts, S2ADenoiser, Skip
-from denoise_core.testing import FunctionLLM, FunctionScorer, check_denoiser, check_result
+from denoise_core.s2a import Options, Prompt, Prompts, S2ADenoiser
+from denoise_core.testing import FunctionLLM, check_denoiser
 
-from .fakes import copies, document, keeps, pieces, says
+from .fakes import copies, document, keeps, pieces
 
 PASSAGES = tuple(
     Passage(f"Passage {i} is here. It ends with {i}.", f"id{i}", metadata={"title": f"T{i}"}) for i in range(6)
@@ -70,29 +71,6 @@ def test_titles_are_shown_by_choice():
     S2ADenoiser(llm, variant="select").denoise(QUERY, PASSAGES[:1])
     assert "(title: T0)" in document(llm.seen[0])
     assert "T0" not in document(llm.seen[1])
-
-
-def test_short_context_is_not_asked_about():
-    llm = says("unused")
-    result = S2ADenoiser(llm, options=Options(skip=Skip(shorter_than=10_000))).denoise(QUERY, PASSAGES)
-    assert (result.passages, llm.seen, result.fallback) == (PASSAGES, [], None)
-    assert "not asked" in result.reports[0].notes[0]
-
-
-def test_a_sure_scorer_settles_passages_and_the_rest_is_asked():
-    scorer = FunctionScorer(lambda q, t: 1.0 if "4" in t else 0.5 if "3" in t else 0.0)
-    llm = keeps(lambda t: "3" in t)
-    skip = Skip(scorer=scorer, keep_from=0.9, drop_below=0.1)
-    options = Options(skip=skip, joint=False)
-    result = check_denoiser(lambda: S2ADenoiser(llm, variant="select", options=options), QUERY, PASSAGES)
-    assert [p.id for p in result.passages] == ["id3", "id4"]
-    assert len(llm.seen) == 2
-    assert {d.reason for d in result.dropped} == {"surely not needed"}
-
-
-def test_thresholds_that_cross_are_refused():
-    with pytest.raises(InputError, match="both stay and go"):
-        Skip(keep_from=0.1, drop_below=0.9)
 
 
 class Structured:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import check_tiling
 
 from denoise_core import Passage
 from denoise_core.s2a.units import units
-from denoise_core.testing import check_tiling
 
 LINES = st.sampled_from(
     [

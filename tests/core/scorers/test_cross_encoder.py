@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from denoise_core import InputError
-from denoise_core.scorers.cross_encoder import CrossEncoderScorer
+from denoise_core.scorers.encoders import CrossEncoderScorer
 from denoise_core.testing import check_scorer
 
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core import Budget, BudgetExceeded, InputError, Passage, run
+from denoise_core import Budget, BudgetExceeded, Passage, run
 from denoise_core.end import ENDDenoiser
 from denoise_core.running.effects import denoise
-from denoise_core.scorers.discrim import LLMDiscrim, messages, read
+from denoise_core.scorers.decisions import LLMDiscrim, messages, read
 from denoise_core.testing import FunctionLLM, check_scorer
 
 
@@ -57,7 +57,7 @@ def test_the_papers_baseline_keeps_what_is_said_yes_to():
     assert [p.id for p in result.passages] == ["b", "c"]
 
 
-def test_a_failing_call_raises_or_counts_as_unclear():
+def test_a_failing_call_raises():
     def fails(messages):
         if "tree" in messages[-1].content:
             raise ConnectionError("gone")
@@ -65,9 +65,6 @@ def test_a_failing_call_raises_or_counts_as_unclear():
 
     with pytest.raises(ConnectionError):
         LLMDiscrim(FunctionLLM(fails)).score("q", ["sea", "tree"])
-    assert LLMDiscrim(FunctionLLM(fails), on_error="unclear").score("q", ["sea", "tree"]).tolist() == [1, 0.5]
-    with pytest.raises(InputError):
-        LLMDiscrim(FunctionLLM(fails), on_error="ignore")
 
 
 def test_calls_draw_on_the_budget_around_them():

@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 from starlette.exceptions import HTTPException
+from typer.main import get_command
+from typer.testing import CliRunner
 
 from denoise_core import InputError, Passage
-from denoise_core.cli.serve import read_settings
+from denoise_core.cli import app
 from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
@@ -324,20 +326,17 @@ async def test_stock_spans_hold_no_text():
     assert SECRET not in "".join(s.to_json() for s in found)
 
 
-def test_flags_come_before_the_environment_and_that_before_the_file(tmp_path, monkeypatch):
-    (tmp_path / "serve.toml").write_text("port = 1\npassages = 2\nseconds = 3.5\n")
-    monkeypatch.setenv("RAG_DENOISE_CONFIG", str(tmp_path / "serve.toml"))
+def test_flags_come_before_the_environment(monkeypatch):
     monkeypatch.setenv("RAG_DENOISE_PASSAGES", "20")
     monkeypatch.setenv("RAG_DENOISE_PORT", "10")
-    found = read_settings(["--port", "100", "--name", "a", "--name", "b", "--access-log"])
-    assert (found.port, found.passages, found.seconds) == (100, 20, 3.5)
-    assert (found.name, found.access_log, found.workers) == (["a", "b"], True, None)
+    monkeypatch.setenv("RAG_DENOISE_SECONDS", "3.5")
+    asked = get_command(app("serve")).commands["serve"]
+    found = asked.make_context("serve", ["--port", "100", "--name", "a", "--name", "b", "--access-log"]).params
+    assert (found["port"], found["passages"], found["seconds"]) == (100, 20, 3.5)
+    assert (found["name"], found["access_log"], found["workers"]) == (["a", "b"], True, None)
     monkeypatch.setenv("RAG_DENOISE_WAITING", "0")
-    with pytest.raises(InputError, match="--waiting: "):
-        read_settings([])
-    monkeypatch.setenv("RAG_DENOISE_CONFIG", str(tmp_path / "none.toml"))
-    with pytest.raises(InputError, match="no such file"):
-        read_settings([])
+    with pytest.raises(InputError, match="waiting=0"):
+        CliRunner().invoke(app("serve"), ["serve"], catch_exceptions=False)
 
 
 def test_a_passage_without_an_id_has_its_number():

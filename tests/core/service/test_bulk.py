@@ -20,8 +20,7 @@ from denoise_core import InputError, Passage
 from denoise_core.embedded import default_denoiser
 from denoise_core.errors import MissingExtra
 from denoise_core.service.bulk import bulk
-from denoise_core.service.bulk.parts import Parts, write_part
-from denoise_core.service.bulk.rows import ROWS, Piece, Row, chunks_of
+from denoise_core.service.bulk.parts import ROWS, Parts, Piece, Row, chunks_of, write_part
 from denoise_core.service.bulk.workers import Task, carried_out
 
 COMMAND = Path(sys.executable).with_name("rag-denoise")

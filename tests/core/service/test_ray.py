@@ -10,9 +10,9 @@ from bulk_denoisers import Noted
 from ray_cluster import two_nodes
 
 from denoise_core import InputError, Passage
-from denoise_core.cli.fit import elsewhere
 from denoise_core.embedded import default_denoiser
 from denoise_core.service.bulk import bulk
+from denoise_lab.elsewhere import elsewhere
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (extra `ray`): bulk work on a cluster is not tested")
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]

@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 
+from denoise_core.service import ServiceLimits
 from denoise_core.service.desk import LOST, Busy, Desk, for_serving
-from denoise_core.service.settings import ServiceLimits
 
 
 def stop():

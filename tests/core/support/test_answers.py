@@ -26,6 +26,7 @@ JSON = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(MARKDOWN, st.text(max_size=200), JSON.map(json.dumps)))
 @example(answer="It was <think>so</think> in 1889.")  # a sentence does not go on behind reasoning
+@example(answer="```json\n**<think></think>**")  # nor code
 @example(answer="```json\n```**")  # a fence with nothing in it claims nothing
 def test_places_are_exact_for_any_text(answer: str) -> None:
     parsed = parse(answer, "Was the tower completed in 1889?")
@@ -64,16 +65,15 @@ def test_what_asserts_nothing_is_no_claim() -> None:
         "Could you tell me which tower you mean?",
         "<think>1889?</think>",
         "Sure! Let me know if you need anything else.",
-        "Gerne! Melden Sie sich bei weiteren Fragen.",
     ):
         assert parse(answer).pieces, answer
         assert not parse(answer).claims, answer
 
 
 def test_a_preamble_is_no_part_of_the_claim() -> None:
-    assert kinds("Based on the provided context, the answer is 1889.") == [("sentence", "1889.")]
+    assert kinds("Based on the provided context, it was 1889.") == [("sentence", "it was 1889.")]
     assert kinds("**Answer:** Oregon [1].") == [("sentence", "Oregon.")]
-    assert kinds("Laut den Textstellen wurde er 1889 gebaut.")[0][1].endswith("wurde er 1889 gebaut.")
+    assert kinds("He, the builder, chose 1889.") == [("sentence", "He, the builder, chose 1889.")]
 
 
 def test_reasoning_is_not_what_is_sent() -> None:

@@ -121,25 +121,14 @@ def test_a_judge_decides_and_is_named():
 
 
 def test_what_evidence_cannot_settle_is_unknown_whoever_judges():
-    for answer in ("I have sent the mail to Bob.", "The tower was completed 1 year before the lifts, in 1889."):
-        assert said(answer, judge=Quoting(False, "contradicted")).supported is False
+    assert said("I have sent the mail to Bob.", judge=Quoting(False, "contradicted")).supported is False
     assert said("I have sent the mail to Bob.", judge=Quoting(False, "not_stated")).supported is None
-    passages = [Passage("The tower was completed in 1889. Today is 1 May 2026.", "p")]
-    assert (
-        said("The tower is 137 years old.", passages=passages, judge=Quoting(False, "not_stated")).supported
-        is None
-    )
-    assert (
-        said("The tower is 136 years old.", passages=passages, judge=Quoting(False, "not_stated")).supported
-        is False
-    )
 
 
-def test_an_abstention_is_the_judge_s_word_and_phrases_only_a_hint():
+def test_an_abstention_is_the_judge_s_word():
     law = "The law did not provide for elections; it set up a council."
     assert said(law, judge=Quoting(abstains=False)).passed
     assert said("Dazu schweigen die Texte.", judge=Quoting(None, abstains=True)).kind == "abstention"
-    assert said("The passages do not mention his age.", judge=Quoting(None)).kind == "abstention"
     assert said("The passages do not mention his age.", judge=Quoting(True)).passed
 
 

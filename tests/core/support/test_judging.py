@@ -11,8 +11,6 @@ import pytest
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun, run
-from denoise_core.support.evidence import Evidence
-from denoise_core.support.hold import beyond
 from denoise_core.support.judging import (
     Claim,
     Claims,
@@ -92,10 +90,3 @@ def test_a_judge_that_gives_something_else_is_a_mistake_that_is_raised() -> None
 def test_a_probability_outside_0_to_1_is_refused() -> None:
     with pytest.raises(InputError):
         Judged("x", 0, 1, True, 1.5)
-
-
-def test_an_ordinal_is_no_sum():
-    told = Evidence([Passage("Salaries arrive on the 25th. There are 2 forms, 25 desks and 7 rooms.", "a")])
-    said = {t: beyond(Judged(t, 0, len(t), False), told) for t in ("It is on the 27th.", "There are 32 places.")}
-    assert said["It is on the 27th."] == ""
-    assert "arithmetic" in said["There are 32 places."]

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from laws import check_tiling
 
 from denoise_core import InputError, Passage, Span
 from denoise_core.errors import BrokenLaw
-from denoise_core.testing import check_tiling
 from denoise_core.text.chunk import chunks, extract, sentences, whole
 
 TEXTS = st.text(

@@ -6,10 +6,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from laws import check_tiling
 
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.testing import FunctionScorer, check_denoiser, check_tiling
+from denoise_core.testing import FunctionScorer, check_denoiser
 from denoise_core.text.cutting import brought, cut, pieces
 from denoise_core.types import Span
 
@@ -263,8 +264,6 @@ def test_any_json_value_comes_back_whole_and_never_grows(value):
 def test_what_is_no_text_and_no_json_is_told():
     with pytest.raises(InputError, match="expected a text, bytes, or a list or dict that JSON holds, got object"):
         cut(object())
-    with pytest.raises(InputError, match="kind='pdf'"):
-        cut("x", kind="pdf")
 
 
 def test_a_kept_piece_brings_its_heading_and_whom_its_pronoun_means():

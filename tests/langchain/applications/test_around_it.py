@@ -234,6 +234,8 @@ async def test_an_agent_with_a_typed_answer(kit, sync):
     assert out["structured_response"] == Cited(answer=TOWER, sources=["tower.md", "nowhere.md"], confidence=0.9)
     record = next(m for m in reversed(out["messages"]) if isinstance(m, AIMessage)).response_metadata["denoise"]
     assert record["outcome"] == "supported"
+    assert [s["id"] for s in record["sources"]["resolved"]] == ["tower"]
+    assert record["sources"]["unresolved"] == ["nowhere.md"]
 
 
 @both_ways

@@ -68,11 +68,6 @@ class Drafted(Reply):
             made = json.dumps(self.fields, ensure_ascii=False, default=str)
             object.__setattr__(self, "text", made)
 
-    @property
-    def evidence(self) -> tuple[Passage, ...]:
-        """All passages of ``found``, whatever their provenance."""
-        return tuple(p for f in self.found for p in f.passages)
-
 
 @runtime_checkable
 class Drafter(Protocol):
@@ -87,15 +82,12 @@ class Drafter(Protocol):
     @property
     def repeatable(self) -> bool:
         """Whether asking twice has no effect outside; what is not is asked once."""
-        ...
 
     def draft(self, request: DraftRequest) -> Reply:
         """A draft for what is asked, with the feedback on the one before, if there was one."""
-        ...
 
     async def adraft(self, request: DraftRequest) -> Reply:
         """The same without blocking the event loop."""
-        ...
 
 
 @runtime_checkable
@@ -105,11 +97,9 @@ class StreamingDrafter(Drafter, Protocol):
 
     def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
         """Pieces of the draft's text as they come, what was found, and at last the draft itself."""
-        ...
 
     def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]:
         """The same without blocking the event loop."""
-        ...
 
 
 class Written:

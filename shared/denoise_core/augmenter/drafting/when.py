@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from denoise_core.augmenter.memory import Reason, Verdict
 from denoise_core.augmenter.prompts import Task
-from denoise_core.support.abstention import refuses
+from denoise_core.support.abstention import ABSTAINS, abstains
 from denoise_core.support.answers import parse
 from denoise_core.support.citing import uncited
 from denoise_core.text.words import words
@@ -38,8 +38,8 @@ def says_nothing(question: str, answer: str, task: Task) -> Verdict | None:
     said = words(text)
     if not said:
         return Verdict("fail", 0.0, (Reason("the answer is empty", "empty"),))
-    if said == words(task.unknown) or refuses(text):
-        return Verdict("unknown", 0.0, (Reason("the answer says that it does not know", "abstention"),))
+    if said == words(task.unknown) or abstains(text):
+        return Verdict("unknown", 0.0, (Reason(ABSTAINS, "abstention"),))
     if said == words(question):
         return Verdict("fail", 0.0, (Reason("the answer only says the question again", "question", text.strip()),))
     return None

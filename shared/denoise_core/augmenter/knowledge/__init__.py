@@ -4,15 +4,16 @@ Retrievers: `BM25Retriever`, `DenseRetriever`, `HybridRetriever` of any, `ChainR
 several sources at once and puts a denoiser behind them. `rows_as_passages` makes a table searchable.
 """
 
-from denoise_core.augmenter.knowledge.chain import Chain, Chainer
-from denoise_core.augmenter.knowledge.chained import ChainDenoiser, ChainRetriever
+from denoise_core.augmenter.knowledge.chain import Chain, ChainDenoiser, Chainer, ChainRetriever
 from denoise_core.augmenter.knowledge.consolidate import Consolidator, Gathered
-from denoise_core.augmenter.knowledge.dense import DenseRetriever
-from denoise_core.augmenter.knowledge.hybrid import HybridRetriever
 from denoise_core.augmenter.knowledge.link import GazetteerLinker, Link, Linker
 from denoise_core.augmenter.knowledge.queries import LLMQueries
-from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.knowledge.table import rows_as_passages
+from denoise_core.augmenter.knowledge.retrieve import (
+    BM25Retriever,
+    DenseRetriever,
+    HybridRetriever,
+    rows_as_passages,
+)
 
 __all__ = [
     "BM25Retriever",

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from denoise_core.augmenter.drafting.taint import own_words, tainted
-from denoise_core.augmenter.engine import titled
-from denoise_core.augmenter.knowledge.questions import question_queries
+from denoise_core.augmenter.knowledge.queries import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.prompts import titled
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import Denoiser, Retriever, expect_denoiser, expect_retriever
 from denoise_core.running.effects import Failed, Flow, Retrieve, batch, denoise

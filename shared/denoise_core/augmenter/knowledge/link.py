@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from denoise_core.augmenter.engine import titled
+from denoise_core.augmenter.prompts import titled
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import words
 from denoise_core.types import Passage, Span
@@ -41,7 +42,6 @@ class Linker(Protocol):
 
     def link(self, texts: Sequence[Passage], known: Sequence[Passage]) -> Sequence[Link]:
         """Mentions in ``texts`` of the passages in ``known``, by id, at half-open character ranges."""
-        ...
 
 
 class GazetteerLinker:
@@ -102,10 +102,7 @@ class _Context:
 
     def __init__(self, known: Sequence[Passage]) -> None:
         self._words = {p.id: frozenset(words(titled(p))) - STOPWORDS for p in known}
-        self._count: dict[str, int] = {}
-        for found in self._words.values():
-            for word in found:
-                self._count[word] = self._count.get(word, 0) + 1
+        self._count = Counter(word for found in self._words.values() for word in found)
 
     def nearest(self, passage: Passage, ids: Sequence[str]) -> str | None:
         """The passage meant; None when the only candidate is the passage itself."""
@@ -114,7 +111,7 @@ class _Context:
             return others[0] if others else None
         here = self._words.get(passage.id) or frozenset(words(titled(passage)))
         all_, count = len(self._words), self._count
-        return max(others, key=lambda i: sum(math.log(1 + all_ / count.get(w, 1)) for w in here & self._words[i]))
+        return max(others, key=lambda i: sum(math.log(1 + all_ / (count[w] or 1)) for w in here & self._words[i]))
 
 
 def _without_brackets(name: str) -> str:

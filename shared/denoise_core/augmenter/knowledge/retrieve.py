@@ -1,29 +1,35 @@
-"""BM25 over passages in memory, by bm25s with Snowball stemming."""
+"""Retrievers over passages in memory: BM25, embeddings, several as one; and tables as passages."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.augmenter.engine import titled
+from denoise_core._optional import require
+from denoise_core.augmenter.prompts import titled
 from denoise_core.errors import InputError
+from denoise_core.protocols import Retriever
 from denoise_core.running.offload import offload
 from denoise_core.running.recipes import Travels
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import words
 from denoise_core.types import Passage, check_passages, well_formed
 
+if TYPE_CHECKING:
+    from denoise_core.scorers.encoders import Embeds
+
 
 class BM25Retriever(Travels):
     """The ``k`` best of ``passages`` by BM25, with the score in ``Passage.score``; none that shares no word.
 
-    The index is built at the first search. ``language`` is a Snowball name; None does not stem. A passage's
-    title (``metadata["title"]``) is indexed with its text. Ties keep the order of ``passages``.
+    The index (bm25s) is built at the first search. ``language`` is a Snowball name; None does not stem. A
+    passage's title (``metadata["title"]``) is indexed with its text. Ties keep the order of ``passages``.
     Raises `InputError` for repeated ids, ``k < 1`` or an unknown language.
     """
 
@@ -83,3 +89,98 @@ class BM25Retriever(Travels):
 
     def _stemmed(self, found: list[str]) -> list[str]:
         return self._stemmer.stemWords([well_formed(w) for w in found]) if self._stemmer else found
+
+
+class DenseRetriever(Travels):
+    """The ``k`` passages nearest to the query by cosine, exactly (a flat FAISS index, extra ``dense``).
+
+    ``embed`` is what `EmbeddingScorer` takes: a function, an embedding model, or the name of a
+    sentence-transformers model. Nothing is loaded or embedded before the first search. Raises `InputError` for
+    repeated ids and ``k < 1``, and what `EmbeddingScorer` raises.
+    """
+
+    named = ("embed",)
+
+    def __init__(self, passages: Sequence[Passage], embed: Embeds, *, k: int = 10) -> None:
+        from denoise_core.scorers.encoders import EmbeddingScorer  # not before one is made: all scorers come
+
+        if k < 1:
+            raise InputError(f"k={k}: expected 1 or more")
+        self.passages = check_passages(passages)
+        self.embed = embed
+        self.k = k
+        self._scorer = EmbeddingScorer(embed)
+        self._lock = threading.Lock()
+        self._index: Any = None
+
+    def retrieve(self, query: str) -> tuple[Passage, ...]:
+        if not self.passages:
+            return ()
+        with self._lock:  # models are rarely safe to call from two threads
+            if self._index is None:
+                known = self._scorer.vectors([titled(p) for p in self.passages])
+                self._index = require("faiss", extra="dense").IndexFlatIP(known.shape[1])
+                self._index.add(known)
+            asked = self._scorer.asked(query, self._index.d)[None]
+        scores, places = self._index.search(asked, min(self.k, len(self.passages)))
+        return tuple(replace(self.passages[i], score=float(s)) for s, i in zip(scores[0], places[0], strict=True))
+
+    async def aretrieve(self, query: str) -> tuple[Passage, ...]:
+        return await offload(self.retrieve, query)
+
+
+class HybridRetriever:
+    """The ``k`` best by the sum of ``1 / (constant + rank)`` over the retrievers, ranks from 1: reciprocal rank
+    fusion (Cormack et al. 2009).
+
+    Equal texts count as one passage, under the id it has where it was found first; ties keep that order.
+    ``score`` is the sum. Raises `InputError` without retrievers, for ``k < 1`` or a negative ``constant``.
+    """
+
+    def __init__(self, retrievers: Sequence[Retriever], *, k: int = 10, constant: float = 60.0) -> None:
+        if not retrievers or k < 1 or constant < 0:
+            raise InputError("expected one retriever or more, k of 1 or more and constant of 0 or more")
+        self.retrievers = tuple(retrievers)
+        self.k = k
+        self.constant = constant
+
+    def retrieve(self, query: str) -> tuple[Passage, ...]:
+        return self._fused([r.retrieve(query) for r in self.retrievers])
+
+    async def aretrieve(self, query: str) -> tuple[Passage, ...]:
+        return self._fused(await asyncio.gather(*(r.aretrieve(query) for r in self.retrievers)))
+
+    def _fused(self, lists: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
+        passages: dict[str, Passage] = {}
+        scores: dict[str, float] = {}
+        for found in lists:
+            seen: set[str] = set()
+            for rank, passage in enumerate(found, 1):
+                key = titled(passage)
+                if key in seen:
+                    continue
+                seen.add(key)
+                passages.setdefault(key, passage)
+                scores[key] = scores.get(key, 0.0) + 1 / (self.constant + rank)
+        ranked = sorted(scores, key=lambda key: -scores[key])
+        return tuple(replace(passages[key], score=scores[key]) for key in ranked[: self.k])
+
+
+def rows_as_passages(
+    header: Sequence[str], rows: Sequence[Sequence[object]], *, title: str, table_id: str
+) -> tuple[Passage, ...]:
+    """``Year is 2017 ; Title is Madden NFL 18``: one passage a row, empty cells left out.
+
+    Ids are ``<table_id>#row<n>``, n from 0; the metadata holds ``title``, ``kind`` ("row"), ``table`` and
+    ``row``, so that a chain leads back to the row. Raises `InputError` for a row of another length than the
+    header, naming it.
+    """
+    found = []
+    for n, row in enumerate(rows):
+        if len(row) != len(header):
+            raise InputError(f"table {table_id!r}, row {n}: expected {len(header)} cells, got {len(row)}")
+        cells = [(name, str(cell).strip()) for name, cell in zip(header, row, strict=True) if cell is not None]
+        text = " ; ".join(f"{name} is {cell}" if name else cell for name, cell in cells if cell)
+        metadata = {"title": title, "kind": "row", "table": table_id, "row": n}
+        found.append(Passage(text, f"{table_id}#row{n}", metadata=metadata))
+    return tuple(found)

@@ -6,13 +6,14 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftServer, Found, StreamingDrafter
 from denoise_core.augmenter.drafting.taint import evidence_of
-from denoise_core.augmenter.streaming.events import Emit, Restarted, StreamingLLM, Text
-from denoise_core.augmenter.streaming.watch import Watcher
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.streaming.watch import Emit, Restarted, StreamingLLM, Text, Watcher
 from denoise_core.protocols import LLM
+from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun, run
 from denoise_core.types import Event, Message, Reply, Usage
 
@@ -40,10 +41,11 @@ class Tee:
         self.lost: list[Event] = []
         self.draft = 0
 
-    def serving(self, server: LLM | None) -> TeedLLM:
-        """``server`` (None: the model of the loop) with what it writes going through the tee."""
+    def serving(self, memory: WorkingMemory, server: LLM | None) -> TeedLLM:
+        """``server`` (None: the model of the loop) with what it writes from ``memory`` going through the tee."""
         given = server or self.llm
         assert given is not None, "the loop asks nobody to write without a model or a drafter"
+        self.watcher.memory = memory
         return TeedLLM(self, given)
 
     def begin(self) -> int:
@@ -59,113 +61,102 @@ class Tee:
         if draft != self.draft:
             raise TimeoutError("this draft was given up")
 
-    def tell(self, released: tuple[str, bool]) -> bool:
-        text, go_on = released
-        if text:
-            self.emit(Text(text))
-        return go_on
-
 
 class TeedLLM:
-    """One draft's server behind the tee, in the place of an LLM."""
+    """One draft's server behind the tee, in the place of an LLM.
+
+    ``unseen`` once nothing more of the draft is shown but it is read to its end.
+    """
 
     def __init__(self, tee: Tee, server: LLM) -> None:
         self.tee = tee
         self.server = server
         self.inner: list[Event] = []
-
-    def complete(self, messages: Sequence[Message]) -> Reply:
-        tee, whole = self.tee, _Whole()
-        with tee.lock:
-            mine = tee.begin()
-        try:
-            for piece in _pieces(self.server, messages):
-                with tee.lock:
-                    tee.check(mine)
-                    if self._noted(piece, whole) or self._tell(tee.watcher.more(str(piece))):
-                        continue
-                    if self._may_end():
-                        return self._reply(whole)
-                    whole.unseen = True
-            with tee.lock:
-                tee.check(mine)
-                if not whole.unseen:
-                    self._tell(tee.watcher.end())
-            return self._reply(whole)
-        except BaseException:
-            tee.lost += self.inner
-            raise
-
-    async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        tee, whole = self.tee, _Whole()
-        tee.begin()
-        try:
-            async with aclosing(_apieces(self.server, messages)) as pieces:
-                async for piece in pieces:
-                    if self._noted(piece, whole) or await self._atell(tee.watcher.more(str(piece))):
-                        continue
-                    if self._may_end():
-                        return self._reply(whole)
-                    whole.unseen = True
-            if not whole.unseen:
-                await self._atell(tee.watcher.end())
-            return self._reply(whole)
-        except BaseException:
-            tee.lost += self.inner
-            raise
-
-    def _noted(self, piece: Piece, whole: _Whole) -> bool:
-        """Text is collected, and what is no text kept; False for text that is to be shown to the watcher."""
-        if isinstance(piece, Usage):
-            whole.usage = piece
-        elif isinstance(piece, Found):
-            memory = self.tee.watcher.memory
-            counts, _ = evidence_of(Drafted("", found=(piece,)), memory)
-            known = {p.text for p in memory.evidence}
-            fresh = tuple(p for p in counts if p.text not in known)
-            self.tee.watcher.memory = replace(memory, evidence=(*memory.evidence, *fresh))
-            whole.found.append(piece)
-        elif isinstance(piece, Drafted):
-            whole.drafted = piece
-        else:
-            whole.text += piece
-            return whole.unseen
-        return True
-
-    def _may_end(self) -> bool:
-        """A draft may be ended early unless whoever writes it would leave something half done outside."""
-        return not isinstance(self.server, DraftServer) or self.server.drafter.repeatable
-
-    def _tell(self, flow: Any) -> bool:
-        released, trace = run(flow, llm=self.tee.llm)
-        self.inner += trace.events
-        return self.tee.tell(released)
-
-    async def _atell(self, flow: Any) -> bool:
-        released, trace = await arun(flow, llm=self.tee.llm)
-        self.inner += trace.events
-        return self.tee.tell(released)
-
-    def _reply(self, whole: _Whole) -> Reply:
-        seen = self.tee.watcher.text
-        inner = tuple(self.inner)
-        if whole.drafted is not None:
-            return replace(whole.drafted, text=whole.drafted.text or seen, inner=(*whole.drafted.inner, *inner))
-        text = whole.text if whole.unseen else seen
-        if isinstance(self.server, DraftServer):
-            return Drafted(text, whole.usage, found=tuple(whole.found), inner=inner)
-        return Reply(text, whole.usage, inner=inner)
-
-
-class _Whole:
-    """One draft as it comes in; ``unseen`` once nothing more of it is shown but it is read to its end."""
-
-    def __init__(self) -> None:
         self.text = ""
         self.unseen = False
         self.usage: Usage | None = None
         self.found: list[Found] = []
         self.drafted: Drafted | None = None
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        with self.tee.lock:
+            mine = self.tee.begin()
+        try:
+            for piece in _pieces(self.server, messages):
+                if not self._told(self._taken(piece), mine):
+                    break
+            else:
+                self._told(self._ended(), mine)
+            return self._reply()
+        except BaseException:
+            self.tee.lost += self.inner
+            raise
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        self.tee.begin()
+        try:
+            async with aclosing(_apieces(self.server, messages)) as pieces:
+                async for piece in pieces:
+                    if not await self._atold(self._taken(piece)):
+                        break
+                else:
+                    await self._atold(self._ended())
+            return self._reply()
+        except BaseException:
+            self.tee.lost += self.inner
+            raise
+
+    def _told(self, flow: Flow[bool], draft: int) -> bool:
+        with self.tee.lock:
+            self.tee.check(draft)
+            goes_on, trace = run(flow, llm=self.tee.llm)
+            self.inner += trace.events
+            return goes_on
+
+    async def _atold(self, flow: Flow[bool]) -> bool:
+        goes_on, trace = await arun(flow, llm=self.tee.llm)
+        self.inner += trace.events
+        return goes_on
+
+    def _taken(self, piece: Piece) -> Flow[bool]:
+        """One piece more of the draft; False where the draft is to be ended here."""
+        watcher = self.tee.watcher
+        if isinstance(piece, Usage):
+            self.usage = piece
+        elif isinstance(piece, Found):
+            memory = watcher.memory
+            counts, _ = evidence_of(Drafted("", found=(piece,)), memory)
+            known = {p.text for p in memory.evidence}
+            fresh = tuple(p for p in counts if p.text not in known)
+            watcher.memory = replace(memory, evidence=(*memory.evidence, *fresh))
+            self.found.append(piece)
+        elif isinstance(piece, Drafted):
+            self.drafted = piece
+        else:
+            self.text += piece
+            if not self.unseen and not self._shown((yield from watcher.more(piece))):
+                # It is ended early unless whoever writes it would leave something half done outside.
+                self.unseen = isinstance(self.server, DraftServer) and not self.server.drafter.repeatable
+                return self.unseen
+        return True
+
+    def _ended(self) -> Flow[bool]:
+        return self.unseen or self._shown((yield from self.tee.watcher.end()))
+
+    def _shown(self, released: tuple[str, bool]) -> bool:
+        text, goes_on = released
+        if text:
+            self.tee.emit(Text(text))
+        return goes_on
+
+    def _reply(self) -> Reply:
+        seen, inner = self.tee.watcher.text, tuple(self.inner)
+        if self.drafted is not None:
+            return replace(self.drafted, text=self.drafted.text or seen, inner=(*self.drafted.inner, *inner))
+        text = self.text if self.unseen else seen
+        if isinstance(self.server, DraftServer):
+            return Drafted(text, self.usage, found=tuple(self.found), inner=inner)
+        return Reply(text, self.usage, inner=inner)
 
 
 def _pieces(server: LLM, messages: Sequence[Message]) -> Iterator[Piece]:
@@ -178,18 +169,18 @@ def _pieces(server: LLM, messages: Sequence[Message]) -> Iterator[Piece]:
 
 
 async def _apieces(server: LLM, messages: Sequence[Message]) -> AsyncGenerator[Piece, None]:
-    stream: AsyncIterator[Piece]
+    stream: AsyncIterator[Piece] | None = None
     if isinstance(server, DraftServer) and isinstance(server.drafter, StreamingDrafter):
         stream = server.drafter.astream(server.request)
     elif isinstance(server, StreamingLLM):
         stream = server.astream(messages)
-    else:
-        for piece in _whole(await server.acomplete(messages)):
-            yield piece
-        return
     try:
-        async for piece in stream:
-            yield piece
+        if stream is not None:
+            async for piece in stream:
+                yield piece
+        else:
+            for piece in _whole(await server.acomplete(messages)):
+                yield piece
     finally:  # a model's connection is not left to the garbage collector
         close = getattr(stream, "aclose", None)
         if close is not None:

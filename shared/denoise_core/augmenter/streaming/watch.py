@@ -1,63 +1,102 @@
-"""What a stream shows of a draft while it is being written. Logic only; `streaming` does the rest."""
+"""What a stream of the loop shows, what a model needs to be streamed, and who says what to show of a draft."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias, runtime_checkable
 
+from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.when import When
-from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.memory import Reason, WorkingMemory
 from denoise_core.augmenter.utility import Utility, without_effects
 from denoise_core.errors import BudgetExceeded, is_mistake
+from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow
 from denoise_core.support.citing import uncited
 from denoise_core.text.chunk import sentences
-from denoise_core.types import Passage
+from denoise_core.types import Message, Passage, Usage
 
 _LONG = 2000  # characters without the end of a sentence, from which on not every piece is looked at
 
 
-class Watcher(Protocol):
+@runtime_checkable
+class StreamingLLM(LLM, Protocol):
+    """An LLM that can also hand out its reply in pieces, and at the end, if it knows it, the usage."""
+
+    def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
+        """Pieces of the reply's text as they come, and what was used."""
+
+    def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]:
+        """The same without blocking the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """More of what is shown: pieces of the draft, or whole sentences that passed."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """What was shown so far is withdrawn; a new draft begins."""
+
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What was shown is the answer; its outcome says how far it can be trusted."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """The answer is another text than the one shown; its outcome says how far it can be trusted."""
+
+    answer: Answer
+
+
+StreamEvent: TypeAlias = Text | Restarted | Finished | Revised
+"""What a stream of an answer yields; the last one is `Finished` or `Revised`."""
+Emit: TypeAlias = Callable[[StreamEvent], None]
+
+
+class Watcher(ABC):
     """Sees each piece of a draft. ``more`` and ``end`` give (what to show now, whether to go on)."""
 
-    memory: WorkingMemory
+    def __init__(self) -> None:
+        self.memory = WorkingMemory("")  # what the draft is written from
+        self._text: list[str] = []
+        self._shown: list[str] = []
 
     @property
     def text(self) -> str:
         """Of the draft, so far."""
-        ...
-
-    @property
-    def shown(self) -> str:
-        """What the reader has in front of them."""
-        ...
-
-    def begin(self) -> bool:
-        """A new draft begins; True when what was shown is thereby withdrawn."""
-        ...
-
-    def more(self, piece: str) -> Flow[tuple[str, bool]]: ...
-
-    def end(self) -> Flow[tuple[str, bool]]: ...
-
-
-class DraftFirst:
-    """Shows the first draft that has any text, as it comes, and nothing of later ones."""
-
-    def __init__(self) -> None:
-        self.memory = WorkingMemory("")
-        self._text: list[str] = []
-        self._shown: list[str] = []
-        self._over = False
-
-    @property
-    def text(self) -> str:
         return "".join(self._text)
 
     @property
     def shown(self) -> str:
+        """What the reader has in front of them."""
         return "".join(self._shown)
+
+    @abstractmethod
+    def begin(self) -> bool:
+        """A new draft begins; True when what was shown is thereby withdrawn."""
+
+    @abstractmethod
+    def more(self, piece: str) -> Flow[tuple[str, bool]]: ...
+
+    @abstractmethod
+    def end(self) -> Flow[tuple[str, bool]]: ...
+
+
+class DraftFirst(Watcher):
+    """Shows the first draft that has any text, as it comes, and nothing of later ones."""
 
     def begin(self) -> bool:
         self._over = any(self._shown)
@@ -75,7 +114,7 @@ class DraftFirst:
         return without_effects(("", True))
 
 
-class HeldBack:
+class HeldBack(Watcher):
     """Shows a sentence when it is complete and passes; ends the draft at the first that does not pass.
 
     A sentence is complete when the next one has begun, so that an abbreviation's full stop does not cut it. A
@@ -83,25 +122,19 @@ class HeldBack:
     """
 
     def __init__(self, utility: Utility, when: When | None = None) -> None:
+        super().__init__()
         self.utility = utility
         self.when = when
-        self.memory = WorkingMemory("")
-        self._judged: list[str] = []
-        self._shown: list[str] = []
         self._waiting: list[str] = []
         self._length = self._looked = 0  # of what waits: now, and when sentences were last looked for
 
     @property
     def text(self) -> str:
-        return "".join((*self._judged, *self._waiting))
-
-    @property
-    def shown(self) -> str:
-        return "".join(self._shown)
+        return "".join((*self._text, *self._waiting))
 
     def begin(self) -> bool:
         withdrawn = bool(self._shown)
-        self._judged, self._shown = [], []
+        self._text, self._shown = [], []
         self._waits("")
         return withdrawn
 
@@ -124,11 +157,11 @@ class HeldBack:
         for end in ends if last else ends[:-1]:
             sentence = waiting[at:end]
             if sentence.strip() and not (yield from self._passes(self._claim(sentence))):
-                self._judged.append(sentence)
+                self._text.append(sentence)
                 self._waits("")
                 return "".join(released), False
             at = end
-            self._judged.append(sentence)
+            self._text.append(sentence)
             self._shown.append(sentence)
             released.append(sentence)
         self._waits(waiting[at:])
@@ -136,8 +169,8 @@ class HeldBack:
 
     def _claim(self, sentence: str) -> str:
         """The sentence, behind the one before it when it has no words of its own."""
-        if self._judged and not re.search(r"\w", uncited(sentence)):
-            return self._judged[-1] + sentence
+        if self._text and not re.search(r"\w", uncited(sentence)):
+            return self._text[-1] + sentence
         return sentence
 
     def _waits(self, text: str) -> None:

@@ -11,12 +11,12 @@ from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, compute
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.recipes import Travels
+from denoise_core.support.answers import asks
 from denoise_core.support.cascade import Cascade
 from denoise_core.support.check import one_value
 from denoise_core.support.hold import INSTALL, Words
 from denoise_core.support.judging import Claim, FlowJudge, Judge, Judgement
 from denoise_core.support.quoting import LLMJudge
-from denoise_core.support.wording import asks
 from denoise_core.types import Passage
 
 LEFT = (

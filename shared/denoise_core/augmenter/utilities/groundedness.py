@@ -10,7 +10,6 @@ from typing import Any
 from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
 from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.augmenter.utility import Measured, Utility
-from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow
 from denoise_core.support import Check
@@ -25,6 +24,7 @@ from denoise_core.support.result import NOTHING
 _FOUND = json.loads(files("denoise_core.augmenter.utilities").joinpath("judges.json").read_text("utf-8"))
 _RATES = {judge: tuple(Measured(*row) for row in rows) for judge, rows in _FOUND.items()}
 
+COPIED = 0.9  # share of a candidate of more than 40 words that may be one unbroken quotation
 _FAILS = frozenset(("length", "empty", "question"))  # kinds of saying nothing that another draft can put right
 
 
@@ -35,17 +35,13 @@ class Groundedness:
 
     ``judge`` is any `Judge`; None is `default_judge()`, the one that ships. Words alone never pass anything.
 
-    An abstention and evidence in another language are unknown. ``copy_cap``: the share of a candidate of more than
-    40 words that may be one unbroken quotation; a copy is grounded, but it is no answer. Raises `InputError` for a
-    cap outside [0, 1].
+    An abstention and evidence in another language are unknown. A long candidate of which more than nine tenths are
+    one unbroken quotation fails: a copy is grounded, but it is no answer.
     """
 
     judge: Judge | None = None
-    copy_cap: float = 0.9
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.copy_cap <= 1.0:
-            raise InputError(f"Groundedness(copy_cap={self.copy_cap}): expected 0 to 1")
         chosen = default_judge() if self.judge is None else as_judge(self.judge)
         object.__setattr__(self, "judge", chosen)
 
@@ -76,7 +72,7 @@ class Groundedness:
 
     def verdict(self, found: Check, memory: WorkingMemory, candidate: str) -> Verdict:
         """What a finished check says of the candidate: pass, fail or unknown, with a reason for each claim."""
-        copied = copied_from(candidate, memory.evidence, self.copy_cap)
+        copied = copied_from(candidate, memory.evidence, COPIED)
         if copied is not None:
             why = "repeats the evidence word for word instead of answering"
             return Verdict("fail", min(found.score, 0.3), (Reason(why, "copy", passage_id=copied),))

@@ -1,7 +1,4 @@
-"""How a probe comes to be: labelled questions, readings, a sweep over layers, controls, calibration.
-
-Entered at `fit_probe`, which takes labelled questions; `stack` weighs signals.
-"""
+"""How a probe comes to be: `fit_probe` takes labelled questions; `data` makes some, `stack` weighs signals."""
 
 from denoise_core.end.fit.probe import ProbeFit, fit_probe
 

@@ -1,22 +1,14 @@
-"""From labelled questions to a probe: read all layers once, fit each, choose one, control it, write it up.
+"""From labelled questions to a probe: read all layers once, fit each, take the shallowest good one, write it up.
 
-The controls are what a probe reaches without what it is supposed to use, the model's training and the question:
-
-* random weights: the same architecture with fresh blocks, embeddings kept. What the probe still finds there
-  is in the words, not in what the model understood (Early Noise Dropping, section 3.3).
-* no question: every passage read under one and the same question. What the probe still finds there tells
-  relevant passages by their style, so the data leaks.
-
-Recall of the relevant chunk rises over the early layers and then stays or falls (section 2.2). A shallower layer
-costs less, so the shallowest that loses little against the best is taken. A line is logistic regression on
-standardised states, with the scaling folded into its weights. The penalty decides more than anything else, and
-its best value lies far below the usual default of 1, so it is always swept. Folds are made of whole questions:
-chunks of one question never stand on both sides.
+Recall of the relevant chunk rises over the early layers and then stays or falls (Early Noise Dropping, section
+2.2). A shallower layer costs less, so the shallowest that loses little against the best is taken. A line is
+logistic regression on standardised states, with the scaling folded into its weights. The penalty decides more than
+anything else, and its best value lies far below the usual default of 1, so it is always swept. Folds are made of
+whole questions: chunks of one question never stand on both sides.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,60 +21,27 @@ from denoise_core._optional import require
 from denoise_core.end.calibration import calibrate
 from denoise_core.end.fit.readings import Capture, Each, Progress, capture
 from denoise_core.end.probe import Probe, Reading
-from denoise_core.end.reader import HiddenReader, ReadingSettings
+from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import SHARES, recall_table
-from denoise_core.local.layout import LAYOUTS
 from denoise_core.question import Question
 
-NO_QUESTION = "What is this about?"
+Floats: TypeAlias = NDArray[np.float32]
+Mask: TypeAlias = NDArray[np.bool_]
 
-
-def without_question(reader: HiddenReader, questions: Sequence[Question], layer: int) -> LayerFit:
-    """A probe fitted at ``layer`` on passages that were all read under the same question."""
-    same = [replace(q, text=NO_QUESTION) for q in questions]
-    return sweep(capture(reader, same, layers=[layer]))[0]
-
-
-def random_weights(reader: HiddenReader, questions: Sequence[Question], layer: int, *, seed: int = 0) -> LayerFit:
-    """A probe fitted at ``layer`` of a model whose blocks know nothing."""
-    backbone = reader.backbone
-    settings = ReadingSettings(
-        layout=reader.settings.layout or LAYOUTS[reader.layout.name],
-        pooling=reader.pooling,
-        normalisation=reader.norm.kind,
-        max_tokens=reader.settings.max_tokens,
-    )
-    fresh = HiddenReader(with_fresh_blocks(backbone, seed), tokenizer=backbone.tokenizer, settings=settings)
-    return sweep(capture(fresh, questions, layers=[layer]))[0]
-
-
-def with_fresh_blocks(backbone: Any, seed: int = 0) -> Any:
-    """A model of the same configuration with newly initialised blocks and everything else copied.
-
-    The global random state is left as it was.
-    """
-    torch = require("torch", extra="end")
-    model = backbone.model
-    blocks = {id(p) for p in backbone.early.blocks.parameters()}
-    inside = {name for name, p in model.named_parameters() if id(p) in blocks}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        fresh = type(model)(copy.deepcopy(model.config))
-    kept = {name: value for name, value in model.state_dict().items() if name not in inside}
-    fresh.load_state_dict(kept, strict=False)
-    sample = next(iter(backbone.early.blocks.parameters()))
-    return fresh.to(device=sample.device, dtype=sample.dtype).eval()
+PENALTIES = tuple(float(10 ** (e / 2)) for e in range(-10, -1))  # C from 1e-5 to 1e-1, half a decade apart
+FOLDS = 5
+GOLD_KEPT_BY_THRESHOLD = 0.95
+MARGIN = 0.02  # of gold kept, that a cheaper layer may lose
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbeFit:
-    """The probe, and the study behind it: one `LayerFit` a layer, and the controls by name."""
+    """The probe, and the study behind it: one `LayerFit` a layer."""
 
     probe: Probe
     layers: tuple[LayerFit, ...]
-    controls: Mapping[str, LayerFit]
 
 
 def fit_probe(
@@ -93,7 +52,6 @@ def fit_probe(
     share: float = 0.3,
     folder: str | Path | None = None,
     calibration: Sequence[Question] = (),
-    controls: bool = True,
     card: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     each: Each = map,
@@ -104,8 +62,7 @@ def fit_probe(
     taken (`choose_layer`; Early Noise Dropping, section 2.2).
     ``folder`` keeps the states, so that a killed run goes on; ``each`` has them read elsewhere (see `capture`).
     ``calibration`` are other questions, for ``keep="calibrated"``; a question that is also fitted on is refused.
-    ``controls`` fits the chosen layer twice more, on random weights and without the question. ``card`` is added to
-    the probe's: say there where the data comes from and under which licence.
+    ``card`` is added to the probe's: say there where the data comes from and under which licence.
 
     Raises `InputError` for data that cannot be fitted or calibrated on.
     """
@@ -119,49 +76,82 @@ def fit_probe(
     captured = capture(reader, questions, layers=layers, folder=folder, progress=progress, each=each)
     fits = sweep(captured)
     chosen = choose_layer(fits, share)
-    controlled = (
-        {
-            "random weights": random_weights(reader, questions, chosen.layer),
-            "no question": without_question(reader, questions, chosen.layer),
-        }
-        if controls
-        else {}
-    )
+    sizes = [len(q.passages) for q in questions]
     written = {
-        "data": _data(questions),
+        "data": {
+            "questions": len(questions),
+            "without a relevant passage": sum(not q.gold for q in questions),
+            "passages": sum(sizes),
+            "relevant passages": sum(len(q.gold) for q in questions),
+            "passages a question, median": float(np.median(sizes)),
+        },
         "recall by layer, held-out questions": [f.summary() for f in fits],
         "layer": f"{chosen.layer}: the shallowest that loses at most {100 * MARGIN:g} points at {share:.0%} kept",
-        "controls, same layer, held-out questions": [
-            {"control": name, **control.summary()} for name, control in controlled.items()
-        ],
         **(card or {}),
     }
-    probe = probe_of(
-        chosen.line, reader.reading(chosen.layer), captured.labels, captured.groups.tolist(), card=written
-    )
+    reading = reader.reading(chosen.layer)
+    probe = probe_of(chosen.line, reading, captured.labels, captured.groups.tolist(), card=written)
     if calibration:
         found = calibrate(ProbeScorer(reader, probe), calibration)
         told = {**probe.card, "calibration": {"questions": found.n, "used for fitting": False}}
         probe = replace(probe, card=told, calibration=found)
-    return ProbeFit(probe, fits, controlled)
+    return ProbeFit(probe, fits)
 
 
-def _data(questions: Sequence[Question]) -> dict[str, Any]:
-    sizes = [len(q.passages) for q in questions]
-    return {
-        "questions": len(questions),
-        "without a relevant passage": sum(not q.gold for q in questions),
-        "passages": sum(sizes),
-        "relevant passages": sum(len(q.gold) for q in questions),
-        "passages a question, median": float(np.median(sizes)),
-    }
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerFit:
+    """One layer's line, and how it ranked held-out questions.
+
+    ``recall`` maps "top 1", "20 %", "30 %", "50 %", "60 %" to one value for each question with a relevant
+    chunk: whether the best chunk is relevant, and the share of relevant chunks among the best 20 % ... 60 %.
+    """
+
+    layer: int
+    line: Fit
+    recall: Mapping[str, NDArray[np.float64]]
+
+    def summary(self) -> dict[str, Any]:
+        """The layer's row in a card: means over held-out questions, and the standard error of that of all cuts."""
+        each = np.mean(list(self.recall.values()), axis=0)
+        return {
+            "layer": self.layer,
+            **{cut: float(values.mean()) for cut, values in self.recall.items()},
+            "mean": float(each.mean()),
+            "s.e.": _error(each),
+            "C": self.line.C,
+        }
 
 
-Floats: TypeAlias = NDArray[np.float32]
-Mask: TypeAlias = NDArray[np.bool_]
+def sweep(captured: Capture) -> tuple[LayerFit, ...]:
+    """A line for each captured layer, from shallow to deep; folds are the same questions at every layer."""
+    out = []
+    for layer, states in sorted(captured.by_layer.items()):
+        line = fit_line(states, captured.labels, captured.groups.tolist())
+        out.append(LayerFit(layer, line, recall_table(line.held_out, captured.labels, captured.groups)))
+    return tuple(out)
 
-PENALTIES = tuple(float(10 ** (e / 2)) for e in range(-10, -1))  # C from 1e-5 to 1e-1, half a decade apart
-GOLD_KEPT_BY_THRESHOLD = 0.95
+
+def choose_layer(fits: Sequence[LayerFit], share: float = 0.3, margin: float = MARGIN) -> LayerFit:
+    """The shallowest layer that loses little against the best at ``share`` kept; a layer more costs as much again.
+
+    The loss is paired by question: its mean plus its standard error lies within ``margin``. `recall_table`'s cut
+    nearest to ``share`` is compared. Raises `InputError` when there is no layer.
+    """
+    if not fits:
+        raise InputError("no layer was fitted: give at least one")
+    cut = f"{100 * min(SHARES, key=lambda s: abs(s - share)):g} %"
+    best = max(fits, key=lambda f: (float(f.recall[cut].mean()), -f.layer)).recall[cut]
+
+    def loss(fit: LayerFit) -> float:
+        lost = best - fit.recall[cut]
+        return float(lost.mean()) + _error(lost)
+
+    return min((f for f in fits if loss(f) <= margin), key=lambda f: f.layer)
+
+
+def _error(values: NDArray[np.float64]) -> float:
+    """Standard error of a mean over questions."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,7 +206,6 @@ def fit_line(
     groups: Sequence[Hashable],
     *,
     penalties: Sequence[float] = PENALTIES,
-    folds: int = 5,
 ) -> Fit:
     """A line through states ``(n, d)``, labels ``(n,)`` (True: relevant) and the question of each row.
 
@@ -226,7 +215,7 @@ def fit_line(
     x, y, question = _checked(states, labels, groups)
     if not penalties or min(penalties) <= 0:
         raise InputError(f"penalties={penalties!r}: expected one or more positive values of C")
-    fold = folds_of(question, y, folds)
+    fold = folds_of(question, y, FOLDS)
     flat = _constant(x)
     x[:, flat] = 0
     ordered = sorted(penalties)
@@ -331,73 +320,3 @@ def _constant(x: Floats) -> Mask:
     mean = x.mean(0, dtype=np.float64)
     deviation = x.std(0, dtype=np.float64)
     return np.asarray(deviation <= 1e-6 * np.maximum(1.0, np.abs(mean)), dtype=np.bool_)
-
-
-MARGIN = 0.02  # of gold kept, that a cheaper layer may lose
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerFit:
-    """One layer's line, and how it ranked held-out questions.
-
-    ``recall`` maps "top 1", "20 %", "30 %", "50 %", "60 %" to one value for each question with a relevant
-    chunk: whether the best chunk is relevant, and the share of relevant chunks among the best 20 % ... 60 %.
-    """
-
-    layer: int
-    line: Fit
-    recall: Mapping[str, NDArray[np.float64]]
-
-    @property
-    def each(self) -> NDArray[np.float64]:
-        """What layers are compared by: the mean over the five cuts, for each question."""
-        return np.asarray(np.mean(list(self.recall.values()), axis=0), dtype=np.float64)
-
-    @property
-    def mean(self) -> float:
-        return float(self.each.mean())
-
-    @property
-    def error(self) -> float:
-        """Standard error of `mean`, over questions."""
-        n = len(self.each)
-        return float(self.each.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-
-    def summary(self) -> dict[str, Any]:
-        """The layer's row in a card: means over held-out questions."""
-        return {
-            "layer": self.layer,
-            **{cut: float(values.mean()) for cut, values in self.recall.items()},
-            "mean": self.mean,
-            "s.e.": self.error,
-            "C": self.line.C,
-        }
-
-
-def sweep(captured: Capture, *, penalties: Sequence[float] = PENALTIES, folds: int = 5) -> tuple[LayerFit, ...]:
-    """A line for each captured layer, from shallow to deep; folds are the same questions at every layer."""
-    out = []
-    for layer in sorted(captured.by_layer):
-        line = fit_line(
-            captured.by_layer[layer], captured.labels, captured.groups.tolist(), penalties=penalties, folds=folds
-        )
-        out.append(LayerFit(layer, line, recall_table(line.held_out, captured.labels, captured.groups)))
-    return tuple(out)
-
-
-def choose_layer(fits: Sequence[LayerFit], share: float = 0.3, margin: float = MARGIN) -> LayerFit:
-    """The shallowest layer that loses little against the best at ``share`` kept; a layer more costs as much again.
-
-    The loss is paired by question: its mean plus its standard error lies within ``margin``. `recall_table`'s cut
-    nearest to ``share`` is compared. Raises `InputError` when there is no layer.
-    """
-    if not fits:
-        raise InputError("no layer was fitted: give at least one")
-    cut = f"{100 * min(SHARES, key=lambda s: abs(s - share)):g} %"
-    best = max(fits, key=lambda f: (float(f.recall[cut].mean()), -f.layer)).recall[cut]
-
-    def loss(fit: LayerFit) -> float:
-        lost = best - fit.recall[cut]
-        return float(lost.mean() + (lost.std(ddof=1) / np.sqrt(len(lost)) if len(lost) > 1 else 0.0))
-
-    return min((f for f in fits if loss(f) <= margin), key=lambda f: f.layer)

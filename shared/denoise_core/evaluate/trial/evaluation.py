@@ -20,9 +20,8 @@ from denoise_core._optional import html_of, require
 from denoise_core.embedded.default import encoder
 from denoise_core.end.auto import TARGETS
 from denoise_core.errors import InputError, is_mistake, said
-from denoise_core.evaluate.datasets import BadRecord
+from denoise_core.evaluate.datasets import BadRecord, Case, Cases, case_of_question
 from denoise_core.evaluate.trial.answering import Answerer, Judge, Rule, judge_of
-from denoise_core.evaluate.trial.cases import Case, Cases, case_of_question
 from denoise_core.evaluate.trial.figures import (
     GOLD,
     RIGHT,
@@ -33,22 +32,20 @@ from denoise_core.evaluate.trial.figures import (
     apart,
     figures_of,
     outcome_of,
-    value_of,
     whole,
 )
 from denoise_core.evaluate.trial.setting import (
     EVERYTHING,
     SAME,
     Way,
-    as_ways,
     nothing_read,
     save_setting,
-    standard_ways,
+    ways_of,
 )
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
 from denoise_core.running.budget import Price
-from denoise_core.running.laws import check_laws
+from denoise_core.running.guard import check_laws
 
 FORMAT, VERSION = "rag-denoise evaluation", 1
 MORE = 1.15  # times the default's tokens: a way that keeps more than this does not compete on what it kept
@@ -85,51 +82,12 @@ class Evaluation:
     about: tuple[str, ...] = ()
     outcomes: Mapping[str, Sequence[Outcome]] = field(default_factory=dict, repr=False, compare=False)
 
-    @classmethod
-    def of(
-        cls,
-        cases: Cases,
-        ways: Sequence[Way],
-        outcomes: Mapping[str, Sequence[Outcome]],
-        answered_by: str | None,
-        budget: int | None,
-        price: Price | None = None,
-    ) -> Evaluation:
-        """The figures of outcomes; `run.evaluate` makes them."""
-        everything = outcomes[EVERYTHING]
-        done = [o.tokens for o in everything if o.error is None]
-        whole = sum(done) / len(done) if done else 0.0
-        figures = tuple(figures_of(w.name, outcomes[w.name], everything, whole, price) for w in ways)
-        ranked = {m: _ranked(m, ways, figures, budget) for m in (GOLD, RIGHT)}
-        return cls(
-            len(cases.cases),
-            dict(Counter(c.gold_from or "nothing" for c in cases.cases)),
-            answered_by,
-            budget,
-            figures,
-            tuple(
-                apart(m, (names[0], outcomes[names[0]]), (names[1], outcomes[names[1]]))
-                for m, names in ranked.items()
-                if len(names) > 1 and _shared(m, outcomes[names[0]], outcomes[names[1]])
-            ),
-            _recommended(ways, figures, ranked),
-            cases.bad,
-            cases.noted,
-            cases.about,
-            outcomes,
-        )
-
     def named(self, name: str) -> Figures:
         """The figures of a way. Raises `KeyError` for a name that is none."""
         found = next((f for f in self.figures if f.name == name), None)
         if found is None:
             raise KeyError(name)
         return found
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The ways, in the order they were given."""
-        return tuple(f.name for f in self.figures)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; questions are named by their line, texts are left out."""
@@ -158,7 +116,7 @@ class Evaluation:
             "gold_from": dict(self.gold_from),
             "about": list(self.about),
             "answered_by": self.answered_by,
-            "figures": {k: v for k, v in asdict(own).items() if k not in ("curve", "by_source", "failed")},
+            "figures": {k: v for k, v in asdict(own).items() if k not in ("curve", "failed")},
             "apart": [str(a) for a in self.apart],
         }
         return save_setting(path, self.recommended.setting, evidence)
@@ -180,13 +138,6 @@ class Evaluation:
 
     def _repr_html_(self) -> str | None:
         return html_of("evaluation", self)
-
-
-def _shared(measure: str, first: Sequence[Outcome], second: Sequence[Outcome]) -> bool:
-    return any(
-        value_of(a, measure) is not None and value_of(b, measure) is not None
-        for a, b in zip(first, second, strict=True)
-    )
 
 
 def _ranked(measure: str, ways: Sequence[Way], figures: Sequence[Figures], budget: int | None) -> list[str]:
@@ -237,36 +188,24 @@ def _line(o: Outcome) -> dict[str, Any]:
 
 
 def rows_of(found: Evaluation, *, short: bool = False) -> list[list[str]]:
-    """Header and one row a way; columns that no question can tell of are left out. ``short`` is for a terminal of
-    80 columns: intervals in brackets, harmed and helped in one column."""
+    """Header and one row a way; columns that no question can tell of are left out. ``short`` are those alone that
+    fit a terminal of 80 columns."""
     rows = []
     for f in found.figures:
-        change, gold = f.change, f.gold
-        net = None if change is None else _points(change.net)
-        row = {"way": f"{f.name} *" if f.name == found.recommended.name else f.name}
-        if short:
-            between = "" if gold is None else f" ({100 * gold.low:.0f}-{100 * gold.high:.0f})"
+        net = None if f.change is None else f.change.net
+        row = {
+            "way": f"{f.name} *" if f.name == found.recommended.name else f.name,
+            "tokens": f"{f.tokens:,.0f} ({f.share:.0%})",
+            "gold kept": "" if f.gold is None else f"{f.gold.value:.0%} ({_ends('.0f', f.gold, '-')})",
+            "right": "" if f.right is None else f"{f.right.value:.0%}",
+            "hurt/help": "" if f.change is None else f"{len(f.change.harmed)}/{len(f.change.helped)}",
+            "net (95 %)": "" if net is None else f"{100 * net.value:+.0f} ({_ends('+.0f', net, ' to ')})",
+            "s": _as(".2f", f.seconds),
+        }
+        if not short:
             row |= {
-                "tokens": f"{f.tokens:,.0f}",
-                "": f"{f.share:.0%}",
-                "gold kept": _share(gold) + between,
-                "right": _share(f.right),
-                "hurt/help": "" if change is None else f"{len(change.harmed)}/{len(change.helped)}",
-                "net (95 %)": "" if net is None else "{:+.0f} ({:+.0f} to {:+.0f})".format(*net),
-                "s": _as(".2f", f.seconds),
-            }
-        else:
-            row |= {
-                "tokens": f"{f.tokens:,.0f} ({f.share:.0%})",
-                "gold kept": _share(gold),
-                "95 %": "" if gold is None else f"{gold.low:.0%} to {gold.high:.0%}",
-                "right": _share(f.right),
                 "exact": _as(".0%", f.exact),
                 "F1": _as(".2f", f.f1),
-                "harmed": "" if change is None else str(len(change.harmed)),
-                "helped": "" if change is None else str(len(change.helped)),
-                "net, 95 %": "" if net is None else "{:+.1f} ({:+.1f} to {:+.1f})".format(*net),
-                "seconds": _as(".3f", f.seconds),
                 "read": _as(",.0f", f.read),
                 "written": _as(",.0f", f.written),
                 "cached": _as(",.0f", f.cached),
@@ -277,8 +216,8 @@ def rows_of(found: Evaluation, *, short: bool = False) -> list[list[str]]:
     return [used, *([row[name] for name in used] for row in rows)]
 
 
-def _points(mean: Mean) -> tuple[float, float, float]:
-    return 100 * mean.value, 100 * mean.low, 100 * mean.high
+def _ends(form: str, mean: Mean, between: str) -> str:
+    return between.join(format(100 * end, form) for end in (mean.low, mean.high))
 
 
 def _as(form: str, value: float | None) -> str:
@@ -293,7 +232,6 @@ def told(found: Evaluation) -> list[str]:
         "answers": "by the answers that stand in them",
         "model": "by a model's labels",
         "made": "by the pieces that questions were made from",
-        "cited": "by what recorded answers cite",
         "nothing": "unknown",
     }
     gold = ", ".join(f"{n} {known[name]}" for name, n in sorted(by.items()))
@@ -331,10 +269,6 @@ def _places(given: Sequence[BadRecord]) -> str:
     return f"{len(given)} ({shown}{more})"
 
 
-def _share(mean: Mean | None) -> str:
-    return "" if mean is None else f"{mean.value:.0%}"
-
-
 TIMED = 3  # questions on which the seconds are measured, with nothing read before
 
 Progress = Callable[[int, int], None]
@@ -352,7 +286,7 @@ def evaluate(
 ) -> Evaluation:
     """Every way over every question.
 
-    ``ways`` are added to, or by name replace, `setting.standard_ways`; a sequence is taken alone.
+    ``ways`` are added to, or by name replace, `setting.STANDARD`; a sequence is taken alone.
     Everything undenoised is always among them: harm and help are counted against it. ``answerer`` answers from
     what each way kept, such as `answering.EmbeddedReader`; without one only what is kept is measured. ``right``
     says when an answer is. ``llm`` is asked by ways that need one; `ledger.Ledger` keeps budget and replies.
@@ -369,7 +303,7 @@ def evaluate(
     )
     if not cases.cases:
         raise InputError("there is no question to evaluate on")
-    chosen = _ways(ways)
+    chosen = ways_of(ways)
     judge, count = judge_of(right), encoder().count
     told = progress or (lambda done, of: None)
     first = next((w.ready(None) for w in chosen if _says(w, "kind", "default")), None)
@@ -377,7 +311,7 @@ def evaluate(
     known: list[Outcome] = []  # what the default keeps of each question
     if first is not None:
         for n, case in enumerate(cases.cases):
-            known.append(_denoised(first, case, judge, count, n < TIMED))
+            known.append(_denoised(first, case, count, n < TIMED))
             told(n + 1, steps)
     budget, most = _budget(known, cases, count)
     given = None if most is None else max(1, round(most))
@@ -387,11 +321,39 @@ def evaluate(
     for n, case in enumerate(cases.cases):
         for way in ready:
             limit = most if way.name in same else None
-            own = known[n] if way is first else _denoised(way, case, judge, count, n < TIMED, limit)
+            own = known[n] if way is first else _denoised(way, case, count, n < TIMED, limit)
             by = way.answerer or answerer
-            outcomes[way.name].append(own if by is None else _answered(own, by, judge, count, limit))
+            outcomes[way.name].append(own if by is None else _answered(own, by, judge))
         told(len(known) + n + 1, steps)
-    return Evaluation.of(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
+    return _evaluation(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
+
+
+def _evaluation(
+    cases: Cases,
+    ways: Sequence[Way],
+    outcomes: Mapping[str, Sequence[Outcome]],
+    answered_by: str | None,
+    budget: int | None,
+    price: Price | None,
+) -> Evaluation:
+    """The figures of outcomes, whether the best ways can be told apart, and which to take."""
+    everything = outcomes[EVERYTHING]
+    mean = float(np.mean([o.tokens for o in everything if o.error is None] or [0.0]))
+    figures = tuple(figures_of(w.name, outcomes[w.name], everything, mean, price) for w in ways)
+    ranked = {m: _ranked(m, ways, figures, budget) for m in (GOLD, RIGHT)}
+    return Evaluation(
+        len(cases.cases),
+        dict(Counter(c.gold_from or "nothing" for c in cases.cases)),
+        answered_by,
+        budget,
+        figures,
+        tuple(found for m, names in ranked.items() if (found := apart(m, names, outcomes)) is not None),
+        _recommended(ways, figures, ranked),
+        cases.bad,
+        cases.noted,
+        cases.about,
+        outcomes,
+    )
 
 
 def _says(way: Way, name: str, value: str) -> bool:
@@ -417,17 +379,8 @@ def _each(mean: float, totals: Sequence[int]) -> float:
     return high
 
 
-def _ways(given: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[Way] | None) -> list[Way]:
-    standard = {w.name: w for w in standard_ways()}
-    if given is None:
-        return list(standard.values())
-    if isinstance(given, Mapping):
-        return list((standard | {w.name: w for w in as_ways(given)}).values())
-    return list({EVERYTHING: standard[EVERYTHING], **{w.name: w for w in given}}.values())
-
-
 def _denoised(
-    way: Way, case: Case, judge: Judge, count: Callable[[str], int], timed: bool, budget: float | None = None
+    way: Way, case: Case, count: Callable[[str], int], timed: bool, budget: float | None = None
 ) -> Outcome:
     question = case.question
     assert way.denoiser is not None
@@ -441,19 +394,17 @@ def _denoised(
         if is_mistake(error):
             raise
         return Outcome(case, error=said(error))
-    return replace(outcome_of(case, result, None, judge, count, budget), seconds=seconds if timed else None)
+    return replace(outcome_of(case, result, count, budget), seconds=seconds if timed else None)
 
 
-def _answered(
-    own: Outcome, answerer: Answerer, judge: Judge, count: Callable[[str], int], budget: float | None
-) -> Outcome:
+def _answered(own: Outcome, answerer: Answerer, judge: Judge) -> Outcome:
     if own.error is not None or own.result is None:
         return own
     try:
-        reply = answerer.answer(own.case.question.text, own.result.passages)
-        found = outcome_of(own.case, own.result, reply, judge, count, budget)
+        question = own.case.question
+        reply = answerer.answer(question.text, own.result.passages)
+        return replace(own, reply=reply, right=judge(question, reply.text) if question.answers else None)
     except Exception as error:  # as above: a model that fails on one question, or the one that judges
         if is_mistake(error):
             raise
         return Outcome(own.case, error=said(error))
-    return replace(found, seconds=own.seconds)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from denoise_core.embedded.fitted import Interval, interval_of
 from denoise_core.end.auto import TARGETS, text_needed
 from denoise_core.end.denoiser import Scoring
-from denoise_core.evaluate.metrics import bootstrap, exact_match, holds_answer, token_f1, wilson
-from denoise_core.evaluate.trial.answering import Judge
-from denoise_core.evaluate.trial.cases import Case
+from denoise_core.evaluate.datasets import Case
+from denoise_core.evaluate.metrics import bootstrap, exact_match, token_f1, wilson
 from denoise_core.result import DenoiseResult
 from denoise_core.running.budget import Price
 from denoise_core.types import Reply, Usage
@@ -30,9 +28,8 @@ Ranked = list[tuple[str, float, float]]  # passage, tokens and score of each chu
 class Outcome:
     """One question by one way. None stands for what cannot be told.
 
-    ``gold`` is the share of the gold passages of which something is kept; ``by_share`` the same when the best
-    chunks up to each of `SHARES` of the tokens are kept, ``ranked`` these chunks. ``answer_kept``: the kept text
-    holds an answer. ``seconds`` is the denoiser's alone, None where it was not timed. ``error`` says what failed;
+    ``gold`` is the share of the gold passages of which something is kept; ``ranked`` are all chunks, by the scores
+    in the trace. ``seconds`` is the denoiser's alone, None where it was not timed. ``error`` says what failed:
     then all else is empty.
     """
 
@@ -41,62 +38,32 @@ class Outcome:
     tokens: float = 0
     kept: frozenset[str] = frozenset()
     gold: float | None = None
-    answer_kept: bool | None = None
-    by_share: tuple[float, ...] | None = None
     ranked: Ranked | None = None
     reply: Reply | None = None
     right: bool | None = None
-    exact: bool | None = None
-    f1: float | None = None
-    contains: bool | None = None
     seconds: float | None = None
-    error: str | None = field(default=None)
+    error: str | None = None
 
 
-def outcome_of(
-    case: Case,
-    result: DenoiseResult,
-    reply: Reply | None,
-    judge: Judge,
-    count: Count,
-    budget: float | None = None,
-) -> Outcome:
-    """The outcome of a result and of the reply made from it; None for no reply asked.
+def outcome_of(case: Case, result: DenoiseResult, count: Count, budget: float | None = None) -> Outcome:
+    """The outcome of a result that nobody has answered from.
 
     With a ``budget`` tokens and gold are those of the ranking cut there exactly: the last chunk counts in part, as
     the value to be expected, so that ways of equal length are of equal length.
     """
     question = case.question
     kept = frozenset(s.passage_id for p in result.passages for s in p.covered)
-    answers = question.answers
-    said = None if reply is None else reply.text
-    judged = said is not None and bool(answers)
-    stood = any(holds_answer(p.text, answers) for p in question.passages) if answers else False
     tokens: float = sum(count(p.headed) for p in result.passages)
     gold = len(kept & question.gold) / len(question.gold) if question.gold else None
     ranked = _ranked(case, result, count)
     if ranked is not None and budget is not None:
         tokens, expected = _expected(case, ranked, budget)
         gold = expected if question.gold else None
-    return Outcome(
-        case,
-        result,
-        tokens,
-        kept,
-        gold,
-        any(holds_answer(p.text, answers) for p in result.passages) if stood else None,
-        _by_share(ranked, question.gold) if ranked is not None and question.gold else None,
-        ranked,
-        reply,
-        judge(question, said) if judged and said is not None else None,
-        exact_match(said, answers) if judged and said is not None else None,
-        token_f1(said, answers) if judged and said is not None else None,
-        holds_answer(said, answers) if judged and said is not None else None,
-    )
+    return Outcome(case, result, tokens, kept, gold, ranked)
 
 
-def _by_share(ranked: Ranked, gold: frozenset[str]) -> tuple[float, ...]:
-    """Gold kept at each of `SHARES`, by the scores in the trace."""
+def _by_share(ranked: Ranked, gold: frozenset[str]) -> list[float]:
+    """Gold kept when the best chunks up to each of `SHARES` of the tokens are kept."""
     total = max(1.0, sum(size for _, size, _ in ranked))
     found: set[str] = set()
     reached: list[tuple[float, float]] = []
@@ -106,7 +73,7 @@ def _by_share(ranked: Ranked, gold: frozenset[str]) -> tuple[float, ...]:
         if name in gold and name not in found:
             found.add(name)
             reached.append((at, len(found) / len(gold)))
-    return tuple(max((g for at, g in reached if at <= share + 1e-9), default=0.0) for share in SHARES)
+    return [max((g for at, g in reached if at <= share + 1e-9), default=0.0) for share in SHARES]
 
 
 def _needed(outcomes: Iterable[Outcome]) -> tuple[Interval, ...]:
@@ -152,14 +119,6 @@ def _expected(case: Case, ranked: Ranked, budget: float) -> tuple[float, float]:
     return budget - max(0.0, left), sum(reached.values()) / max(1, len(reached))
 
 
-def positions(n: int) -> NDArray[np.intp]:
-    """The band of each place in a list of ``n``: see `BANDS`."""
-    return np.searchsorted([last for _, last in BANDS], np.arange(1, n + 1))
-
-
-BANDS = (("1", 1), ("2", 2), ("3", 3), ("4-5", 5), ("6-10", 10), ("11-20", 20), ("21-50", 50), ("51-", 10**9))
-
-
 POWER = 1.96 + 0.8416  # both-sided 5 %, found in 80 % of such samples
 
 
@@ -192,15 +151,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """How many of ``of`` passages were kept."""
-
-    name: str
-    kept: int
-    of: int
-
-
-@dataclass(frozen=True, slots=True)
 class Figures:
     """One way over all questions. None where no question can tell.
 
@@ -215,11 +165,9 @@ class Figures:
     questions: int
     failed: tuple[tuple[int, str], ...]
     gold: Mean | None
-    answer_kept: Mean | None
     right: Mean | None
     exact: float | None
     f1: float | None
-    contains: float | None
     change: Change | None
     tokens: float
     share: float
@@ -228,8 +176,6 @@ class Figures:
     written: float | None
     cached: float | None
     money: float | None
-    by_position: tuple[Share, ...]
-    by_source: tuple[Share, ...]
     curve: tuple[tuple[float, float], ...]
     needed: tuple[Interval, ...] = ()
 
@@ -297,38 +243,38 @@ def figures_of(
     """Figures of a way; ``everything`` are the same questions undenoised, ``whole`` their mean tokens."""
     done = [o for o in outcomes if o.error is None]
     tokens = _plain(o.tokens for o in done) or 0.0
-    curves = [o.by_share for o in done if o.by_share is not None]
+    golden = ((o.ranked, o.case.question.gold) for o in done)
+    curves = [_by_share(ranked, gold) for ranked, gold in golden if ranked is not None and gold]
+    told = [(o.reply.text, a) for o in done if o.reply is not None and (a := o.case.question.answers)]
     return Figures(
         name,
         len(done),
         failed=tuple((o.case.place, o.error) for o in outcomes if o.error is not None),
         gold=mean_of(_known(o.gold for o in done)),
-        answer_kept=mean_of(_known(o.answer_kept for o in done)),
         right=mean_of(_known(o.right for o in done)),
-        exact=_plain(o.exact for o in done),
-        f1=_plain(o.f1 for o in done),
-        contains=_plain(o.contains for o in done),
+        exact=_plain(exact_match(*pair) for pair in told),
+        f1=_plain(token_f1(*pair) for pair in told),
         change=_change(outcomes, everything),
         tokens=tokens,
         share=tokens / whole if whole else 1.0,
         seconds=_plain(o.seconds for o in done),
         **spent([u for o in done if (u := _usage(o)) is not None], price),
-        by_position=_by_position(done),
-        by_source=_by_source(done),
         curve=tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True)) if curves else (),
         needed=_needed(done),
     )
 
 
-def apart(measure: str, first: tuple[str, Sequence[Outcome]], second: tuple[str, Sequence[Outcome]]) -> Apart:
-    """The two ways on the questions that both can tell of. Raises `InputError` when there is none."""
-    pairs = [
-        (float(a), float(b))
-        for one, two in zip(first[1], second[1], strict=True)
-        if (a := value_of(one, measure)) is not None and (b := value_of(two, measure)) is not None
-    ]
-    left, right = [a for a, _ in pairs], [b for _, b in pairs]
-    return Apart(measure, first[0], second[0], paired(left, right), needed(np.subtract(left, right)))
+def apart(measure: str, names: Sequence[str], outcomes: Mapping[str, Sequence[Outcome]]) -> Apart | None:
+    """The first two of ``names`` on the questions that both can tell of; None where there are none."""
+    if len(names) < 2:
+        return None
+    both = zip(outcomes[names[0]], outcomes[names[1]], strict=True)
+    values = [(value_of(one, measure), value_of(two, measure)) for one, two in both]
+    pairs = [(a, b) for a, b in values if a is not None and b is not None]
+    if not pairs:
+        return None
+    left, right = zip(*pairs, strict=True)
+    return Apart(measure, names[0], names[1], paired(left, right), needed(np.subtract(left, right)))
 
 
 def value_of(outcome: Outcome, measure: str) -> float | None:
@@ -382,27 +328,3 @@ def _change(outcomes: Sequence[Outcome], everything: Sequence[Outcome]) -> Chang
         tuple(place for place, now, before in both if now and not before),
         paired([now for _, now, _ in both], [before for _, _, before in both]),
     )
-
-
-def _by_position(outcomes: Sequence[Outcome]) -> tuple[Share, ...]:
-    bands = [
-        (BANDS[band][0], passage.id in o.kept)
-        for o in outcomes
-        for passage, band in zip(
-            o.case.question.passages, positions(len(o.case.question.passages)).tolist(), strict=True
-        )
-    ]
-    found = {s.name: s for s in _shares(bands)}
-    return tuple(found[name] for name, _ in BANDS if name in found)
-
-
-def _by_source(outcomes: Sequence[Outcome]) -> tuple[Share, ...]:
-    """Passages that name a source, most frequent first, at most 20 sources."""
-    passages = [(p, o.kept) for o in outcomes for p in o.case.question.passages]
-    return _shares([(str(s), p.id in kept) for p, kept in passages if (s := p.metadata.get("source"))])[:20]
-
-
-def _shares(seen: Sequence[tuple[str, bool]]) -> tuple[Share, ...]:
-    """Of each name how often it was kept, most frequent first."""
-    kept = Counter(name for name, is_kept in seen if is_kept)
-    return tuple(Share(name, kept[name], n) for name, n in Counter(name for name, _ in seen).most_common())

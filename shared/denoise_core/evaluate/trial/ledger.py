@@ -32,8 +32,9 @@ class Ledger:
     ``model`` names the model: replies of another are not taken. ``budget`` is in money where there is a ``price``,
     else in tokens; no call is made that could pass it at its worst: every byte of the prompt a token, and
     ``longest`` tokens written. ``dry`` makes no call: `planned` counts them, and each is answered with `PLANNED`,
-    so that what would be asked after it is counted as well. Identical calls at the same time become one. Raises
-    `InputError` for a file that is no ledger, and when the budget is below 0.
+    so that what would be asked after it is counted as well. ``spent`` is money, or tokens without a price, of all
+    calls in the file and in this run. Identical calls at the same time become one. Raises `InputError` for a file
+    that is no ledger, and when the budget is below 0.
     """
 
     def __init__(
@@ -62,12 +63,7 @@ class Ledger:
         self._known = {} if self.path is None else _read(self.path)
         self._flying: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
-        self._spent = sum(self._cost(r.usage) for r in self._known.values() if r.usage is not None)
-
-    @property
-    def spent(self) -> float:
-        """Money, or tokens without a price, of all calls in the file and in this run."""
-        return self._spent
+        self.spent = sum(self._cost(r.usage) for r in self._known.values() if r.usage is not None)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """The reply, from the file or from the model. Raises `BudgetExceeded` for a call that could pass the
@@ -84,21 +80,21 @@ class Ledger:
             if self.dry:
                 return self._plan(key, messages)
             with self._lock:
-                if self.budget is not None and self._spent + worst > self.budget:
+                if self.budget is not None and self.spent + worst > self.budget:
                     what = "tokens" if self.price is None else "money"
-                    raise BudgetExceeded(what, self.budget, self._spent)
-                self._spent += worst  # set aside, until the reply says what it was
+                    raise BudgetExceeded(what, self.budget, self.spent)
+                self.spent += worst  # set aside, until the reply says what it was
                 self.asked += 1
             try:
                 reply = self.llm.complete(messages)
             except BaseException:
                 with self._lock:
-                    self._spent -= worst
+                    self.spent -= worst
                 raise
             usage = reply.usage or Usage(_bytes(messages) // 4, len(reply.text) // 4, estimated=True)
             reply = Reply(reply.text, usage)
             with self._lock:
-                self._spent += self._cost(usage) - worst
+                self.spent += self._cost(usage) - worst
                 self._known[key] = reply
                 self._write(key, reply)
             return reply

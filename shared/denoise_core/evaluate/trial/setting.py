@@ -31,7 +31,7 @@ from denoise_core.evaluate.trial.answering import Answerer
 from denoise_core.protocols import LLM, Denoiser, Scorer, expect_denoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.cross_encoder import CrossEncoderScorer
+from denoise_core.scorers.encoders import CrossEncoderScorer
 
 FORMAT, VERSION = "rag-denoise setting", 1
 FILE = "denoise.json"
@@ -60,7 +60,7 @@ def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: An
     if kind == "default":
         return default_denoiser(setting.get("keep", "auto"), chunker="auto")
     if kind == "fitted":
-        return load_fitted(_folder(setting), model)
+        return load_fitted(_text(setting, "folder"), model)
     if kind == "s2a":
         if llm is None:
             raise InputError("this setting asks a model: pass llm=, the core LLM it was measured with or another")
@@ -70,7 +70,9 @@ def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: An
         "bm25": BM25Scorer,
         "cosine": embedding_scorer,
         "cross-encoder": lambda: CrossEncoderScorer(_text(setting, "model")),
-        "probe": lambda: probe_scorer(_folder(setting), setting.get("model") if model is None else model),
+        "probe": lambda: probe_scorer(
+            Path(_text(setting, "folder")), setting.get("model") if model is None else model
+        ),
     }
     if kind not in makers:
         raise InputError(f"kind: {kind!r} is not known; expected one of {', '.join(KINDS)}")
@@ -116,8 +118,6 @@ def load_denoiser(
     keep: float | int | str | None = None,
     risk: float | None = None,
     on_irrelevant: OnIrrelevant = "keep",
-    tokenizer: Any = None,
-    readings: str | Path | None = None,
     llm: LLM | None = None,
 ) -> Denoiser:
     """The denoiser in ``path``: a ``denoise.json`` of ``rag-denoise evaluate``, or what ``rag-denoise fit`` wrote.
@@ -128,21 +128,13 @@ def load_denoiser(
     """
     path = Path(path)
     if path.is_dir() and not (path / FILE).is_file():
-        return load_fitted(
-            path,
-            model,
-            keep=keep,
-            risk=risk,
-            on_irrelevant=on_irrelevant,
-            tokenizer=tokenizer,
-            readings=readings,
-        )
-    if any(given is not None for given in (keep, risk, tokenizer, readings)) or on_irrelevant != "keep":
+        return load_fitted(path, model, keep=keep, risk=risk, on_irrelevant=on_irrelevant)
+    if keep is not None or risk is not None or on_irrelevant != "keep":
         raise InputError(f"{path} says itself how much is kept: give it nothing but model and llm")
     return denoiser_of(read_setting(path / FILE if path.is_dir() else path), llm=llm, model=model)
 
 
-def probe_scorer(folder: Path, model: Any = None, *, at_once: bool = False) -> ProbeScorer:
+def probe_scorer(folder: str | Path, model: Any = None, *, at_once: bool = False) -> ProbeScorer:
     """END's scorer by the probe in ``folder``, on ``model`` or, without one, on the model that its card names.
 
     ``at_once`` opens the model now and not at the first use. Raises then `ProbeMismatch` when it is not the
@@ -153,7 +145,7 @@ def probe_scorer(folder: Path, model: Any = None, *, at_once: bool = False) -> P
     if not at_once:
         return scorer
     try:
-        scorer.warm(())
+        scorer.score("?", ["?"])
     except DenoiseError:
         raise
     except (OSError, ValueError) as error:
@@ -163,10 +155,6 @@ def probe_scorer(folder: Path, model: Any = None, *, at_once: bool = False) -> P
             "--llm FOLDER, in Python model="
         ) from error
     return scorer
-
-
-def _folder(setting: Mapping[str, Any]) -> Path:
-    return Path(_text(setting, "folder"))
 
 
 def _text(setting: Mapping[str, Any], name: str) -> str:
@@ -206,28 +194,30 @@ class Way:
         return replace(self, setting=own, denoiser=denoiser_of(own, llm=llm))
 
 
-def standard_ways() -> tuple[Way, ...]:
-    """What is compared unless said otherwise; all run offline."""
-    return (
-        Way(EVERYTHING, {"kind": "everything"}),
-        Way("default", {"kind": "default", "keep": "auto"}),
-        Way("first", {"kind": "first", "tokens": SAME}),
-        Way("BM25", {"kind": "bm25", "tokens": SAME}),
-        Way("cosine", {"kind": "cosine", "tokens": SAME}),
-    )
+STANDARD = (
+    Way(EVERYTHING, {"kind": "everything"}),
+    Way("default", {"kind": "default", "keep": "auto"}),
+    Way("first", {"kind": "first", "tokens": SAME}),
+    Way("BM25", {"kind": "bm25", "tokens": SAME}),
+    Way("cosine", {"kind": "cosine", "tokens": SAME}),
+)
+"""What is compared unless said otherwise; all run offline."""
 
 
-def as_ways(given: Mapping[str, Way | Denoiser | Mapping[str, Any]]) -> tuple[Way, ...]:
-    """Ways of what a user names: a `Way`, a denoiser, or a setting."""
-    out = []
-    for name, way in given.items():
+def ways_of(given: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[Way] | None) -> list[Way]:
+    """`STANDARD` with what a user names, a `Way`, a denoiser or a setting; a sequence is taken alone, behind
+    everything."""
+    if given is not None and not isinstance(given, Mapping):
+        return list({EVERYTHING: STANDARD[0], **{w.name: w for w in given}}.values())
+    out = {w.name: w for w in STANDARD}
+    for name, way in (given or {}).items():
         if isinstance(way, Way):
-            out.append(replace(way, name=name))
+            out[name] = replace(way, name=name)
         elif isinstance(way, Mapping):
-            out.append(Way(name, way))
+            out[name] = Way(name, way)
         else:
-            out.append(Way(name, None, expect_denoiser(way, f"ways[{name!r}]")))
-    return tuple(out)
+            out[name] = Way(name, None, expect_denoiser(way, f"ways[{name!r}]"))
+    return list(out.values())
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import copy
 import queue
 import re
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,15 @@ from denoise_core.types import Message, Reply, Usage
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a stream ended. ``cut``: by the limit of tokens, in the middle of what the model had to say."""
+    """How a stream ended, and its whole ``text``. ``cut``: by the limit of tokens, in the middle of what the model
+    had to say."""
 
+    text: str
     usage: Usage
     cut: bool
+
+
+_SETTINGS = ("max_new_tokens", "temperature", "seed", "stop")
 
 
 class LocalLLM(Travels):
@@ -76,63 +81,50 @@ class LocalLLM(Travels):
         self.seed = seed
         self.stop = tuple(stop)
 
-    def with_settings(
-        self,
-        *,
-        max_new_tokens: int | None = None,
-        temperature: float | None = None,
-        seed: int | None = None,
-        stop: Sequence[str] | None = None,
-    ) -> LocalLLM:
-        """The same weights under other settings, in memory once and taking turns; None leaves a setting as it is.
+    def with_settings(self, **changed: Any) -> LocalLLM:
+        """The same weights under other settings of the constructor's, in memory once and taking turns.
 
         Loads the model. Raises what the constructor and loading raise.
         """
         self.load()
         other = copy.copy(self)
-        other._set(
-            self.max_new_tokens if max_new_tokens is None else max_new_tokens,
-            self.temperature if temperature is None else temperature,
-            self.seed if seed is None else seed,
-            self.stop if stop is None else stop,
-        )
+        other._set(**{name: getattr(self, name) for name in _SETTINGS} | changed)
         return other
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        inputs = self._inputs(messages)
-        before = inputs["input_ids"].shape[1]
-        with self._lock:
-            made = self._generate(**inputs)[0, before:]
-        return Reply(self._text(made), Usage(before, len(made)))
+        return self._reply(self._inputs(messages))
 
     def go_on(self, ids: Sequence[int], past: Any) -> Reply:
         """A reply to a prompt of which ``past`` holds keys and values of all tokens but the last.
 
         The usage counts the whole prompt. Raises `InputError` for a prompt that leaves no room in the window.
         """
-        inputs = self._going_on(ids)
+        self.load()
+        return self._reply({**self._row(ids), "past_key_values": past})
+
+    def _reply(self, inputs: dict[str, Any]) -> Reply:
+        before = inputs["input_ids"].shape[1]
         with self._lock:
-            made = self._generate(**inputs, past_key_values=past)
-        return Reply(self._text(made[0, len(ids) :]), Usage(len(ids), made.shape[1] - len(ids)))
+            made = self._generate(**inputs)[0, before:]
+        return Reply(self._text(made), Usage(before, len(made)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return await offload(self.complete, messages)
 
-    def stream(
-        self, messages: Sequence[Message], *, abandoned: Callable[[], bool] = lambda: False
-    ) -> Generator[str, None, Ended]:
+    def stream(self, messages: Sequence[Message]) -> Generator[str, None, Ended]:
         """Pieces of the reply as they are made; joined they are `complete`'s text. Returns how it `Ended`.
 
-        Generation runs in a thread; letting the iterator go stops it at the next token, and so does
-        ``abandoned``, asked before each. What goes wrong there is raised here.
+        Generation runs in a thread; letting the iterator go stops it at the next token. What goes wrong there is
+        raised here.
         """
-        return (yield from self._streamed(self._inputs(messages), abandoned))
+        return (yield from self._streamed(self._inputs(messages)))
 
     def stream_on(self, ids: Sequence[int], past: Any) -> Generator[str, None, Ended]:
         """`go_on` in pieces, as `stream` gives them."""
-        return (yield from self._streamed({**self._going_on(ids), "past_key_values": past}, lambda: False))
+        self.load()
+        return (yield from self._streamed({**self._row(ids), "past_key_values": past}))
 
-    def _streamed(self, inputs: Any, abandoned: Callable[[], bool]) -> Generator[str, None, Ended]:
+    def _streamed(self, inputs: Any) -> Generator[str, None, Ended]:
         before = inputs["input_ids"].shape[1]
         streamer = Pieces(self.tokenizer)
         left = threading.Event()
@@ -142,9 +134,9 @@ class LocalLLM(Travels):
         def work() -> None:
             try:
                 with self._lock:
-                    if left.is_set() or abandoned():
+                    if left.is_set():
                         return
-                    leave = [lambda ids, scores, **_: _flags([left.is_set() or abandoned()] * len(ids), ids)]
+                    leave = [lambda ids, scores, **_: _flags([left.is_set()] * len(ids), ids)]
                     made.extend(self._generate(**inputs, streamer=streamer, leave=leave)[0, before:].tolist())
             except BaseException as error:
                 failed.append(error)
@@ -161,8 +153,9 @@ class LocalLLM(Travels):
         if failed:
             raise failed[0]
         whole = self.tokenizer.decode(made, skip_special_tokens=True)
-        ended = (made[-1:] and made[-1] in self._ends()) or cut(whole, self.stop) != whole
-        return Ended(Usage(before, len(made)), cut=len(made) >= self._room(before) and not ended)
+        text = cut(whole, self.stop)
+        ended = (made[-1:] and made[-1] in self._ends()) or text != whole
+        return Ended(text, Usage(before, len(made)), cut=len(made) >= self._room(before) and not ended)
 
     def load(self) -> None:
         """Load a model given by name or folder; else done at the first call. Raises `InputError`."""
@@ -209,32 +202,19 @@ class LocalLLM(Travels):
         ends = self.model.generation_config.eos_token_id
         return set(ends if isinstance(ends, list) else [ends])
 
-    def _inputs(self, messages: Sequence[Message]) -> Any:
-        return self._row(self._ids(messages))
-
-    def _going_on(self, ids: Sequence[int]) -> dict[str, Any]:
+    def _inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
         self.load()
-        self._check_room(len(ids))
-        return self._row(ids)
+        return self._row(prompt_ids(self.tokenizer, messages))
 
     def _row(self, ids: Sequence[int]) -> dict[str, Any]:
-        torch = require("torch", extra="end")
-        row = torch.tensor([list(ids)], device=self.model.device)
-        return {"input_ids": row, "attention_mask": torch.ones_like(row)}
-
-    def _ids(self, messages: Sequence[Message]) -> list[int]:
-        self.load()
-        ids = prompt_ids(self.tokenizer, messages)
-        self._check_room(len(ids))
-        return ids
-
-    def _check_room(self, tokens: int) -> None:
-        window = self._window()
-        if window is not None and tokens >= window:
+        torch, window = require("torch", extra="end"), self._window()
+        if window is not None and len(ids) >= window:
             raise InputError(
-                f"the prompt has {tokens} tokens and the model's window is {window}: keep fewer passages "
+                f"the prompt has {len(ids)} tokens and the model's window is {window}: keep fewer passages "
                 "(ENDDenoiser(keep=...)) or take a model with a longer window"
             )
+        row = torch.tensor([list(ids)], device=self.model.device)
+        return {"input_ids": row, "attention_mask": torch.ones_like(row)}
 
     def _window(self) -> int | None:
         return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
@@ -341,30 +321,20 @@ def cut(text: str, stops: Sequence[str]) -> str:
 def held_back(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
     """The pieces, none empty; joined they are ``cut("".join(pieces), stops)``.
 
-    What may be the beginning of a stop is kept until it is known to be none. All pieces are read.
+    As many characters as may begin a stop are kept until more have come. All pieces are read.
 
     >>> list(held_back(["on", "e.", " two. three"], [". th"]))
-    ['on', 'e', '. two']
+    ['o', 'ne. two']
     """
-    kept, over = "", False
+    kept, over, longest = "", False, max((len(stop) for stop in stops), default=1)
     for piece in pieces:
         if over or not piece:
             continue
         kept += piece
-        begun = _begun(kept, stops)
-        at = len(cut(kept, stops))
-        over = at < len(kept) and at <= begun
-        if out := kept[: min(at, begun)]:
+        at, known = len(cut(kept, stops)), max(0, len(kept) + 1 - longest)  # no stop that begins before is half
+        over = at < len(kept) and at <= known
+        if out := kept[: min(at, known)]:
             yield out
         kept = "" if over else kept[len(out) :]
     if rest := cut(kept, stops):
         yield rest
-
-
-def _begun(text: str, stops: Sequence[str]) -> int:
-    """Where in ``text`` the first beginning of a stop stands that reaches the end; its length if there is none."""
-    longest = max((len(stop) for stop in stops), default=1) - 1
-    for at in range(max(0, len(text) - longest), len(text)):
-        if any(stop.startswith(text[at:]) and len(stop) > len(text) - at for stop in stops):
-            return at
-    return len(text)

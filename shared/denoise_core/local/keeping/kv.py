@@ -2,25 +2,22 @@
 
 Exact, because prompts are concatenated token ids and attention is causal. Rows are padded on the left:
 window and ALiBi models count positions by the place in the cache, and on the right they would count wrong.
-
-A `Page` is what an answer has read: keys and values of every block in the order of the prompt, and layers to fill
-them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from denoise_core.local.first_layers import EarlyLayers
-from denoise_core.local.forward import inputs_of
+from denoise_core.local.blocks import Pair
+from denoise_core.local.first_layers import EarlyLayers, inputs_of
 from denoise_core.local.layout import Prompt
 
-Pairs = list[tuple[torch.Tensor, torch.Tensor]]
+Pairs = list[Pair]
 
 
 @dataclass(slots=True)
@@ -47,13 +44,9 @@ class Page:
 class Standing(DynamicLayer):
     """A cache layer of a block that does not run here; it only knows how many tokens came before."""
 
-    length = 0
-
-    @classmethod
-    def of(cls, length: int) -> Self:
-        layer = cls()
-        layer.length = length
-        return layer
+    def __init__(self, length: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
+        self.length = length
 
     def get_seq_length(self) -> int:
         return self.length
@@ -66,38 +59,29 @@ class Sheet(Standing):
     """A cache layer with room for the whole page: what a block makes of new tokens is written to their places.
 
     One buffer for keys and one for values, filled once: a cache that grows by joining would hold every row
-    twice or three times at its peak.
+    twice or three times at its peak. There is room for ``total`` tokens, of which those at the places ``at`` are
+    still to come.
     """
 
-    total: int
-    at: torch.Tensor
-
-    @classmethod
-    def room(cls, total: int, at: torch.Tensor) -> Sheet:
-        """Room for ``total`` tokens, of which those at the places ``at`` are still to come."""
-        layer = cls.of(total - len(at))
-        layer.total, layer.at = total, at
-        return layer
+    def __init__(self, total: int, at: torch.Tensor) -> None:
+        super().__init__(total - len(at))
+        self.total, self.at = total, at
 
     def put(self, start: int, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Keys and values ``(1, heads, tokens, head width)`` to the places from ``start`` on."""
         self._write(slice(start, start + keys.shape[2]), keys, values)
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
         if len(self.at) < self.total:
             return self._write(self.at, key_states, value_states)
         self.keys, self.values = key_states, value_states  # all of the page at once: no copy
         return self.pair
 
     @property
-    def pair(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def pair(self) -> Pair:
         return held(self.keys), held(self.values)
 
-    def _write(
-        self, at: slice | torch.Tensor, keys: torch.Tensor, values: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _write(self, at: slice | torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> Pair:
         if self.keys is None:
             heads, size = keys.shape[1], (keys.shape[3], values.shape[3])
             self.keys, self.values = (keys.new_empty(1, heads, self.total, n) for n in size)
@@ -107,7 +91,7 @@ class Sheet(Standing):
         return pair
 
 
-def filled(pair: tuple[torch.Tensor, torch.Tensor]) -> DynamicLayer:
+def filled(pair: Pair) -> DynamicLayer:
     """A cache layer that holds these keys and values, not copied."""
     layer = DynamicLayer()
     layer.lazy_initialization(*pair)
@@ -137,7 +121,7 @@ class KeptPrefix:
     """
 
     tokens: int
-    blocks: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    blocks: tuple[Pair, ...]
     states: torch.Tensor | None = None
 
     @property
@@ -149,18 +133,12 @@ class KeptPrefix:
 class _Recorder(DynamicLayer):
     """A cache layer that starts empty and remembers the rows' prefixes."""
 
-    spans: Sequence[tuple[int, int]] = ()
-    kept: Sequence[tuple[torch.Tensor, torch.Tensor]] = ()
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
+        self.spans = spans
+        self.kept: Pairs = []
 
-    @classmethod
-    def of(cls, spans: Sequence[tuple[int, int]]) -> _Recorder:
-        layer = cls()
-        layer.spans = spans
-        return layer
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
         # Copies, or every kept prefix would hold on to its whole padded batch.
         self.kept = [
             (key_states[row, :, a:b].clone(), value_states[row, :, a:b].clone())
@@ -169,32 +147,18 @@ class _Recorder(DynamicLayer):
         return key_states, value_states
 
 
-class _Resumed(DynamicLayer):
-    """A cache layer that stands for the kept prefixes of one block, padded on the left to ``width``.
+class _Resumed(Standing):
+    """A cache layer that stands for the kept prefixes of one block, padded on the left to ``length``.
 
     The padded keys exist only while the block runs, in a work space that all blocks share: a whole padded
     cache would cost more memory traffic than the attention itself.
     """
 
-    rows: Sequence[tuple[torch.Tensor, torch.Tensor]]
-    width: int
-    space: Space
+    def __init__(self, rows: Pairs, length: int, space: Space) -> None:
+        super().__init__(length)
+        self.rows, self.space = rows, space
 
-    @classmethod
-    def of(cls, rows: Sequence[tuple[torch.Tensor, torch.Tensor]], width: int, space: Space) -> _Resumed:
-        layer = cls()
-        layer.rows, layer.width, layer.space = rows, width, space
-        return layer
-
-    def get_seq_length(self) -> int:
-        return self.width
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.width + query_length, 0
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
         return (
             self._padded(0, [k for k, _ in self.rows], key_states),
             self._padded(1, [v for _, v in self.rows], value_states),
@@ -202,12 +166,12 @@ class _Resumed(DynamicLayer):
 
     def _padded(self, which: int, rows: Sequence[torch.Tensor], new: torch.Tensor) -> torch.Tensor:
         batch, heads, more, size = new.shape
-        whole = self.space.take(which, (batch, heads, self.width + more, size), new)
+        whole = self.space.take(which, (batch, heads, self.length + more, size), new)
         for row, kept in enumerate(rows):
-            start = self.width - kept.shape[1]
+            start = self.length - kept.shape[1]
             whole[row, :, :start] = 0  # masked out, but not-a-number from old memory would spread
-            whole[row, :, start : self.width] = kept
-        whole[:, :, self.width :] = new
+            whole[row, :, start : self.length] = kept
+        whole[:, :, self.length :] = new
         return whole
 
 
@@ -242,7 +206,7 @@ def record(
     inputs = inputs_of(early, prompts, pad)
     width = inputs["input_ids"].shape[1]
     spans = [(width - len(p.ids), width - len(p.ids) + n) for p, n in zip(prompts, shared, strict=True)]
-    layers = [_Recorder.of(spans) for _ in range(early.count)]
+    layers = [_Recorder(spans) for _ in range(early.count)]
     inputs |= {"past_key_values": cache_of(layers), "use_cache": True}
     entering: list[torch.Tensor | None] = [None] * len(prompts)
 
@@ -259,20 +223,16 @@ def record(
 
 @torch.inference_mode()
 def resume(
-    early: EarlyLayers,
-    kept: Sequence[KeptPrefix],
-    rest: Sequence[Sequence[int]],
-    layer: int,
-    space: Space,
+    early: EarlyLayers, kept: Sequence[KeptPrefix], rest: Sequence[Sequence[int]], layer: int, space: Space
 ) -> torch.Tensor:
     """The last tokens' states of prefixes and the ``rest`` of their prompts, all of one length."""
     more, width = len(rest[0]), max(k.tokens for k in kept)
     lengths = torch.tensor([k.tokens for k in kept])[:, None]
     at = torch.arange(width + more)
     mask = (at >= width - lengths).long()
-    blocks = [_Resumed.of([k.blocks[n] for k in kept], width, space) for n in range(layer)]
+    blocks = [_Resumed([k.blocks[n] for k in kept], width, space) for n in range(layer)]
     # Masks are made for every block before the first runs, so those above L need to exist as well.
-    blocks += [_Resumed.of([], width, space) for _ in range(early.count - layer)]
+    blocks += [_Resumed([], width, space) for _ in range(early.count - layer)]
     inputs: dict[str, Any] = {
         "input_ids": torch.tensor([list(r) for r in rest]).to(early.device),
         "attention_mask": mask.to(early.device),

@@ -159,14 +159,16 @@ class OnePass:
         """States before block S of all new tokens, ``(1, tokens, width)``; keys and values of the blocks below."""
         device = self.early.device
         running = torch.tensor(new.running_at, device=device)
-        sheets = [Sheet.room(new.at, running) for _ in range(self.switch)]
+        sheets = [Sheet(new.at, running) for _ in range(self.switch)]
         for n, (sheet, moved) in enumerate(zip(sheets, self._moved, strict=True)):
             if past:
                 sheet.put(0, *past[n])
             for chunk, a, b, at in new.chunks:
                 pair = (t[None, :, a:b] for t in chunk.kept.blocks[n])
                 sheet.put(at, *(t if way is None else way(t, at - a) for t, way in zip(pair, moved, strict=True)))
-        states = torch.empty(1, new.at - new.start, self.early.width, dtype=_dtype(self.early), device=device)
+        states = torch.empty(
+            1, new.at - new.start, self.early.width, dtype=getattr(torch, self.early.dtype), device=device
+        )
         for chunk, a, b, at in new.chunks:
             assert chunk.kept.states is not None
             states[0, at - new.start : at - new.start + b - a] = chunk.kept.states[a:b]
@@ -179,7 +181,7 @@ class OnePass:
         early = self.early
         masks = self._masks(at, new.at)
         layers: list[DynamicLayer] = [*sheets]
-        layers += [Standing.of(new.at - len(at)) for _ in range(early.count - self.switch)]
+        layers += [Standing(new.at - len(at)) for _ in range(early.count - self.switch)]
         inputs: dict[str, Any] = {
             "input_ids": torch.tensor([new.running], device=early.device),
             "attention_mask": masks[0],  # of the right shape, so that the model makes none of its own
@@ -196,7 +198,7 @@ class OnePass:
         for reach in reaches:
             if reach not in made:
                 seen = _seen(at, total, *reach)
-                mask = torch.zeros(seen.shape, dtype=_dtype(self.early), device=at.device)
+                mask = torch.zeros(seen.shape, dtype=getattr(torch, self.early.dtype), device=at.device)
                 made[reach] = mask.masked_fill_(~seen, torch.finfo(mask.dtype).min)[None, None]
         return [made[reach] for reach in reaches]
 
@@ -204,10 +206,10 @@ class OnePass:
         """Keys and values of the blocks from S on, of all tokens up to the new ones."""
         total = had + states.shape[1]
         places = torch.arange(had, total, device=states.device)
-        own = [Sheet.room(total, places) for _ in range(self.early.count - self.switch)]
+        own = [Sheet(total, places) for _ in range(self.early.count - self.switch)]
         for sheet, pair in zip(own, past, strict=False):  # nothing has gone before on a first page
             sheet.put(0, *pair)
-        layers: list[DynamicLayer] = [*(Standing.of(had) for _ in range(self.switch)), *own]
+        layers: list[DynamicLayer] = [*(Standing(had) for _ in range(self.switch)), *own]
         self._blocks_above()(
             inputs_embeds=states, position_ids=places[None], past_key_values=cache_of(layers), use_cache=True
         )
@@ -358,10 +360,6 @@ class _Laid:
         self.running_at += range(self.at, self.at + len(ids))
         self.ids += ids
         self.at += len(ids)
-
-
-def _dtype(early: EarlyLayers) -> torch.dtype:
-    return next(p for p in early.blocks.parameters() if p.is_floating_point()).dtype
 
 
 def _reaches(config: Any, count: int) -> list[tuple[int | None, int | None]]:

@@ -2,47 +2,24 @@
 
 In a layout with the passage before the question, the keys and values of instruction and passage in the
 first L blocks do not depend on the question (attention is causal), so the next question only costs its own
-tokens. This file keeps them; `denoise_core.local.keeping.reuse` makes and uses them.
+tokens; `denoise_core.local.keeping.reuse` makes and uses them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any
 
 from denoise_core.errors import InputError
 from denoise_core.running.caches.stores import Bounded
 from denoise_core.running.recipes import Travels
 
 
-class Sized(Protocol):
-    """An entry that knows its size."""
+class PrefixCache(Bounded[Hashable, Any], Travels):
+    """Entries by key, the least recently used leaving first, never more than ``max_bytes`` of their ``nbytes``.
 
-    @property
-    def nbytes(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixStats:
-    """``hits`` and ``misses`` count prompts."""
-
-    hits: int = 0
-    misses: int = 0
-    evictions: int = 0
-    entries: int = 0
-    bytes: int = 0
-    max_bytes: int = 0
-
-
-E = TypeVar("E", bound=Sized)
-
-
-class PrefixCache(Bounded[Hashable, E], Travels):
-    """Entries by key, the least recently used leaving first, never more than ``max_bytes``; thread-safe.
-
-    ``max_bytes=0`` keeps nothing. An entry larger than the whole cache is not kept. Readers may share one:
-    their keys hold model, layout, layer and tokens. Raises `InputError` for a negative size.
+    Thread-safe. ``max_bytes=0`` keeps nothing. An entry larger than the whole cache is not kept. Readers may share
+    one: their keys hold model, layout, layer and tokens. Raises `InputError` for a negative size.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -50,8 +27,3 @@ class PrefixCache(Bounded[Hashable, E], Travels):
             raise InputError(f"max_bytes={max_bytes}: expected 0 (keep nothing) or more")
         super().__init__(max_bytes, lambda entry: entry.nbytes)
         self.max_bytes = max_bytes
-
-    @property
-    def stats(self) -> PrefixStats:
-        """Hits, misses, evictions and entries so far, and bytes kept and allowed."""
-        return PrefixStats(self.hits, self.misses, self.left, len(self), self.held, self.max_bytes)

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from denoise_core.local.batching import batches, regime_of
-from denoise_core.local.forward import halving, inputs_of, pool_of
+from denoise_core.local.batching import regime_of
+from denoise_core.local.first_layers import alike, halving, in_batches, inputs_of, pool_of
 from denoise_core.local.keeping.kv import KeptPrefix, Space, record, resume
 from denoise_core.local.layout import Prompt
 
@@ -30,13 +30,7 @@ class PrefixReuse:
     """
 
     def __init__(
-        self,
-        early: EarlyLayers,
-        cache: PrefixCache[KeptPrefix],
-        *,
-        scope: Callable[[int], Hashable],
-        max_tokens: int,
-        pad: int,
+        self, early: EarlyLayers, cache: PrefixCache, scope: Callable[[int], Hashable], max_tokens: int, pad: int
     ) -> None:
         self.early = early
         self.cache = cache
@@ -46,7 +40,6 @@ class PrefixReuse:
         self.space = Space()
         self.states_too = False
         self._tried: dict[int, str | None] = {}
-        self._scopes: dict[int, Hashable] = {}
 
     def off(self, layer: int) -> str | None:
         """Why nothing can be kept at ``layer``, or None; a model's past may be more than keys and values."""
@@ -71,7 +64,9 @@ class PrefixReuse:
             rest = [prompts[i].ids[shared[i] :] for i in rows]
             return numbers(resume(self.early, [hits[i] for i in rows], rest, layer, self.space))
 
-        rests = {i: (len(prompts[i].ids) - shared[i], self._regime(len(prompts[i].ids))) for i in hits}
+        rests = {
+            i: (len(prompts[i].ids) - shared[i], regime_of(self.early.config, len(prompts[i].ids))) for i in hits
+        }
         for length, regime in sorted(set(rests.values())):
             same = sorted((i for i in hits if rests[i] == (length, regime)), key=lambda i: hits[i].tokens)
             room = max(1, self.max_tokens // length)
@@ -91,17 +86,6 @@ class PrefixReuse:
             out.append(found)
         return out
 
-    def warm(self, prompts: Sequence[Prompt], layer: int) -> int:
-        """Keep the beginnings of prompts without scoring them; returns how many were new."""
-        starts = []
-        for p in prompts:
-            shared = min(p.shared, len(p.ids) - 1)
-            if self.cache.get(self._key(p, shared, layer)) is None:
-                starts.append(Prompt(p.ids[:shared], (0, 0), (0, 0), shared))
-
-        self._recorded([(p, p.shared) for p in starts], layer)
-        return len(starts)
-
     def _recorded(self, wanted: Sequence[tuple[Prompt, int]], layer: int) -> list[tuple[list[int], Floats]]:
         """Run prompts whole, in batches, and keep so many of each one's first tokens: `states`."""
 
@@ -112,19 +96,11 @@ class PrefixReuse:
                 self.cache.put(self._key(prompt, n, layer), prefix)
             return numbers(states)
 
-        lengths = [len(p.ids) for p, _ in wanted]
-        groups = [self._regime(n) for n in lengths]
-        plan = batches(lengths, self.max_tokens, groups=groups)
-        return [done for batch in plan for done in halving(batch, whole)]
+        return in_batches(self.early, [len(p.ids) for p, _ in wanted], self.max_tokens, whole)
 
     def _key(self, prompt: Prompt, shared: int, layer: int) -> Hashable:
-        if layer not in self._scopes:
-            self._scopes[layer] = self.scope(layer)
-        regime = self._regime(len(prompt.ids))
-        return self._scopes[layer], regime, np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
-
-    def _regime(self, length: int) -> int:
-        return regime_of(self.early.config, length)
+        regime = regime_of(self.early.config, len(prompt.ids))
+        return self.scope(layer), regime, np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
 
     def _try(self, layer: int) -> str | None:
         """Eight and five tokens kept, three more resumed, against the same prompts run whole."""
@@ -139,18 +115,15 @@ class PrefixReuse:
             _, (alone,) = record(self.early, prompts[1:], [5], layer, self.pad)
         except Exception as error:  # whatever a foreign model makes of a cache of plain keys and values
             return f"this model's past is not plain keys and values ({type(error).__name__}: {error})"
-        for found in (first, then):
-            if not bool((torch.cosine_similarity(found, wanted) > 0.999).all()):
-                return "this model's states are not the same with kept keys and values"
+        if not (alike(first, wanted) and alike(then, wanted)):
+            return "this model's states are not the same with kept keys and values"
         # Padding moves the keys of a model that takes no position ids, and the next batch is padded otherwise.
         blocks = zip(alone.blocks, kept[1].blocks, strict=True)
-        if not all(_alike(k1, k2) and _alike(v1, v2) for (k1, v1), (k2, v2) in blocks):
+        if not all(
+            alike(a.flatten(), b.flatten()) for here, there in blocks for a, b in zip(here, there, strict=True)
+        ):
             return "this model's keys and values depend on the padding of the batch they were computed in"
         return None
-
-
-def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return bool(torch.cosine_similarity(a.flatten().float(), b.flatten().float(), dim=0) > 0.999)
 
 
 def numbers(states: torch.Tensor) -> Floats:

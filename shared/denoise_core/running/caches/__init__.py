@@ -1,1 +1,1 @@
-"""Replies and models that are made once: caches by content, their stores, and loading once a process."""
+"""Replies and models that are made once: caches by content, and where things are kept."""

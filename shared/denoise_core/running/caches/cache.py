@@ -4,7 +4,7 @@ The key is a hash of the model's name, of the prompt and, when given, of the ten
 wording, the question, the text and the model, and with nothing else. A reply that could not be read is not kept.
 
 A cache only helps: a store that fails is reported and left alone for a while, a call that joined another one
-waits for it no longer than its lease, and a reply that was paid for is handed on whatever becomes of the store.
+waits for it no longer than a minute, and a reply that was paid for is handed on whatever becomes of the store.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from typing import Any
 
 from denoise_core.errors import BrokenLaw, InputError, MissingExtra
@@ -30,6 +31,7 @@ from denoise_core.types import Message, Reply, Usage
 __all__ = ["Cache", "MemoryStore", "SqliteStore", "Store"]
 
 BYPASS_SECONDS = 60.0  # how long a store that failed is left alone
+LEASE_SECONDS = 60.0  # how long a call waits for the same call of another
 _LOOK = 0.05  # seconds between two looks at whether the leader was left behind
 
 
@@ -41,27 +43,16 @@ class Cache(Travels):
     gives the name of whoever is served now; replies are shared within a scope only.
 
     Identical calls under way at the same time become one (single-flight); when it fails, each of them fails
-    with an error of its own, and nothing is kept. Who has waited ``lease`` seconds for the other call, or sees
-    that nobody waits for it any more, makes the call itself. ``hits``, ``misses`` and ``joined`` count calls.
-
-    Raises `InputError` for a lease that is not above 0.
+    with an error of its own, and nothing is kept. Who has waited a minute for the other call, or sees that nobody
+    waits for it any more, makes the call itself.
     """
 
     def __init__(
-        self,
-        model: str,
-        store: Store | None = None,
-        *,
-        scope: str | Callable[[], str] | None = None,
-        lease: float = 60.0,
+        self, model: str, store: Store | None = None, *, scope: str | Callable[[], str] | None = None
     ) -> None:
-        if not lease > 0:
-            raise InputError(f"lease={lease}: expected seconds, above 0")
         self.model = model
         self.store = MemoryStore() if store is None else store
         self.scope = scope
-        self.lease = lease
-        self.hits = self.misses = self.joined = 0
         self._flying: dict[str, Flight] = {}
         self._lock = threading.Lock()
         self._bypass_until = 0.0
@@ -90,20 +81,24 @@ class Cache(Travels):
             if flight is None or flight is late or flight.left or (flight.is_async and not may_join_async):
                 flight = self._flying[key] = Flight(is_async)
                 return flight, True
-            self.joined += 1
             return flight, False
 
-    def land(self, key: str, flight: Flight) -> None:
-        """End the flight under ``key``: those who waited for it have their reply."""
-        with self._lock:
-            if self._flying.get(key) is flight:
-                del self._flying[key]
-
-    def count(self, hit: bool) -> None:
-        """Count one look-up."""
-        with self._lock:
-            self.hits += hit
-            self.misses += not hit
+    @contextmanager
+    def flying(self, key: str, flight: Flight) -> Iterator[None]:
+        """Around the leader's call: what goes wrong is told to those who wait, and then the flight has ended."""
+        try:
+            yield
+        except BaseException as error:
+            if not flight.reply.done():
+                if isinstance(error, Exception):
+                    flight.reply.set_exception(without_trace(error))
+                else:  # a cancellation is only the caller's own
+                    flight.reply.cancel()
+            raise
+        finally:
+            with self._lock:
+                if self._flying.get(key) is flight:
+                    del self._flying[key]
 
     def known(self, key: str) -> str | None:
         """What the store holds; None also when it fails. Raises for a store that is set up wrongly."""
@@ -159,31 +154,22 @@ class _Cached:
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         cache, key = self.cache, self.cache.key(messages)
-        late: Flight | None = None
-        while True:
-            flight, leads = cache.lead_or_join(key, is_async=False, late=late)
-            if leads:
-                break
-            if (reply := self._waited(flight)) is not None:
-                return reply
-            late = flight
-        try:
+        flight, leads = cache.lead_or_join(key, is_async=False)
+        while not leads:
+            if (shared := self._waited(flight)) is not None:
+                return shared
+            flight, leads = cache.lead_or_join(key, is_async=False, late=flight)
+        with cache.flying(key, flight):
             known = cache.known(key)
-            cache.count(known is not None)
             reply = _free(known) if known is not None else _checked(self.llm.complete(messages))
             flight.reply.set_result(reply)  # whoever waits need not wait for the store
             if known is None and self.readable(reply):
                 cache.keep(key, reply.text)
             return reply
-        except BaseException as error:
-            _crashed(flight, error)
-            raise
-        finally:
-            cache.land(key, flight)
 
     def _waited(self, flight: Flight) -> Reply | None:
         """The other call's reply; None when it is late, gone or cancelled. Raises a twin of its error."""
-        end = time.monotonic() + self.cache.lease
+        end = time.monotonic() + LEASE_SECONDS
         while (left := end - time.monotonic()) > 0 and not flight.left:
             try:
                 return _free(flight.reply.result(min(left, _LOOK)).text)
@@ -198,18 +184,14 @@ class _Cached:
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         cache, key = self.cache, self.cache.key(messages)
+        flight, leads = cache.lead_or_join(key, is_async=True)
+        while not leads:
+            if (shared := await self._awaited(flight)) is not None:
+                return shared
+            flight, leads = cache.lead_or_join(key, is_async=True, late=flight)
         here = isinstance(cache.store, MemoryStore)
-        late: Flight | None = None
-        while True:
-            flight, leads = cache.lead_or_join(key, is_async=True, late=late)
-            if leads:
-                break
-            if (reply := await self._awaited(flight)) is not None:
-                return reply
-            late = flight
-        try:
+        with cache.flying(key, flight):
             known = cache.known(key) if here else await offload(cache.known, key)
-            cache.count(known is not None)
             reply = _free(known) if known is not None else _checked(await self.llm.acomplete(messages))
             flight.reply.set_result(reply)
             if known is None and self.readable(reply):
@@ -218,16 +200,11 @@ class _Cached:
                 else:
                     await offload(cache.keep, key, reply.text)
             return reply
-        except BaseException as error:
-            _crashed(flight, error)
-            raise
-        finally:
-            cache.land(key, flight)
 
     async def _awaited(self, flight: Flight) -> Reply | None:
         shared = asyncio.wrap_future(flight.reply)
         shared.add_done_callback(_looked_at)
-        end = time.monotonic() + self.cache.lease
+        end = time.monotonic() + LEASE_SECONDS
         while (left := end - time.monotonic()) > 0 and not flight.left:
             await asyncio.wait([shared], timeout=min(left, 1.0))
             if shared.cancelled():
@@ -261,13 +238,3 @@ def _checked(reply: Reply) -> Reply:
 
 def _free(text: str) -> Reply:
     return Reply(text, Usage(0, 0))
-
-
-def _crashed(flight: Flight, error: BaseException) -> None:
-    """An error is everyone's; a cancellation only the caller's own."""
-    if flight.reply.done():
-        return
-    if isinstance(error, Exception):
-        flight.reply.set_exception(without_trace(error))
-    else:
-        flight.reply.cancel()

@@ -1,18 +1,48 @@
-"""Where a cache keeps replies: in memory, or in one SQLite file."""
+"""Where things are kept by key: what is costly to make in memory, replies there or in one SQLite file."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from weakref import WeakValueDictionary
 
 from denoise_core.errors import InputError
 from denoise_core.running.recipes import Travels
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class Once(Generic[V]):
+    """One value for each key: ``loaded("name", load)`` calls ``load`` once while the value is in use anywhere.
+
+    Threads that ask for the same key wait for the one that loads, those that ask for another do not. A load that
+    fails raises for whoever ran it; the next one tries again. A value that nobody holds any more is let go, and
+    loaded again when asked for; but the ``keep`` that were asked for last stay, all with None.
+    """
+
+    def __init__(self, *, keep: int | None = 0) -> None:
+        self._values: Any = {} if keep is None else WeakValueDictionary()
+        self._last: deque[V] = deque(maxlen=keep or 0)
+        self._locks: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, key: Hashable, load: Callable[[], V]) -> V:
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            found = self._values.get(key)
+            if found is None:
+                found = self._values[key] = load()
+        with self._lock:
+            if self._last.maxlen:
+                others = [v for v in self._last if v is not found]
+                self._last.clear()
+                self._last.extend([*others, found])
+        return cast(V, found)
 
 
 class Bounded(Generic[K, V]):

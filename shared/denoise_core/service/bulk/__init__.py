@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +10,8 @@ from typing import Literal
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser
-from denoise_core.service.bulk.parts import Parts
-from denoise_core.service.bulk.rays import on_ray
-from denoise_core.service.bulk.rows import files_of
-from denoise_core.service.bulk.workers import Task, carried_out
+from denoise_core.service.bulk.parts import Parts, files_of
+from denoise_core.service.bulk.workers import Task, carried_out, on_ray
 
 __all__ = ["Finished", "bulk"]
 
@@ -46,33 +43,30 @@ def bulk(
 
     ``source`` is a ``.jsonl`` or ``.parquet`` file, or a folder of them. A row has an ``id``, a ``query`` and
     ``passages``, or an ``id`` and a ``text``, which is denoised for ``query``. ``out`` ends in ``.jsonl`` or
-    ``.parquet``. What cannot be denoised goes to ``OUT.bad.jsonl`` with its reason, an id that came before
-    included. Killed at any moment, the same call goes on: what stands in ``OUT.parts`` is not done again. ``job``
-    describes the denoiser, so that another one does not go on with it; the input is known by its sha256.
+    ``.parquet``. What cannot be denoised goes to ``OUT.bad.jsonl`` with its reason. Killed at any moment, the same
+    call goes on: what stands in ``OUT.parts`` is not done again. ``job`` describes the denoiser, so that another
+    one does not go on with it.
 
     ``workers`` is the number of processes (all cores) or of Ray actors (all of the cluster's CPUs but one). A row
     has ``seconds``, loading the model included for a worker's first. A worker that dies or takes longer is
-    replaced and its rows are done again; a row that does it each time is a bad one. ``progress`` is told how many
-    rows are done, bad and known ones included, and how many there are.
+    replaced and its rows are done again; a row that does it each time is a bad one. ``progress`` hears of rows
+    done, bad and known ones included, and of all.
 
     Raises `InputError` for input or output that do not fit, for an output that another process writes, and for a
     mistake that every row would meet, such as a missing extra.
     """
     expect_denoiser(denoiser)
-    if workers is not None and workers < 1:
-        raise InputError(f"workers={workers}: expected 1 or more")
-    if engine not in ("process", "ray"):
-        raise InputError(f"engine={engine!r}: expected 'process' or 'ray'")
-    if not seconds > 0:
-        raise InputError(f"seconds={seconds}: expected more than 0")
+    if engine not in ("process", "ray") or (workers is not None and workers < 1) or not seconds > 0:
+        said = f"engine={engine!r}, workers={workers}, seconds={seconds}"
+        raise InputError(f"{said}: expected 'process' or 'ray', 1 or more, and more than 0")
     files = files_of(source)
     with Parts(Path(out)) as parts:
         pieces = parts.begin(files, {"query": query, "job": job, "format": 3})
         left, total = parts.remaining(pieces), sum(p.count for p in pieces)
         known, found = total - sum(p.count for p in left), Counter[str]()
         task = Task(denoiser, parts.folder, query, seconds)
-        count = workers or os.cpu_count() or 1
-        for more in carried_out(task, left, count) if engine == "process" else on_ray(task, left, workers):
+        carry = carried_out if engine == "process" else on_ray
+        for more in carry(task, left, workers):
             found += more
             progress(known + found["rows"], total)
         if missing := sum(p.count for p in parts.remaining(pieces)):

@@ -1,4 +1,9 @@
-"""Workers: processes of this machine under pebble, which ends what hangs and replaces what died."""
+"""Workers: processes of this machine under pebble, which ends what hangs and replaces what died.
+
+Past one machine Ray Data hands pieces of the input to actors and starts lost ones anew. Chunks and parts lie where
+every node finds them. Within an actor a process of its own does the work, so what hangs or kills costs its rows
+and nothing else, as on one machine.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import faulthandler
 import multiprocessing
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, TimeoutError, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -21,8 +26,7 @@ from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.errors import InputError, MissingExtra, ProbeMismatch, said
 from denoise_core.protocols import Denoiser
 from denoise_core.running.fallbacks import fell_back
-from denoise_core.service.bulk.parts import write_part
-from denoise_core.service.bulk.rows import Piece, Row, read
+from denoise_core.service.bulk.parts import Piece, Row, read, write_part
 
 DEATHS = 16  # workers that end one after the other without an answer: the work cannot be done here
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -89,9 +93,9 @@ def _do(recipe: bytes, piece: Piece) -> Any:
     return _made(recipe)(piece)
 
 
-def carried_out(task: Task, pieces: Iterable[Piece], count: int) -> Iterator[Counter[str]]:
-    """Every piece done by ``count`` processes, in any order: ``rows``, those of them that are ``bad``, and workers
-    that ``died`` or were ended.
+def carried_out(task: Task, pieces: Iterable[Piece], count: int | None = None) -> Iterator[Counter[str]]:
+    """Every piece done by ``count`` processes (one a core), in any order: ``rows``, those of them that are
+    ``bad``, and workers that ``died`` or were ended.
 
     The rows of a piece whose worker died, or took too long, are done one by one; one that does it twice is bad.
     Raises `InputError` for a mistake that every row meets and after `DEATHS` deaths without an answer between, and
@@ -99,7 +103,7 @@ def carried_out(task: Task, pieces: Iterable[Piece], count: int) -> Iterator[Cou
     """
     pebble, left, again = require("pebble", extra="bulk"), iter(pieces), deque[Piece]()
     recipe = bytes(ForkingPickler.dumps(task))  # as multiprocessing sends arguments, but made once
-    tried, deaths, under_way = set[Piece](), 0, dict[Any, Piece]()
+    tried, deaths, under_way, count = set[Piece](), 0, dict[Any, Piece](), count or os.cpu_count() or 1
     with cores_shared(count):
         started = partial(pebble.ProcessPool, count, context=multiprocessing.get_context("spawn"))
         pool = started()
@@ -159,3 +163,44 @@ def cores_shared(workers: int) -> Iterator[None]:
     finally:
         for name in new:
             del os.environ[name]
+
+
+class Actor:
+    """One of the cluster: a batch of pieces in, what became of them out."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        parts = self.task.folder
+        pieces = [p for p in batch["item"] if not (parts / f"{p.name}.jsonl").exists()]  # else a lost actor's
+        done = sum(carried_out(self.task, pieces, 1), Counter[str]())
+        return {name: [done[name]] for name in ("rows", "bad", "died")}
+
+
+def on_ray(task: Task, pieces: Sequence[Piece], count: int | None) -> Iterator[Counter[str]]:
+    """As `carried_out`, on ``count`` actors of one CPU each (all of the cluster's but one, left out).
+
+    Raises `InputError` when the cluster has no room for a single actor.
+    """
+    if not pieces:
+        return
+    ray = begun()
+    data = require("ray.data", extra="ray")
+    room = int(ray.cluster_resources().get("CPU", 0))
+    if room < 1:
+        raise InputError("the Ray cluster has no CPU for a worker")
+    count = max(1, min(count or room, room - 1))  # actors on every CPU would starve whoever feeds them
+    given = data.from_items(list(pieces), override_num_blocks=min(len(pieces), max(8 * count, len(pieces) // 64)))
+    done = given.map_batches(
+        Actor, fn_constructor_args=(task,), batch_size=8, compute=data.ActorPoolStrategy(size=count), num_cpus=1
+    )
+    yield from map(Counter[str], done.iter_rows())
+
+
+def begun() -> Any:
+    """Ray, connected to the cluster there is, or to a local one begun here."""
+    ray = require("ray", extra="ray")
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False, include_dashboard=False)
+    return ray

@@ -1,8 +1,7 @@
-"""Dates and times of day, in the forms that English, German, French and Spanish texts usually have.
+"""Dates, in the forms that English, German, French and Spanish texts usually have.
 
 A norm is ``year-month-day`` with ``?`` for each digit that is not said, without what stands behind the last part
-said: ``1962-07-04``, ``1962-07``, ``????-07-04``, ``195?`` (a decade), ``15??`` (a century),
-``1962-q3``, ``w1`` (a Monday).
+said: ``1962-07-04``, ``1962-07``, ``????-07-04``, ``195?`` (a decade).
 """
 
 from __future__ import annotations
@@ -35,47 +34,21 @@ MONTHS = {
     )
     for name in names.split()
 }
-_WEEKDAYS = {
-    name: n
-    for n, names in enumerate(
-        (
-            "monday montag lundi lunes",
-            "tuesday dienstag mardi martes",
-            "wednesday mittwoch mercredi miércoles",
-            "thursday donnerstag jeudi jueves",
-            "friday freitag vendredi viernes",
-            "saturday samstag samedi sábado",
-            "sunday sonntag dimanche domingo",
-        ),
-        1,
-    )
-    for name in names.split()
-}
-_DECADES = ("twenties", "thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties")
 _AMONG = frozenset(("may", "mars", "march", "mai"))  # words besides, and short ones: no month alone
 _OF = frozenset(("of", "de", "del", ",", ".", "the"))
-_CENTURY = frozenset(("century", "centuries", "jahrhundert", "jahrhunderts", "siècle"))
 _WRITTEN = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$")
-_QUARTER = re.compile(r"q[1-4]$")
-_CLOCK = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)$")
 _FIRST, _LAST = 1000, 2199  # years
 
 
 def dates(found: Sequence[Lexeme], language: str) -> tuple[list[Fact], frozenset[int]]:
-    """The dates and times, and the positions of the lexemes that they use."""
+    """The dates, and the positions of the lexemes that they use."""
     out: list[Fact] = []
     taken: set[int] = set()
-    i = 0
-    while i < len(found):
-        time = _time(found, i)
-        read = time or _read(found, i, language)
-        if read is None:
-            i += 1
-            continue
-        norm, end = read
-        out.append(Fact("time" if time else "date", norm, found[i].start, found[end - 1].end))
-        taken.update(range(i, end))
-        i = end
+    for i in range(len(found)):
+        if i not in taken and (read := _read(found, i, language)):
+            norm, end = read
+            out.append(Fact("date", norm, found[i].start, found[end - 1].end))
+            taken.update(range(i, end))
     return out, frozenset(taken)
 
 
@@ -106,29 +79,14 @@ def covers(claimed: str, told: Sequence[str]) -> bool:
 
 def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
     x, j = found[i], i + 1
-    if x.lower in MONTHS:
-        return _from_month(found, i)
-    if x.lower in _WEEKDAYS:
-        return f"w{_WEEKDAYS[x.lower]}", j
-    if x.lower in _DECADES:
-        return f"19{_DECADES.index(x.lower) + 2}?", j
-    if _QUARTER.match(x.lower):
-        year, end = _year_behind(found, j)
-        return (f"{year}-{x.lower}", end) if year else None
-    if x.shape == "word":
-        nth = ordinal(x.lower)
-        return _from_day(found, nth, j) if nth else None
-    if x.shape != "number":
-        return None
-    if written := _written(found, i, language):
-        return written
+    if read := (_written(found, i, language) if x.shape == "number" else None) or _spelled(found, i):
+        return read
     ending = found[j].lower if j < len(found) and found[j].start == x.end else ""
-    if ending in ("s", "er") and len(x.text) in (2, 4) and x.text.endswith("0"):  # 1950s, 50s, 1950er
+    if ending in ("s", "er") and x.text.isdecimal() and len(x.text) in (2, 4) and x.text.endswith("0"):  # 1950er
         return f"{x.text[:-1]}?".rjust(4, "_").replace("__", "19"), j + 1
-    if x.text.isdecimal() and len(x.text) <= 2:
-        day = _from_day(found, int(x.text), j + (ordinal(x.text + ending) is not None))
-        return day or _year(found, i)
-    return _year(found, i)
+    after = found[j].lower if j < len(found) else ""
+    counts = (after in UNITS and after != "s") or (i and found[i - 1].text in "$€£¥")
+    return (x.text, j) if _is_year(x.text) and not counts else None
 
 
 def _written(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
@@ -149,91 +107,49 @@ def _written(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] 
     return f"{int(year):04d}-{int(month):02d}-{int(day):02d}", end
 
 
-def _year(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
-    """A number of four digits that counts nothing."""
-    text, j = found[i].text, i + 1
-    after = found[j].lower if j < len(found) else ""
-    if after in ("bc", "bce") and text.isdecimal() and len(text) <= 4:
-        return f"-{int(text):04d}", j + 1
-    counts = after in UNITS and after != "s"
-    if counts or (i and found[i - 1].text in "$€£¥") or not _is_year(text):
-        return None
-    return text, j
-
-
 def _is_year(text: str) -> bool:
     return len(text) == 4 and text.isdecimal() and _FIRST <= int(text) <= _LAST
 
 
-def _from_month(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
-    name = found[i]
-    month, j = MONTHS[name.lower], i + 1
-    j += j < len(found) and found[j].text == "." and len(name.text) <= 4
-    j += j < len(found) and found[j].lower == "the"
-    day, after = _day(found, j)
-    year, end = _year_behind(found, after)
-    if day:
-        return f"{year or '????'}-{month:02d}-{day:02d}", end
-    if year:
-        return f"{year}-{month:02d}", end
-    doubtful = (len(name.lower) < 4 or name.lower in _AMONG) and not (
-        i and found[i - 1].lower in ("in", "im", "since", "until")
-    )
-    return None if doubtful or not name.capital else (f"????-{month:02d}", i + 1)
-
-
-def _from_day(found: Sequence[Lexeme], n: int, j: int) -> tuple[str, int] | None:
-    """A day before its month, an ordinal before a century."""
-    at = j
-    while at < len(found) and at - j < 3 and found[at].lower in _OF:
-        at += 1
-    if at >= len(found) or not 1 <= n <= 31:
+def _spelled(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
+    """A month by its name, with the day and the year beside it, in any order that begins with month or day."""
+    parts: dict[str, int] = {}
+    j = end = i
+    while j < len(found) and j - end < 3 and "year" not in parts:
+        what, value, after = _part(found, j)
+        if what and what not in parts and (what != "year" or "month" in parts):
+            parts[what] = value
+            j = end = after
+        elif parts and found[j].lower in _OF:
+            j += 1
+        else:
+            break
+    if "month" not in parts:
         return None
-    name = found[at]
-    if name.lower in _CENTURY:
-        return f"{n - 1:02d}??", at + 1
-    if name.lower in ("quarter", "quartal", "trimestre") and n <= 4:
-        year, end = _year_behind(found, at + 1)
-        return (f"{year}-q{n}", end) if year else None
-    if name.lower not in MONTHS or (name.lower in _AMONG and not name.capital):
-        return None
-    dotted = at + 1 < len(found) and found[at + 1].text == "." and len(name.text) <= 4
-    year, end = _year_behind(found, at + 1 + dotted)
-    return f"{year or '????'}-{MONTHS[name.lower]:02d}-{n:02d}", end if year else at + 1
+    if len(parts) == 1:
+        before = found[i - 1].lower if i else ""
+        doubtful = len(found[i].lower) < 4 or found[i].lower in _AMONG
+        if not found[i].capital or (doubtful and before not in ("in", "im", "since", "until")):
+            return None
+    norm = f"{parts.get('year', '????')}-{parts['month']:02d}"
+    return (f"{norm}-{parts['day']:02d}" if "day" in parts else norm), end
 
 
-def _year_behind(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
-    """A year that follows, at most behind a comma or "of"; '' and ``j`` when none does."""
-    at = j
-    while at < len(found) and at - j < 2 and found[at].lower in _OF and found[at].text != ".":
-        at += 1
-    return (found[at].text, at + 1) if at < len(found) and _is_year(found[at].text) else ("", j)
-
-
-def _day(found: Sequence[Lexeme], j: int) -> tuple[int, int]:
-    """A day that follows a month: 4, 4th, fourth."""
-    if j >= len(found) or found[j].shape == "mark":
-        return 0, j
-    text, end = found[j].text, j + 1
-    after = found[end].lower if end < len(found) else ""
-    if not text.isdecimal():
-        nth = ordinal(found[j].lower) or 0
-    elif after in UNITS and UNITS[after][0] != "time":
-        return 0, j
+def _part(found: Sequence[Lexeme], j: int) -> tuple[str, int, int]:
+    """What a lexeme is of a date: a month, a year, a day (4, 4th, fourth); its value, and the place behind it."""
+    x, after = found[j], j + 1
+    if x.lower in MONTHS and (x.capital or x.lower not in _AMONG):
+        return "month", MONTHS[x.lower], after
+    if _is_year(x.text):
+        return "year", int(x.text), after
+    behind = found[after].lower if after < len(found) else ""
+    if x.shape == "number" and x.text.isdecimal() and len(x.text) <= 2:
+        nth, ends = (
+            int(x.text),
+            bool(behind) and found[after].start == x.end and ordinal(x.text + behind) is not None,
+        )
+        counts = not ends and behind in UNITS and UNITS[behind][0] != "time"
+        nth, after = 0 if counts else nth, after + ends
     else:
-        nth = int(text) if len(text) <= 2 else 0
-        end += bool(after) and found[end].start == found[j].end and ordinal(text + after) is not None
-    return (nth, end) if 1 <= nth <= 31 else (0, j)
-
-
-def _time(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
-    """3 pm, 3 p.m., 15:00, 15 Uhr."""
-    text, j = found[i].text, i + 1
-    after = "".join(x.lower for x in found[j : j + 4] if not x.line)
-    half = next((h for h in ("am", "pm", "a.m", "p.m", "uhr") if after.startswith(h)), "")
-    match = _CLOCK.match(text)
-    if match is None and not (half and text.isdecimal() and int(text[:3]) <= 24):
-        return None
-    hour = int(match[1] if match else text) % (12 if half[:1] in ("a", "p") else 24)
-    end = j + (4 if after.startswith(("a.m.", "p.m.")) else 3 if "." in half else bool(half))
-    return f"{hour + 12 * half.startswith('p'):02d}:{match[2] if match else '00'}", end
+        nth = (ordinal(x.lower) or 0) if x.shape == "word" else 0
+    return ("day", nth, after) if 1 <= nth <= 31 else ("", 0, j)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["number", "date", "time", "name"]
+Kind = Literal["number", "date", "name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,10 +13,9 @@ class Fact:
     """One fact in the characters ``[start, end)`` of its text.
 
     ``norm`` is what two texts are compared by: a number's value in plain digits, a date as ``1962-07-04`` with
-    ``?`` for what is not said (``195?`` is the fifties, ``????-07`` a July), a time of day as ``15:00``, a
-    name's folded words. ``unit`` is a number's unit (``km``, ``%``, ``usd``; '' for none), ``values`` are the
-    readings that its writing allows (``1.200``). ``doubtful`` is a name that may be a word which only opens a
-    sentence.
+    ``?`` for what is not said (``195?`` is the fifties, ``????-07`` a July), a name's folded words. ``unit`` is a
+    number's unit (``km``, ``%``, ``usd``; '' for none), ``values`` are the readings that its writing allows
+    (``1.200``). ``doubtful`` is a name that may be a word which only opens a sentence.
     """
 
     kind: Kind

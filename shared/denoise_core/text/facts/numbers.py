@@ -31,7 +31,6 @@ _SCALES |= {"mrd": 10**9, "milliarde": 10**9, "milliard": 10**9, "mille": 10**3}
 _ORDINAL_DIGITS = re.compile(r"(\d{1,4})(?:st|nd|rd|th|er|re|e|ème|º|ª)$")
 _ROMAN = re.compile(r"(?=[IVXLC])(?:XC|XL|L?X{0,3}|C{1,2})?(?:IX|IV|V?I{0,3})$")
 _GROUPED = re.compile(r"\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*$")
-_LONGEST_WORDS = 10  # words of one number
 
 # Dimension, factor and names: what is of one dimension is compared by its factors.
 UNITS = {
@@ -193,13 +192,19 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
         if not values:
             return Fact("number", first.lower, first.start, first.end), j
     elif first.shape == "word":
-        read = _in_words(found, i)
-        if read is None:
-            nth = ordinal(first.lower)
-            return None if nth is None else (Fact("number", f"{nth}th", first.start, first.end), j)
-        values, j = (read[0],), read[1]
+        value, nth = cardinal(first.lower), ordinal(first.lower)
+        if nth is not None:
+            return Fact("number", f"{nth}th", first.start, first.end), j
+        if value is None or (value == 1 and not (j < len(found) and (_scale(found, j) or _unit(found, j)[0]))):
+            return None  # "one" only before a unit or a scale
+        values = (float(value),)
     else:
         return None
+    return _measured(found, i, j, values)
+
+
+def _measured(found: Sequence[Lexeme], i: int, j: int, values: tuple[float, ...]) -> tuple[Fact, int]:
+    """The number in the lexemes ``[i, j)`` with its sign, scale and unit."""
     while j < len(found) and (scale := _scale(found, j)):
         values, j = tuple(v * scale for v in values), j + 1
     unit, end = _unit(found, j)
@@ -218,41 +223,12 @@ def _scale(found: Sequence[Lexeme], j: int) -> int:
     return _SCALES.get(word, 0)
 
 
-def _in_words(found: Sequence[Lexeme], i: int) -> tuple[float, int] | None:
-    """Value and the position behind it: "two hundred and five"; "one" only before a unit or a scale."""
-    total = last = 0.0
-    seen, j = i > 0 and found[i - 1].lower in ("a", "an"), i  # a million
-    while j < len(found) and j - i < _LONGEST_WORDS and found[j].shape == "word":
-        word = found[j].lower
-        value, scale = cardinal(word), _SCALES.get(word)
-        if value is not None:
-            if j > i and not (last >= 20 and value < last) and not (total and not last):
-                break
-            last += value
-        elif scale and seen:
-            last = max(last, 1) * scale
-            if scale > 100:
-                total, last = total + last, 0.0
-        elif not (word == "and" and last >= 20 and _goes_on(found, j + 1, last)):
-            break
-        seen = True
-        j += 1
-    alone = j == i + 1 and found[i].lower == "one" and (j == len(found) or found[j].lower not in UNITS)
-    return None if j == i or alone else (total + last, j)
-
-
-def _goes_on(found: Sequence[Lexeme], j: int, last: float) -> bool:
-    return j < len(found) and 0 < (cardinal(found[j].lower) or 0) < min(100, last)
-
-
 def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
     """The unit at ``j``, if one stands there, and the position behind it."""
     at = j + (j < len(found) and found[j].lower in ("de", "-"))
     two = "".join(x.lower for x in found[at : at + 2])
     if two in UNITS and at + 1 < len(found) and (found[at].shape == "mark" or two in ("us$", "percent")):
         return two, at + 2
-    if two in ("degreescelsius", "degreesfahrenheit", "gradcelsius"):
-        return found[at + 1].lower, at + 2
     word = found[at].lower if at < len(found) else ""
     if word not in UNITS or (word in _APART and found[at].start - found[at - 1].end > 1):
         return "", j

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.fit.probe import LayerFit, choose_layer, sweep, with_fresh_blocks
+from denoise_core.end.fit.probe import LayerFit, choose_layer, sweep
 from denoise_core.end.fit.readings import Capture, capture
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.evaluate.metrics import bootstrap, recall_table
-from denoise_core.local.layout import DISTINGUISH, QSC, SC, SCQ, SQC, Layout
+from denoise_core.local.layout import SCQ, Layout
 from denoise_core.question import Question
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage
+from denoise_lab.controls import with_fresh_blocks
 from denoise_lab.experiments.end import Loaded
+from denoise_lab.layouts import DISTINGUISH, QSC, SC, SQC
 from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval
 from denoise_lab.probe_data import CHARACTERS, noisy_questions, scene_questions
 from denoise_lab.worlds.prose import prose as training_prose

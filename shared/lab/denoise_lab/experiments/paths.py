@@ -17,9 +17,8 @@ from transformers import LlamaConfig, LlamaModel
 from transformers.cache_utils import DynamicLayer
 
 from denoise_core.local.batching import batches
-from denoise_core.local.first_layers import EarlyLayers, early_layers
-from denoise_core.local.forward import inputs_of
-from denoise_core.local.keeping.kv import KeptPrefix, Page, cache_of, held
+from denoise_core.local.first_layers import EarlyLayers, early_layers, inputs_of
+from denoise_core.local.keeping.kv import Page, cache_of, held
 from denoise_core.local.keeping.one_pass import Chunk, OnePass
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.keeping.reuse import PrefixReuse
@@ -111,7 +110,7 @@ class Paths:
         self.max_tokens = max_tokens
         self.early: EarlyLayers = early_layers(model)
         self.early.ensure(layer)
-        self.cache: PrefixCache[KeptPrefix] = PrefixCache(prefix_bytes)
+        self.cache: PrefixCache = PrefixCache(prefix_bytes)
         self.reuse = PrefixReuse(self.early, self.cache, scope=lambda n: n, max_tokens=max_tokens, pad=0)
         assert self.reuse.off(layer) is None
         self._one_pass: OnePass | None = None

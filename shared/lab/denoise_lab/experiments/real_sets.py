@@ -27,7 +27,7 @@ from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import HUB_NAME, minilm
 from denoise_core.end.fit.readings import Capture, capture
 from denoise_core.end.reader import HiddenReader
-from denoise_core.evaluate.datasets import from_records
+from denoise_core.evaluate.datasets import cases_of
 from denoise_core.evaluate.metrics import bootstrap, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
@@ -56,7 +56,7 @@ def measured(options: Options, names: Iterable[str] = SETS) -> dict[str, list[Qu
 
 def part(options: Options, name: str, *, fitting: bool, limit: int | None = None) -> list[Question]:
     file, most = SETS[name]
-    questions = from_records(read(options.data, file)).questions
+    questions = cases_of(enumerate(read(options.data, file), 1), labelled=True, skip_bad=False).questions
     chosen = [q for q in questions if q.gold and len(q.passages) > 1 and for_fitting(q.id) == fitting]
     chosen.sort(key=lambda q: hashlib.sha256(f"rag-denoise:{q.id}".encode()).hexdigest())
     return chosen[: limit or most]
@@ -120,7 +120,7 @@ def states_of(
     by = by or reader()
     mark = by.reading(max(layers)).model.weights[:8] + questions_digest(questions)[:12]
     folder = cache_folder() / f"states-{mark}-{'-'.join(map(str, layers))}"
-    if not (folder / "done.json").is_file():
+    if not folder.is_dir():
         sys.stderr.write(f"reading {name}: {len(questions)} questions, layers {list(layers)}\n")
     return capture(by, questions, layers=layers, folder=folder)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded import scale
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.evaluate.datasets import from_records
+from denoise_core.evaluate.datasets import cases_of
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.question import Question
 from denoise_lab.experiments import Bench
@@ -56,7 +56,8 @@ def with_second_look(bench: Bench, sets: Mapping[str, Sequence[Scored]], read: S
 def two_steps(records: Sequence[Mapping[str, Any]]) -> tuple[Question, ...]:
     """Those of ``twostep.jsonl`` that nothing was chosen on."""
     made = [{**r, "passages": [{**p, "is_gold": p["id"] in r["needed"]} for p in r["passages"]]} for r in records]
-    return tuple(q for q in from_records(made).questions if place(q.id) >= FITTING)
+    questions = cases_of(enumerate(made, 1), labelled=True, skip_bad=False).questions
+    return tuple(q for q in questions if place(q.id) >= FITTING)
 
 
 def in_text(of: Scored, scores: NDArray[np.float32], share: float) -> float:

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.limits import LoopLimits
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.augmenter.policy import Policy
+from denoise_core.augmenter.policy import LoopLimits, Policy
 from denoise_core.augmenter.prompts import SELF_ASK
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Message, Passage

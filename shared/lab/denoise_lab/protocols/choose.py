@@ -10,9 +10,8 @@ from typing import Any, Literal, get_args
 from denoise_core.embedded.default import DefaultScorer
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import BadRecord, records_of
+from denoise_core.evaluate.datasets import BadRecord, cases_of, records_of
 from denoise_core.evaluate.metrics import exact_match
-from denoise_core.evaluate.trial.cases import cases_of
 from denoise_core.evaluate.trial.setting import probe_scorer
 from denoise_core.protocols import LLM, Scorer
 from denoise_core.running.effects import Flow

@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 
 from denoise_core.embedded.sample import sample
-from denoise_core.end.answering.second_pass import prompt
+from denoise_core.end.answering import prompt
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.question import Question
 from denoise_core.running.effects import Complete, Failed, Flow, batch, complete, denoise
-from denoise_core.scorers import discrim
+from denoise_core.scorers import decisions
 from denoise_core.types import Passage
 from denoise_lab.noisy_retrieval import CHARACTERS, LEVELS, NoisyRetrieval
 from denoise_lab.protocols.papers import noisy
@@ -99,12 +99,12 @@ def asked_outright(case: Case) -> Flow[Told]:
     """LLM-Discrim: the model judges each chunk; what it says yes to is kept, the first chunk where that is
     none.
     """
-    asked = tuple(Complete(discrim.messages(case.question, p.text), "discriminate") for p in case.passages)
+    asked = tuple(Complete(decisions.messages(case.question, p.text), "discriminate") for p in case.passages)
     replies = yield from batch(asked)
     failed = next((r for r in replies if isinstance(r, Failed)), None)
     if failed is not None:
         raise failed.error
-    known = Known([discrim.read(r.text) for r in replies])
+    known = Known([decisions.read(r.text) for r in replies])
     result = ENDDenoiser(known, threshold=0.5).denoise(case.question, case.passages)
     return (yield from answered(case, result.passages))
 

@@ -64,13 +64,13 @@ def page(tables: Sequence[Table], model: str) -> str:
     """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
     shown = [(t.title, rows_of(t), told(t)) for t in tables]
     title = "The papers' tables on another model"
-    return rendered("protocol.html", "denoise_lab.protocols", title=title, model=model, tables=shown)
+    return rendered("tables.html", "denoise_lab.protocols", title=title, model=model, tables=shown)
 
 
 def fragment(table: Table) -> str:
     """One table for a notebook, with its own styles."""
     shown = [(table.title, rows_of(table), told(table))]
-    return rendered("protocol_fragment.html", "denoise_lab.protocols", tables=shown)
+    return rendered("tables.html", "denoise_lab.protocols", tables=shown)
 
 
 def to_dict(tables: Sequence[Table], model: str) -> dict[str, Any]:

@@ -42,10 +42,10 @@ SHINGLE = 13  # words in a row that show two passages to be the same text
 def read(folder: Path, name: str) -> tuple[Question, ...]:
     """A set's questions, with titles as `read_questions` puts them."""
     path = folder / f"{name}.jsonl.gz"
-    if name != "halueval_qa":
-        return read_questions(path).questions
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
+    if name != "halueval_qa":
+        return read_questions(path).questions if rows else ()
     return tuple(
         Question(r["question"], (Passage(r["context"], "p0"),), frozenset(["p0"]), (r["right_answer"],), r["id"])
         for r in rows

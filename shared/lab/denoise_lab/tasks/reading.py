@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from denoise_core.end.answering.second_pass import prompt as passages_prompt
-from denoise_core.local.layout import DISTINGUISH, PASSAGE, QSC, QUERY, SCQ, SQC, Layout, Slot
-from denoise_core.scorers import discrim
+from denoise_core.end.answering import prompt as passages_prompt
+from denoise_core.local.layout import PASSAGE, QUERY, SCQ, Layout, Slot
+from denoise_core.scorers import decisions
 from denoise_core.text.delimit import new_marker
 from denoise_core.types import Message, Passage
+from denoise_lab.layouts import DISTINGUISH, QSC, SQC
 from denoise_lab.tasks.parts import PROMPTS, UNKNOWN, Conversation, again, asked_of, reply
 from denoise_lab.worlds import almanac
 from denoise_lab.worlds.opinions import opinion
@@ -109,9 +110,9 @@ def discriminate(world: World, hard: Difficulty) -> Conversation:
     scene = make_scene(world, replace(hard, passages=max(hard.passages, 3)))
     k, n = _one_passage(world, scene)
     question, text = scene.facts[k].asks(world), scene.texts()[n]
-    asked = discrim.USER.format(question=question, marker=new_marker([question, text]), passage=text)
+    asked = decisions.USER.format(question=question, marker=new_marker([question, text]), passage=text)
     out = [
-        Message("system", discrim.SYSTEM),
+        Message("system", decisions.SYSTEM),
         Message("user", asked),
         reply(_found(scene, k, n, judged=True)),
     ]

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from denoise_core.augmenter.engine import draft_prompt, history_block, question_block, self_ask_prompt
 from denoise_core.augmenter.feedback import TemplateFeedback
 from denoise_core.augmenter.knowledge.queries import QUERIES
 from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
-from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
+from denoise_core.augmenter.prompts import (
+    QUESTION_ANSWERING,
+    Task,
+    draft_prompt,
+    history_block,
+    question_block,
+    self_ask_prompt,
+)
 from denoise_core.augmenter.utilities.groundedness import Groundedness
 from denoise_core.running.flow import run
 from denoise_core.types import Message, Passage

@@ -1,0 +1,43 @@
+"""The laws that every run of the loop keeps."""
+
+from __future__ import annotations
+
+import itertools
+
+from denoise_core.augmenter.answer import Answer, Outcome, StopReason
+from denoise_core.augmenter.memory import rank
+
+
+def check_answer(answer: Answer) -> None:
+    """The laws that can be read off one answer.
+
+    Supported is what passed and nothing else; what is sent is the best attempt, the earliest of equals, or a
+    sentence that says there is none; evidence is nothing that a user or a model wrote; every draft that came back
+    is an attempt or a failure in the trace.
+    """
+    memory = answer.memory
+    best = memory.best
+    supported = answer.outcome is Outcome.SUPPORTED
+    assert supported == (best is not None and best.verdict.passed), f"{answer.outcome} but best is {best}"
+    assert supported == (answer.stopped_because is StopReason.PASSED), (
+        f"{answer.outcome}, {answer.stopped_because}"
+    )
+    if best is not None:
+        better = [a for a in memory.attempts if rank(a) > rank(best)]
+        assert not better, f"a better attempt than the one chosen: {better[0]}"
+        earliest = next(a for a in memory.attempts if rank(a) == rank(best))
+        assert earliest is best, "an earlier attempt is as good as the one chosen"
+    if answer.outcome in (Outcome.SUPPORTED, Outcome.UNSUPPORTED, Outcome.UNKNOWN):
+        assert best is not None, "an answer was sent that no attempt holds"
+        assert answer.text == best.candidate, "the text sent is not the best attempt's"
+    assert answer.text.strip().casefold() != "unknown", "a bare word for the loop was sent to the user"
+    assert all(p.counts for a in memory.attempts for p in a.evidence), "held against what is no evidence"
+    drafts = [
+        e for e in answer.trace.events if e.tag == "draft" and isinstance(getattr(e.reply, "text", None), str)
+    ]
+    assert len(drafts) == memory.drafts, f"{len(drafts)} drafts came back, {memory.drafts} are kept"
+    for earlier, later in itertools.pairwise(memory.attempts):
+        if earlier.verdict.outcome == "unknown":
+            assert not earlier.feedback, "unknown was fed back"
+        if later.repaired:
+            assert later.draft == earlier.draft, "a repair of a draft that is not the one before it"
